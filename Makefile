@@ -1,0 +1,67 @@
+# hloom: everything that is done with this checkout.
+#   make demo    evaluate a real program (installs what it needs first)
+#   make test    all tests
+#   make check   format, lint, types, layering
+#   make format  let ruff rewrite the sources
+#   make proto   regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
+#   make lock    refresh requirements.lock from what .venv holds
+#   make wheel   build dist/*.whl
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The first interpreter on PATH that really starts and is new enough (pyenv leaves shims that do not start).
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SCHEMA := src/hloom/proto/schema
+
+.PHONY: help demo test check format proto lock wheel clean
+
+help:
+	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
+
+# Two stamps: running hloom needs only the runtime dependencies; testing it needs the tools and jax as well.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "hloom needs Python 3.11 or newer on PATH" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml requirements.lock | $(BIN)/python
+	$(PIP) install -c requirements.lock -e .
+	@touch $@
+
+$(VENV)/.develop: pyproject.toml requirements.lock | $(BIN)/python
+	$(PIP) install -c requirements.lock -e '.[dev,jax]'
+	@touch $@ $(VENV)/.runtime
+
+demo: $(VENV)/.runtime
+	@$(BIN)/python -m hloom.tools.demo
+
+test: $(VENV)/.develop
+	@$(BIN)/python -m pytest -q -n 2 </dev/null
+
+check: $(VENV)/.develop
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q tests/test_layering.py
+
+format: $(VENV)/.develop
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+proto: $(VENV)/.develop
+	$(BIN)/python -m grpc_tools.protoc --proto_path=src --include_imports \
+		--descriptor_set_out=$(SCHEMA)/schema.binpb --pyi_out=src $(SCHEMA)/xla_data.proto $(SCHEMA)/hlo.proto
+
+lock: $(VENV)/.develop
+	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > requirements.lock
+
+wheel: $(VENV)/.develop
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf dist .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -exec rm -rf {} +

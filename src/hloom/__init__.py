@@ -1,0 +1,1 @@
+"""hloom: XLA in Python."""

@@ -1,0 +1,160 @@
+"""The house has rooms, and data goes one way through them.
+
+The tables below are the plan of `docs/architecture.md` in a form that a machine can hold the sources to:
+which room may import which, and which room may load which heavy package. Imports under `if TYPE_CHECKING:`
+load nothing and are free.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "hloom"
+
+FOUNDATION = {"errors", "shape"}
+MODEL = FOUNDATION | {"ir"}
+MEANING = MODEL | {"operations"}
+READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "shape": {"errors"},
+    "ir": FOUNDATION,
+    "operations": MODEL,
+    "text": MEANING,
+    "proto": MEANING,
+    "builder": MEANING,
+    "evaluate": MEANING,
+    "passes": MEANING | {"evaluate"},
+    "cpu": READERS,
+    "runtime": READERS | {"cpu"},
+    "jax_plugin": READERS | {"cpu", "runtime"},
+    "tools": READERS | {"cpu", "runtime", "jax_plugin"},
+}
+
+# Conveniences such as HloModule.from_text reach forward, inside the function that needs it.
+REACHES_FORWARD: set[tuple[str, str]] = {("ir/module.py", "text"), ("ir/module.py", "proto")}
+
+MAY_LOAD: dict[str, set[str]] = {
+    "llvmlite": {"cpu", "runtime"},
+    "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
+    "google": {"proto", "tools"},
+    "jax": {"jax_plugin", "tools"},
+    "jaxlib": {"jax_plugin", "tools"},
+    "mpi4py": {"runtime"},
+    "click": {"tools"},
+    "rich": {"tools"},
+}
+
+
+class Import(NamedTuple):
+    """One import: the dotted module, the line, and whether it happens as soon as the file is loaded."""
+
+    module: str
+    line: int
+    eager: bool
+
+
+def is_type_checking(node: ast.If) -> bool:
+    return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def imports(node: ast.AST, package: list[str], eager: bool = True) -> Iterator[Import]:
+    """Every import below `node` that can be executed, relative ones resolved against `package`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (Import(alias.name, child.lineno, eager) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            base = package[: len(package) - child.level + 1] if child.level else []
+            parts = [*base, *(child.module.split(".") if child.module else [])]
+            # `from hloom import text` names a room just as `import hloom.text` does
+            yield from (Import(".".join([*parts, alias.name]), child.lineno, eager) for alias in child.names)
+        elif isinstance(child, ast.If) and is_type_checking(child):
+            for other in child.orelse:
+                yield from imports(other, package, eager)
+        else:
+            lazy = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from imports(child, package, eager and not lazy)
+
+
+def room_of(file: Path) -> str:
+    """`errors` for errors.py, `ir` for everything below ir/; files such as __init__.py belong to no room."""
+    parts = file.relative_to(SOURCE).with_suffix("").parts
+    return parts[0] if parts[0] in MAY_IMPORT else ""
+
+
+def violations(file: Path, tree: ast.Module) -> Iterator[str]:
+    relative = file.relative_to(SOURCE).as_posix()
+    room = room_of(file)
+    package = ["hloom", *file.relative_to(SOURCE).parent.parts]
+    for found in imports(tree, package):
+        top, _, rest = found.module.partition(".")
+        if top == "hloom" and room:
+            other = rest.partition(".")[0]
+            forward = not found.eager and (relative, other) in REACHES_FORWARD
+            if other in MAY_IMPORT and other != room and other not in MAY_IMPORT[room] and not forward:
+                yield f"{relative}:{found.line}: {room} must not import {other}"
+        elif top in MAY_LOAD and room not in MAY_LOAD[top]:
+            yield f"{relative}:{found.line}: {room or 'hloom itself'} must not load {top}"
+
+
+def source_files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def test_every_import_goes_to_a_room_on_the_left() -> None:
+    found = [v for file in source_files() for v in violations(file, ast.parse(file.read_text()))]
+    assert not found, "\n".join(found)
+
+
+def test_every_directory_is_a_room_of_the_plan() -> None:
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms <= set(MAY_IMPORT), f"not in the plan: {sorted(rooms - set(MAY_IMPORT))}"
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "complaint"),
+    [
+        ("shape/layout.py", "from hloom.ir import module", "shape must not import ir"),
+        ("shape/layout.py", "from ..ir.module import HloModule", "shape must not import ir"),
+        ("operations/sorting.py", "import hloom.text.parser", "operations must not import text"),
+        ("operations/sorting.py", "from hloom import evaluate", "operations must not import evaluate"),
+        ("text/parser.py", "def f():\n    import scipy.linalg", "text must not load scipy"),
+        ("ir/module.py", "from hloom.text import parser", "ir must not import text"),
+        ("__init__.py", "import llvmlite.binding", "hloom itself must not load llvmlite"),
+    ],
+)
+def test_an_import_to_the_right_is_noticed(file: str, code: str, complaint: str) -> None:
+    assert [v.split(": ", 1)[1] for v in violations(SOURCE / file, ast.parse(code))] == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("operations/sorting.py", "from hloom.ir.module import HloModule\nfrom . import windows"),
+        ("ir/module.py", "def from_text(text):\n    from hloom.text.parser import parse"),
+        ("ir/codec.py", "if TYPE_CHECKING:\n    from hloom.proto.schema.hlo_pb2 import HloModuleProto"),
+        ("cpu/jit.py", "import llvmlite.binding"),
+    ],
+)
+def test_what_the_plan_allows_is_allowed(file: str, code: str) -> None:
+    assert not list(violations(SOURCE / file, ast.parse(code)))
+
+
+def test_importing_hloom_loads_nothing_heavy() -> None:
+    code = "import sys, hloom; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not set(loaded.split()) & set(MAY_LOAD)
+
+
+def test_files_stay_short_enough_to_read() -> None:
+    tests = Path(__file__).parent
+    lines = {file: len(file.read_text().splitlines()) for file in [*source_files(), *tests.rglob("*.py")]}
+    assert not {str(file): count for file, count in lines.items() if count > 600}
