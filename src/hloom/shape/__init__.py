@@ -1,0 +1,1 @@
+"""The data model of values: element types, shapes, layouts, indices into them, and literals."""

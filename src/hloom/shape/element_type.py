@@ -1,0 +1,196 @@
+"""XLA's element types, one immutable singleton each, and their numpy and ml_dtypes counterparts.
+
+The names are those of HLO text, the numbers those of `PrimitiveType` in xla_data.proto.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.errors import ParseError, ShapeError
+
+DType = np.dtype[Any]
+
+
+class Kind(Enum):
+    """What sort of values an element type holds."""
+
+    PREDICATE = "predicate"
+    SIGNED = "signed integer"
+    UNSIGNED = "unsigned integer"
+    FLOATING = "floating point"
+    COMPLEX = "complex"
+    OTHER = "not an array element"
+
+
+class ElementType:
+    """One of XLA's primitive types.
+
+    `name` is the HLO spelling ("f32"), `number` the proto's number, `bits` the width of one element where
+    nothing is packed closer (pred takes 8; 0 for what has no elements), `dtype` the numpy dtype, or None for
+    token, opaque, tuple and buffer. There is one object of each, so they compare by identity.
+    """
+
+    __slots__ = ("bits", "dtype", "is_array", "kind", "name", "number")
+
+    name: str
+    number: int
+    bits: int
+    dtype: DType | None
+    kind: Kind
+    is_array: bool
+
+    def __init__(self, name: str, number: int, bits: int, dtype: DType | None, kind: Kind) -> None:
+        for field, value in zip(
+            ("name", "number", "bits", "dtype", "kind", "is_array"),
+            (name, number, bits, dtype, kind, kind is not Kind.OTHER),
+            strict=True,
+        ):
+            object.__setattr__(self, field, value)
+
+    def __setattr__(self, field: str, value: object) -> None:
+        raise AttributeError(f"element type {self.name} is immutable")
+
+    def __reduce__(self) -> str:
+        # A singleton pickles and copies as the name of its module constant.
+        return self.name.upper()
+
+    def __repr__(self) -> str:
+        return self.name.upper()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_floating(self) -> bool:
+        """True for the real floating-point types, f4e2m1fn to f64."""
+        return self.kind is Kind.FLOATING
+
+    @property
+    def is_integer(self) -> bool:
+        """True for the signed and unsigned integers; pred is not one."""
+        return self.kind is Kind.SIGNED or self.kind is Kind.UNSIGNED
+
+    @property
+    def is_signed(self) -> bool:
+        """True for the signed integers s1 to s64."""
+        return self.kind is Kind.SIGNED
+
+    @property
+    def is_unsigned(self) -> bool:
+        """True for the unsigned integers u1 to u64."""
+        return self.kind is Kind.UNSIGNED
+
+    @property
+    def is_complex(self) -> bool:
+        """True for c64 and c128."""
+        return self.kind is Kind.COMPLEX
+
+    @property
+    def is_predicate(self) -> bool:
+        """True for pred alone."""
+        return self.kind is Kind.PREDICATE
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in unpacked memory; an s4 takes a whole byte."""
+        return (self.bits + 7) // 8
+
+    @property
+    def component(self) -> ElementType:
+        """The type of the real part: F32 for c64, F64 for c128, the type itself for all others."""
+        return _COMPONENTS.get(self, self)
+
+    @property
+    def numpy_dtype(self) -> DType:
+        """The numpy dtype of an array type; ShapeError where there is none."""
+        if self.dtype is None:
+            raise ShapeError(f"{self.name} has no numpy dtype", rule="element-type.has-dtype")
+        return self.dtype
+
+    @staticmethod
+    def parse(text: str) -> ElementType:
+        """The type spelled `text` ("f32", "F32"); ParseError if there is none of that name."""
+        found = _BY_NAME.get(text) or _BY_NAME.get(text.lower())
+        if found is None:
+            raise ParseError(
+                f"{text!r} is no element type; there are {', '.join(_BY_NAME)}", rule="element-type.known"
+            )
+        return found
+
+    @staticmethod
+    def from_dtype(dtype: object) -> ElementType:
+        """The type of a numpy or ml_dtypes dtype, or of what numpy can make one of; byte order is ignored."""
+        try:
+            wanted: DType = np.dtype(dtype)  # type: ignore[call-overload]
+        except TypeError as error:
+            raise ShapeError(f"{dtype!r} is no numpy dtype", rule="element-type.from-dtype") from error
+        found = _BY_DTYPE.get(wanted) or _BY_DTYPE.get(wanted.newbyteorder("="))
+        if found is None:
+            raise ShapeError(f"numpy's {wanted} has no element type", rule="element-type.from-dtype")
+        return found
+
+    @staticmethod
+    def from_number(number: int) -> ElementType:
+        """The type numbered `number` in xla_data.proto's PrimitiveType."""
+        found = _BY_NUMBER.get(number)
+        if found is None:
+            raise ParseError(f"no element type has the number {number}", rule="element-type.known")
+        return found
+
+    @staticmethod
+    def all() -> tuple[ElementType, ...]:
+        """Every element type, in the order of their numbers."""
+        return _ALL
+
+
+def _number(name: str, number: int, bits: int, kind: Kind, dtype: object) -> ElementType:
+    return ElementType(name, number, bits, np.dtype(dtype), kind)  # type: ignore[call-overload]
+
+
+PRED = _number("pred", 1, 8, Kind.PREDICATE, np.bool_)
+S1 = _number("s1", 30, 1, Kind.SIGNED, ml_dtypes.int1)
+S2 = _number("s2", 26, 2, Kind.SIGNED, ml_dtypes.int2)
+S4 = _number("s4", 21, 4, Kind.SIGNED, ml_dtypes.int4)
+S8 = _number("s8", 2, 8, Kind.SIGNED, np.int8)
+S16 = _number("s16", 3, 16, Kind.SIGNED, np.int16)
+S32 = _number("s32", 4, 32, Kind.SIGNED, np.int32)
+S64 = _number("s64", 5, 64, Kind.SIGNED, np.int64)
+U1 = _number("u1", 31, 1, Kind.UNSIGNED, ml_dtypes.uint1)
+U2 = _number("u2", 27, 2, Kind.UNSIGNED, ml_dtypes.uint2)
+U4 = _number("u4", 22, 4, Kind.UNSIGNED, ml_dtypes.uint4)
+U8 = _number("u8", 6, 8, Kind.UNSIGNED, np.uint8)
+U16 = _number("u16", 7, 16, Kind.UNSIGNED, np.uint16)
+U32 = _number("u32", 8, 32, Kind.UNSIGNED, np.uint32)
+U64 = _number("u64", 9, 64, Kind.UNSIGNED, np.uint64)
+F4E2M1FN = _number("f4e2m1fn", 32, 4, Kind.FLOATING, ml_dtypes.float4_e2m1fn)
+F8E5M2 = _number("f8e5m2", 19, 8, Kind.FLOATING, ml_dtypes.float8_e5m2)
+F8E4M3 = _number("f8e4m3", 28, 8, Kind.FLOATING, ml_dtypes.float8_e4m3)
+F8E4M3FN = _number("f8e4m3fn", 20, 8, Kind.FLOATING, ml_dtypes.float8_e4m3fn)
+F8E4M3B11FNUZ = _number("f8e4m3b11fnuz", 23, 8, Kind.FLOATING, ml_dtypes.float8_e4m3b11fnuz)
+F8E5M2FNUZ = _number("f8e5m2fnuz", 24, 8, Kind.FLOATING, ml_dtypes.float8_e5m2fnuz)
+F8E4M3FNUZ = _number("f8e4m3fnuz", 25, 8, Kind.FLOATING, ml_dtypes.float8_e4m3fnuz)
+F8E3M4 = _number("f8e3m4", 29, 8, Kind.FLOATING, ml_dtypes.float8_e3m4)
+F8E8M0FNU = _number("f8e8m0fnu", 33, 8, Kind.FLOATING, ml_dtypes.float8_e8m0fnu)
+BF16 = _number("bf16", 16, 16, Kind.FLOATING, ml_dtypes.bfloat16)
+F16 = _number("f16", 10, 16, Kind.FLOATING, np.float16)
+F32 = _number("f32", 11, 32, Kind.FLOATING, np.float32)
+F64 = _number("f64", 12, 64, Kind.FLOATING, np.float64)
+C64 = _number("c64", 15, 64, Kind.COMPLEX, np.complex64)
+C128 = _number("c128", 18, 128, Kind.COMPLEX, np.complex128)
+TUPLE = ElementType("tuple", 13, 0, None, Kind.OTHER)
+OPAQUE = ElementType("opaque", 14, 0, None, Kind.OTHER)
+TOKEN = ElementType("token", 17, 0, None, Kind.OTHER)
+BUFFER = ElementType("buffer", 34, 0, None, Kind.OTHER)
+
+_ALL: tuple[ElementType, ...] = tuple(
+    sorted((value for value in globals().values() if isinstance(value, ElementType)), key=lambda e: e.number)
+)
+_BY_NAME = {element_type.name: element_type for element_type in _ALL}
+_BY_NUMBER = {element_type.number: element_type for element_type in _ALL}
+_BY_DTYPE = {element_type.dtype: element_type for element_type in _ALL if element_type.dtype is not None}
+_COMPONENTS = {C64: F32, C128: F64}

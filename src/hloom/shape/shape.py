@@ -1,0 +1,564 @@
+"""Shapes: the type of every HLO value. Arrays, tuples, tokens, opaque values and buffers.
+
+After XLA's page "Shapes and layout". Shapes are immutable and hashable; text and hash are computed once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hloom.errors import ShapeError
+from hloom.shape.element_type import BUFFER, OPAQUE, TOKEN, TUPLE, ElementType
+from hloom.shape.layout import Layout
+
+if TYPE_CHECKING:
+    import numpy as np
+
+ShapeIndex = tuple[int, ...]
+
+
+class Shape:
+    """The shape of an HLO value.
+
+    An array has `dimensions` (the bound where a dimension is dynamic, `Shape.UNBOUNDED` where it has none),
+    `dynamic_dimensions` (one flag each) and a `layout`; a tuple has `tuple_shapes`; a buffer holds the shape
+    of its array there. A new array shape gets the default layout, dimensions from major to minor;
+    `without_layout()` gives a shape that says nothing of its layout.
+
+    Raises ShapeError for dimensions or layouts that no array can have.
+    """
+
+    __slots__ = (
+        "_hash",
+        "_text",
+        "dimensions",
+        "dynamic_dimensions",
+        "element_type",
+        "layout",
+        "tuple_shapes",
+    )
+
+    UNBOUNDED: ClassVar[int] = -1
+
+    element_type: ElementType
+    dimensions: tuple[int, ...]
+    dynamic_dimensions: tuple[bool, ...]
+    layout: Layout | None
+    tuple_shapes: tuple[Shape, ...]
+    _hash: int
+    _text: str
+
+    def __init__(
+        self,
+        element_type: ElementType,
+        dimensions: Iterable[int] = (),
+        dynamic_dimensions: Iterable[bool] | None = None,
+        layout: Layout | None = None,
+        tuple_shapes: Iterable[Shape] = (),
+    ) -> None:
+        sizes = tuple(map(int, dimensions))
+        dynamic = _dynamic_flags(sizes, dynamic_dimensions)
+        children = tuple(tuple_shapes)
+        if element_type.is_array:
+            layout = Layout.default(len(sizes)) if layout is None else layout
+            _check_layout(element_type, sizes, layout)
+        _check_kind(element_type, sizes, layout, children)
+        self._fill(element_type, sizes, dynamic, layout, children)
+
+    def _fill(
+        self,
+        element_type: ElementType,
+        dimensions: tuple[int, ...],
+        dynamic_dimensions: tuple[bool, ...],
+        layout: Layout | None,
+        tuple_shapes: tuple[Shape, ...],
+    ) -> None:
+        put = object.__setattr__
+        put(self, "element_type", element_type)
+        put(self, "dimensions", dimensions)
+        put(self, "dynamic_dimensions", dynamic_dimensions)
+        put(self, "layout", layout)
+        put(self, "tuple_shapes", tuple_shapes)
+        put(self, "_hash", hash((element_type, dimensions, dynamic_dimensions, layout, tuple_shapes)))
+        put(self, "_text", "")
+
+    def __setattr__(self, field: str, value: object) -> None:
+        raise AttributeError("shapes are immutable; with_layout() and its like make new ones")
+
+    def __delattr__(self, field: str) -> None:
+        raise AttributeError("shapes are immutable")
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Shape):
+            return NotImplemented
+        return (
+            self._hash == other._hash
+            and self.element_type is other.element_type
+            and self.dimensions == other.dimensions
+            and self.dynamic_dimensions == other.dynamic_dimensions
+            and self.layout == other.layout
+            and self.tuple_shapes == other.tuple_shapes
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., Shape], tuple[Any, ...]]:
+        return _restore, (
+            self.element_type,
+            self.dimensions,
+            self.dynamic_dimensions,
+            self.layout,
+            self.tuple_shapes,
+        )
+
+    def __str__(self) -> str:
+        if not self._text:
+            object.__setattr__(self, "_text", self.to_string())
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Shape({str(self)!r})"
+
+    # Constructors.
+
+    @staticmethod
+    def array(
+        element_type: ElementType, dimensions: Iterable[int] = (), layout: Layout | None = None
+    ) -> Shape:
+        """The shape of a static array; without `layout` it lies from major to minor."""
+        return Shape(element_type, dimensions, None, layout)
+
+    @staticmethod
+    def tuple_(shapes: Iterable[Shape]) -> Shape:
+        """The shape of a tuple of values of these shapes."""
+        return Shape(TUPLE, tuple_shapes=shapes)
+
+    @staticmethod
+    def buffer(shape: Shape) -> Shape:
+        """The shape of a buffer that holds an array, `b(f32[2]{0})` in text."""
+        return Shape(BUFFER, tuple_shapes=(shape,))
+
+    @staticmethod
+    def token() -> Shape:
+        """The shape of tokens, which order side effects."""
+        return _TOKEN_SHAPE
+
+    @staticmethod
+    def opaque() -> Shape:
+        """The shape of opaque values."""
+        return _OPAQUE_SHAPE
+
+    @staticmethod
+    def parse(text: str) -> Shape:
+        """The shape written `text`: HLO's form or the older page's `F32[3,5]{1,0:(2,2)}`.
+
+        An array without a layout gets the default one, as in XLA. Raises ParseError, with the column, for what
+        is not a shape, and ShapeError for a shape that cannot be.
+        """
+        from hloom.shape.shape_parser import parse_shape  # noqa: PLC0415
+
+        return parse_shape(text)
+
+    @staticmethod
+    def of(value: np.ndarray[Any, Any] | np.generic) -> Shape:
+        """The shape of a numpy array or scalar, in default layout."""
+        return Shape(ElementType.from_dtype(value.dtype), value.shape)
+
+    # What kind of shape it is.
+
+    @property
+    def is_array(self) -> bool:
+        """True for arrays, scalars among them."""
+        return self.element_type.is_array
+
+    @property
+    def is_tuple(self) -> bool:
+        """True for tuples, the empty one too."""
+        return self.element_type is TUPLE
+
+    @property
+    def is_token(self) -> bool:
+        """True for tokens."""
+        return self.element_type is TOKEN
+
+    @property
+    def is_opaque(self) -> bool:
+        """True for opaque values."""
+        return self.element_type is OPAQUE
+
+    @property
+    def is_buffer(self) -> bool:
+        """True for buffers, `b(...)`."""
+        return self.element_type is BUFFER
+
+    @property
+    def is_scalar(self) -> bool:
+        """True for arrays of rank 0."""
+        return self.element_type.is_array and not self.dimensions
+
+    @property
+    def is_dynamic(self) -> bool:
+        """True if some dimension, of some element for tuples, is dynamic."""
+        return any(self.dynamic_dimensions) or any(child.is_dynamic for child in self.tuple_shapes)
+
+    @property
+    def is_static(self) -> bool:
+        """True if no dimension anywhere is dynamic."""
+        return not self.is_dynamic
+
+    @property
+    def is_unbounded(self) -> bool:
+        """True if some dimension anywhere has no bound, `?` in text."""
+        return Shape.UNBOUNDED in self.dimensions or any(child.is_unbounded for child in self.tuple_shapes)
+
+    # Sizes.
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions an array has; 0 for everything else."""
+        return len(self.dimensions)
+
+    @property
+    def true_rank(self) -> int:
+        """How many dimensions are larger than 1."""
+        return sum(size > 1 or size == Shape.UNBOUNDED for size in self.dimensions)
+
+    def axis(self, number: int) -> int:
+        """The dimension number from 0 for one that may count from the end (-1 is the last)."""
+        if not -len(self.dimensions) <= number < len(self.dimensions):
+            raise ShapeError(
+                f"{self} has {self.rank} dimensions and no dimension {number}",
+                rule="shape.dimension-number-in-range",
+            )
+        return number % len(self.dimensions)
+
+    def dimension(self, number: int) -> int:
+        """The size of dimension `number`; negative numbers count from the last."""
+        return self.dimensions[self.axis(number)]
+
+    @property
+    def element_count(self) -> int:
+        """Elements of an array at its bounds; of a tuple, the sum over its leaves.
+
+        Raises ShapeError for an unbounded dimension.
+        """
+        if self.is_unbounded:
+            raise ShapeError(f"{self} has an unbounded dimension and no size", rule="shape.bounded")
+        if self.element_type.is_array:
+            return math.prod(self.dimensions)
+        return sum(child.element_count for child in self.tuple_shapes)
+
+    @property
+    def element_bits(self) -> int:
+        """Bits that one element takes in memory: the layout's E(), or whole bytes of the type."""
+        if self.layout is not None and self.layout.element_size_in_bits:
+            return self.layout.element_size_in_bits
+        return 8 * self.element_type.bytes
+
+    @property
+    def unpadded_byte_size(self) -> int:
+        """Bytes of the elements alone, without tile and tail padding; of a tuple, the sum over its leaves."""
+        if self.element_type.is_array:
+            return (self.element_count * self.element_bits + 7) // 8
+        return sum(child.unpadded_byte_size for child in self.tuple_shapes)
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the array in its layout, all padding included; of a tuple, the sum over its leaves.
+
+        Raises ShapeError for an unbounded dimension.
+        """
+        if not self.element_type.is_array:
+            return sum(child.byte_size for child in self.tuple_shapes)
+        layout = self.layout
+        if layout is None or not (
+            layout.tiles or layout.padded_dimensions or layout.tail_padding_alignment_in_elements > 1
+        ):
+            return self.unpadded_byte_size
+        from hloom.shape.index import physical_byte_size  # noqa: PLC0415
+
+        return physical_byte_size(self)
+
+    # Variations.
+
+    def _with(
+        self,
+        element_type: ElementType,
+        dimensions: tuple[int, ...],
+        dynamic_dimensions: tuple[bool, ...],
+        layout: Layout | None,
+    ) -> Shape:
+        self._require_array()
+        if layout is not None:
+            return Shape(element_type, dimensions, dynamic_dimensions, layout)
+        return _restore(element_type, dimensions, dynamic_dimensions, None, ())
+
+    def _require_array(self) -> None:
+        if not self.element_type.is_array:
+            raise ShapeError(f"{self} is not an array", rule="shape.is-array")
+
+    def with_layout(self, layout: Layout | None) -> Shape:
+        """The same array in another layout; None leaves the layout open."""
+        return self._with(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
+
+    def without_layout(self) -> Shape:
+        """The same shape, its layouts left open; tuples all the way down."""
+        return self._map_leaves(lambda leaf: leaf.with_layout(None))
+
+    def with_default_layout(self) -> Shape:
+        """The same shape in default layouts; tuples all the way down."""
+        return self._map_leaves(lambda leaf: leaf.with_layout(Layout.default(leaf.rank)))
+
+    def _map_leaves(self, change: Callable[[Shape], Shape]) -> Shape:
+        if self.element_type.is_array:
+            return change(self)
+        if not self.tuple_shapes:
+            return self
+        return Shape(
+            self.element_type,
+            tuple_shapes=tuple(
+                child._map_leaves(change)  # pyright: ignore[reportPrivateUsage]
+                for child in self.tuple_shapes
+            ),
+        )
+
+    def with_dimensions(
+        self, dimensions: Iterable[int], dynamic_dimensions: Iterable[bool] | None = None
+    ) -> Shape:
+        """An array of other dimensions; the layout stays if the rank does, else it is the default one."""
+        self._require_array()
+        sizes = tuple(dimensions)
+        keep = self.layout is not None and len(sizes) == self.rank
+        layout = self.layout if keep else Layout.default(len(sizes))
+        return Shape(self.element_type, sizes, dynamic_dimensions, layout)
+
+    def with_element_type(self, element_type: ElementType) -> Shape:
+        """The same array of another element type; an element size E() that only fitted the old type is dropped."""
+        layout = self.layout
+        if layout is not None and layout.element_size_in_bits and element_type is not self.element_type:
+            layout = layout.with_element_size_in_bits(0)
+        return self._with(element_type, self.dimensions, self.dynamic_dimensions, layout)
+
+    def with_dynamic_dimension(self, number: int, dynamic: bool = True) -> Shape:
+        """The same array with dimension `number` marked dynamic, its size the bound, or static."""
+        axis = self.axis(number)
+        flags = (*self.dynamic_dimensions[:axis], dynamic, *self.dynamic_dimensions[axis + 1 :])
+        return self._with(self.element_type, self.dimensions, flags, self.layout)
+
+    def to_static(self) -> Shape:
+        """The same shape with every bounded dynamic dimension fixed at its bound."""
+        return self._map_leaves(
+            lambda leaf: leaf._with(leaf.element_type, leaf.dimensions, (False,) * leaf.rank, leaf.layout)
+        )
+
+    # Comparison.
+
+    def equal(
+        self,
+        other: Shape,
+        *,
+        layout: bool = True,
+        element_type: bool = True,
+        dynamic: bool = True,
+        memory_space: bool = True,
+        tiles: bool = True,
+    ) -> bool:
+        """Equality that leaves out what is switched off; plain `==` compares everything."""
+        if len(self.tuple_shapes) != len(other.tuple_shapes):
+            return False
+        options = {
+            "layout": layout,
+            "element_type": element_type,
+            "dynamic": dynamic,
+            "memory_space": memory_space,
+            "tiles": tiles,
+        }
+        same_kind = (
+            self.element_type is other.element_type
+            if element_type
+            else self.element_type.is_array is other.element_type.is_array
+            and (self.element_type.is_array or self.element_type is other.element_type)
+        )
+        return (
+            same_kind
+            and self.dimensions == other.dimensions
+            and (not dynamic or self.dynamic_dimensions == other.dynamic_dimensions)
+            and (not layout or _layouts_equal(self.layout, other.layout, memory_space, tiles))
+            and all(
+                mine.equal(theirs, **options)
+                for mine, theirs in zip(self.tuple_shapes, other.tuple_shapes, strict=True)
+            )
+        )
+
+    def compatible(self, other: Shape) -> bool:
+        """Equality of element types and dimensions: layouts and which dimensions are dynamic do not matter.
+
+        An unbounded dimension is compatible with every size.
+        """
+        if self.element_type is not other.element_type or self.rank != other.rank:
+            return False
+        if len(self.tuple_shapes) != len(other.tuple_shapes):
+            return False
+        return all(
+            mine in (theirs, Shape.UNBOUNDED) or theirs == Shape.UNBOUNDED
+            for mine, theirs in zip(self.dimensions, other.dimensions, strict=True)
+        ) and all(
+            mine.compatible(theirs)
+            for mine, theirs in zip(self.tuple_shapes, other.tuple_shapes, strict=True)
+        )
+
+    # Tuples.
+
+    def subshape(self, index: ShapeIndex) -> Shape:
+        """The shape at a path of tuple indices; () is the shape itself."""
+        shape = self
+        for depth, element in enumerate(index):
+            if not shape.is_tuple or not 0 <= element < len(shape.tuple_shapes):
+                raise ShapeError(
+                    f"{self} has no element at {list(index[: depth + 1])}", rule="shape.index-valid"
+                )
+            shape = shape.tuple_shapes[element]
+        return shape
+
+    def walk(self, index: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, Shape]]:
+        """Every shape in this one with its index, itself first, in order."""
+        yield index, self
+        if self.is_tuple:
+            for number, child in enumerate(self.tuple_shapes):
+                yield from child.walk((*index, number))
+
+    def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
+        """Every shape in this one that is not a tuple, with its index, in order."""
+        return ((index, shape) for index, shape in self.walk() if not shape.is_tuple)
+
+    # Text.
+
+    def to_string(self, layout: bool = True) -> str:
+        """XLA's text of the shape; `layout=False` leaves the layouts out."""
+        if self.is_tuple:
+            return _tuple_text(self.tuple_shapes, layout)
+        if self.is_buffer:
+            return f"b({self.tuple_shapes[0].to_string(layout)})"
+        sizes = ",".join(map(_dimension_text, self.dimensions, self.dynamic_dimensions))
+        text = f"{self.element_type.name}[{sizes}]"
+        if not layout or self.layout is None:
+            return text
+        described = str(self.layout)
+        return text if described == "{}" else text + described
+
+
+def _dynamic_flags(sizes: tuple[int, ...], flags: Iterable[bool] | None) -> tuple[bool, ...]:
+    """The flags of dynamic dimensions, checked; an unbounded dimension is always dynamic."""
+    for size in sizes:
+        if size < 0 and size != Shape.UNBOUNDED:
+            raise ShapeError(
+                f"a dimension's size is not negative; got {size}", rule="shape.dimension-non-negative"
+            )
+        if size >= 1 << 63:
+            raise ShapeError(
+                f"a dimension's size has 63 bits; got {size}", rule="shape.dimension-fits-64-bits"
+            )
+    if flags is None:
+        return tuple(size == Shape.UNBOUNDED for size in sizes)
+    dynamic = tuple(map(bool, flags))
+    if len(dynamic) != len(sizes):
+        raise ShapeError(
+            f"one dynamic flag for each of {len(sizes)} dimensions is wanted; got {len(dynamic)}",
+            rule="shape.dynamic-flags-rank",
+        )
+    return tuple(flag or size == Shape.UNBOUNDED for flag, size in zip(dynamic, sizes, strict=True))
+
+
+def _check_kind(
+    element_type: ElementType, sizes: tuple[int, ...], layout: Layout | None, children: tuple[Shape, ...]
+) -> None:
+    """Only arrays have dimensions and layouts, only tuples and buffers have elements."""
+    if not element_type.is_array and (sizes or layout is not None):
+        raise ShapeError(
+            f"{element_type} has neither dimensions nor layout; got {list(sizes)}",
+            rule="shape.only-arrays-have-dimensions",
+        )
+    if element_type is BUFFER:
+        if len(children) != 1 or not children[0].is_array:
+            raise ShapeError("a buffer holds one array", rule="shape.buffer-holds-array")
+    elif children and element_type is not TUPLE:
+        raise ShapeError(f"{element_type} has no elements", rule="shape.only-tuples-have-elements")
+
+
+def _check_layout(element_type: ElementType, sizes: tuple[int, ...], layout: Layout) -> None:
+    """That the layout can be one of an array of this type and these dimensions."""
+    if len(layout.minor_to_major) != len(sizes):
+        raise ShapeError(
+            f"an array of {len(sizes)} dimensions needs as many in minor_to_major; "
+            f"got {list(layout.minor_to_major)}",
+            rule="layout.rank",
+        )
+    if layout.padded_dimensions and any(
+        padded < size for padded, size in zip(layout.padded_dimensions, sizes, strict=True)
+    ):
+        raise ShapeError(
+            f"padded_dimensions are at least the dimensions {list(sizes)}; "
+            f"got {list(layout.padded_dimensions)}",
+            rule="layout.padded-dimensions-size",
+        )
+    smallest = 1 if element_type.is_predicate else element_type.bits
+    if 0 < layout.element_size_in_bits < smallest:
+        raise ShapeError(
+            f"an element of {element_type} takes {smallest} bits; got E({layout.element_size_in_bits})",
+            rule="layout.element-size-fits",
+        )
+    if layout.physical_shape is not None:
+        raise ShapeError(
+            f"only sparse arrays have a physical shape, and there are none: {layout}",
+            rule="layout.physical-shape-sparse-only",
+        )
+
+
+def _layouts_equal(mine: Layout | None, theirs: Layout | None, memory_space: bool, tiles: bool) -> bool:
+    if mine is None or theirs is None:
+        return mine is theirs
+    if not memory_space:
+        mine, theirs = mine.with_memory_space(0), theirs.with_memory_space(0)
+    if not tiles:
+        mine, theirs = mine.with_tiles(()), theirs.with_tiles(())
+    return mine == theirs
+
+
+def _dimension_text(size: int, dynamic: bool) -> str:
+    if size == Shape.UNBOUNDED:
+        return "?"
+    return f"<={size}" if dynamic else str(size)
+
+
+def _tuple_text(shapes: tuple[Shape, ...], layout: bool) -> str:
+    """The elements in parentheses; every fifth is numbered, as XLA does."""
+    parts = [
+        (f"/*index={number}*/" if number and number % 5 == 0 else "")
+        + (str(shape) if layout else shape.to_string(layout=False))
+        for number, shape in enumerate(shapes)
+    ]
+    return f"({', '.join(parts)})"
+
+
+def _restore(
+    element_type: ElementType,
+    dimensions: tuple[int, ...],
+    dynamic_dimensions: tuple[bool, ...],
+    layout: Layout | None,
+    tuple_shapes: tuple[Shape, ...],
+) -> Shape:
+    """A shape from the fields of a checked one, which may leave its layout open."""
+    shape = Shape.__new__(Shape)
+    shape._fill(  # pyright: ignore[reportPrivateUsage]
+        element_type, dimensions, dynamic_dimensions, layout, tuple_shapes
+    )
+    return shape
+
+
+_TOKEN_SHAPE = Shape(TOKEN)
+_OPAQUE_SHAPE = Shape(OPAQUE)

@@ -1,0 +1,335 @@
+"""The text of shapes: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2]{0}, /*index=1*/token[])`, `b(f32[2])`.
+
+A dump repeats few shapes many times, so results are kept by text: the extent of an array or of a flat tuple is
+found by a regular expression and looked up. A scanner reads what is new; it also knows comments, blanks and the
+older page's tile spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from hloom.errors import HloError, ParseError
+from hloom.shape.element_type import ElementType
+from hloom.shape.layout import Layout, SplitConfig, Tile
+from hloom.shape.shape import Shape
+
+_ARRAY = re.compile(r"[A-Za-z]\w*\[[0-9,<=?]*+\](?:\{[0-9:][^{}\s/]*+\})?+")
+_FLAT_TUPLE = re.compile(r"\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)")
+_LAYOUT_AHEAD = re.compile(r"\s*(?:/\*|\{\s*[0-9:])")
+_BLANK = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)+", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z]\w*")
+_INTEGER = re.compile(r"-?[0-9]+")
+_LAYOUT_START = re.compile(r"\{\s*[0-9:]")
+_INT64_END = 1 << 63
+_DEEPEST_TUPLE = 200
+_LONGEST_KEPT_TEXT = 1 << 14
+
+
+def parse_shape(text: str) -> Shape:
+    """The shape that is the whole of `text`; ParseError with the column, or ShapeError, otherwise."""
+    return _parse_kept(text) if len(text) < _LONGEST_KEPT_TEXT else _parse_whole(text)
+
+
+@lru_cache(maxsize=1 << 12)
+def _parse_kept(text: str) -> Shape:
+    return _parse_whole(text)
+
+
+def _parse_whole(text: str) -> Shape:
+    shape, end = parse_shape_at(text, 0)
+    scanner = _Scanner(text, end)
+    if scanner.peek():
+        scanner.fail("the end of the shape", "shape.text-ends")
+    return shape
+
+
+def parse_shape_at(text: str, position: int) -> tuple[Shape, int]:
+    """The shape that starts at `position` and the position after it; what follows is not looked at.
+
+    Raises ParseError or ShapeError with line and column in `text`.
+    """
+    return _known_shape(text, position) or _Scanner(text, position).read()
+
+
+def _known_shape(text: str, position: int) -> tuple[Shape, int] | None:
+    """The same where the extent is plain to see and the text there is well formed; None elsewhere."""
+    array = _ARRAY.match(text, position)
+    found = array or _FLAT_TUPLE.match(text, position)
+    if found is None or len(found[0]) > _LONGEST_KEPT_TEXT:
+        return None
+    if array is not None and array[0][-1] == "]" and _LAYOUT_AHEAD.match(text, array.end()):
+        return None
+    try:
+        return _shape_of_text(found[0]), found.end()
+    except HloError:
+        return None  # the scanner refuses it again, with the place in the whole text
+
+
+@lru_cache(maxsize=1 << 14)
+def _shape_of_text(text: str) -> Shape:
+    scanner = _Scanner(text, 0)
+    shape, end = scanner.read()
+    if end != len(text):
+        scanner.fail("the end of the shape", "shape.text-ends")
+    return shape
+
+
+class _Scanner:
+    """Reads a shape from `position` on."""
+
+    def __init__(self, text: str, position: int) -> None:
+        self.text = text
+        self.position = position
+        self.depth = 0
+
+    def fail(self, wanted: str, rule: str, position: int | None = None) -> NoReturn:
+        at = self.position if position is None else position
+        got = self.text[at : at + 12].split("\n")[0] or "the end"
+        raise ParseError(f"expected {wanted}, got {got!r}", rule=rule, **_place(self.text, at))
+
+    def placed(self, start: int, make: Callable[[], Any]) -> Any:
+        """What `make` makes, its errors placed at `start`."""
+        try:
+            return make()
+        except HloError as error:
+            raise error.at(**_place(self.text, start)) from None
+
+    def peek(self) -> str:
+        """The next character that is neither blank nor comment; "" at the end."""
+        blank = _BLANK.match(self.text, self.position)
+        if blank is not None:
+            self.position = blank.end()
+        return self.text[self.position : self.position + 1]
+
+    def take(self, character: str) -> bool:
+        if self.peek() != character:
+            return False
+        self.position += 1
+        return True
+
+    def expect(self, character: str, where: str) -> None:
+        if not self.take(character):
+            self.fail(f"{character!r} {where}", "shape.text-form")
+
+    def integer(self) -> int:
+        self.peek()
+        found = _INTEGER.match(self.text, self.position)
+        if found is None:
+            self.fail("an integer", "shape.text-integer")
+        value = int(found[0]) if len(found[0]) < 21 else _INT64_END
+        if not -_INT64_END <= value < _INT64_END:
+            self.fail("an integer of 64 bits", "shape.text-integer")
+        self.position = found.end()
+        return value
+
+    def integers(self, close: str) -> tuple[int, ...]:
+        """Integers with commas between up to `close`, which is taken."""
+        if self.take(close):
+            return ()
+        values = [self.integer()]
+        while self.take(","):
+            values.append(self.integer())
+        self.expect(close, "after a list of integers")
+        return tuple(values)
+
+    def word(self) -> str:
+        self.peek()
+        found = _WORD.match(self.text, self.position)
+        if found is None:
+            self.fail("a shape", "shape.text-form")
+        self.position = found.end()
+        return found[0]
+
+    def read(self) -> tuple[Shape, int]:
+        """The shape from here on and the position after it, read character by character."""
+        shape = self.tuple_shape() if self.take("(") else self.array_shape()
+        return shape, self.position
+
+    def shape(self) -> Shape:
+        """An inner shape: an array that is already known, or read."""
+        if self.peek() != "(":
+            known = _known_shape(self.text, self.position)
+            if known is not None:
+                shape, self.position = known
+                return shape
+        return self.read()[0]
+
+    def tuple_shape(self) -> Shape:
+        self.depth += 1
+        if self.depth > _DEEPEST_TUPLE:
+            self.fail(f"at most {_DEEPEST_TUPLE} nested tuples", "shape.text-depth")
+        shapes: list[Shape] = []
+        if not self.take(")"):
+            shapes.append(self.shape())
+            while self.take(","):
+                shapes.append(self.shape())
+            self.expect(")", "after the shapes of a tuple")
+        self.depth -= 1
+        return Shape.tuple_(shapes)
+
+    def array_shape(self) -> Shape:
+        self.peek()
+        start = self.position
+        name = self.word()
+        if name == "b" and self.take("("):
+            held = self.shape()
+            self.expect(")", "after the shape in a buffer")
+            return self.placed(start, lambda: Shape.buffer(held))
+        if name.lower() in ("tuple", "buffer"):
+            self.fail("an element type", "element-type.known", start)
+        element_type: ElementType = self.placed(start, lambda: ElementType.parse(name))
+        self.expect("[", "before the dimensions")
+        sizes, dynamic = self.dimensions()
+        layout = None
+        if element_type.is_array:
+            self.peek()
+            if _LAYOUT_START.match(self.text, self.position):
+                layout = self.layout()
+        return self.placed(start, lambda: Shape(element_type, sizes, dynamic, layout))
+
+    def dimensions(self) -> tuple[list[int], list[bool]]:
+        sizes: list[int] = []
+        dynamic: list[bool] = []
+        if self.take("]"):
+            return sizes, dynamic
+        while True:
+            if self.take("?"):
+                sizes.append(Shape.UNBOUNDED)
+                dynamic.append(True)
+            else:
+                bounded = self.take("<")
+                if bounded:
+                    self.expect("=", "in a dynamic dimension")
+                self.peek()
+                start = self.position
+                sizes.append(self.integer())
+                dynamic.append(bounded)
+                if sizes[-1] < 0:
+                    self.fail("a size that is not negative", "shape.dimension-non-negative", start)
+            if not self.take(","):
+                break
+        self.expect("]", "after the dimensions")
+        return sizes, dynamic
+
+    def layout(self) -> Layout:
+        start = self.position
+        self.expect("{", "before the layout")
+        order = self.layout_order()
+        fields: dict[str, Any] = {}
+        if self.take(":"):
+            self.components(fields)
+        self.expect("}", "after the layout")
+        return self.placed(start, lambda: Layout(order, **fields))
+
+    def layout_order(self) -> tuple[int, ...]:
+        if self.peek() in (":", "}"):
+            return ()
+        order = [self.integer()]
+        while self.take(","):
+            order.append(self.integer())
+        return tuple(order)
+
+    def components(self, fields: dict[str, Any]) -> None:
+        """The parts after the colon, each at most once and in XLA's order."""
+        if self.letter("D"):
+            self.dimension_level_types()
+        if self.letter("T") or self.peek() == "(":
+            fields["tiles"] = self.tiles()
+        if self.letter("L"):
+            fields["tail_padding_alignment_in_elements"] = self.in_parentheses()
+        if self.take("#"):
+            fields["index_primitive_type"] = self.type_in_parentheses()
+        if self.take("*"):
+            fields["pointer_primitive_type"] = self.type_in_parentheses()
+        if self.letter("E"):
+            fields["element_size_in_bits"] = self.in_parentheses()
+        if self.letter("S"):
+            fields["memory_space"] = self.in_parentheses()
+        if self.letter("SC"):
+            fields["split_configs"] = self.split_configs()
+        if self.letter("P"):
+            self.expect("(", "before the physical shape")
+            fields["physical_shape"] = self.shape()
+            self.expect(")", "after the physical shape")
+        if self.letter("M"):
+            fields["dynamic_shape_metadata_prefix_bytes"] = self.in_parentheses()
+
+    def letter(self, name: str) -> bool:
+        """Take the component name if it is the next word."""
+        self.peek()
+        found = _WORD.match(self.text, self.position)
+        if found is None or found[0] != name:
+            return False
+        self.position = found.end()
+        return True
+
+    def in_parentheses(self) -> int:
+        self.expect("(", "before a number")
+        value = self.integer()
+        self.expect(")", "after a number")
+        return value
+
+    def type_in_parentheses(self) -> ElementType:
+        self.expect("(", "before an element type")
+        self.peek()
+        start = self.position
+        name = self.word()
+        element_type: ElementType = self.placed(start, lambda: ElementType.parse(name))
+        self.expect(")", "after an element type")
+        return element_type
+
+    def dimension_level_types(self) -> None:
+        """D(D,C+~,S): sparse storage of each dimension, which XLA reads and no longer keeps."""
+        self.expect("(", "before the dimension level types")
+        while True:
+            self.peek()
+            if self.text[self.position : self.position + 1] not in ("D", "C", "S"):
+                self.fail("D, C or S", "layout.dimension-level-type")
+            self.position += 1
+            self.take("+")
+            self.take("~")
+            if not self.take(","):
+                break
+        self.expect(")", "after the dimension level types")
+
+    def tiles(self) -> tuple[Tile, ...]:
+        found: list[Tile] = []
+        while self.peek() == "(" or not found:
+            start = self.position
+            self.expect("(", "before a tile")
+            sizes = self.tile_sizes()
+            found.append(self.placed(start, lambda sizes=sizes: Tile(sizes)))
+        return tuple(found)
+
+    def tile_sizes(self) -> tuple[int, ...]:
+        sizes: list[int] = []
+        while self.peek() != ")" or sizes:
+            sizes.append(Tile.COMBINE if self.take("*") else self.integer())
+            if not self.take(","):
+                break
+        self.expect(")", "after a tile")
+        return tuple(sizes)
+
+    def split_configs(self) -> tuple[SplitConfig, ...]:
+        found: list[SplitConfig] = []
+        while self.peek() == "(" or not found:
+            self.expect("(", "before a split")
+            dimension = self.integer()
+            self.expect(":", "after the split dimension")
+            found.append(SplitConfig(dimension, self.integers(")")))
+        return tuple(found)
+
+
+def _place(text: str, position: int) -> dict[str, Any]:
+    """Line, column (from 1) and source line of a position, as errors take them."""
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    return {
+        "line": text.count("\n", 0, position) + 1,
+        "column": position - start + 1,
+        "source_line": text[start : len(text) if end < 0 else end],
+    }
