@@ -1,0 +1,1 @@
+"""HLO as protocol buffers, wire-compatible with XLA."""
