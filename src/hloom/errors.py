@@ -1,0 +1,94 @@
+"""The errors of hloom: every refusal names a rule, a place, what was got and what was wanted."""
+
+from __future__ import annotations
+
+
+class HloError(ValueError):
+    """A program, a shape, a literal or a call that hloom refuses.
+
+    Attributes:
+        rule: name of the violated rule, such as ``gather.offset-dims-sorted``.
+        instruction: name of the offending instruction, if one is known.
+        line, column: 1-based place in the text, if the error comes from text.
+        source_line: the line of text that the place points into.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rule: str = "",
+        instruction: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        source_line: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.rule = rule
+        self.instruction = instruction
+        self.line = line
+        self.column = column
+        self.source_line = source_line
+
+    def __str__(self) -> str:
+        head = "" if self.line is None else f"{self.line}:{self.column}: "
+        text = head + self.message
+        if self.instruction is not None:
+            text += f"\n  in instruction %{self.instruction}"
+        if self.rule:
+            text += f" [{self.rule}]"
+        if self.source_line is not None and self.column is not None:
+            text += "\n" + _caret(self.source_line, self.column)
+        return text
+
+    def at(self, *, instruction: str | None = None, line: int | None = None, column: int | None = None,
+           source_line: str | None = None) -> HloError:
+        """Add the place to an error that was raised by code that does not know it; a known place stays."""
+        if self.instruction is None:
+            self.instruction = instruction
+        if self.line is None and line is not None:
+            self.line, self.column, self.source_line = line, column, source_line
+        return self
+
+
+class ParseError(HloError):
+    """Text or bytes that are not a well-formed shape, literal, module or message."""
+
+
+class ShapeError(HloError):
+    """Operand shapes or attributes that an operation's shape rule refuses."""
+
+
+class VerifyError(HloError):
+    """A module whose structure is broken: cycles, dangling names, mismatched computations."""
+
+
+class EvaluationError(HloError):
+    """A program that cannot be evaluated: elided constants, wrong arguments, unknown targets."""
+
+
+class DeadlockError(EvaluationError):
+    """Devices that would wait for each other for ever; the message says who waits for whom."""
+
+
+def _caret(source_line: str, column: int) -> str:
+    """The source line with a caret under the 1-based column; long lines are cut around it."""
+    start = max(0, column - 1 - 80)
+    shown = source_line[start : column - 1 + 40]
+    pointer = "".join("\t" if c == "\t" else " " for c in shown[: column - 1 - start])
+    return f"  {shown}\n  {pointer}^"
+
+
+def rule(name: str, holds: object, message: str, error: type[HloError] = ShapeError) -> None:
+    """Raise ``error`` with the rule's name and message unless ``holds`` is true.
+
+    The message is a plain string: where building it costs, test first and call ``broken``.
+    """
+    if not holds:
+        raise error(message, rule=name)
+
+
+def broken(name: str, message: str, error: type[HloError] = ShapeError) -> HloError:
+    """The error for a violated rule, to be raised by the caller."""
+    return error(message, rule=name)

@@ -1,0 +1,141 @@
+"""The reference evaluator: walks a computation and calls each operation's ``evaluate``.
+
+A computation is planned once (order of instructions, a slot for every value, when a value is no longer
+needed) and run many times, so that loops of small bodies cost little beside the operations themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.errors import EvaluationError, HloError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, Value
+from hloom.shape.shape import Shape
+
+_TRANSPARENT: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "call"))
+"""Operations that keep a computation of scalars elementwise although they are not elementwise themselves."""
+
+
+class Evaluator:
+    """Evaluates the computations of one module on one device."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.device = device
+        self._plans: dict[HloComputation, _Plan] = {}
+        self._mappable: dict[HloComputation, bool] = {}
+
+    def run(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
+        """The value of the root for these arguments; raises EvaluationError."""
+        plan = self._plans.get(computation)
+        if plan is None:
+            plan = self._plans[computation] = _Plan(computation, self)
+        return plan.run(arguments)
+
+    def map(self, computation: HloComputation, arguments: Sequence[Array]) -> Value:
+        """Evaluate a computation of scalars at every index of broadcast arrays."""
+        shape = np.broadcast_shapes(*(a.shape for a in arguments))
+        if self.mappable(computation):
+            return _broadcast(self.run(computation, arguments), shape)
+        return self._map_one_by_one(computation, arguments, shape)
+
+    def mappable(self, computation: HloComputation) -> bool:
+        """Whether every instruction is elementwise (or only passes values on), so that arrays may flow through."""
+        known = self._mappable.get(computation)
+        if known is None:
+            known = self._mappable[computation] = all(
+                (i.operation.elementwise or i.opcode in _TRANSPARENT)
+                and all(self.mappable(c) for c in i.called_computations)
+                for i in computation.instructions
+            )
+        return known
+
+    def _map_one_by_one(
+        self, computation: HloComputation, arguments: Sequence[Array], shape: tuple[int, ...]
+    ) -> Value:
+        result = computation.root.shape
+        leaves = [np.empty(shape, leaf.element_type.dtype) for leaf in _scalars(result)]
+        spread = [np.broadcast_to(a, shape) for a in arguments]
+        for index in np.ndindex(*shape):
+            value = self.run(computation, [a[index] for a in map(np.asarray, spread)])
+            for leaf, scalar in zip(leaves, value if isinstance(value, tuple) else (value,), strict=True):
+                leaf[index] = scalar
+        return tuple(leaves) if result.is_tuple else leaves[0]
+
+
+def _scalars(shape: Shape) -> tuple[Shape, ...]:
+    return shape.tuple_shapes if shape.is_tuple else (shape,)
+
+
+def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_broadcast(v, shape) for v in value)
+    return value if value is None or value.shape == shape else np.broadcast_to(value, shape)
+
+
+class _Step:
+    """One instruction of a plan; what its ``evaluate`` sees as ``run``."""
+
+    __slots__ = ("computations", "dtype", "evaluate", "evaluator", "instruction", "operands", "release", "shape", "slot")
+
+    def __init__(self, instruction: HloInstruction, evaluator: Evaluator, slots: dict[HloInstruction, int]) -> None:
+        self.instruction = instruction
+        self.shape = instruction.shape
+        self.dtype: Any = instruction.shape.element_type.dtype
+        self.evaluator = evaluator
+        self.computations = instruction.called_computations
+        self.evaluate: Callable[..., Value] = instruction.operation.evaluate
+        self.operands = [slots[o] for o in instruction.operands]
+        self.slot = slots[instruction]
+        self.release: list[int] = []
+
+    def call(self, index: int, *arguments: Value) -> Value:
+        """Evaluate a called computation."""
+        return self.evaluator.run(self.computations[index], arguments)
+
+    def map(self, index: int, *arguments: Array) -> Value:
+        """Evaluate a called computation of scalars on whole arrays."""
+        return self.evaluator.map(self.computations[index], arguments)
+
+    @property
+    def device(self) -> Any:
+        """The virtual device."""
+        return self.evaluator.device
+
+
+class _Plan:
+    """A computation ready to run: its steps in order, and a slot for every value."""
+
+    def __init__(self, computation: HloComputation, evaluator: Evaluator) -> None:
+        order = computation.post_order()
+        slots = {instruction: slot for slot, instruction in enumerate(order)}
+        self.size = len(order)
+        self.parameters = [slots[p] for p in computation.parameters]
+        self.root = slots[computation.root]
+        self.steps = [_Step(i, evaluator, slots) for i in order if i.opcode != "parameter"]
+        self.name = computation.name
+        seen = {self.root}
+        for step in reversed(self.steps):
+            step.release = [s for s in dict.fromkeys(step.operands) if s not in seen]
+            seen.update(step.operands)
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """The value of the root."""
+        values: list[Value] = [None] * self.size
+        if len(arguments) != len(self.parameters):
+            message = f"%{self.name} takes {len(self.parameters)} arguments, got {len(arguments)}"
+            raise EvaluationError(message, rule="evaluate.argument-count")
+        for slot, argument in zip(self.parameters, arguments, strict=True):
+            values[slot] = argument
+        for step in self.steps:
+            try:
+                values[step.slot] = step.evaluate(step, *[values[s] for s in step.operands])
+            except HloError as error:
+                raise error.at(instruction=step.instruction.name) from None
+            for slot in step.release:
+                values[slot] = None
+        return values[self.root]

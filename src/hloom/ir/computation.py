@@ -1,0 +1,172 @@
+"""HloComputation: a function, made of instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from hloom.errors import VerifyError
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import ProgramShape
+
+if TYPE_CHECKING:
+    from hloom.ir.module import HloModule
+
+
+class HloComputation:
+    """A named function from parameters to the value of its root.
+
+    Attributes:
+        name: unique in its module.
+        instructions: every instruction, operands before users, in the order they were added.
+        root: the instruction whose value is the result.
+        execution_thread: the thread that runs it; ``main`` if none is named.
+        module: the module that holds it.
+        unique_id: number in the proto form; 0 until it is given.
+    """
+
+    __slots__ = ("_instructions", "_root", "execution_thread", "module", "name", "unique_id")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._instructions: dict[HloInstruction, None] = {}
+        self._root: HloInstruction | None = None
+        self.execution_thread: str = "main"
+        self.module: HloModule | None = None
+        self.unique_id: int = 0
+
+    def __repr__(self) -> str:
+        return f"<computation %{self.name}: {len(self._instructions)} instructions>"
+
+    @property
+    def instructions(self) -> Iterable[HloInstruction]:
+        """The instructions in the order they were added."""
+        return self._instructions.keys()
+
+    def __iter__(self) -> Iterator[HloInstruction]:
+        return iter(list(self._instructions))
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def __contains__(self, instruction: HloInstruction) -> bool:
+        return instruction in self._instructions
+
+    @property
+    def root(self) -> HloInstruction:
+        """The instruction whose value is the result; raises VerifyError in an empty computation."""
+        if self._root is None:
+            raise VerifyError(f"computation %{self.name} has no root", rule="computation.root")
+        return self._root
+
+    @root.setter
+    def root(self, instruction: HloInstruction) -> None:
+        self._root = instruction
+
+    @property
+    def has_root(self) -> bool:
+        """Whether a root is set."""
+        return self._root is not None
+
+    @property
+    def parameters(self) -> list[HloInstruction]:
+        """The parameter instructions by number; raises VerifyError for doubled or missing numbers."""
+        found: dict[int, HloInstruction] = {}
+        for instruction in self._instructions:
+            if instruction.opcode == "parameter":
+                number: int = instruction.operation.parameter_number  # type: ignore[attr-defined]
+                if number in found:
+                    message = f"computation %{self.name} has two parameters number {number}"
+                    raise VerifyError(message, rule="computation.parameter-numbers", instruction=instruction.name)
+                found[number] = instruction
+        if sorted(found) != list(range(len(found))):
+            message = f"computation %{self.name} has parameters number {sorted(found)}, not 0..{len(found) - 1}"
+            raise VerifyError(message, rule="computation.parameter-numbers")
+        return [found[i] for i in range(len(found))]
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        """Parameter shapes and result shape."""
+        return ProgramShape(tuple(p.shape for p in self.parameters), self.root.shape)
+
+    def add(self, instruction: HloInstruction, *, root: bool = False) -> HloInstruction:
+        """Add an instruction at the end; returns it."""
+        self._instructions[instruction] = None
+        instruction.parent = self
+        if root:
+            self._root = instruction
+        return instruction
+
+    def remove(self, instruction: HloInstruction) -> None:
+        """Remove an instruction; refused while it has users, is the root, or orders others by control."""
+        if instruction.users or instruction is self._root:
+            raise VerifyError(
+                f"%{instruction.name} still has users or is the root", rule="computation.remove-used"
+            )
+        if instruction.control_successors or instruction.control_predecessors:
+            raise VerifyError(
+                f"%{instruction.name} still has control dependencies", rule="computation.remove-control"
+            )
+        instruction.detach()
+        del self._instructions[instruction]
+        instruction.parent = None
+
+    def reorder(self, order: Iterable[HloInstruction]) -> None:
+        """Put the instructions in another order; ``order`` must hold each of them once."""
+        new = dict.fromkeys(order)
+        if new.keys() != self._instructions.keys():
+            raise VerifyError("the new order does not hold every instruction once", rule="computation.reorder")
+        self._instructions = new
+
+    def replace(self, old: HloInstruction, new: HloInstruction) -> HloInstruction:
+        """Put ``new`` in the place of ``old`` for every user, and remove ``old`` if it can be removed."""
+        if new.parent is None:
+            self.add(new)
+        old.replace_all_uses_with(new)
+        if not old.users and old is not self._root and old.opcode != "parameter":
+            for predecessor in old.control_predecessors:
+                predecessor.add_control_dependency_to(new)
+            for successor in old.control_successors:
+                new.add_control_dependency_to(successor)
+            old.drop_control_dependencies()
+            self.remove(old)
+        return new
+
+    def post_order(self) -> list[HloInstruction]:
+        """Every instruction after its operands and control predecessors; raises VerifyError for a cycle.
+
+        The order is that of XLA's depth-first walk, which is what its printer shows.
+        """
+        done: dict[HloInstruction, None] = {}
+        open_: set[HloInstruction] = set()
+        for start in self._instructions:
+            if start.users or start.control_successors:
+                continue
+            self._visit(start, done, open_)
+        if len(done) != len(self._instructions):
+            for start in self._instructions:
+                self._visit(start, done, open_)
+        return list(done)
+
+    def _visit(
+        self, start: HloInstruction, done: dict[HloInstruction, None], open_: set[HloInstruction]
+    ) -> None:
+        stack = [start]
+        while stack:
+            node = stack[-1]
+            if node in done:
+                stack.pop()
+                continue
+            if node in open_:
+                open_.discard(node)
+                done[node] = None
+                stack.pop()
+                continue
+            open_.add(node)
+            for before in (*reversed(node.operands), *reversed(node.control_predecessors)):
+                if before in done:
+                    continue
+                if before in open_:
+                    raise VerifyError(f"%{before.name} depends on itself", rule="computation.cycle",
+                                      instruction=before.name)
+                stack.append(before)

@@ -1,0 +1,195 @@
+"""HloInstruction: one node of the program graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hloom.errors import HloError
+from hloom.ir.operation import Operation
+from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.ir.computation import HloComputation
+    from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics
+    from hloom.ir.sharding import Sharding
+
+
+class HloInstruction:
+    """An operation applied to operands.
+
+    Attributes:
+        name: unique in its module; printed with a leading ``%``.
+        operation: the frozen declaration value: opcode and attributes.
+        shape: shape of the result, layout included where one is known.
+        operands: the instructions whose values are used, in order.
+        users: the instructions that use this one, each once, in the order they appeared.
+        called_computations: computations called, in the order of the operation's roles.
+        control_predecessors, control_successors: order without data.
+        metadata, sharding, frontend_attributes, backend_config, original_value, statistics:
+            what travels with the instruction and does not change its meaning.
+        parent: the computation that holds it.
+        unique_id: number in the proto form; 0 until it is given.
+    """
+
+    __slots__ = (
+        "backend_config", "called_computations", "control_predecessors", "control_successors",
+        "frontend_attributes", "metadata", "name", "operands", "operation", "original_value", "parent",
+        "shape", "sharding", "statistics", "unique_id", "users",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        operation: Operation,
+        shape: Shape,
+        operands: Sequence[HloInstruction] = (),
+        called_computations: Sequence[HloComputation] = (),
+    ) -> None:
+        self.name = name
+        self.operation = operation
+        self.shape = shape
+        self.operands: list[HloInstruction] = list(operands)
+        self.called_computations: tuple[HloComputation, ...] = tuple(called_computations)
+        self.users: dict[HloInstruction, None] = {}
+        self.control_predecessors: tuple[HloInstruction, ...] = ()
+        self.control_successors: tuple[HloInstruction, ...] = ()
+        self.metadata: OpMetadata | None = None
+        self.sharding: Sharding | None = None
+        self.frontend_attributes: dict[str, str] | None = None
+        self.backend_config: str = ""
+        self.original_value: OriginalValue | None = None
+        self.statistics: Statistics | None = None
+        self.parent: HloComputation | None = None
+        self.unique_id: int = 0
+        for operand in self.operands:
+            operand.users[self] = None
+
+    def __repr__(self) -> str:
+        return f"<{self.shape} %{self.name} = {self.opcode}({', '.join('%' + o.name for o in self.operands)})>"
+
+    @property
+    def opcode(self) -> str:
+        """The opcode's name in HLO text."""
+        return self.operation.opcode
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is the result of its computation."""
+        return self.parent is not None and self.parent.root is self
+
+    def replace_operand(self, index: int, new: HloInstruction) -> None:
+        """Use ``new`` as operand number ``index``."""
+        old = self.operands[index]
+        self.operands[index] = new
+        if old not in self.operands:
+            old.users.pop(self, None)
+        new.users[self] = None
+
+    def replace_all_uses_with(self, new: HloInstruction) -> None:
+        """Make every user (and the root of the computation) use ``new``; ``new`` itself keeps using this one."""
+        if new is self:
+            return
+        for user in list(self.users):
+            if user is new:
+                continue
+            for index, operand in enumerate(user.operands):
+                if operand is self:
+                    user.replace_operand(index, new)
+        if self.parent is not None and self.parent.root is self:
+            self.parent.root = new
+
+    def add_control_dependency_to(self, successor: HloInstruction) -> None:
+        """Let ``successor`` run after this instruction."""
+        if successor not in self.control_successors:
+            self.control_successors += (successor,)
+            successor.control_predecessors += (self,)
+
+    def drop_control_dependencies(self) -> None:
+        """Forget every order that is not data."""
+        for other in self.control_predecessors:
+            other.control_successors = tuple(s for s in other.control_successors if s is not self)
+        for other in self.control_successors:
+            other.control_predecessors = tuple(p for p in other.control_predecessors if p is not self)
+        self.control_predecessors = self.control_successors = ()
+
+    def detach(self) -> None:
+        """Stop being a user of the operands; for removal."""
+        for operand in self.operands:
+            operand.users.pop(self, None)
+        self.operands = []
+
+    def copy_annotations(self, source: HloInstruction) -> None:
+        """Take metadata, sharding, attributes and configuration from another instruction."""
+        self.metadata = source.metadata
+        self.sharding = source.sharding
+        self.frontend_attributes = source.frontend_attributes
+        self.backend_config = source.backend_config
+        self.original_value = source.original_value
+        self.statistics = source.statistics
+
+    def clone(
+        self,
+        name: str | None = None,
+        *,
+        operands: Iterable[HloInstruction] | None = None,
+        shape: Shape | None = None,
+        operation: Operation | None = None,
+        called_computations: Sequence[HloComputation] | None = None,
+    ) -> HloInstruction:
+        """A copy outside any computation, with some parts changed; annotations come along."""
+        copy = HloInstruction(
+            name if name is not None else self.name,
+            operation or self.operation,
+            shape or self.shape,
+            list(self.operands if operands is None else operands),
+            self.called_computations if called_computations is None else called_computations,
+        )
+        copy.copy_annotations(self)
+        return copy
+
+    def infer_shape(self) -> Shape:
+        """The shape that follows from operands, attributes and called computations; raises ShapeError."""
+        operation = self.operation
+        shapes = [operand.shape for operand in self.operands]
+        check_arity(operation, len(shapes))
+        if operation.roles:
+            programs = tuple(c.program_shape for c in self.called_computations)
+            return operation.infer(*shapes, computations=programs)
+        return operation.infer(*shapes)
+
+    def check_shape(self) -> None:
+        """Refuse operands, attributes and a shape that contradict each other, naming this instruction."""
+        operation = self.operation
+        shapes = [operand.shape for operand in self.operands]
+        try:
+            check_arity(operation, len(shapes))
+            if operation.roles:
+                programs = tuple(c.program_shape for c in self.called_computations)
+                operation.check(self.shape, *shapes, computations=programs)
+            else:
+                operation.check(self.shape, *shapes)
+        except HloError as error:
+            raise error.at(instruction=self.name) from None
+
+
+def check_arity(operation: Operation | type[Operation], count: int) -> None:
+    """Refuse a number of operands that the operation does not take."""
+    arity = operation.arity()
+    names = operation.operand_names
+    if arity is not None and count != arity:
+        message = f"{operation.opcode} takes {arity} operands ({', '.join(names)}), got {count}"
+        raise HloError(message, rule="instruction.arity")
+    if arity is None and count < len(names) - 1:
+        message = f"{operation.opcode} takes at least {len(names) - 1} operands, got {count}"
+        raise HloError(message, rule="instruction.arity")
+
+
+def is_identical(a: HloInstruction, b: HloInstruction, *, layout: bool = True) -> bool:
+    """Whether two instructions compute the same: operation, shape, the very same operands and computations."""
+    if a.operation != b.operation or not a.shape.equal(b.shape, layout=layout):
+        return False
+    same: Any = len(a.operands) == len(b.operands) and all(
+        x is y for x, y in zip(a.operands, b.operands, strict=True)
+    )
+    return bool(same) and a.called_computations == b.called_computations

@@ -1,0 +1,173 @@
+"""HloModule: a whole program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hloom.errors import VerifyError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import ProgramShape
+
+if TYPE_CHECKING:
+    from hloom.text.options import PrintOptions
+
+ShapeIndex = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """One entry of input_output_alias: an output leaf shares the buffer of a parameter leaf."""
+
+    parameter_number: int
+    parameter_index: ShapeIndex
+    kind: str = "may-alias"
+
+
+@dataclass(slots=True)
+class ModuleConfig:
+    """What a module says about itself beside its computations, named as in hlo.proto.
+
+    Attributes:
+        entry_layout: parameter and result shapes of the entry with their layouts, if stated.
+        aliases: output ShapeIndex -> Alias.
+        buffer_donors: (parameter number, ShapeIndex) pairs.
+        extras: further header attributes by their names, as values of their codecs.
+    """
+
+    entry_layout: ProgramShape | None = None
+    is_scheduled: bool = False
+    aliases: dict[ShapeIndex, Alias] = field(default_factory=dict[ShapeIndex, Alias])
+    buffer_donors: list[tuple[int, ShapeIndex]] = field(default_factory=list[tuple[int, ShapeIndex]])
+    replica_count: int = 1
+    num_partitions: int = 1
+    frontend_attributes: dict[str, str] = field(default_factory=dict[str, str])
+    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class HloModule:
+    """A program: computations, one of them the entry, and its configuration.
+
+    Attributes:
+        name: the module's name.
+        computations: every computation, callees before callers.
+        entry: the computation that runs first.
+        config: entry layout, aliasing, device counts and the like.
+    """
+
+    __slots__ = ("_computations", "_entry", "_names", "config", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.config = ModuleConfig()
+        self._computations: dict[HloComputation, None] = {}
+        self._entry: HloComputation | None = None
+        self._names: set[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<HloModule {self.name}: {len(self._computations)} computations>"
+
+    @property
+    def computations(self) -> list[HloComputation]:
+        """The computations in the order they were added."""
+        return list(self._computations)
+
+    @property
+    def entry(self) -> HloComputation:
+        """The entry computation; raises VerifyError if the module has none."""
+        if self._entry is None:
+            raise VerifyError(f"module {self.name} has no entry computation", rule="module.entry")
+        return self._entry
+
+    def add(self, computation: HloComputation, *, entry: bool = False) -> HloComputation:
+        """Add a computation; returns it."""
+        self._computations[computation] = None
+        computation.module = self
+        self._names = None
+        if entry:
+            self._entry = computation
+        return computation
+
+    def remove(self, computation: HloComputation) -> None:
+        """Remove a computation that nothing calls."""
+        del self._computations[computation]
+        computation.module = None
+
+    def reorder(self, order: list[HloComputation]) -> None:
+        """Put the computations in another order."""
+        if set(order) != self._computations.keys():
+            raise VerifyError("the new order does not hold every computation once", rule="module.reorder")
+        self._computations = dict.fromkeys(order)
+
+    def instructions(self) -> Iterator[HloInstruction]:
+        """Every instruction of every computation."""
+        for computation in self._computations:
+            yield from computation.instructions
+
+    def unique_name(self, wanted: str) -> str:
+        """``wanted``, with a number appended if an instruction or computation has that name already."""
+        if self._names is None:
+            self._names = {i.name for i in self.instructions()} | {c.name for c in self._computations}
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}.{number}"
+        self._names.add(name)
+        return name
+
+    def post_order(self) -> list[HloComputation]:
+        """Every computation after the ones it calls, in the order XLA prints them."""
+        done: dict[HloComputation, None] = {}
+        called = {c for i in self.instructions() for c in i.called_computations}
+        for start in self._computations:
+            if start in called:
+                continue
+            stack: list[tuple[HloComputation, bool]] = [(start, False)]
+            while stack:
+                node, ready = stack.pop()
+                if ready:
+                    done[node] = None
+                elif node not in done:
+                    stack.append((node, True))
+                    callees = [c for i in node.instructions for c in i.called_computations]
+                    stack.extend((c, False) for c in reversed(callees) if c not in done)
+        return list(done)
+
+    def verify(self) -> None:
+        """Check structure and every operation's rules; raises HloError at the first violation."""
+        from hloom.ir.verifier import verify
+
+        verify(self)
+
+    # -- ways in and out; the rooms behind them are loaded when they are asked for
+
+    @classmethod
+    def from_text(cls, text: str) -> HloModule:
+        """Parse HLO text; raises ParseError with line, column and caret."""
+        from hloom.text.parser import parse_module
+
+        return parse_module(text)
+
+    def to_text(self, options: PrintOptions | None = None) -> str:
+        """The text that XLA's ``HloModule::ToString`` prints; ``options`` choose other forms."""
+        from hloom.text.printer import print_module
+
+        return print_module(self, options)
+
+    @classmethod
+    def from_proto(cls, data: bytes) -> HloModule:
+        """Read a serialized HloModuleProto (or HloProto); raises ParseError."""
+        from hloom.proto.reader import module_from_bytes
+
+        return module_from_bytes(data)
+
+    def to_proto(self) -> bytes:
+        """A serialized HloModuleProto."""
+        from hloom.proto.writer import module_to_bytes
+
+        return module_to_bytes(self)
+
+    def __str__(self) -> str:
+        return self.to_text()

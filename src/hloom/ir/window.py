@@ -1,0 +1,332 @@
+"""Windows, paddings, slices and convolution dimension numbers: attribute values with a notation of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from hloom.ir.codec import REQUIRED, Message, attribute
+from hloom.ir.cursor import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDimension:
+    """One dimension of a window, as in xla_data.proto's WindowDimension.
+
+    Attributes:
+        size: number of window elements.
+        stride: step between windows in the (dilated, padded) base.
+        padding_low, padding_high: elements added before and after the base; negative ones crop.
+        window_dilation: step between window elements in the base.
+        base_dilation: step between base elements after dilation.
+        window_reversal: the window is read back to front.
+    """
+
+    size: int
+    stride: int = 1
+    padding_low: int = 0
+    padding_high: int = 0
+    window_dilation: int = 1
+    base_dilation: int = 1
+    window_reversal: bool = False
+
+    @property
+    def dilated_size(self) -> int:
+        """Extent of the dilated window in the base; 0 for an empty window."""
+        return dilate(self.size, self.window_dilation)
+
+    def output_size(self, base: int) -> int:
+        """The number of window positions over a base of ``base`` elements; 0 if none fits."""
+        padded = dilate(base, self.base_dilation) + self.padding_low + self.padding_high
+        extent = self.dilated_size
+        if padded < extent or padded <= 0:
+            return 0
+        return (padded - extent) // self.stride + 1
+
+
+def dilate(size: int, dilation: int) -> int:
+    """The extent of ``size`` elements with ``dilation - 1`` holes between neighbours."""
+    return 0 if size == 0 else (size - 1) * dilation + 1
+
+
+Window: TypeAlias = tuple[WindowDimension, ...]
+
+_DIGITS_X: Final = re.compile(r"-?\d+(?:x-?\d+)*")
+_PADS: Final = re.compile(r"-?\d+_-?\d+(?:_-?\d+)?(?:x-?\d+_-?\d+(?:_-?\d+)?)*")
+_WINDOW_FIELDS: Final = {
+    "stride": "stride",
+    "lhs_dilate": "base_dilation",
+    "rhs_dilate": "window_dilation",
+    "rhs_reversal": "window_reversal",
+}
+
+
+class WindowCodec:
+    """``{size=3x3 stride=2x2 pad=0_1x0_1 lhs_dilate=... rhs_dilate=... rhs_reversal=1x0}``."""
+
+    def parse(self, cursor: Cursor) -> Window:
+        """A window; ``size`` may be missing only in an empty one."""
+        cursor.expect("{")
+        start = cursor.position
+        parts: dict[str, list[Any]] = {}
+        while not cursor.accept("}"):
+            cursor.accept(",")
+            key = cursor.word()
+            if key in parts or key not in ("size", "pad", *_WINDOW_FIELDS):
+                raise cursor.error(f"unexpected window field {key!r}", rule="window.fields")
+            cursor.expect("=")
+            if key == "pad":
+                pads = cursor.take(_PADS, "a padding such as 0_1x2_3")[0].split("x")
+                parts[key] = [tuple(map(int, pad.split("_"))) for pad in pads]
+            else:
+                parts[key] = [int(word) for word in cursor.take(_DIGITS_X, "sizes such as 3x3")[0].split("x")]
+        sizes = parts.pop("size", [])
+        if not sizes and parts:
+            raise cursor.error("a window needs its size", rule="window.size-missing", position=start)
+        for key, values in parts.items():
+            if len(values) != len(sizes):
+                message = f"{key} has {len(values)} dimensions, size has {len(sizes)}"
+                raise cursor.error(message, rule="window.rank", position=start)
+        return tuple(self._dimension(i, size, parts) for i, size in enumerate(sizes))
+
+    @staticmethod
+    def _dimension(i: int, size: int, parts: dict[str, list[Any]]) -> WindowDimension:
+        values: dict[str, Any] = {_WINDOW_FIELDS[key]: v[i] for key, v in parts.items() if key != "pad"}
+        if "window_reversal" in values:
+            values["window_reversal"] = bool(values["window_reversal"])
+        low, high = parts["pad"][i] if "pad" in parts else (0, 0)
+        return WindowDimension(size, padding_low=low, padding_high=high, **values)
+
+    def text(self, value: Window) -> str:
+        """The window with the fields that differ from their defaults."""
+        if not value:
+            return "{}"
+        parts = ["size=" + "x".join(str(d.size) for d in value)]
+        if any(d.stride != 1 for d in value):
+            parts.append("stride=" + "x".join(str(d.stride) for d in value))
+        if any(d.padding_low or d.padding_high for d in value):
+            parts.append("pad=" + "x".join(f"{d.padding_low}_{d.padding_high}" for d in value))
+        if any(d.base_dilation != 1 for d in value):
+            parts.append("lhs_dilate=" + "x".join(str(d.base_dilation) for d in value))
+        if any(d.window_dilation != 1 for d in value):
+            parts.append("rhs_dilate=" + "x".join(str(d.window_dilation) for d in value))
+        if any(d.window_reversal for d in value):
+            parts.append("rhs_reversal=" + "x".join(str(int(d.window_reversal)) for d in value))
+        return "{" + " ".join(parts) + "}"
+
+    def write(self, message: Message, field: str, value: Window) -> None:
+        """Store a Window message."""
+        window = getattr(message, field)
+        window.SetInParent()
+        for d in value:
+            window.dimensions.add(
+                size=d.size,
+                stride=d.stride,
+                padding_low=d.padding_low,
+                padding_high=d.padding_high,
+                window_dilation=d.window_dilation,
+                base_dilation=d.base_dilation,
+                window_reversal=d.window_reversal,
+            )
+
+    def read(self, message: Message, field: str) -> Window:
+        """The dimensions of a Window message; dilations of 0 mean 1, as XLA reads them."""
+        return tuple(
+            WindowDimension(
+                d.size, d.stride, d.padding_low, d.padding_high, d.window_dilation or 1, d.base_dilation or 1,
+                d.window_reversal,
+            )
+            for d in getattr(message, field).dimensions
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingDimension:
+    """Padding of one dimension: elements before, after (negative crop) and between neighbours."""
+
+    low: int
+    high: int
+    interior: int = 0
+
+    def output_size(self, size: int) -> int:
+        """d + max(d - 1, 0) * interior + low + high."""
+        return size + max(size - 1, 0) * self.interior + self.low + self.high
+
+
+class PaddingCodec:
+    """``0_1x2_3_1``: low_high or low_high_interior for every dimension, joined by x."""
+
+    def parse(self, cursor: Cursor) -> tuple[PaddingDimension, ...]:
+        """A padding; a scalar's is empty."""
+        found = cursor.match(_PADS)
+        if found is None:
+            return ()
+        return tuple(PaddingDimension(*map(int, pad.split("_"))) for pad in found[0].split("x"))
+
+    def text(self, value: tuple[PaddingDimension, ...]) -> str:
+        """Interior padding is printed for every dimension as soon as one has it."""
+        interior = any(d.interior for d in value)
+        return "x".join(f"{d.low}_{d.high}_{d.interior}" if interior else f"{d.low}_{d.high}" for d in value)
+
+    def write(self, message: Message, field: str, value: tuple[PaddingDimension, ...]) -> None:
+        """Store a PaddingConfig."""
+        config = getattr(message, field)
+        config.SetInParent()
+        for d in value:
+            config.dimensions.add(
+                edge_padding_low=d.low, edge_padding_high=d.high, interior_padding=d.interior
+            )
+
+    def read(self, message: Message, field: str) -> tuple[PaddingDimension, ...]:
+        """The dimensions of a PaddingConfig."""
+        dimensions = getattr(message, field).dimensions
+        return tuple(PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in dimensions)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDimension:
+    """``[start:limit:stride]``."""
+
+    start: int
+    limit: int
+    stride: int = 1
+
+
+class SliceCodec:
+    """``{[0:4], [0:8:2]}``."""
+
+    def parse(self, cursor: Cursor) -> tuple[SliceDimension, ...]:
+        """Ranges in braces."""
+        cursor.expect("{")
+        ranges: list[SliceDimension] = []
+        while not cursor.accept("}"):
+            if ranges:
+                cursor.expect(",")
+            cursor.expect("[")
+            start = cursor.integer()
+            cursor.expect(":")
+            limit = cursor.integer()
+            stride = cursor.integer() if cursor.accept(":") else 1
+            cursor.expect("]")
+            ranges.append(SliceDimension(start, limit, stride))
+        return tuple(ranges)
+
+    def text(self, value: tuple[SliceDimension, ...]) -> str:
+        """Strides are printed where one of them differs from 1."""
+        strided = any(d.stride != 1 for d in value)
+        return "{" + ", ".join(
+            f"[{d.start}:{d.limit}:{d.stride}]" if strided else f"[{d.start}:{d.limit}]" for d in value
+        ) + "}"
+
+    def write(self, message: Message, field: str, value: tuple[SliceDimension, ...]) -> None:
+        """Store SliceDimensions messages."""
+        for d in value:
+            getattr(message, field).add(start=d.start, limit=d.limit, stride=d.stride)
+
+    def read(self, message: Message, field: str) -> tuple[SliceDimension, ...]:
+        """The ranges."""
+        return tuple(SliceDimension(d.start, d.limit, d.stride) for d in getattr(message, field))
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionDimensionNumbers:
+    """Which dimension of input, kernel and output plays which role."""
+
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: tuple[int, ...]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: tuple[int, ...]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: tuple[int, ...]
+
+
+_LABELS: Final = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
+
+
+class DimLabelsCodec:
+    """``b01f_01io->b01f``: b batch, f feature, i and o the kernel's features, digits the spatial dimensions."""
+
+    def parse(self, cursor: Cursor) -> ConvolutionDimensionNumbers:
+        """Dimension labels; every label once, spatial digits 0..n-1 in all three parts; ``?`` is ignored."""
+        cursor.skip()
+        start = cursor.position
+        parts = cursor.take(_LABELS, "dim_labels such as b01f_01io->b01f").groups()
+        lhs, rhs, out = (
+            self._part(cursor, start, part, letters) for part, letters in zip(parts, ("bf", "io", "bf"), strict=True)
+        )
+        if not len(lhs[2]) == len(rhs[2]) == len(out[2]):
+            raise cursor.error("input, kernel and output need as many spatial dimensions each",
+                               rule="dim-labels.spatial", position=start)
+        return ConvolutionDimensionNumbers(*lhs, *rhs, *out)
+
+    @staticmethod
+    def _part(cursor: Cursor, start: int, part: str, letters: str) -> tuple[int, int, tuple[int, ...]]:
+        spatial = sorted(c for c in part if c.isdigit())
+        expected = [str(i) for i in range(len(spatial))]
+        if any(part.count(letter) != 1 for letter in letters) or spatial != expected:
+            message = f"{part!r} needs each of {letters[0]}, {letters[1]} and the digits 0..n-1 once"
+            raise cursor.error(message, rule="dim-labels.roles", position=start)
+        return part.index(letters[0]), part.index(letters[1]), tuple(part.index(d) for d in spatial)
+
+    def text(self, value: ConvolutionDimensionNumbers) -> str:
+        """The labels."""
+        v = value
+        return (
+            self._labels("bf", v.input_batch_dimension, v.input_feature_dimension, v.input_spatial_dimensions)
+            + "_"
+            + self._labels("io", v.kernel_input_feature_dimension, v.kernel_output_feature_dimension,
+                           v.kernel_spatial_dimensions)
+            + "->"
+            + self._labels("bf", v.output_batch_dimension, v.output_feature_dimension, v.output_spatial_dimensions)
+        )
+
+    @staticmethod
+    def _labels(letters: str, first: int, second: int, spatial: tuple[int, ...]) -> str:
+        places = {first: letters[0], second: letters[1]} | {d: str(i) for i, d in enumerate(spatial)}
+        return "".join(places.get(i, "?") for i in range(max(places) + 1))
+
+    def write(self, message: Message, field: str, value: ConvolutionDimensionNumbers) -> None:
+        """Store a ConvolutionDimensionNumbers message."""
+        stored = getattr(message, field)
+        stored.SetInParent()
+        for name in ConvolutionDimensionNumbers.__slots__:
+            number = getattr(value, name)
+            if isinstance(number, tuple):
+                getattr(stored, name).extend(number)
+            else:
+                setattr(stored, name, number)
+
+    def read(self, message: Message, field: str) -> ConvolutionDimensionNumbers:
+        """The dimension numbers."""
+        stored = getattr(message, field)
+        values = {name: getattr(stored, name) for name in ConvolutionDimensionNumbers.__slots__}
+        return ConvolutionDimensionNumbers(
+            **{n: v if isinstance(v, int) else tuple(v) for n, v in values.items()}
+        )
+
+
+# -- field functions
+
+
+def window(*, default: Any = REQUIRED, always: bool = True) -> Window:
+    """A ``window={...}``."""
+    return attribute(WindowCodec(), default=default, always=always)
+
+
+def padding_config() -> tuple[PaddingDimension, ...]:
+    """A ``padding=0_1x2_3``."""
+    return attribute(PaddingCodec(), name="padding", proto="padding_config")
+
+
+def slice_ranges() -> tuple[SliceDimension, ...]:
+    """A ``slice={[0:4], [0:8:2]}``."""
+    return attribute(SliceCodec(), name="slice", proto="slice_dimensions")
+
+
+def dim_labels(*, default: Any = REQUIRED) -> ConvolutionDimensionNumbers:
+    """A ``dim_labels=b01f_01io->b01f``."""
+    return attribute(DimLabelsCodec(), default=default, name="dim_labels", proto="convolution_dimension_numbers")
