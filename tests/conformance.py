@@ -1,0 +1,140 @@
+"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name SUBSTRING] [--opcode NAME] [--proto]``.
+
+A and B hold programs with known answers, C texts with XLA's canonical print. See the corpus' own README.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import hloom.operations  # noqa: F401
+from hloom.errors import HloError
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.module import HloModule
+
+
+def cases(folder: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a corpus' index."""
+    with open(folder / "index.jsonl") as index:
+        yield from map(json.loads, index)
+
+
+def load(folder: Path, case: dict[str, Any], *, proto: bool) -> HloModule:
+    """The program of a case, from its text or its (exact) proto."""
+    path = folder / (case.get("hlo") or case["name"] + ".hlo")
+    if proto:
+        return HloModule.from_proto(path.with_suffix(".pb").read_bytes())
+    return HloModule.from_text(path.read_text())
+
+
+def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any) -> str:
+    """Empty if a case of one program passes, else what is wrong."""
+    module = load(folder, case, proto=proto)
+    module.verify()
+    if case.get("subset") == "dynamic":
+        stored = np.load(folder / (case["name"] + ".npz"))
+        inputs = [_typed(stored[f"in_{i}"], t) for i, t in enumerate(case["in_dtypes"])]
+        wanted = [_typed(stored[f"out_{i}"], t) for i, t in enumerate(case["out_dtypes"])]
+        value = Evaluator().run(module.entry, inputs)
+        found = list(value) if isinstance(value, tuple) else [value]
+        rules = [("almost", 1e-3, f, w) for f, w in zip(found, wanted, strict=True)]
+    else:
+        value = Evaluator().run(module.entry, [])
+        leaves: Any = value if isinstance(value, tuple) else (value,)
+        rules = [
+            (c["kind"], c["tolerance"], leaves[c["actual_index"]], leaves[c["expected_index"]]) for c in case["checks"]
+        ]
+    for kind, tolerance, actual, expected in rules:
+        ok, info = check(kind, tolerance, actual, expected)
+        if not ok:
+            return f"{kind} {tolerance}: {info}"
+    return ""
+
+
+def _typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    wanted = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    return array if array.dtype == wanted else array.view(wanted)
+
+
+def check_text(folder: Path, case: dict[str, Any], **_: Any) -> str:
+    """Empty if a text is accepted and printed (or refused) as XLA does, else what is wrong."""
+    text = (folder / (case["name"] + ".hlo")).read_text()
+    try:
+        module = HloModule.from_text(text)
+    except HloError as error:
+        if case["accepted"]:
+            return f"refused: {error}"
+        return "" if error.line else f"refused without a place: {error}"
+    if not case["accepted"]:
+        return f"accepted, but XLA says: {case['error'][:300]}"
+    printed = module.to_text()
+    wanted = (folder / (case["name"] + ".canon")).read_text()
+    if printed.strip() != wanted.strip():
+        return "\n".join(_first_difference(printed, wanted))
+    again = HloModule.from_text(printed).to_text()
+    return "" if again == printed else "print -> parse -> print differs"
+
+
+def _first_difference(printed: str, wanted: str) -> Iterator[str]:
+    for a, b in zip((printed + "\n\0").split("\n"), (wanted + "\n\0").split("\n"), strict=False):
+        if a != b:
+            yield f"    got {a[:400]}"
+            yield f"   want {b[:400]}"
+            return
+
+
+def main() -> None:
+    """Run the chosen cases and print the misses."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("corpus", choices=["A", "B", "C"])
+    parser.add_argument("--name", default="")
+    parser.add_argument("--opcode", default="")
+    parser.add_argument("--proto", action="store_true")
+    parser.add_argument("--quiet", action="store_true", help="names of the misses only")
+    options = parser.parse_args()
+    folder = options.folder / options.corpus
+    sys.path.insert(0, str(folder))
+    check = _checker(options.folder)
+    passed, missed, start = 0, 0, time.time()
+    for case in cases(folder):
+        if options.name not in case["name"] or (options.opcode and options.opcode not in case.get("opcodes", {})):
+            continue
+        if case.get("kind") == "parallel":
+            continue
+        try:
+            run = check_text if options.corpus == "C" else check_single
+            problem = run(folder, case, proto=options.proto, check=check)
+        except HloError as error:
+            problem = f"{type(error).__name__}: {error}"
+        except Exception as error:  # a crash is a miss with a name, not the end of the run
+            problem = f"CRASH {type(error).__name__}: {error}"
+        if problem:
+            missed += 1
+            print(f"MISS {case['name']}" + ("" if options.quiet else f": {problem[:900]}"))
+        else:
+            passed += 1
+    print(f"{passed} passed, {missed} missed, {time.time() - start:.1f} s")
+
+
+def _checker(folder: Path) -> Any:
+    for place in (folder, Path("../shared/conformance")):
+        if (place / "check.py").exists():
+            sys.path.insert(0, str(place))
+            import check  # type: ignore[import-not-found]
+
+            return check.check
+    raise SystemExit("check.py of the corpus is not there")
+
+
+if __name__ == "__main__":
+    main()
