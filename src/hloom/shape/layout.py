@@ -120,7 +120,8 @@ class Layout:
             )
         if self.element_size_in_bits < 0:
             raise ShapeError(
-                f"the element size E() is 0 (the type's own) or a number of bits; got {self.element_size_in_bits}",
+                "the element size E() is 0 (the type's own) or a number of bits; "
+                f"got {self.element_size_in_bits}",
                 rule="layout.element-size-non-negative",
             )
         if self.dynamic_shape_metadata_prefix_bytes < 0:

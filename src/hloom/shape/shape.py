@@ -157,10 +157,10 @@ class Shape:
     def parse(text: str) -> Shape:
         """The shape written `text`: HLO's form or the older page's `F32[3,5]{1,0:(2,2)}`.
 
-        An array without a layout gets the default one, as in XLA. Raises ParseError, with the column, for what
-        is not a shape, and ShapeError for a shape that cannot be.
+        An array without a layout gets the default one, as in XLA. Raises ParseError, with the column, for
+        what is not a shape, and ShapeError for a shape that cannot be.
         """
-        from hloom.shape.shape_parser import parse_shape  # noqa: PLC0415
+        from hloom.shape.shape_parser import parse_shape
 
         return parse_shape(text)
 
@@ -280,7 +280,7 @@ class Shape:
             layout.tiles or layout.padded_dimensions or layout.tail_padding_alignment_in_elements > 1
         ):
             return self.unpadded_byte_size
-        from hloom.shape.index import physical_byte_size  # noqa: PLC0415
+        from hloom.shape.index import physical_byte_size
 
         return physical_byte_size(self)
 
@@ -338,7 +338,7 @@ class Shape:
         return Shape(self.element_type, sizes, dynamic_dimensions, layout)
 
     def with_element_type(self, element_type: ElementType) -> Shape:
-        """The same array of another element type; an element size E() that only fitted the old type is dropped."""
+        """The same array of another element type; an element size E() stays with the old type."""
         layout = self.layout
         if layout is not None and layout.element_size_in_bits and element_type is not self.element_type:
             layout = layout.with_element_size_in_bits(0)

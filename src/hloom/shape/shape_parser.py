@@ -1,8 +1,8 @@
 """The text of shapes: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2]{0}, /*index=1*/token[])`, `b(f32[2])`.
 
-A dump repeats few shapes many times, so results are kept by text: the extent of an array or of a flat tuple is
-found by a regular expression and looked up. A scanner reads what is new; it also knows comments, blanks and the
-older page's tile spelling.
+A dump repeats few shapes many times, so results are kept by text: the extent of an array or of a flat tuple
+is found by a regular expression and looked up. A scanner reads what is new; it also knows comments, blanks
+and the older page's tile spelling.
 """
 
 from __future__ import annotations

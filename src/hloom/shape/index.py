@@ -1,0 +1,303 @@
+"""Indices into arrays in memory: multi-index ↔ linear index, physical sizes, and data in physical form.
+
+After XLA's page "Tiled layout". A layout is read as steps: the dimensions in physical order, padded where
+`padded_dimensions` says so, then one tiling after the other. Each tiling of the `r` most minor dimensions
+(d_r, …, d_1) by the tile (t_r, …, t_1) puts (⌈d_r/t_r⌉, …, ⌈d_1/t_1⌉, t_r, …, t_1) in their place. A tile
+with more dimensions than it finds sees further ones of size 1.
+
+There are two roads, which the tests hold against each other: the page's index formula, on integers or
+whole numpy arrays of indices (`linear_index`, `linear_indices`, `multi_index`), and the page's
+pad-reshape-transpose on whole arrays of elements (`to_physical`, `from_physical`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import ShapeError
+from hloom.shape.layout import Layout, Tile
+from hloom.shape.shape import Shape
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """One tile applied to the dimensions `bounds`, most major first.
+
+    `added` dimensions of size 1 lead, then come `untouched` ones; the tiled ones follow, joined by `groups`:
+    the bounds of the dimensions that make one tiled dimension. `tile` and `counts` are, for each of those,
+    the tile's size and the number of tiles.
+    """
+
+    bounds: tuple[int, ...]
+    added: int
+    untouched: int
+    groups: tuple[tuple[int, ...], ...]
+    tile: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def combined(self) -> tuple[int, ...]:
+        """Sizes of the tiled dimensions after joining, before padding."""
+        return tuple(map(math.prod, self.groups))
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """The dimensions after this tiling, most major first."""
+        return (*self.bounds[: self.untouched], *self.counts, *self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalForm:
+    """How a shape lies in memory: its dimensions in physical order, most major first, and its tilings.
+
+    `bounds` are the sizes, `padded` the same with `padded_dimensions`; `dimensions` what is left at the end,
+    laid out from major to minor; `element_count` their product with the tail padding.
+    """
+
+    major_to_minor: tuple[int, ...]
+    bounds: tuple[int, ...]
+    padded: tuple[int, ...]
+    tilings: tuple[Tiling, ...]
+    dimensions: tuple[int, ...]
+    element_count: int
+
+
+def physical_form(shape: Shape) -> PhysicalForm:
+    """The physical form of an array; a dynamic dimension counts with its bound.
+
+    Raises ShapeError for what is not an array and for an unbounded dimension.
+    """
+    if not shape.is_array:
+        raise ShapeError(f"{shape} is not an array", rule="shape.is-array")
+    if shape.is_unbounded:
+        raise ShapeError(f"{shape} has an unbounded dimension and no size", rule="shape.bounded")
+    return _physical_form(shape.dimensions, shape.layout or Layout.default(shape.rank))
+
+
+@lru_cache(maxsize=1024)
+def _physical_form(sizes: tuple[int, ...], layout: Layout) -> PhysicalForm:
+    order = layout.major_to_minor
+    bounds = tuple(sizes[dimension] for dimension in order)
+    widths = layout.padded_dimensions or sizes
+    padded = tuple(widths[dimension] for dimension in order)
+    dimensions = padded
+    tilings: list[Tiling] = []
+    for tile in layout.tiles:
+        tilings.append(_tiling(dimensions, tile))
+        dimensions = tilings[-1].result
+    alignment = layout.tail_padding_alignment_in_elements
+    count = -(-math.prod(dimensions) // alignment) * alignment
+    return PhysicalForm(order, bounds, padded, tuple(tilings), dimensions, count)
+
+
+def _tiling(bounds: tuple[int, ...], tile: Tile) -> Tiling:
+    sizes = tile.dimensions
+    added = max(0, len(sizes) - len(bounds))
+    full = (1,) * added + bounds
+    untouched = len(full) - len(sizes)
+    groups: list[tuple[int, ...]] = []
+    joined: tuple[int, ...] = ()
+    for bound, size in zip(full[untouched:], sizes, strict=True):
+        joined = (*joined, bound)
+        if size != Tile.COMBINE:
+            groups.append(joined)
+            joined = ()
+    kept = tuple(size for size in sizes if size != Tile.COMBINE)
+    counts = tuple(-(-math.prod(group) // size) for group, size in zip(groups, kept, strict=True))
+    return Tiling(full, added, untouched, tuple(groups), kept, counts)
+
+
+# The road of index formulas. An index is a list of integers or of integer arrays that broadcast.
+
+
+def linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
+    """The position in memory, in elements, of the element at `multi_index`.
+
+    Raises ShapeError for an index of the wrong length or out of bounds.
+    """
+    form = physical_form(shape)
+    index = tuple(multi_index)
+    if len(index) != shape.rank or not all(
+        0 <= position < size for position, size in zip(index, shape.dimensions, strict=True)
+    ):
+        raise ShapeError(f"{list(index)} is no index into {shape}", rule="index.in-bounds")
+    return int(_linear(form, index))
+
+
+def linear_indices(shape: Shape) -> Array:
+    """An int64 array of the shape's dimensions: the position in memory of each element."""
+    form = physical_form(shape)
+    positions = _linear(form, tuple(np.ogrid[tuple(slice(size) for size in shape.dimensions)]))
+    return np.broadcast_to(np.asarray(positions, np.int64), shape.dimensions)
+
+
+def _linear(form: PhysicalForm, index: tuple[Any, ...]) -> Any:
+    current: list[Any] = [index[dimension] for dimension in form.major_to_minor]
+    for tiling in form.tilings:
+        current = _tile_index(tiling, current)
+    return _ravel(current, form.dimensions)
+
+
+def _tile_index(tiling: Tiling, index: list[Any]) -> list[Any]:
+    """(⌊e/t⌋, e mod t) for the tiled dimensions, after joining those that the tile combines."""
+    full: list[Any] = [0] * tiling.added + index
+    position = tiling.untouched
+    outer: list[Any] = full[:position]
+    inner: list[Any] = []
+    for group, size in zip(tiling.groups, tiling.tile, strict=True):
+        joined = _ravel(full[position : position + len(group)], group)
+        position += len(group)
+        outer.append(joined // size)
+        inner.append(joined % size)
+    return outer + inner
+
+
+def _ravel(index: Sequence[Any], bounds: Sequence[int]) -> Any:
+    linear: Any = 0
+    for position, bound in zip(index, bounds, strict=True):
+        linear = linear * bound + position
+    return linear
+
+
+def multi_index(shape: Shape, linear: int) -> tuple[int, ...] | None:
+    """The index of the element at a position in memory, or None where there is padding.
+
+    Raises ShapeError for a position outside the array's memory.
+    """
+    form = physical_form(shape)
+    if not 0 <= linear < form.element_count:
+        raise ShapeError(
+            f"{shape} takes {form.element_count} elements of memory; got position {linear}",
+            rule="index.linear-in-bounds",
+        )
+    if linear >= math.prod(form.dimensions):
+        return None
+    current = _unravel(linear, form.dimensions)
+    for tiling in reversed(form.tilings):
+        untiled = _untile_index(tiling, current)
+        if untiled is None:
+            return None
+        current = untiled
+    if any(position >= bound for position, bound in zip(current, form.bounds, strict=True)):
+        return None
+    where = dict(zip(form.major_to_minor, current, strict=True))
+    return tuple(where[dimension] for dimension in range(shape.rank))
+
+
+def _untile_index(tiling: Tiling, index: list[int]) -> list[int] | None:
+    """The index before a tiling, or None in the padding that it added."""
+    position = tiling.untouched
+    full = index[:position]
+    inner = index[position + len(tiling.counts) :]
+    for group, size, outer, within in zip(
+        tiling.groups, tiling.tile, index[position : position + len(tiling.counts)], inner, strict=True
+    ):
+        joined = outer * size + within
+        if joined >= math.prod(group):
+            return None
+        full += _unravel(joined, group)
+    return full[tiling.added :]
+
+
+def _unravel(linear: int, bounds: Sequence[int]) -> list[int]:
+    index: list[int] = []
+    for bound in reversed(bounds):
+        linear, position = divmod(linear, bound)
+        index.append(position)
+    return index[::-1]
+
+
+def layout_order(shape: Shape) -> Iterator[tuple[int, ...]]:
+    """Every index into the array, in the order in which the elements lie in memory; padding is left out."""
+    for position in range(physical_form(shape).element_count):
+        index = multi_index(shape, position)
+        if index is not None:
+            yield index
+
+
+# The road of whole arrays.
+
+
+def to_physical(shape: Shape, array: Array, fill: object = 0) -> Array:
+    """The elements of `array`, whose dimensions are the shape's, as they lie in memory, one-dimensional.
+
+    `fill` goes where `padded_dimensions` pad; other padding is zero.
+    """
+    form = physical_form(shape)
+    current = _padded(array.transpose(form.major_to_minor), form.padded, fill)
+    for tiling in form.tilings:
+        joined = current.reshape((*tiling.bounds[: tiling.untouched], *tiling.combined))
+        whole = tuple(count * size for count, size in zip(tiling.counts, tiling.tile, strict=True))
+        padded = _padded(joined, (*tiling.bounds[: tiling.untouched], *whole), 0)
+        current = padded.reshape(_split_dimensions(tiling)).transpose(_split_to_tiled(tiling))
+    return _padded(current.reshape(-1), (form.element_count,), 0)
+
+
+def from_physical(shape: Shape, elements: Array) -> Array:
+    """The array whose elements lie in memory as `elements`, which is one-dimensional; padding is dropped."""
+    form = physical_form(shape)
+    current = elements[: math.prod(form.dimensions)].reshape(form.dimensions)
+    for tiling in reversed(form.tilings):
+        back = np.argsort(np.array(_split_to_tiled(tiling), np.intp))
+        whole = tuple(count * size for count, size in zip(tiling.counts, tiling.tile, strict=True))
+        joined = current.transpose(back).reshape((*tiling.bounds[: tiling.untouched], *whole))
+        crop = (slice(None),) * tiling.untouched + tuple(map(slice, tiling.combined))
+        current = joined[crop].reshape(tiling.bounds[tiling.added :])
+    back = np.argsort(np.array(form.major_to_minor, np.intp))
+    return current[tuple(map(slice, form.bounds))].transpose(back)
+
+
+def _split_dimensions(tiling: Tiling) -> tuple[int, ...]:
+    """Dimensions with each tiled one split into its count and its tile size."""
+    pairs = zip(tiling.counts, tiling.tile, strict=True)
+    return (*tiling.bounds[: tiling.untouched], *(size for pair in pairs for size in pair))
+
+
+def _split_to_tiled(tiling: Tiling) -> tuple[int, ...]:
+    """The transpose that moves all tile sizes behind all counts."""
+    first, end = tiling.untouched, tiling.untouched + 2 * len(tiling.tile)
+    return (*range(first), *range(first, end, 2), *range(first + 1, end, 2))
+
+
+def _padded(array: Array, sizes: tuple[int, ...], fill: object) -> Array:
+    """The array with `fill` added at the high ends up to `sizes`."""
+    if array.shape == sizes:
+        return array
+    padded = np.full(sizes, fill, array.dtype)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded
+
+
+def element_numbers(shape: Shape) -> Array:
+    """For each position in memory the row-major number of the element there, or -1 in padding (int64)."""
+    numbers = np.full(physical_form(shape).element_count, -1, np.int64)
+    count = shape.element_count
+    numbers[linear_indices(shape).reshape(-1)] = np.arange(count)
+    return numbers
+
+
+# Sizes.
+
+
+def physical_element_count(shape: Shape) -> int:
+    """Elements that the array takes in memory, all padding included."""
+    return physical_form(shape).element_count
+
+
+def physical_byte_size(shape: Shape) -> int:
+    """Bytes that the array takes in memory, all padding included; not the metadata prefix M()."""
+    return (physical_form(shape).element_count * shape.element_bits + 7) // 8
+
+
+def waste(shape: Shape) -> float:
+    """The part of the array's memory that is padding, 0 to 1; 0 for an array without memory."""
+    total = physical_form(shape).element_count
+    return (total - shape.element_count) / total if total else 0.0
