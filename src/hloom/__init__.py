@@ -1,1 +1,73 @@
-"""hloom: XLA in Python."""
+"""hloom: XLA in Python. Read, check, print, build, draw and evaluate HLO programs.
+
+Everything here is loaded when it is first used, so that ``import hloom`` costs little.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hloom import ops as ops
+    from hloom.builder.builder import XlaBuilder as XlaBuilder
+    from hloom.builder.builder import XlaComputation as XlaComputation
+    from hloom.builder.builder import XlaOp as XlaOp
+    from hloom.errors import DeadlockError as DeadlockError
+    from hloom.errors import EvaluationError as EvaluationError
+    from hloom.errors import HloError as HloError
+    from hloom.errors import ParseError as ParseError
+    from hloom.errors import ShapeError as ShapeError
+    from hloom.errors import VerifyError as VerifyError
+    from hloom.files import load as load
+    from hloom.files import save as save
+    from hloom.ir.computation import HloComputation as HloComputation
+    from hloom.ir.instruction import HloInstruction as HloInstruction
+    from hloom.ir.module import HloModule as HloModule
+    from hloom.runtime.custom_call import register_custom_call as register_custom_call
+    from hloom.runtime.executable import Executable as Executable
+    from hloom.runtime.executable import compile as compile
+    from hloom.shape.element_type import ElementType as ElementType
+    from hloom.shape.index import linear_index as linear_index
+    from hloom.shape.index import multi_index as multi_index
+    from hloom.shape.layout import Layout as Layout
+    from hloom.shape.layout import Tile as Tile
+    from hloom.shape.literal import Literal as Literal
+    from hloom.shape.shape import Shape as Shape
+    from hloom.text.options import PrintOptions as PrintOptions
+
+__version__: Final = "0.1.0"
+
+_HOMES: Final = {
+    "builder.builder": ("XlaBuilder", "XlaComputation", "XlaOp"),
+    "errors": ("DeadlockError", "EvaluationError", "HloError", "ParseError", "ShapeError", "VerifyError"),
+    "files": ("load", "save"),
+    "ir.computation": ("HloComputation",),
+    "ir.instruction": ("HloInstruction",),
+    "ir.module": ("HloModule",),
+    "runtime.custom_call": ("register_custom_call",),
+    "runtime.executable": ("Executable", "compile"),
+    "shape.element_type": ("ElementType",),
+    "shape.index": ("linear_index", "multi_index"),
+    "shape.layout": ("Layout", "Tile"),
+    "shape.literal": ("Literal",),
+    "shape.shape": ("Shape",),
+    "text.options": ("PrintOptions",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted([*_HOME_OF, "ops"])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ops":
+        return import_module("hloom.ops")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'hloom' has no attribute {name!r}")
+    value = getattr(import_module(f"hloom.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -42,8 +42,14 @@ class HloError(ValueError):
             text += "\n" + _caret(self.source_line, self.column)
         return text
 
-    def at(self, *, instruction: str | None = None, line: int | None = None, column: int | None = None,
-           source_line: str | None = None) -> HloError:
+    def at(
+        self,
+        *,
+        instruction: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        source_line: str | None = None,
+    ) -> HloError:
         """Add the place to an error that was raised by code that does not know it; a known place stays."""
         if self.instruction is None:
             self.instruction = instruction

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+import hloom.operations  # noqa: F401  (declares the operations)
 from hloom.errors import HloError
 from hloom.ir.codec import REQUIRED
 from hloom.ir.computation import HloComputation
