@@ -15,6 +15,10 @@ from hloom.errors import ParseError, ShapeError
 
 DType = np.dtype[Any]
 
+# What ml_dtypes tells of a type; its annotations say less than pyright wants to know.
+_finfo: Any = ml_dtypes.finfo
+_iinfo: Any = ml_dtypes.iinfo
+
 
 class Kind(Enum):
     """What sort of values an element type holds."""
@@ -111,6 +115,27 @@ class ElementType:
         if self.dtype is None:
             raise ShapeError(f"{self.name} has no numpy dtype", rule="element-type.has-dtype")
         return self.dtype
+
+    @property
+    def mantissa_bits(self) -> int:
+        """Stored bits of the significand of a floating-point type: 23 for f32."""
+        return int(_finfo(self.numpy_dtype).nmant)
+
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        """The lowest and the highest finite value: Python integers, floats, or bools for pred.
+
+        Raises ShapeError for complex types and those without elements.
+        """
+        if self.is_predicate:
+            return False, True
+        if self.is_integer:
+            integers = _iinfo(self.numpy_dtype)
+            return int(integers.min), int(integers.max)
+        if self.is_floating:
+            floats = _finfo(self.numpy_dtype)
+            return float(floats.min), float(floats.max)
+        raise ShapeError(f"the values of {self.name} have no order", rule="element-type.ordered")
 
     @staticmethod
     def parse(text: str) -> ElementType:

@@ -135,6 +135,7 @@ def linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
 def linear_indices(shape: Shape) -> Array:
     """An int64 array of the shape's dimensions: the position in memory of each element."""
     form = physical_form(shape)
+    _check_numpy_holds(shape, form)
     positions = _linear(form, tuple(np.ogrid[tuple(slice(size) for size in shape.dimensions)]))
     return np.broadcast_to(np.asarray(positions, np.int64), shape.dimensions)
 
@@ -232,6 +233,7 @@ def to_physical(shape: Shape, array: Array, fill: object = 0) -> Array:
     `fill` goes where `padded_dimensions` pad; other padding is zero.
     """
     form = physical_form(shape)
+    _check_numpy_holds(shape, form)
     current = _padded(array.transpose(form.major_to_minor), form.padded, fill)
     for tiling in form.tilings:
         joined = current.reshape((*tiling.bounds[: tiling.untouched], *tiling.combined))
@@ -244,6 +246,7 @@ def to_physical(shape: Shape, array: Array, fill: object = 0) -> Array:
 def from_physical(shape: Shape, elements: Array) -> Array:
     """The array whose elements lie in memory as `elements`, which is one-dimensional; padding is dropped."""
     form = physical_form(shape)
+    _check_numpy_holds(shape, form)
     current = elements[: math.prod(form.dimensions)].reshape(form.dimensions)
     for tiling in reversed(form.tilings):
         back = np.argsort(np.array(_split_to_tiled(tiling), np.intp))
@@ -253,6 +256,15 @@ def from_physical(shape: Shape, elements: Array) -> Array:
         current = joined[crop].reshape(tiling.bounds[tiling.added :])
     back = np.argsort(np.array(form.major_to_minor, np.intp))
     return current[tuple(map(slice, form.bounds))].transpose(back)
+
+
+def _check_numpy_holds(shape: Shape, form: PhysicalForm) -> None:
+    """That the array keeps within numpy's bounds, 64 dimensions and addressable memory, at every step."""
+    widest = max((shape.rank, *(len(tiling.bounds) + len(tiling.tile) for tiling in form.tilings)))
+    if widest > 64:
+        raise ShapeError(f"arrays have at most 64 dimensions here; {shape} takes {widest}", rule="shape.rank")
+    if form.element_count * 16 >= 1 << 63:
+        raise ShapeError(f"{shape} is too large for this machine's memory", rule="shape.addressable")
 
 
 def _split_dimensions(tiling: Tiling) -> tuple[int, ...]:

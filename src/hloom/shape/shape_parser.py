@@ -89,14 +89,14 @@ class _Scanner:
     def fail(self, wanted: str, rule: str, position: int | None = None) -> NoReturn:
         at = self.position if position is None else position
         got = self.text[at : at + 12].split("\n")[0] or "the end"
-        raise ParseError(f"expected {wanted}, got {got!r}", rule=rule, **_place(self.text, at))
+        raise ParseError(f"expected {wanted}, got {got!r}", rule=rule, **place_in_text(self.text, at))
 
     def placed(self, start: int, make: Callable[[], Any]) -> Any:
         """What `make` makes, its errors placed at `start`."""
         try:
             return make()
         except HloError as error:
-            raise error.at(**_place(self.text, start)) from None
+            raise error.at(**place_in_text(self.text, start)) from None
 
     def peek(self) -> str:
         """The next character that is neither blank nor comment; "" at the end."""
@@ -324,7 +324,7 @@ class _Scanner:
         return tuple(found)
 
 
-def _place(text: str, position: int) -> dict[str, Any]:
+def place_in_text(text: str, position: int) -> dict[str, Any]:
     """Line, column (from 1) and source line of a position, as errors take them."""
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
