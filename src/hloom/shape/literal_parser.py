@@ -34,10 +34,12 @@ _SCALAR = re.compile(
     r"\s*((?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|true|false|-?inf|-?nan))(?=\s*(?:\)|$))"
 )
 _PLAIN = re.compile(r"(?:[-+0-9.eE,{}()\snaif]++|/\*.*?\*/)*+", re.DOTALL)
+_LAST_BRACE = re.compile(r"\}\s*\)")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ODD_NUMBER = re.compile(r"(?<![eE])\+|(?<![-0-9])\.")
 _BRACES_TO_BLANKS = bytes.maketrans(b"{}()", b"    ")
 _MOST_DIMENSIONS = 64
+_LARGEST_FILL = 1 << 28
 
 
 def parse_literal(text: str, shape: Shape) -> Literal:
@@ -88,7 +90,8 @@ def _plain_array(text: str, position: int, shape: Shape) -> tuple[Literal, int] 
     """The array if all is plain: braces and commas just as the shape has them, no odd numbers."""
     found = _PLAIN.match(text, position)
     assert found is not None
-    end = text.rfind("}", position, found.end()) + 1
+    last = _LAST_BRACE.search(text, position, found.end())
+    end = last.start() + 1 if last is not None else text.rfind("}", position, found.end()) + 1
     element_type = shape.element_type
     if not end or shape.is_unbounded or not _may_fit(shape.dimensions, end - position):
         return None
@@ -239,14 +242,25 @@ class _Scanner:
             None if dynamic else size
             for size, dynamic in zip(shape.dimensions, shape.dynamic_dimensions, strict=True)
         ]
-        if sizes:
+        bare = bool(sizes) and self.peek() != "{"
+        if sizes and not bare:
             self.braces(shape, sizes, 0)
         else:
             self.element(shape.element_type)
         if self.elided:
             return Literal.elided(shape)
         elements = self.elements(shape.element_type)
+        if bare:
+            return self.first_element(shape, elements)
         return Literal(elements.reshape([size or 0 for size in sizes]), shape)
+
+    def first_element(self, shape: Shape, elements: Array) -> Literal:
+        """A bare number for an array: XLA sets the first element to it and leaves the others zero."""
+        if shape.is_dynamic or not 0 < shape.element_count < _LARGEST_FILL:
+            self.fail(f"{{ for dimension 0 of {shape.to_string(False)}", "literal.nesting", self.places[0])
+        array = np.zeros(shape.dimensions, elements.dtype)
+        array.reshape(-1)[:1] = elements
+        return Literal(array, shape)
 
     def braces(self, shape: Shape, sizes: list[int | None], depth: int) -> None:
         """One pair of braces and what is in it; commas may be missing, doubled or trailing, as for XLA."""
@@ -343,7 +357,7 @@ class _Scanner:
         for number in np.flatnonzero(bad).tolist()[:1]:
             part = ("real part ", "imaginary part ")[number % 2] if element_type.is_complex else ""
             lowest, highest = component.limits
-            message = f"{part}{doubles[number]:g} is out of range for {component}: [{lowest:g}, {highest:g}]"
+            message = f"{part}{doubles[number]:g} is out of range for {element_type}: [{lowest:g}, {highest:g}]"
             self.refuse(message, "literal.value-in-range", self.places[number])
         patterns = bit_patterns(elements, component)
         width = component.mantissa_bits
