@@ -137,6 +137,23 @@ class TupleCodec(ScalarCodec):
         return tuple(getattr(message, field))
 
 
+class FirstCodec(ScalarCodec):
+    """A single value in a repeated proto field, which holds it alone."""
+
+    def __init__(self, plain: ScalarCodec, absent: Any) -> None:
+        super().__init__(plain.parse, plain.text)
+        self.absent = absent
+
+    def write(self, message: Message, field: str, value: Any) -> None:
+        """Append the value."""
+        getattr(message, field).append(value)
+
+    def read(self, message: Message, field: str) -> Any:
+        """The first element; ``absent`` if there is none."""
+        stored = getattr(message, field)
+        return stored[0] if stored else self.absent
+
+
 class EnumCodec:
     """One word of a fixed set; stored as its name (string field) or as its number (enum field)."""
 

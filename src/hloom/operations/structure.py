@@ -1,28 +1,69 @@
-"""Operations that make up the frame of a program: parameter, constant, tuple, get-tuple-element ..."""
+"""Operations that make up the frame of a program: parameter, constant, tuples, tokens, dimension sizes, iota.
+
+The pages "Parameter", "Tuple", "GetTupleElement", "AfterAll", "OptimizationBarrier", "Iota",
+"GetDimensionSize" and "SetDimensionSize".
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from hloom.errors import EvaluationError, ShapeError
-from hloom.ir.codec import integer
+import numpy as np
+
+from hloom.errors import EvaluationError, HloError, ShapeError
+from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attribute, dims, integer
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.sharding import Sharding
+from hloom.operations.elementwise import narrow
+from hloom.shape.element_type import S32
+from hloom.shape.literal import Literal
+from hloom.shape.literal_parser import parse_literal_at
 from hloom.shape.shape import Shape
+
+# -- parameter and constant
+
+
+def _parse_flags(cursor: Cursor) -> tuple[bool, ...]:
+    cursor.expect("{")
+    values: list[bool] = []
+    while not cursor.accept("}"):
+        if values:
+            cursor.expect(",")
+        values.append(FLAG.parse(cursor))
+    return tuple(values)
+
+
+_FLAGS = TupleCodec(_parse_flags, lambda value: "{" + ",".join(map(FLAG.text, value)) + "}")
 
 
 @operation("parameter")
 class Parameter(Operation):
-    """The argument number ``parameter_number`` of the computation."""
+    """The argument number ``parameter_number`` of the computation.
+
+    Arguments:
+        parameter_number: counts from 0.
+        parameter_replication: for every array in the parameter, whether all replicas receive the same value.
+    """
 
     infers = False
     parameter_number: int = integer()
+    parameter_replication: tuple[bool, ...] = attribute(
+        _FLAGS, default=(), proto="parameter_replication.replicated_at_leaf_buffers"
+    )
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Numbers count from 0."""
+        """Numbers count from 0; replication is said of every leaf or of none."""
         if self.parameter_number < 0:
             raise ShapeError(f"parameter number {self.parameter_number} is negative", rule="parameter.number")
+        if self.parameter_replication and len(self.parameter_replication) != _leaf_count(shape):
+            message = (
+                f"parameter_replication has {len(self.parameter_replication)} flags, "
+                f"{shape} has {_leaf_count(shape)} leaves"
+            )
+            raise ShapeError(message, rule="parameter.replication-leaves")
 
     def operand_text(self, instruction: HloInstruction) -> str:
         """The number."""
@@ -42,9 +83,83 @@ class Parameter(Operation):
         raise EvaluationError("a parameter has no argument", rule="evaluate.argument-missing")
 
 
+def _leaf_count(shape: Shape) -> int:
+    return sum(map(_leaf_count, shape.tuple_shapes)) if shape.is_tuple else 1
+
+
+class _LiteralCodec:
+    """The value of a constant. Its text stands between the parentheses, so only protos ask this codec."""
+
+    def parse(self, cursor: Cursor) -> Literal:
+        """A literal never stands among the attributes."""
+        raise cursor.error("a literal stands between the parentheses", rule="constant.literal-place")
+
+    def text(self, value: Literal) -> str:
+        """As in HLO text."""
+        return value.to_text()
+
+    def write(self, message: Message, field: str, value: Literal) -> None:
+        """Store a LiteralProto."""
+        from hloom.proto.literal import write_literal
+
+        write_literal(value, getattr(message, field))
+
+    def read(self, message: Message, field: str) -> Literal:
+        """The literal of a LiteralProto."""
+        from hloom.proto.literal import read_literal
+
+        return read_literal(getattr(message, field))
+
+
+@operation("constant")
+class Constant(Operation):
+    """A value that is part of the program.
+
+    Arguments:
+        literal: the value. Text may elide it as ``{...}``; such a program can be read, checked and printed,
+            but not evaluated.
+    """
+
+    infers = False
+    literal: Literal = attribute(_LiteralCodec())
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """The literal has the stated shape."""
+        if not self.literal.shape.compatible(shape):
+            message = f"the literal is {self.literal.shape}, the constant {shape}"
+            raise ShapeError(message, rule="constant.shape")
+
+    def operand_text(self, instruction: HloInstruction) -> str:
+        """The value in full."""
+        return self.literal.to_text()
+
+    def omitted(self, field: str, instruction: HloInstruction) -> bool:
+        """The literal stands between the parentheses."""
+        return field == "literal"
+
+    @classmethod
+    def parse_operands(cls, cursor: Cursor, shape: Shape | None) -> dict[str, Any]:
+        """The value up to the closing parenthesis."""
+        if shape is None:
+            raise cursor.error("the shape of a constant must be stated", rule="constant.shape-stated")
+        start = cursor.position
+        try:
+            literal, cursor.position = parse_literal_at(cursor.text, start, shape)
+        except HloError as error:
+            raise cursor.locate(error, start) from None
+        return {"literal": literal}
+
+    def evaluate(self, run: Run) -> Value:
+        """The value; raises EvaluationError if it was elided."""
+        return self.literal.numpy()
+
+
+# -- tuples
+
+
 @operation("tuple", "*operands")
 class Tuple(Operation):
-    """A tuple of the operands."""
+    """A tuple of the operands: arrays, tokens, tuples."""
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The tuple of the operand shapes."""
@@ -73,3 +188,219 @@ class GetTupleElement(Operation):
     def evaluate(self, run: Run, operand: tuple[Value, ...]) -> Value:
         """The element."""
         return operand[self.index]
+
+
+# -- order
+
+
+@operation("after-all", "*tokens")
+class AfterAll(Operation):
+    """Joins tokens: what uses the result runs after all that produced ``tokens``; without any, a new token."""
+
+    def infer(self, *tokens: Shape) -> Shape:
+        """A token."""
+        for token in tokens:
+            if not token.is_token:
+                raise ShapeError(f"after-all takes tokens, got {token}", rule="after-all.operand-tokens")
+        return Shape.token()
+
+    def evaluate(self, run: Run, *tokens: Value) -> Value:
+        """A token has no value."""
+        return None
+
+
+@operation("add-dependency", "operand token")
+class AddDependency(Operation):
+    """``operand`` itself, available only after what produced ``token``."""
+
+    def infer(self, operand: Shape, token: Shape) -> Shape:
+        """The operand's shape."""
+        if not token.is_token:
+            raise ShapeError(f"the second operand is no token but {token}", rule="add-dependency.token")
+        return operand
+
+    def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
+        """The operand."""
+        return operand
+
+
+@operation("opt-barrier", "operand")
+class OptimizationBarrier(Operation):
+    """The operand, arrays or a tuple of them: no optimization moves computation across this point."""
+
+    def infer(self, operand: Shape) -> Shape:
+        """The operand's shape."""
+        return operand
+
+    def evaluate(self, run: Run, operand: Value) -> Value:
+        """The operand."""
+        return operand
+
+
+@dataclass(frozen=True, slots=True)
+class DomainShardings:
+    """The shardings on both sides of the border between two domains."""
+
+    entry: Sharding
+    exit: Sharding
+
+
+class _DomainCodec:
+    """``{kind="sharding", entry={...}, exit={...}}``."""
+
+    def parse(self, cursor: Cursor) -> DomainShardings:
+        """Shardings are the only kind of domain."""
+        cursor.expect("{")
+        cursor.expect("kind")
+        cursor.expect("=")
+        start = cursor.position
+        kind = cursor.string()
+        if kind != "sharding":
+            raise cursor.error(f"unknown kind of domain {kind!r}", rule="domain.kind", position=start)
+        sides: list[Sharding] = []
+        for side in ("entry", "exit"):
+            cursor.expect(",")
+            cursor.expect(side)
+            cursor.expect("=")
+            sides.append(Sharding.parse(cursor))
+        cursor.expect("}")
+        return DomainShardings(*sides)
+
+    def text(self, value: DomainShardings) -> str:
+        """As XLA prints it."""
+        return f'{{kind="sharding", entry={value.entry.text()}, exit={value.exit.text()}}}'
+
+    def write(self, message: Message, field: str, value: DomainShardings) -> None:
+        """Store the OpSharding messages ``domain_entry_sharding`` and ``domain_exit_sharding``."""
+        value.entry.write(message.domain_entry_sharding)
+        value.exit.write(message.domain_exit_sharding)
+
+    def read(self, message: Message, field: str) -> DomainShardings:
+        """The two shardings."""
+        return DomainShardings(
+            Sharding.read(message.domain_entry_sharding), Sharding.read(message.domain_exit_sharding)
+        )
+
+
+@operation("domain", "operand")
+class Domain(Operation):
+    """The operand, at the border between two domains of shardings.
+
+    Arguments:
+        domain: the sharding on the side of the users (``entry``) and on the side of the operand (``exit``).
+    """
+
+    domain: DomainShardings = attribute(_DomainCodec(), proto="domain_entry_sharding")
+
+    def infer(self, operand: Shape) -> Shape:
+        """The operand's shape."""
+        return operand
+
+    def evaluate(self, run: Run, operand: Value) -> Value:
+        """The operand."""
+        return operand
+
+
+# -- dimension sizes
+
+
+def _dimension(opcode: str, dimensions: tuple[int, ...], operand: Shape) -> int:
+    """The one dimension that get- and set-dimension-size are about."""
+    if not operand.is_array:
+        raise ShapeError(f"{opcode} takes an array, got {operand}", rule=f"{opcode}.operand-array")
+    if len(dimensions) != 1:
+        raise ShapeError(f"{opcode} takes one dimension, got {dimensions}", rule=f"{opcode}.one-dimension")
+    if not 0 <= dimensions[0] < operand.rank:
+        message = f"dimension {dimensions[0]} is not one of {operand}"
+        raise ShapeError(message, rule=f"{opcode}.dimension-range")
+    return dimensions[0]
+
+
+@operation("get-dimension-size", "operand")
+class GetDimensionSize(Operation):
+    """The size of one dimension of ``operand`` as an s32 scalar: the actual size where it is dynamic."""
+
+    dimensions: tuple[int, ...] = dims()
+
+    def infer(self, operand: Shape) -> Shape:
+        """A scalar s32."""
+        _dimension(self.opcode, self.dimensions, operand)
+        return Shape(S32)
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """The size of the array."""
+        return np.asarray(operand.shape[self.dimensions[0]], run.dtype)
+
+
+@operation("set-dimension-size", "operand size")
+class SetDimensionSize(Operation):
+    """The first ``size`` elements of ``operand`` in one dimension; what lies beyond is ignored from here on.
+
+    The bound of the dimension stays what it was. ``size`` is held to between 0 and the bound. Where ``size``
+    is more than the operand's actual size, the new elements are zeros: what was cut off before does not come
+    back. Where the result is stated with a static dimension, all of it counts, and what lies beyond ``size``
+    is zero.
+
+    Arguments:
+        operand: an array.
+        size: a scalar s32.
+        dimensions: the one dimension that is set.
+    """
+
+    dimensions: tuple[int, ...] = dims()
+
+    def infer(self, operand: Shape, size: Shape) -> Shape:
+        """The operand's shape, dynamic in that dimension."""
+        dimension = _dimension(self.opcode, self.dimensions, operand)
+        if not size.is_scalar or size.element_type is not S32:
+            raise ShapeError(f"the size is s32[], got {size}", rule="set-dimension-size.size-scalar")
+        return operand.with_dynamic_dimension(dimension)
+
+    def evaluate(self, run: Run, operand: Array, size: Array) -> Array:
+        """Crop, or pad with zeros."""
+        dimension = self.dimensions[0]
+        bound = run.shape.dimensions[dimension]
+        wanted = max(int(size), 0)
+        if bound != Shape.UNBOUNDED:
+            wanted = min(wanted, bound)
+        kept = operand[(slice(None),) * dimension + (slice(wanted),)]
+        whole = wanted if run.shape.dynamic_dimensions[dimension] else bound
+        if kept.shape[dimension] == whole:
+            return kept
+        sizes = (*operand.shape[:dimension], whole, *operand.shape[dimension + 1 :])
+        result = np.zeros(sizes, operand.dtype)
+        result[tuple(map(slice, kept.shape))] = kept
+        return result
+
+
+# -- iota
+
+
+@operation("iota")
+class Iota(Operation):
+    """The numbers 0, 1, 2 ... along one dimension, repeated along the others, converted to the element type.
+
+    Arguments:
+        iota_dimension: the dimension along which the numbers grow.
+    """
+
+    infers: ClassVar[bool] = False
+    iota_dimension: int = attribute(FirstCodec(INTEGER, absent=0), proto="dimensions")
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """A numeric array that has the dimension."""
+        element_type = shape.element_type
+        if not shape.is_array or element_type.is_predicate:
+            raise ShapeError(f"iota makes numeric arrays, not {shape}", rule="iota.element-type")
+        if not 0 <= self.iota_dimension < shape.rank:
+            message = f"iota_dimension {self.iota_dimension} is not one of {shape}"
+            raise ShapeError(message, rule="iota.dimension-range")
+
+    def evaluate(self, run: Run) -> Array:
+        """A dynamic dimension, whose actual size nothing tells, has its bound."""
+        sizes = run.shape.dimensions
+        if Shape.UNBOUNDED in sizes:
+            raise EvaluationError(f"nothing tells the sizes of {run.shape}", rule="iota.unbounded")
+        numbers = np.arange(sizes[self.iota_dimension])
+        ahead = [-1 if i == self.iota_dimension else 1 for i in range(len(sizes))]
+        return np.broadcast_to(narrow(numbers, run.dtype).reshape(ahead), sizes)

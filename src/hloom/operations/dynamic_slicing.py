@@ -1,0 +1,121 @@
+"""Slices whose place is computed by the program: dynamic-slice and dynamic-update-slice.
+
+The pages "DynamicSlice" and "DynamicUpdateSlice". Start indices are held to the range in which the slice lies
+inside the operand; they may be of any integer type.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import dims
+from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.operations.elementwise import joint_element_type
+from hloom.operations.movement import require_array
+from hloom.shape.shape import Shape
+
+UNBOUNDED = Shape.UNBOUNDED
+
+
+def _check_start_indices(opcode: str, operand: Shape, start_indices: tuple[Shape, ...]) -> None:
+    """One scalar for each dimension, all of one integer type; or, the old form, one vector."""
+    require_array(opcode, *start_indices)
+    types = {index.element_type for index in start_indices}
+    if not all(t.is_integer for t in types):
+        message = f"start indices are integers, got {', '.join(map(str, start_indices))}"
+        raise ShapeError(message, rule=f"{opcode}.start-indices-integer")
+    if len(types) > 1:
+        message = f"start indices are of one type, got {', '.join(map(str, start_indices))}"
+        raise ShapeError(message, rule=f"{opcode}.start-indices-same-type")
+    if len(start_indices) == 1 and start_indices[0].rank == 1:
+        if start_indices[0].dimensions != (operand.rank,):
+            message = f"{operand} needs {operand.rank} start indices, got {start_indices[0]}"
+            raise ShapeError(message, rule=f"{opcode}.start-indices-count")
+        return
+    for index in start_indices:
+        if not index.is_scalar:
+            raise ShapeError(f"a start index is a scalar, not {index}", rule=f"{opcode}.start-indices-scalar")
+    if len(start_indices) != operand.rank:
+        message = f"{operand} needs {operand.rank} start indices, got {len(start_indices)}"
+        raise ShapeError(message, rule=f"{opcode}.start-indices-count")
+
+
+def _window(operand: Array, start_indices: tuple[Array, ...], sizes: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where a slice of these sizes lies, its starts clamped to [0, dimension - size]."""
+    if len(start_indices) == 1 and start_indices[0].ndim == 1:
+        start_indices = tuple(start_indices[0])
+    starts = [
+        min(max(int(index), 0), max(dimension - size, 0))
+        for index, dimension, size in zip(start_indices, operand.shape, sizes, strict=True)
+    ]
+    return tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
+
+
+@operation("dynamic-slice", "operand *start_indices")
+class DynamicSlice(Operation):
+    """A box of fixed sizes out of ``operand``, at a place that the program computes.
+
+    Arguments:
+        operand: an array.
+        start_indices: for each dimension a scalar integer (the old form: one vector of all), the first index
+            of the slice, clamped to between 0 and the dimension's size less the slice's.
+        dynamic_slice_sizes: the size of the slice in each dimension.
+    """
+
+    dynamic_slice_sizes: tuple[int, ...] = dims()
+
+    def infer(self, operand: Shape, *start_indices: Shape) -> Shape:
+        """The slice's sizes."""
+        require_array(self.opcode, operand)
+        _check_start_indices(self.opcode, operand, start_indices)
+        sizes = self.dynamic_slice_sizes
+        if len(sizes) != operand.rank:
+            message = f"{operand} needs {operand.rank} slice sizes, got {len(sizes)}"
+            raise ShapeError(message, rule="dynamic-slice.sizes-count")
+        for number, (size, bound) in enumerate(zip(sizes, operand.dimensions, strict=True)):
+            if size < 0 or size > bound != UNBOUNDED:
+                message = f"slice size {size} in dimension {number} of size {bound}"
+                raise ShapeError(message, rule="dynamic-slice.sizes-range")
+        dynamic = [
+            flag and size == bound
+            for flag, size, bound in zip(operand.dynamic_dimensions, sizes, operand.dimensions, strict=True)
+        ]
+        return Shape(operand.element_type, sizes, dynamic)
+
+    def evaluate(self, run: Run, operand: Array, *start_indices: Array) -> Array:
+        """The clamped slice."""
+        return operand[_window(operand, start_indices, self.dynamic_slice_sizes)]
+
+
+@operation("dynamic-update-slice", "operand update *start_indices")
+class DynamicUpdateSlice(Operation):
+    """``operand`` with a box of it, at a place that the program computes, replaced by ``update``.
+
+    Arguments:
+        operand: an array.
+        update: an array of its rank and element type, in no dimension larger.
+        start_indices: for each dimension a scalar integer (the old form: one vector of all), the first index
+            that is replaced, clamped so that the whole update lies inside the operand.
+    """
+
+    def infer(self, operand: Shape, update: Shape, *start_indices: Shape) -> Shape:
+        """The operand's shape."""
+        require_array(self.opcode, operand, update)
+        _check_start_indices(self.opcode, operand, start_indices)
+        if update.rank != operand.rank:
+            message = f"the update {update} has another rank than {operand}"
+            raise ShapeError(message, rule="dynamic-update-slice.update-rank")
+        for number, (size, bound) in enumerate(zip(update.dimensions, operand.dimensions, strict=True)):
+            if UNBOUNDED not in (size, bound) and size > bound:
+                message = f"the update has {size} elements in dimension {number}, {operand} only {bound}"
+                raise ShapeError(message, rule="dynamic-update-slice.update-size")
+        element_type = joint_element_type(self.opcode, (operand, update))
+        return operand.with_element_type(element_type)
+
+    def evaluate(self, run: Run, operand: Array, update: Array, *start_indices: Array) -> Array:
+        """A copy with the slice replaced."""
+        result = np.array(operand, run.dtype)
+        fitting = update[tuple(map(slice, operand.shape))]
+        result[_window(operand, start_indices, fitting.shape)] = fitting
+        return result

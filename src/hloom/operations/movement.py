@@ -1,0 +1,406 @@
+"""Operations that put elements in other places: broadcast, reshape, transpose, reverse, slice, pad ...
+
+The pages "BroadcastInDim", "Reshape", "Transpose", "Rev", "Slice", "Pad" and "Concatenate".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.errors import EvaluationError, ShapeError
+from hloom.ir.codec import INTEGER, FirstCodec, attribute, dims
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.window import PaddingDimension, SliceDimension, padding_config, slice_ranges
+from hloom.operations.elementwise import joint_element_type
+from hloom.shape.shape import Shape
+
+UNBOUNDED = Shape.UNBOUNDED
+
+
+def require_array(opcode: str, *operands: Shape) -> None:
+    """Refuse operands that are no arrays."""
+    for operand in operands:
+        if not operand.is_array:
+            raise ShapeError(f"{opcode} takes arrays, got {operand}", rule=f"{opcode}.operand-array")
+
+
+def require_dimensions(opcode: str, dimensions: Sequence[int], shape: Shape) -> None:
+    """Refuse dimension numbers that the shape does not have, or that come twice."""
+    for dimension in dimensions:
+        if not 0 <= dimension < shape.rank:
+            message = f"dimension {dimension} is not one of {shape}"
+            raise ShapeError(message, rule=f"{opcode}.dimension-range")
+    if len(set(dimensions)) != len(dimensions):
+        message = f"dimensions {tuple(dimensions)} hold one twice"
+        raise ShapeError(message, rule=f"{opcode}.dimensions-unique")
+
+
+@operation("broadcast", "operand")
+class Broadcast(Operation):
+    """Repeats ``operand`` along new dimensions: result[i] = operand[i[dimensions[0]], i[dimensions[1]], ...].
+
+    Arguments:
+        operand: an array.
+        dimensions: for each dimension of the operand, the dimension of the result that it becomes.
+    """
+
+    infers: ClassVar[bool] = False
+    dimensions: tuple[int, ...] = dims()
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """Each dimension of the operand has the size of the one that it becomes."""
+        (operand,) = operands
+        require_array(self.opcode, shape, operand)
+        if shape.element_type is not operand.element_type:
+            message = f"{operand} is broadcast to {shape}, of another element type"
+            raise ShapeError(message, rule="broadcast.element-type")
+        if len(self.dimensions) != operand.rank:
+            message = f"{operand} needs {operand.rank} dimensions, got {self.dimensions}"
+            raise ShapeError(message, rule="broadcast.dimensions-rank")
+        require_dimensions(self.opcode, self.dimensions, shape)
+        for size, dimension in zip(operand.dimensions, self.dimensions, strict=True):
+            if shape.dimensions[dimension] != size and UNBOUNDED not in (size, shape.dimensions[dimension]):
+                message = (
+                    f"a dimension of {operand} becomes dimension {dimension} of {shape}, of another size"
+                )
+                raise ShapeError(message, rule="broadcast.dimension-size")
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Sizes of the operand where it has them, sizes of the shape elsewhere (the bound where dynamic)."""
+        sizes = list(run.shape.dimensions)
+        for size, dimension in zip(operand.shape, self.dimensions, strict=True):
+            sizes[dimension] = size
+        if UNBOUNDED in sizes:
+            raise EvaluationError(f"nothing tells the sizes of {run.shape}", rule="broadcast.unbounded")
+        order = np.argsort(np.asarray(self.dimensions, np.intp))
+        ahead = [size if i in self.dimensions else 1 for i, size in enumerate(sizes)]
+        return np.broadcast_to(operand.transpose(order).reshape(ahead), sizes)
+
+
+# -- reshape
+
+
+def _check_reshape(opcode: str, shape: Shape, operand: Shape) -> None:
+    require_array(opcode, shape, operand)
+    if shape.element_type is not operand.element_type:
+        message = f"{operand} is reshaped to {shape}, of another element type"
+        raise ShapeError(message, rule=f"{opcode}.element-type")
+    if not (shape.is_unbounded or operand.is_unbounded) and shape.element_count != operand.element_count:
+        message = f"{operand} has {operand.element_count} elements, {shape} has {shape.element_count}"
+        raise ShapeError(message, rule=f"{opcode}.element-count")
+
+
+@operation("reshape", "operand")
+class Reshape(Operation):
+    """The elements of ``operand`` in the same row-major order, in other dimensions.
+
+    Arguments:
+        operand: an array of as many elements as the result.
+        inferred_dimension: the dynamic dimension of the result that takes what the others leave; -1 for none.
+    """
+
+    infers: ClassVar[bool] = False
+    inferred_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), default=-1, proto="dimensions")
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """Same element type, as many elements."""
+        _check_reshape(self.opcode, shape, operands[0])
+        if not -1 <= self.inferred_dimension < shape.rank:
+            message = f"inferred_dimension {self.inferred_dimension} is not one of {shape}"
+            raise ShapeError(message, rule="reshape.inferred-dimension")
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Dynamic sizes follow from the operand's actual size."""
+        if run.shape.is_static:
+            sizes = run.shape.dimensions
+        else:
+            sizes = _actual_sizes(
+                run.instruction.operands[0].shape, operand, run.shape, self.inferred_dimension
+            )
+        if math.prod(sizes) != operand.size:
+            message = f"{operand.size} elements do not make {run.shape}"
+            raise EvaluationError(message, rule="reshape.actual-size")
+        return operand.reshape(sizes)
+
+
+def _actual_sizes(source: Shape, operand: Array, shape: Shape, inferred: int) -> tuple[int, ...]:
+    """The sizes of a reshape's result of dynamic shape.
+
+    Source and result are cut into the shortest groups of dimensions with equal products of bounds. In each
+    group the operand's actual elements are spread over the result's static dimensions, and what is left is
+    the size of the dynamic one.
+    """
+    if UNBOUNDED in source.dimensions or UNBOUNDED in shape.dimensions:
+        groups = [((0, source.rank), (0, shape.rank))]
+    else:
+        groups = _common_groups(source.dimensions, shape.dimensions)
+    sizes = list(shape.dimensions)
+    for (source_start, source_end), (start, end) in groups:
+        open_ = [i for i in range(start, end) if shape.dynamic_dimensions[i]]
+        elements = math.prod(operand.shape[source_start:source_end])
+        if len(open_) > 1 and inferred in open_:
+            open_ = [inferred]
+        if len(open_) > 1:
+            raise EvaluationError(
+                f"the dynamic sizes of {shape} do not follow from {operand.shape}",
+                rule="reshape.dynamic-sizes",
+            )
+        if open_:
+            others = math.prod(sizes[i] for i in range(start, end) if i != open_[0])
+            sizes[open_[0]] = elements // others if others else 0
+    return tuple(sizes)
+
+
+def _common_groups(
+    source: tuple[int, ...], result: tuple[int, ...]
+) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Ranges of dimensions of both with the same product of sizes, as short as they can be."""
+    if math.prod(source) == 0:
+        return [((0, len(source)), (0, len(result)))]
+    products = [list(accumulate(sizes, int.__mul__, initial=1)) for sizes in (source, result)]
+    ends = [(products[0].index(p), products[1].index(p)) for p in sorted(set(products[0]) & set(products[1]))]
+    ends = [(0, 0), *ends[1:-1], (len(source), len(result))]
+    return [((a, c), (b, d)) for (a, b), (c, d) in pairwise(ends)]
+
+
+@operation("dynamic-reshape", "operand *dim_sizes")
+class DynamicReshape(Operation):
+    """Reshape whose sizes are scalars computed by the program.
+
+    Arguments:
+        operand: an array.
+        dim_sizes: for each dimension of the result, its actual size, a scalar integer.
+    """
+
+    infers: ClassVar[bool] = False
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """As many sizes as dimensions, and as many elements in the bounds."""
+        operand, *dim_sizes = operands
+        _check_reshape(self.opcode, shape, operand)
+        if len(dim_sizes) != shape.rank:
+            message = f"{shape} needs {shape.rank} sizes, got {len(dim_sizes)}"
+            raise ShapeError(message, rule="dynamic-reshape.size-count")
+        for size in dim_sizes:
+            if not size.is_scalar or not size.element_type.is_integer:
+                raise ShapeError(
+                    f"a size is a scalar integer, not {size}", rule="dynamic-reshape.size-scalar"
+                )
+
+    def evaluate(self, run: Run, operand: Array, *dim_sizes: Array) -> Array:
+        """The sizes must hold just the elements that there are."""
+        sizes = [int(size) for size in dim_sizes]
+        bounds = run.shape.dimensions
+        for size, bound, dynamic in zip(sizes, bounds, run.shape.dynamic_dimensions, strict=True):
+            if size < 0 or (size > bound != UNBOUNDED) or (size != bound and not dynamic):
+                raise EvaluationError(f"size {size} in {run.shape}", rule="dynamic-reshape.size-bound")
+        if math.prod(sizes) != operand.size:
+            message = f"{operand.size} elements do not make {sizes}"
+            raise EvaluationError(message, rule="dynamic-reshape.actual-size")
+        return operand.reshape(sizes)
+
+
+# -- transpose, reverse
+
+
+@operation("transpose", "operand")
+class Transpose(Operation):
+    """Permutes dimensions: dimension i of the result is dimension ``dimensions[i]`` of ``operand``."""
+
+    dimensions: tuple[int, ...] = dims()
+
+    def infer(self, operand: Shape) -> Shape:
+        """The permuted dimensions."""
+        require_array(self.opcode, operand)
+        if sorted(self.dimensions) != list(range(operand.rank)):
+            message = f"{self.dimensions} is no permutation of the dimensions of {operand}"
+            raise ShapeError(message, rule="transpose.permutation")
+        return Shape(
+            operand.element_type,
+            [operand.dimensions[d] for d in self.dimensions],
+            [operand.dynamic_dimensions[d] for d in self.dimensions],
+        )
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Permute the axes."""
+        return operand.transpose(self.dimensions)
+
+
+@operation("reverse", "operand")
+class Reverse(Operation):
+    """Reverses the order of elements along each of ``dimensions``."""
+
+    dimensions: tuple[int, ...] = dims()
+
+    def infer(self, operand: Shape) -> Shape:
+        """The operand's shape."""
+        require_array(self.opcode, operand)
+        require_dimensions(self.opcode, self.dimensions, operand)
+        return operand
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Read the axes backwards."""
+        return np.flip(operand, self.dimensions)
+
+
+# -- slice, pad, concatenate
+
+
+@operation("slice", "operand")
+class Slice(Operation):
+    """A box out of ``operand``: in each dimension every ``stride``-th element from ``start`` to before ``limit``.
+
+    Arguments:
+        operand: an array.
+        slice: ``[start:limit:stride]`` for each dimension.
+    """
+
+    slice: tuple[SliceDimension, ...] = slice_ranges()
+
+    def infer(self, operand: Shape) -> Shape:
+        """ceil((limit - start) / stride) elements in each dimension."""
+        require_array(self.opcode, operand)
+        if len(self.slice) != operand.rank:
+            message = f"{operand} needs {operand.rank} ranges, got {len(self.slice)}"
+            raise ShapeError(message, rule="slice.rank")
+        sizes: list[int] = []
+        for number, (d, size) in enumerate(zip(self.slice, operand.dimensions, strict=True)):
+            if d.start < 0:
+                raise ShapeError(f"start {d.start} in dimension {number} is negative", rule="slice.start")
+            if d.limit < d.start:
+                message = f"limit {d.limit} in dimension {number} is less than start {d.start}"
+                raise ShapeError(message, rule="slice.limit-after-start")
+            if d.limit > size != UNBOUNDED:
+                message = f"limit {d.limit} in dimension {number} is more than its size {size}"
+                raise ShapeError(message, rule="slice.limit")
+            if d.stride <= 0:
+                raise ShapeError(
+                    f"stride {d.stride} in dimension {number} is not positive", rule="slice.stride"
+                )
+            sizes.append(-((d.start - d.limit) // d.stride))
+        whole = [(d.start, d.limit, d.stride) == (0, size, 1)
+                 for d, size in zip(self.slice, operand.dimensions, strict=True)]  # fmt: skip
+        dynamic = [w and flag for w, flag in zip(whole, operand.dynamic_dimensions, strict=True)]
+        return Shape(operand.element_type, sizes, dynamic)
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Cut it out."""
+        return operand[tuple(slice(d.start, d.limit, d.stride) for d in self.slice)]
+
+
+@operation("pad", "operand padding_value")
+class Pad(Operation):
+    """Puts ``padding_value`` around and between the elements of ``operand``.
+
+    In each dimension ``interior`` elements come between neighbours, then ``low`` before the first and
+    ``high`` after the last; negative ``low`` and ``high`` remove elements from the ends.
+
+    Arguments:
+        operand: an array.
+        padding_value: a scalar of its element type.
+        padding: ``low_high_interior`` for each dimension.
+    """
+
+    padding: tuple[PaddingDimension, ...] = padding_config()
+
+    def infer(self, operand: Shape, padding_value: Shape) -> Shape:
+        """In each dimension d + max(d - 1, 0) * interior + low + high elements."""
+        require_array(self.opcode, operand)
+        if not padding_value.is_scalar:
+            raise ShapeError(f"the padding value is no scalar but {padding_value}", rule="pad.value-scalar")
+        if len(self.padding) != operand.rank:
+            message = f"{operand} needs {operand.rank} paddings, got {len(self.padding)}"
+            raise ShapeError(message, rule="pad.rank")
+        sizes: list[int] = []
+        for number, (d, size) in enumerate(zip(self.padding, operand.dimensions, strict=True)):
+            if d.interior < 0:
+                message = f"interior padding {d.interior} in dimension {number} is negative"
+                raise ShapeError(message, rule="pad.interior")
+            sizes.append(UNBOUNDED if size == UNBOUNDED else d.output_size(size))
+            if sizes[-1] < 0 and size != UNBOUNDED:
+                message = (
+                    f"padding {d.low}_{d.high} of {size} elements in dimension {number} leaves less than none"
+                )
+                raise ShapeError(message, rule="pad.result-size")
+        element_type = joint_element_type(self.opcode, (operand, padding_value))
+        return Shape(element_type, sizes, operand.dynamic_dimensions)
+
+    def evaluate(self, run: Run, operand: Array, padding_value: Array) -> Array:
+        """Interior first, then the edges."""
+        sizes = [d.output_size(size) for d, size in zip(self.padding, operand.shape, strict=True)]
+        if any(size < 0 for size in sizes):
+            raise EvaluationError(f"padding {operand.shape} leaves less than none", rule="pad.result-size")
+        result = np.full(sizes, padding_value, run.dtype)
+        source: list[slice] = []
+        target: list[slice] = []
+        for d, size, padded in zip(self.padding, operand.shape, sizes, strict=True):
+            step = d.interior + 1
+            first = max(0, -(d.low // step))
+            end = min(size, (padded - 1 - d.low) // step + 1)
+            source.append(slice(first, max(first, end)))
+            at = d.low + first * step
+            target.append(slice(at, at + max(0, end - first - 1) * step + (end > first), step))
+        result[tuple(target)] = operand[tuple(source)]
+        return result
+
+
+@operation("concatenate", "*operands")
+class Concatenate(Operation):
+    """Joins arrays one after the other along one dimension.
+
+    Arguments:
+        operands: arrays of equal sizes in all other dimensions.
+        dimensions: the one dimension along which they are joined.
+    """
+
+    dimensions: tuple[int, ...] = dims()
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The sum of the sizes in that dimension."""
+        if not operands:
+            raise ShapeError("concatenate takes at least one operand", rule="concatenate.operands")
+        require_array(self.opcode, *operands)
+        if len(self.dimensions) != 1:
+            message = f"concatenate takes one dimension, got {self.dimensions}"
+            raise ShapeError(message, rule="concatenate.one-dimension")
+        require_dimensions(self.opcode, self.dimensions, operands[0])
+        (dimension,) = self.dimensions
+        element_type = joint_element_type(self.opcode, operands)
+        sizes, dynamic = list(operands[0].dimensions), list(operands[0].dynamic_dimensions)
+        for operand in operands[1:]:
+            if operand.rank != len(sizes):
+                message = f"{operand} has another rank than {operands[0]}"
+                raise ShapeError(message, rule="concatenate.same-rank")
+            for i, (size, flag) in enumerate(
+                zip(operand.dimensions, operand.dynamic_dimensions, strict=True)
+            ):
+                if i == dimension:
+                    sizes[i] = UNBOUNDED if UNBOUNDED in (size, sizes[i]) else sizes[i] + size
+                    dynamic[i] = dynamic[i] or flag
+                else:
+                    sizes[i], dynamic[i] = _joint_dimension(i, (sizes[i], dynamic[i]), (size, flag), operand)
+        return Shape(element_type, sizes, dynamic)
+
+    def evaluate(self, run: Run, *operands: Array) -> Array:
+        """Join the arrays."""
+        arrays = [a if a.dtype == run.dtype else a.astype(run.dtype) for a in operands]
+        return np.concatenate(arrays, self.dimensions[0])
+
+
+def _joint_dimension(
+    number: int, a: tuple[int, bool], b: tuple[int, bool], operand: Shape
+) -> tuple[int, bool]:
+    """Size and dynamic flag of a dimension that two operands of a concatenation share."""
+    if a[0] != b[0] and UNBOUNDED not in (a[0], b[0]):
+        message = f"{operand} has {b[0]} elements in dimension {number}, another operand {a[0]}"
+        raise ShapeError(message, rule="concatenate.same-dimensions")
+    if a[0] == UNBOUNDED:
+        return b
+    if b[0] == UNBOUNDED:
+        return a
+    return a[0], a[1] or b[1]

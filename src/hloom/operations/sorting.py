@@ -1,0 +1,97 @@
+"""Sorting: sort by any comparator, and topk.
+
+The pages "Sort" and "TopK".
+"""
+
+from __future__ import annotations
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import dims, flag, integer
+from hloom.ir.operation import Operation, ProgramShape, operation
+from hloom.operations.movement import require_array
+from hloom.shape.element_type import PRED, S32
+from hloom.shape.shape import Shape
+
+
+@operation("sort", "*operands", computations=["to_apply"])
+class Sort(Operation):
+    """Sorts arrays along one dimension, all of them by one comparator; always stable.
+
+    Arguments:
+        operands: arrays of the same dimensions. Elements of the same index move together.
+        dimensions: the one dimension along which each line of elements is sorted.
+        is_stable: equal elements keep their order; they do so even if this is not asked for.
+        to_apply: the comparator. Takes for each operand the two elements that are compared, (a0, b0, a1, b1,
+            ...), and tells whether the first ones come before the second ones; a strict weak order.
+    """
+
+    dimensions: tuple[int, ...] = dims()
+    is_stable: bool = flag()
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The operands' shapes; a tuple of them if there are several."""
+        if not operands:
+            raise ShapeError("sort takes at least one operand", rule="sort.operands")
+        require_array(self.opcode, *operands)
+        for operand in operands[1:]:
+            if not operand.equal(operands[0], layout=False, element_type=False, dynamic=False):
+                message = f"sort takes operands of equal dimensions, got {', '.join(map(str, operands))}"
+                raise ShapeError(message, rule="sort.same-dimensions")
+        if len(self.dimensions) != 1:
+            raise ShapeError(f"sort takes one dimension, got {self.dimensions}", rule="sort.one-dimension")
+        if not 0 <= self.dimensions[0] < operands[0].rank:
+            message = f"dimension {self.dimensions[0]} is not one of {operands[0]}"
+            raise ShapeError(message, rule="sort.dimension-range")
+        for comparator in computations:
+            _check_comparator(comparator, operands)
+        return operands[0] if len(operands) == 1 else Shape.tuple_(operands)
+
+
+def _check_comparator(comparator: ProgramShape, operands: tuple[Shape, ...]) -> None:
+    if not comparator.result.is_scalar or comparator.result.element_type is not PRED:
+        message = f"the comparator makes pred[], not {comparator.result}"
+        raise ShapeError(message, rule="sort.comparator-result")
+    if len(comparator.parameters) != 2 * len(operands):
+        message = f"the comparator takes {2 * len(operands)} parameters, not {len(comparator.parameters)}"
+        raise ShapeError(message, rule="sort.comparator-arity")
+    for number, parameter in enumerate(comparator.parameters):
+        wanted = operands[number // 2].element_type
+        if not parameter.is_scalar or parameter.element_type is not wanted:
+            message = f"parameter {number} of the comparator is {wanted.name}[], not {parameter}"
+            raise ShapeError(message, rule="sort.comparator-parameters")
+
+
+@operation("topk", "operand")
+class TopK(Operation):
+    """The ``k`` largest (or smallest) elements along the last dimension, in order, and their indices.
+
+    Floats are in total order, NaN above infinity and -NaN below -infinity. Of equal elements the one with the
+    lower index comes first.
+
+    Arguments:
+        operand: an array of rank 1 or more.
+        k: how many.
+        largest: the largest ones, else the smallest ones.
+    """
+
+    k: int = integer()
+    largest: bool = flag(default=True, always=True)
+
+    def infer(self, operand: Shape) -> Shape:
+        """Values, and indices as s32."""
+        require_array(self.opcode, operand)
+        if operand.rank == 0:
+            raise ShapeError("topk takes arrays of rank 1 or more, got a scalar", rule="topk.rank")
+        if operand.element_type.is_complex:
+            raise ShapeError(
+                f"topk does not take {operand}: complex numbers have no order", rule="topk.element-type"
+            )
+        if self.k < 0 or self.k > operand.dimensions[-1] != Shape.UNBOUNDED:
+            message = f"k={self.k} of {operand.dimensions[-1]} elements"
+            raise ShapeError(message, rule="topk.k")
+        values = Shape(
+            operand.element_type,
+            (*operand.dimensions[:-1], self.k),
+            (*operand.dynamic_dimensions[:-1], False),
+        )
+        return Shape.tuple_([values, values.with_element_type(S32)])
