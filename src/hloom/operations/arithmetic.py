@@ -1,56 +1,329 @@
-"""Elementwise arithmetic of two operands: add, subtract, multiply, divide, remainder, maximum, minimum, power ...
+"""Elementwise operations of two numbers: add, subtract, multiply, divide, remainder, power, shifts ...
 
 The page "Element-wise binary arithmetic operations"; corner cases are decided so that nothing traps.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.ir.operation import Array, operation
-from hloom.operations.elementwise import ANY, Elementwise
-from hloom.shape.element_type import ElementType
-
-
-class _Binary(Elementwise):
-    __slots__ = ()
-    accepts: ClassVar[frozenset[ElementType]] = ANY
+from hloom.ir.operation import Array, Run, operation
+from hloom.operations import complex_functions
+from hloom.operations.elementwise import ANY, COMPLEX, COMPONENT, FLOATING, INTEGER, PREDICATE, Elementwise
+from hloom.operations.rounding import double, narrow
+from hloom.shape.element_type import C64, C128, F32, ElementType
 
 
 @operation("add", "lhs rhs")
-class Add(_Binary):
-    """lhs + rhs; for pred: or. Integers wrap."""
+class Add(Elementwise):
+    """The sum of ``lhs`` and ``rhs``. Integers wrap; for pred it is their disjunction."""
+
+    accepts: ClassVar[frozenset[ElementType]] = ANY
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """numpy's sum, which is `or` for booleans."""
         return lhs + rhs
 
 
-@operation("multiply", "lhs rhs")
-class Multiply(_Binary):
-    """lhs * rhs; for pred: and. Integers wrap."""
+@operation("subtract", "lhs rhs")
+class Subtract(Elementwise):
+    """The difference of ``lhs`` and ``rhs``. Integers wrap."""
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """numpy's product, which is `and` for booleans."""
-        return lhs * rhs
+        return lhs - rhs
+
+
+@operation("multiply", "lhs rhs")
+class Multiply(Elementwise):
+    """The product of ``lhs`` and ``rhs``. Integers wrap; for pred it is their conjunction.
+
+    (a + bi)(c + di) is (ac - bd) + (ad + bc)i, each operation rounded by itself.
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        """By parts for complex numbers, where numpy may contract."""
+        if lhs.dtype.kind != "c":
+            return lhs * rhs
+        a, b, c, d = lhs.real, lhs.imag, rhs.real, rhs.imag
+        return complex_functions.compose(a * c - b * d, a * d + b * c)
 
 
 @operation("divide", "lhs rhs")
-class Divide(_Binary):
-    """lhs / rhs. Integers truncate; x / 0 has all bits set; MIN / -1 is MIN."""
+class Divide(Elementwise):
+    """The quotient of ``lhs`` and ``rhs``.
+
+    Integer quotients are truncated towards zero; x / 0 has all bits set, and the smallest integer divided by
+    -1 is itself.
+    """
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """Truncating division without traps; IEEE division for floats."""
+        """Truncating division without traps; IEEE division for floats; Annex G's for complex numbers."""
         if lhs.dtype.kind in "iu":
-            zero = rhs == 0
-            overflow = (rhs == -1) if lhs.dtype.kind == "i" else np.False_
-            safe = np.where(zero | overflow, rhs.dtype.type(1), rhs)
-            quotient = lhs // safe
-            remainder = lhs - quotient * safe
-            quotient = quotient + ((remainder != 0) & ((lhs < 0) != (safe < 0))).astype(lhs.dtype)
-            quotient = np.where(overflow, -lhs, quotient)
-            return np.where(zero, ~lhs.dtype.type(0), quotient)
+            return np.where(rhs == 0, ~lhs.dtype.type(0), truncated_division(lhs, rhs)[0])
+        if lhs.dtype.kind == "c":
+            return complex_functions.divide(double(lhs), double(rhs))
+        return lhs / rhs
+
+
+@operation("remainder", "lhs rhs")
+class Remainder(Elementwise):
+    """The remainder of dividing ``lhs`` by ``rhs``; it has the sign of ``lhs``.
+
+    For integers the remainder by 0 is ``lhs`` itself, for floats NaN.
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING | INTEGER
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        """Exact, as fmod is."""
+        if lhs.dtype.kind in "iu":
+            return np.where(rhs == 0, lhs, truncated_division(lhs, rhs)[1])
+        return np.fmod(lhs, rhs)
+
+
+def truncated_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
+    """Quotient towards zero and remainder of integers, as if 0 were 1 in the divisor; MIN / -1 wraps."""
+    zero = rhs == 0
+    overflow = (rhs == -1) if lhs.dtype.kind == "i" else np.zeros_like(zero)
+    safe = np.where(zero | overflow, rhs.dtype.type(1), rhs)
+    floor = lhs // safe
+    inexact = (lhs - floor * safe != 0) & ((lhs < 0) != (safe < 0))
+    quotient = np.where(overflow, -lhs, floor + inexact.astype(lhs.dtype))
+    return quotient, np.where(overflow, lhs.dtype.type(0), lhs - quotient * safe)
+
+
+@operation("maximum", "lhs rhs")
+class Maximum(Elementwise):
+    """The larger of ``lhs`` and ``rhs``: NaN if either is, +0 rather than -0; for pred their disjunction.
+
+    Complex numbers are ordered by their real, then by their imaginary part.
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        """The larger number."""
+        return maximum(lhs, rhs)
+
+
+@operation("minimum", "lhs rhs")
+class Minimum(Elementwise):
+    """The smaller of ``lhs`` and ``rhs``: NaN if either is, -0 rather than +0; for pred their conjunction.
+
+    Complex numbers are ordered by their real, then by their imaginary part.
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        """The smaller number."""
+        return minimum(lhs, rhs)
+
+
+def maximum(lhs: Array, rhs: Array) -> Array:
+    """The larger number, NaN if there is one, and +0 rather than -0."""
+    larger = np.maximum(lhs, rhs)
+    return np.where((lhs == 0) & (rhs == 0), lhs + rhs, larger) if larger.dtype.kind == "f" else larger
+
+
+def minimum(lhs: Array, rhs: Array) -> Array:
+    """The smaller number, NaN if there is one, and -0 rather than +0."""
+    smaller = np.minimum(lhs, rhs)
+    return np.where((lhs == 0) & (rhs == 0), -(-lhs - rhs), smaller) if smaller.dtype.kind == "f" else smaller
+
+
+@operation("power", "lhs rhs")
+class Power(Elementwise):
+    """``lhs`` to the power of ``rhs``, with IEEE 754's special cases for floats.
+
+    Integer powers wrap. A negative integer exponent gives the truncated fraction: 1 for the base 1, 1 or -1
+    for the base -1, 0 for all others.
+    """
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        """By squaring for integers, in double precision for floats, by the logarithm for complex numbers."""
+        if lhs.dtype.kind in "iu":
+            return integer_power(lhs, rhs)
+        if lhs.dtype.kind == "c":
+            return complex_functions.power(double(lhs), double(rhs))
+        return np.power(double(lhs), double(rhs))
+
+
+def integer_power(base: Array, exponent: Array) -> Array:
+    """The power modulo the type's range, every bit of the exponent counting."""
+    base, exponent = np.broadcast_arrays(base, exponent)
+    result = np.ones_like(base)
+    square = base
+    remaining = exponent
+    for _ in range(8 * base.dtype.itemsize):
+        result = np.where(remaining & 1 != 0, result * square, result)
+        square = square * square
+        remaining = remaining >> 1
+    of_minus_one = np.where(exponent & 1 != 0, base, base * base)
+    fraction = np.where(np.isin(base, (1, -1)), of_minus_one, base.dtype.type(0))
+    return np.where(exponent < 0, fraction, result)
+
+
+@operation("atan2", "lhs rhs")
+class Atan2(Elementwise):
+    """The angle of the point with ordinate ``lhs`` and abscissa ``rhs``, in radians from -pi to pi.
+
+    For complex numbers it is -i log((rhs + lhs i) / sqrt(rhs² + lhs²)).
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
+
+    def widen(self, operand: Array) -> Array:
+        """In double precision."""
+        return double(operand)
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        return complex_functions.atan2(lhs, rhs) if lhs.dtype.kind == "c" else np.arctan2(lhs, rhs)
+
+
+@operation("complex", "real imag")
+class Complex(Elementwise):
+    """The complex number with the given real and imaginary part."""
+
+    accepts: ClassVar[frozenset[ElementType]] = COMPONENT
+
+    def result_type(self, operand: ElementType) -> ElementType:
+        """c64 from f32, c128 from f64."""
+        return C64 if operand is F32 else C128
+
+    def compute(self, real: Array, imag: Array) -> Array:
+        """Both parts, bit by bit."""
+        return complex_functions.compose(real, imag)
+
+
+class Logical(Elementwise):
+    """Operations on pred and on the bits of integers."""
+
+    __slots__ = ()
+    accepts: ClassVar[frozenset[ElementType]] = INTEGER | PREDICATE
+
+
+@operation("and", "lhs rhs")
+class And(Logical):
+    """The conjunction of ``lhs`` and ``rhs``, bit by bit for integers."""
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        return lhs & rhs
+
+
+@operation("or", "lhs rhs")
+class Or(Logical):
+    """The disjunction of ``lhs`` and ``rhs``, bit by bit for integers."""
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        return lhs | rhs
+
+
+@operation("xor", "lhs rhs")
+class Xor(Logical):
+    """Where ``lhs`` and ``rhs`` differ, bit by bit for integers."""
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        return lhs ^ rhs
+
+
+class Patterned(Elementwise):
+    """Operations on integers as patterns of so many bits: shifts, bit counts, the high half of a product."""
+
+    __slots__ = ()
+    accepts: ClassVar[frozenset[ElementType]] = INTEGER
+
+    def patterns(self, element_type: ElementType, *operands: Any) -> Any:
+        """The result for unsigned patterns of ``element_type.bits`` bits."""
+        raise NotImplementedError
+
+    def evaluate(self, run: Run, *operands: Array) -> Array:
+        """Take the patterns, compute, and keep as many low bits as the type has."""
+        element_type = ElementType.from_dtype(operands[0].dtype)
         with np.errstate(all="ignore"):
-            return lhs / rhs
+            return narrow(self.patterns(element_type, *(pattern(o) for o in operands)), run.dtype)
+
+
+def pattern(array: Array) -> Array:
+    """The bits of integers as unsigned integers of at least a byte."""
+    element_type = ElementType.from_dtype(array.dtype)
+    unsigned = array.astype(np.dtype(f"u{element_type.bytes}"))
+    if element_type.bits < 8:
+        unsigned = unsigned & np.uint8((1 << element_type.bits) - 1)
+    return unsigned
+
+
+def signed(array: Array, bits: int) -> Array:
+    """The integers whose patterns of ``bits`` bits these are."""
+    surplus = array.dtype.type(8 * array.dtype.itemsize - bits)
+    shifted = np.asarray(array << surplus)
+    kind = np.dtype(f"i{array.dtype.itemsize}")
+    return shifted.view(kind) >> kind.type(surplus)
+
+
+@operation("shift-left", "lhs rhs")
+class ShiftLeft(Patterned):
+    """``lhs`` shifted left by ``rhs`` bits, a count read as unsigned; 0 if nothing is left."""
+
+    def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
+        """Zeros come in from the right."""
+        return np.where(rhs < element_type.bits, lhs << in_range(rhs, element_type.bits), lhs.dtype.type(0))
+
+
+@operation("shift-right-arithmetic", "lhs rhs")
+class ShiftRightArithmetic(Patterned):
+    """``lhs`` shifted right by ``rhs`` bits, a count read as unsigned, with copies of the sign bit coming in.
+
+    That holds for unsigned types too. If nothing is left, the result is 0 or has all bits set, by the sign.
+    """
+
+    def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
+        """A count too large shifts as far as possible."""
+        return signed(lhs, element_type.bits) >> in_range(rhs, element_type.bits).astype(
+            f"i{lhs.dtype.itemsize}"
+        )
+
+
+@operation("shift-right-logical", "lhs rhs")
+class ShiftRightLogical(Patterned):
+    """``lhs`` shifted right by ``rhs`` bits, a count read as unsigned; zeros come in."""
+
+    def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
+        """Zeros come in from the left."""
+        return np.where(rhs < element_type.bits, lhs >> in_range(rhs, element_type.bits), lhs.dtype.type(0))
+
+
+def in_range(count: Array, bits: int) -> Array:
+    """Shift counts, those too large replaced by the largest one with a meaning."""
+    return np.minimum(count, count.dtype.type(bits - 1))
+
+
+@operation("mulhi", "lhs rhs")
+class MultiplyHigh(Patterned):
+    """The high half of the product of two integers, which has twice as many bits as they."""
+
+    accepts: ClassVar[frozenset[ElementType]] = INTEGER
+
+    def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
+        """The unsigned high half by 32-bit limbs; a negative factor counts 2^bits too much there."""
+        bits = element_type.bits
+        if bits == 64:
+            high = high_half(lhs, rhs)
+        else:
+            high = ((lhs.astype(np.uint64) * rhs.astype(np.uint64)) >> np.uint64(bits)).astype(lhs.dtype)
+        if not element_type.is_signed:
+            return high
+        zero = lhs.dtype.type(0)
+        negative = [signed(factor, bits) < 0 for factor in (lhs, rhs)]
+        return high - np.where(negative[0], rhs, zero) - np.where(negative[1], lhs, zero)
+
+
+def high_half(lhs: Array, rhs: Array) -> Array:
+    """The upper 64 bits of the product of u64 numbers."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    a, b, c, d = lhs >> half, lhs & low, rhs >> half, rhs & low
+    middle = a * d + ((b * d) >> half)
+    return a * c + (middle >> half) + ((b * c + (middle & low)) >> half)

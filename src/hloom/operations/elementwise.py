@@ -1,25 +1,24 @@
-"""What all elementwise operations share: shape rule, types, and how values are widened for computing.
-
-Floats narrower than f32 are computed in f32 and rounded once: for + - * / and sqrt this is the correctly
-rounded result. Integers narrower than a byte are computed in a byte and wrapped.
-"""
+"""What all elementwise operations share: which types they take, the shape rule, and how they evaluate."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from hloom.errors import ShapeError
+import ml_dtypes
+import numpy as np
+
+from hloom.errors import HloError, ShapeError
 from hloom.ir.operation import Array, Operation, ProgramShape, Run
-from hloom.shape.element_type import ElementType
+from hloom.operations.rounding import narrow, widen
+from hloom.shape.element_type import C64, C128, F32, F64, PRED, ElementType
 from hloom.shape.shape import Shape
-
-if TYPE_CHECKING:
-    import numpy as np
 
 FLOATING = frozenset(t for t in ElementType.all() if t.is_floating)
 INTEGER = frozenset(t for t in ElementType.all() if t.is_integer)
-COMPLEX = frozenset(t for t in ElementType.all() if t.is_complex)
-PREDICATE = frozenset((ElementType.parse("pred"),))
+SIGNED = frozenset(t for t in INTEGER if t.is_signed)
+COMPLEX = frozenset((C64, C128))
+PREDICATE = frozenset((PRED,))
+COMPONENT = frozenset((F32, F64))
 NUMERIC = FLOATING | INTEGER | COMPLEX
 ANY = NUMERIC | PREDICATE
 
@@ -34,7 +33,11 @@ class Elementwise(Operation):
 
     def compute(self, *operands: Any) -> Any:
         """The result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
-        raise NotImplementedError
+        raise HloError(f"{self.opcode} has no value", rule="evaluate.no-value")
+
+    def widen(self, operand: Array) -> Array:
+        """The operand in the type in which ``compute`` works."""
+        return widen(operand)
 
     def result_type(self, operand: ElementType) -> ElementType:
         """The element type of the result for operands of one type."""
@@ -42,86 +45,63 @@ class Elementwise(Operation):
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Operands of equal dimensions and one element type; a float may be mixed with a wider one."""
-        for name, operand in zip(self.operand_names, operands, strict=True):
-            if operand.element_type not in self.accepts:
-                message = f"{self.opcode} does not take {name} of type {operand.element_type.name}"
-                raise ShapeError(message, rule=f"{self.opcode}.element-type")
+        check_element_types(self.opcode, operands, self.accepts)
         merged = same_dimensions(self.opcode, operands)
         return merged.with_element_type(self.result_type(joint_element_type(self.opcode, operands)))
 
     def evaluate(self, run: Run, *operands: Array) -> Array:
         """Widen, compute, round to the result's type."""
-        return narrow(self.compute(*map(widen, operands)), run.dtype)
+        with np.errstate(all="ignore"):
+            return narrow(self.compute(*map(self.widen, operands)), run.dtype)
 
 
-def same_dimensions(opcode: str, operands: tuple[Shape, ...]) -> Shape:
-    """The common dimensions of operands: a static size, else the smallest bound; default layout."""
-    first = operands[0]
+def check_element_types(opcode: str, operands: tuple[Shape, ...], accepted: frozenset[ElementType]) -> None:
+    """Refuse operands that are no arrays or whose element type is not among the accepted ones."""
     for operand in operands:
         if not operand.is_array:
             raise ShapeError(f"{opcode} takes arrays, got {operand}", rule=f"{opcode}.operand-arrays")
-        same_rank = operand.rank == first.rank
-        if not same_rank or any(
-            a != b and not (p or q)
-            for a, b, p, q in zip(
-                operand.dimensions, first.dimensions, operand.dynamic_dimensions, first.dynamic_dimensions, strict=True
-            )
-        ):
-            message = f"{opcode} takes operands of equal dimensions, got {', '.join(map(str, operands))}"
-            raise ShapeError(message, rule=f"{opcode}.same-dimensions")
-    if len(operands) == 1 or not any(operand.is_dynamic for operand in operands):
-        return Shape(first.element_type, first.dimensions, first.dynamic_dimensions)
-    pairs = [
-        _merged_dimension([(o.dimensions[i], o.dynamic_dimensions[i]) for o in operands]) for i in range(first.rank)
-    ]
-    return Shape(first.element_type, tuple(d for d, _ in pairs), tuple(dynamic for _, dynamic in pairs))
+        if operand.element_type not in accepted:
+            names = ", ".join(t.name for t in ElementType.all() if t in accepted)
+            message = f"{opcode} does not take {operand.element_type.name}, only {names}"
+            raise ShapeError(message, rule=f"{opcode}.element-type")
 
 
-def _merged_dimension(sizes: list[tuple[int, bool]]) -> tuple[int, bool]:
-    static = [size for size, dynamic in sizes if not dynamic]
-    if static:
-        return static[0], False
-    bounds = [size for size, _ in sizes if size != Shape.UNBOUNDED]
-    return (min(bounds) if bounds else Shape.UNBOUNDED), True
+def same_dimensions(opcode: str, operands: tuple[Shape, ...]) -> Shape:
+    """The common dimensions of operands, with default layout.
+
+    Sizes are equal; nothing is broadcast. A size is dynamic if it is so anywhere, and an unbounded one takes
+    the size of its counterpart.
+    """
+    first = operands[0]
+    if any(operand.rank != first.rank for operand in operands):
+        raise _different(opcode, operands)
+    sizes: list[int] = []
+    dynamic: list[bool] = []
+    for number in range(first.rank):
+        bounded = [o for o in operands if o.dimensions[number] != Shape.UNBOUNDED]
+        if len({o.dimensions[number] for o in bounded}) > 1:
+            raise _different(opcode, operands)
+        sizes.append(bounded[0].dimensions[number] if bounded else Shape.UNBOUNDED)
+        dynamic.append(not bounded or any(o.dynamic_dimensions[number] for o in bounded))
+    return Shape(first.element_type, tuple(sizes), tuple(dynamic))
+
+
+def _different(opcode: str, operands: tuple[Shape, ...]) -> ShapeError:
+    message = f"{opcode} takes operands of equal dimensions, got {', '.join(map(str, operands))}"
+    return ShapeError(message, rule=f"{opcode}.same-dimensions")
 
 
 def joint_element_type(opcode: str, operands: tuple[Shape, ...]) -> ElementType:
-    """The common element type: equal types, or the widest of several floats."""
+    """The common element type: equal types, or of several floats the one of largest range, then width."""
     types = [operand.element_type for operand in operands]
     if all(t is types[0] for t in types):
         return types[0]
     if all(t.is_floating for t in types):
-        return max(types, key=lambda t: t.bits)
+        return max(types, key=_range_and_width)
     message = f"{opcode} takes operands of one element type, got {', '.join(t.name for t in types)}"
     raise ShapeError(message, rule=f"{opcode}.same-element-type")
 
 
-def widen(array: Array) -> Array:
-    """The array in the type it is computed in: at least f32 for floats, at least a byte for integers."""
-    import numpy as np
-
-    element_type = ElementType.from_dtype(array.dtype)
-    if element_type.is_floating and element_type.bits < 32:
-        return array.astype(np.float32)
-    if element_type.is_integer and element_type.bits < 8:
-        return array.astype(np.int8 if element_type.is_signed else np.uint8)
-    return array
-
-
-def narrow(array: Any, dtype: np.dtype[Any]) -> Array:
-    """The array in the result's type: floats rounded to nearest even, integers wrapped."""
-    import numpy as np
-
-    result = np.asarray(array)
-    if result.dtype == dtype:
-        return result
-    target = ElementType.from_dtype(dtype)
-    if target.is_integer and target.bits < 8:
-        mask = (1 << target.bits) - 1
-        bits = result.astype(np.int8) & np.int8(mask)
-        if target.is_signed:
-            sign = np.int8(1 << (target.bits - 1))
-            bits = (bits ^ sign) - sign
-        return bits.astype(dtype)
-    with np.errstate(all="ignore"):
-        return result.astype(dtype)
+def _range_and_width(element_type: ElementType) -> tuple[int, int, int]:
+    information = ml_dtypes.finfo(element_type.numpy_dtype)
+    return information.maxexp, -information.minexp, element_type.bits

@@ -1,0 +1,95 @@
+"""``result_accuracy``: how exact a transcendental function must be computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hloom.ir.codec import Message, attribute, float_text
+from hloom.ir.cursor import Cursor
+
+_MODES: Final = ("default", "highest")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAccuracy:
+    """A mode, or the largest error that is allowed.
+
+    Attributes:
+        mode: ``default`` or ``highest``; ``default`` where a tolerance is given.
+        tolerance: absolute and relative error, and error in units of the last place; None if none is given.
+    """
+
+    mode: str = "default"
+    tolerance: tuple[float, float, int] | None = None
+
+
+class ResultAccuracyCodec:
+    """``{mode=highest}`` or ``{tolerance={atol=0,rtol=0.5,ulps=2}}``."""
+
+    def parse(self, cursor: Cursor) -> ResultAccuracy:
+        """One of the two forms; a tolerance may leave out what is 0."""
+        cursor.expect("{")
+        if cursor.accept("mode"):
+            cursor.expect("=")
+            cursor.skip()
+            start = cursor.position
+            mode = cursor.word().lower()
+            if mode not in _MODES:
+                raise cursor.error(f"expected a mode ({', '.join(_MODES)}), found {mode!r}", position=start)
+            value = ResultAccuracy(mode)
+        elif cursor.accept("tolerance"):
+            cursor.expect("=")
+            value = ResultAccuracy(tolerance=_tolerance(cursor))
+        else:
+            raise cursor.expected("mode or tolerance")
+        cursor.expect("}")
+        return value
+
+    def text(self, value: ResultAccuracy) -> str:
+        """All three tolerances, or the mode."""
+        if value.tolerance is None:
+            return f"{{mode={value.mode}}}"
+        atol, rtol, ulps = value.tolerance
+        return f"{{tolerance={{atol={float_text(atol)},rtol={float_text(rtol)},ulps={ulps}}}}}"
+
+    def write(self, message: Message, field: str, value: ResultAccuracy) -> None:
+        """Set the mode or the tolerance."""
+        target = getattr(message, field)
+        if value.tolerance is None:
+            target.mode = _MODES.index(value.mode)
+        else:
+            target.tolerance.atol, target.tolerance.rtol, target.tolerance.ulps = value.tolerance
+
+    def read(self, message: Message, field: str) -> ResultAccuracy:
+        """The mode (``default`` if nothing is stored) or the tolerance."""
+        stored = getattr(message, field)
+        if stored.HasField("tolerance"):
+            tolerance = stored.tolerance
+            return ResultAccuracy(tolerance=(tolerance.atol, tolerance.rtol, tolerance.ulps))
+        return ResultAccuracy(_MODES[stored.mode] if stored.mode < len(_MODES) else "default")
+
+
+def _tolerance(cursor: Cursor) -> tuple[float, float, int]:
+    values: dict[str, Any] = {"atol": 0.0, "rtol": 0.0, "ulps": 0}
+    seen: set[str] = set()
+    cursor.expect("{")
+    while not cursor.accept("}"):
+        if seen:
+            cursor.expect(",")
+        cursor.skip()
+        start = cursor.position
+        name = cursor.word()
+        if name not in values or name in seen:
+            raise cursor.error(f"expected atol, rtol and ulps, each once, found {name!r}", position=start)
+        seen.add(name)
+        cursor.expect("=")
+        values[name] = cursor.integer() if name == "ulps" else cursor.number()
+        if not values[name] >= 0:
+            raise cursor.error(f"{name} is negative", rule="result-accuracy.tolerance", position=start)
+    return values["atol"], values["rtol"], values["ulps"]
+
+
+def result_accuracy() -> ResultAccuracy:
+    """The attribute ``result_accuracy``; not printed when it is the default mode."""
+    return attribute(ResultAccuracyCodec(), default=ResultAccuracy())

@@ -1,0 +1,132 @@
+"""Comparing and choosing element by element: compare, select, clamp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import enum
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, ProgramShape, Run, operation
+from hloom.operations.arithmetic import maximum, minimum
+from hloom.operations.elementwise import (
+    ANY,
+    Elementwise,
+    check_element_types,
+    joint_element_type,
+    same_dimensions,
+)
+from hloom.shape.element_type import PRED, ElementType
+from hloom.shape.shape import Shape
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+@operation("compare", "lhs rhs")
+class Compare(Elementwise):
+    """Whether ``lhs`` and ``rhs`` are in the given relation, as pred.
+
+    Attributes:
+        direction: EQ, NE, GE, GT, LE or LT.
+        comparison_type: FLOAT, TOTALORDER, SIGNED or UNSIGNED; empty for what belongs to the element type.
+            With FLOAT a comparison with NaN is false (NE true) and -0 equals +0; the total order is
+            -NaN < -inf < ... < -0 < +0 < ... < inf < NaN. Complex numbers have no order: only EQ and NE.
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = ANY
+    direction: str = enum(tuple(_COMPARE), proto="comparison_direction", stored_as_text=True)
+    comparison_type: str = enum(
+        ("", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"), default="", name="type", stored_as_text=True
+    )
+
+    def omitted(self, field: str, instruction: HloInstruction) -> bool:
+        """The type that belongs to the operand's element type is not printed."""
+        element_type = instruction.operands[0].shape.element_type
+        return field == "comparison_type" and self.comparison_type == natural_type(element_type)
+
+    def result_type(self, operand: ElementType) -> ElementType:
+        return PRED
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """Elementwise; the comparison type fits the element type, and complex numbers are not ordered."""
+        shape = Elementwise.infer(self, *operands)
+        element_type = operands[0].element_type
+        if self.comparison_type not in ("", "TOTALORDER", natural_type(element_type)):
+            message = f"{self.comparison_type} comparison of {element_type.name}"
+            raise ShapeError(message, rule="compare.type")
+        if element_type.is_complex and self.direction not in ("EQ", "NE"):
+            raise ShapeError(
+                f"{self.direction} of {element_type.name}, which has no order", rule="compare.complex-order"
+            )
+        return shape
+
+    def compute(self, lhs: Array, rhs: Array) -> Array:
+        """Of keys for the total order."""
+        relation = _COMPARE[self.direction]
+        if self.comparison_type == "TOTALORDER":
+            common = np.result_type(lhs, rhs)
+            lhs, rhs = total_order_key(lhs.astype(common)), total_order_key(rhs.astype(common))
+        return relation(lhs, rhs)
+
+
+def natural_type(element_type: ElementType) -> str:
+    """The comparison type that belongs to an element type."""
+    if element_type.is_floating or element_type.is_complex:
+        return "FLOAT"
+    return "SIGNED" if element_type.is_signed else "UNSIGNED"
+
+
+def total_order_key(array: Array) -> Array:
+    """Integers ordered as the f32 or f64 numbers are in the total order; integers themselves."""
+    if array.dtype.kind != "f":
+        return array
+    bits = np.asarray(array).view(f"i{array.dtype.itemsize}")
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+@operation("select", "pred on_true on_false")
+class Select(Elementwise):
+    """Elements of ``on_true`` where ``pred`` holds, else of ``on_false``; a scalar pred decides for all."""
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The shape of ``on_true`` and ``on_false``; pred has their dimensions or none."""
+        pred, *cases = operands
+        check_element_types(self.opcode, tuple(cases), ANY)
+        if pred.element_type is not PRED:
+            raise ShapeError(f"select takes a predicate, got {pred}", rule="select.pred-type")
+        shape = same_dimensions(self.opcode, tuple(cases) if pred.is_scalar else (*cases, pred))
+        return shape.with_element_type(joint_element_type(self.opcode, tuple(cases)))
+
+    def evaluate(self, run: Run, pred: Array, on_true: Array, on_false: Array) -> Array:
+        """Values are passed on bit by bit."""
+        return np.where(pred, on_true.astype(run.dtype, copy=False), on_false.astype(run.dtype, copy=False))
+
+
+@operation("clamp", "min operand max")
+class Clamp(Elementwise):
+    """``operand`` held between ``min`` and ``max``: minimum(maximum(operand, min), max); NaN stays NaN.
+
+    The bounds have the operand's dimensions or are scalars.
+    """
+
+    accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The operand's shape."""
+        check_element_types(self.opcode, operands, self.accepts)
+        full = tuple(o for i, o in enumerate(operands) if i == 1 or not o.is_scalar)
+        return same_dimensions(self.opcode, full).with_element_type(joint_element_type(self.opcode, operands))
+
+    def compute(self, minimum_: Array, operand: Array, maximum_: Array) -> Array:
+        """The upper bound has the last word."""
+        return minimum(maximum(operand, minimum_), maximum_)

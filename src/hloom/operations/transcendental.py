@@ -1,0 +1,206 @@
+"""Elementwise functions of one number whose results are rounded: roots, exponentials, logarithms, circles ...
+
+All are computed in double precision, so that results of f32 and of narrower types are nearly always correctly
+rounded. ``result_accuracy`` allows less; the evaluator is always as accurate as it can be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.ir.accuracy import ResultAccuracy, result_accuracy
+from hloom.ir.operation import Array, operation
+from hloom.operations import complex_functions
+from hloom.operations.elementwise import COMPLEX, FLOATING, Elementwise
+from hloom.operations.rounding import double
+from hloom.shape.element_type import ElementType
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Transcendental(Elementwise):
+    """A function of a float or complex number, in double precision."""
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
+    result_accuracy: ResultAccuracy = result_accuracy()  # noqa: RUF009 (a field function)
+
+    def widen(self, operand: Array) -> Array:
+        """In f64 or c128."""
+        return double(operand)
+
+
+@operation("sqrt", "operand")
+class SquareRoot(Transcendental):
+    """The square root; NaN of negative numbers, the root with non-negative real part of complex ones."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.sqrt(operand)
+
+
+@operation("rsqrt", "operand")
+class ReciprocalSquareRoot(Transcendental):
+    """The reciprocal of the square root."""
+
+    def compute(self, operand: Array) -> Array:
+        """1 / sqrt; infinite at 0."""
+        if operand.dtype.kind == "c":
+            return complex_functions.reciprocal_square_root(operand)
+        return 1 / np.sqrt(operand)
+
+
+@operation("cbrt", "operand")
+class CubeRoot(Transcendental):
+    """The real cube root."""
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING
+
+    def compute(self, operand: Array) -> Array:
+        return np.cbrt(operand)
+
+
+@operation("exponential", "operand")
+class Exponential(Transcendental):
+    """e to the power of the operand."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.exp(operand)
+
+
+@operation("exponential-minus-one", "operand")
+class ExponentialMinusOne(Transcendental):
+    """e to the power of the operand, minus 1, exact also near 0."""
+
+    def compute(self, operand: Array) -> Array:
+        """By parts for complex numbers."""
+        return complex_functions.expm1(operand) if operand.dtype.kind == "c" else np.expm1(operand)
+
+
+@operation("log", "operand")
+class Logarithm(Transcendental):
+    """The natural logarithm."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.log(operand)
+
+
+@operation("log-plus-one", "operand")
+class LogarithmPlusOne(Transcendental):
+    """The natural logarithm of 1 plus the operand, exact also near 0."""
+
+    def compute(self, operand: Array) -> Array:
+        """By parts for complex numbers."""
+        return complex_functions.log1p(operand) if operand.dtype.kind == "c" else np.log1p(operand)
+
+
+@operation("logistic", "operand")
+class Logistic(Transcendental):
+    """1 / (1 + exp(-operand))."""
+
+    def compute(self, operand: Array) -> Array:
+        """By exp(-|x|), which does not overflow and keeps small results exact."""
+        if operand.dtype.kind == "c":
+            return complex_functions.logistic(operand)
+        decay = np.exp(-np.abs(operand))
+        return np.where(operand < 0, decay, 1.0) / (1.0 + decay)
+
+
+@operation("sine", "operand")
+class Sine(Transcendental):
+    """The sine of an angle in radians."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.sin(operand)
+
+
+@operation("cosine", "operand")
+class Cosine(Transcendental):
+    """The cosine of an angle in radians."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.cos(operand)
+
+
+@operation("tan", "operand")
+class Tangent(Transcendental):
+    """The tangent of an angle in radians."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.tan(operand)
+
+
+@operation("asin", "operand")
+class ArcSine(Transcendental):
+    """The angle whose sine the operand is."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.arcsin(operand)
+
+
+@operation("acos", "operand")
+class ArcCosine(Transcendental):
+    """The angle whose cosine the operand is."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.arccos(operand)
+
+
+@operation("sinh", "operand")
+class HyperbolicSine(Transcendental):
+    """The hyperbolic sine."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.sinh(operand)
+
+
+@operation("cosh", "operand")
+class HyperbolicCosine(Transcendental):
+    """The hyperbolic cosine."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.cosh(operand)
+
+
+@operation("tanh", "operand")
+class HyperbolicTangent(Transcendental):
+    """The hyperbolic tangent."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.tanh(operand)
+
+
+@operation("asinh", "operand")
+class InverseHyperbolicSine(Transcendental):
+    """The number whose hyperbolic sine the operand is."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.arcsinh(operand)
+
+
+@operation("acosh", "operand")
+class InverseHyperbolicCosine(Transcendental):
+    """The non-negative number whose hyperbolic cosine the operand is; NaN below 1."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.arccosh(operand)
+
+
+@operation("atanh", "operand")
+class InverseHyperbolicTangent(Transcendental):
+    """The number whose hyperbolic tangent the operand is; NaN outside [-1, 1]."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.arctanh(operand)
+
+
+@operation("erf", "operand")
+class ErrorFunction(Transcendental):
+    """The error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to the operand."""
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING
+
+    def compute(self, operand: Array) -> Array:
+        from scipy.special import erf
+
+        return np.asarray(erf(operand))

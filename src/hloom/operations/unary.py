@@ -1,0 +1,166 @@
+"""Elementwise operations of one number that are exact: abs, negate, sign, rounding to integers, bits ...
+
+The page "Element-wise unary functions".
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.ir.operation import Array, operation
+from hloom.operations import complex_functions
+from hloom.operations.arithmetic import Logical, Patterned
+from hloom.operations.elementwise import COMPLEX, FLOATING, SIGNED, Elementwise
+from hloom.shape.element_type import PRED, ElementType
+
+
+@operation("abs", "operand")
+class Abs(Elementwise):
+    """The absolute value; of a complex number its modulus, infinite if a part is. Integers wrap."""
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
+
+    def result_type(self, operand: ElementType) -> ElementType:
+        """Real for complex numbers."""
+        return operand.component
+
+    def compute(self, operand: Array) -> Array:
+        """Without overflow on the way for complex numbers."""
+        return complex_functions.modulus(operand) if operand.dtype.kind == "c" else np.abs(operand)
+
+
+@operation("negate", "operand")
+class Negate(Elementwise):
+    """``-operand``. Integers wrap, unsigned ones too; the sign of zeros and NaNs flips."""
+
+    def compute(self, operand: Array) -> Array:
+        return -operand
+
+
+@operation("sign", "operand")
+class Sign(Elementwise):
+    """-1, 0 or 1; -0, +0 and NaN stay. Of a complex number x / |x|, and (NaN, NaN) if a part is NaN."""
+
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
+
+    def compute(self, operand: Array) -> Array:
+        """The sign bit of zeros is kept."""
+        if operand.dtype.kind == "c":
+            return complex_functions.sign(operand)
+        if operand.dtype.kind == "f":
+            return np.where(operand == 0, operand, np.sign(operand))
+        return np.sign(operand)
+
+
+@operation("not", "operand")
+class Not(Logical):
+    """The negation of a pred; all bits flipped of an integer."""
+
+    def compute(self, operand: Array) -> Array:
+        return ~operand
+
+
+class Rounding(Elementwise):
+    """Operations that make floats integral."""
+
+    __slots__ = ()
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING
+
+
+@operation("floor", "operand")
+class Floor(Rounding):
+    """The largest integer that is not larger."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.floor(operand)
+
+
+@operation("ceil", "operand")
+class Ceil(Rounding):
+    """The smallest integer that is not smaller."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.ceil(operand)
+
+
+@operation("round-nearest-afz", "operand")
+class RoundNearestAfz(Rounding):
+    """The nearest integer, halves away from zero."""
+
+    def compute(self, operand: Array) -> Array:
+        """The fraction is exact, so that 0.49999999999999994 is not rounded up."""
+        whole = np.trunc(operand)
+        up = np.abs(operand - whole) >= 0.5
+        return np.where(up, whole + np.copysign(operand.dtype.type(1), operand), whole)
+
+
+@operation("round-nearest-even", "operand")
+class RoundNearestEven(Rounding):
+    """The nearest integer, halves to the even one."""
+
+    def compute(self, operand: Array) -> Array:
+        return np.rint(operand)
+
+
+@operation("is-finite", "operand")
+class IsFinite(Rounding):
+    """Whether the operand is neither infinite nor NaN, as pred."""
+
+    def result_type(self, operand: ElementType) -> ElementType:
+        return PRED
+
+    def compute(self, operand: Array) -> Array:
+        return np.isfinite(operand)
+
+
+class Part(Elementwise):
+    """Operations that take a complex number apart."""
+
+    __slots__ = ()
+    accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
+
+    def result_type(self, operand: ElementType) -> ElementType:
+        """f32 for c64, f64 for c128."""
+        return operand.component
+
+
+@operation("real", "operand")
+class Real(Part):
+    """The real part of a complex number; a float itself."""
+
+    def compute(self, operand: Array) -> Array:
+        """The first part."""
+        return operand.real
+
+
+@operation("imag", "operand")
+class Imag(Part):
+    """The imaginary part of a complex number; 0 of a float."""
+
+    def compute(self, operand: Array) -> Array:
+        """The second part."""
+        return operand.imag
+
+
+@operation("popcnt", "operand")
+class PopulationCount(Patterned):
+    """The number of bits that are set."""
+
+    def patterns(self, element_type: ElementType, operand: Array) -> Array:
+        """Set bits of the pattern."""
+        return np.bitwise_count(operand)
+
+
+@operation("count-leading-zeros", "operand")
+class CountLeadingZeros(Patterned):
+    """The number of zero bits above the highest bit that is set; all bits for 0."""
+
+    def patterns(self, element_type: ElementType, operand: Array) -> Array:
+        """Smear the highest bit downwards and count."""
+        shift = 1
+        while shift < element_type.bits:
+            operand = operand | (operand >> operand.dtype.type(shift))
+            shift *= 2
+        return np.uint8(element_type.bits) - np.bitwise_count(operand)
