@@ -56,7 +56,11 @@ class _Library:
         if spec is None or not spec.submodule_search_locations:
             raise CompilerError("llvmlite is not installed", rule="cpu.llvmlite-missing")
         folder = Path(next(iter(spec.submodule_search_locations))) / "binding"
-        found = [p for p in folder.iterdir() if p.stem.endswith("llvmlite") and p.suffix in (".so", ".dylib", ".dll")]
+        found = [
+            p
+            for p in folder.iterdir()
+            if p.stem.endswith("llvmlite") and p.suffix in (".so", ".dylib", ".dll")
+        ]
         if not found:
             raise CompilerError(f"no shared library in {folder}", rule="cpu.llvmlite-missing")
         library = ctypes.CDLL(str(found[0]))

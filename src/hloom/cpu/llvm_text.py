@@ -384,7 +384,9 @@ class Function:
         return self.append(type, f"phi {type.text} {pairs}")
 
     @contextmanager
-    def loop(self, low: Operand, high: Operand, step: int = 1, carried: Sequence[Value] = ()) -> Iterator[Loop]:
+    def loop(
+        self, low: Operand, high: Operand, step: int = 1, carried: Sequence[Value] = ()
+    ) -> Iterator[Loop]:
         """``for index in range(low, high, step)`` with carried values; no round at all if low >= high."""
         first = low if isinstance(low, Value) else self.constant(I64, low)
         limit = high if isinstance(high, Value) else self.constant(I64, high)
@@ -463,16 +465,20 @@ class Module:
     def constant_bytes(self, name: str, data: bytes, *, align: int = 64) -> str:
         """A private constant of raw bytes; returns its address as text."""
         body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
-        self.globals[name] = f'@{name} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align {align}'
+        self.globals[name] = (
+            f'@{name} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align {align}'
+        )
         return f"@{name}"
 
     def text(self) -> str:
         """The module's text."""
         declared = [text for name, text in self.declarations.items() if name not in self.functions]
-        return "\n".join([
-            *self.globals.values(),
-            *self.functions.values(),
-            *declared,
-            f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" "no-trapping-math"="true" }}',
-            "",
-        ])
+        return "\n".join(
+            [
+                *self.globals.values(),
+                *self.functions.values(),
+                *declared,
+                f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" "no-trapping-math"="true" }}',
+                "",
+            ]
+        )

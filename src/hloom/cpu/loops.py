@@ -1,0 +1,219 @@
+"""Loop nests around elements: the kernel that computes every element of one or several arrays.
+
+The iteration space is that of the results. Its dimensions are split where reshapes cut them, loops that
+address everything by one stride are merged, and the innermost loop runs over whole vectors with a masked
+rest. The outermost loop takes its range from the caller, so that threads can share it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hloom.cpu.elements import Elements, View
+from hloom.cpu.index import Index, Variable, linearize, refine
+from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
+from hloom.cpu.types import storage_bytes
+from hloom.ir.instruction import HloInstruction
+
+VECTOR_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An iteration space: loops from the outermost in, and what the dimensions are in their terms."""
+
+    variables: tuple[Variable, ...]
+    indices: tuple[Index, ...]
+
+
+def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> Space:
+    """The space of an array's dimensions, split where reshapes to ``shapes`` cut them."""
+    variables: list[Variable] = []
+    indices: list[Index] = []
+    for factors in refine(dimensions, shapes):
+        index = Index(0)
+        stride = math.prod(factors)
+        for factor in factors:
+            stride //= max(factor, 1)
+            variable = Variable(factor)
+            variables.append(variable)
+            index = index + Index.of(variable) * stride
+        indices.append(index)
+    return Space(tuple(variables), tuple(indices))
+
+
+def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) -> Space:
+    """Merge neighbouring loops wherever every access goes on from one round to the next by the same stride."""
+    coefficients = [{v: c for v, c in index.terms} for index in set(accesses)]
+    kept: list[Variable] = []
+    gone: dict[Variable, None] = {}
+    for variable in reversed(space.variables):
+        if variable.extent == 1:
+            gone[variable] = None
+            continue
+        if kept:
+            inner = kept[-1]
+            fits = variable not in pinned and inner not in pinned and all(
+                terms.get(variable, 0) == terms.get(inner, 0) * inner.trips for terms in coefficients
+            )
+            if fits:
+                inner.trips *= variable.extent
+                gone[variable] = None
+                continue
+        kept.append(variable)
+    indices = tuple(Index(i.constant, ((v, c) for v, c in i.terms if v not in gone)) for i in space.indices)
+    return Space(tuple(reversed(kept)), indices)
+
+
+def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
+    """Lanes for a loop of so many rounds: full vectors of the widest type, fewer for short loops."""
+    sizes = [storage_bytes(i.shape.element_type) for i in instructions if i.shape.is_array]
+    lanes = max(8, VECTOR_BYTES // max(sizes, default=4))
+    while lanes > 1 and lanes > trips:
+        lanes //= 2
+    return lanes if lanes > 1 else 0
+
+
+@contextmanager
+def outer_loops(function: Function, variables: Sequence[Variable], begin: Value, end: Value) -> Iterator[None]:
+    """Loops over variables; the first one runs from ``begin`` to ``end``, the others over all of theirs."""
+    if not variables:
+        yield
+        return
+    first, *rest = variables
+    with function.loop(begin, end) as loop:
+        first.value = loop.index
+        zero = function.constant(I64, 0)
+        limit = function.constant(I64, rest[0].trips) if rest else zero
+        with outer_loops(function, rest, zero, limit):
+            yield
+        first.value = None
+
+
+def vector_loop(
+    elements: Elements, variable: Variable, begin: Value, end: Value, body: Callable[[], None], *, exact: bool
+) -> None:
+    """Run ``body`` for vectors of the lane variable in [begin, end), then once more, masked, for the rest."""
+    function, lanes = elements.function, elements.lanes
+    variable.is_lane = True
+    whole = end if exact else begin + ((end - begin) & -lanes)
+    with function.loop(begin, whole, lanes) as loop, elements.scope():
+        variable.value = loop.index
+        body()
+    if not exact:
+        with function.when(whole.compare("slt", end)), elements.scope():
+            variable.value = whole
+            left = (end - whole).cast("trunc", I32).splat(lanes)
+            numbers = function.constant(I32.vector(lanes), list(range(lanes)))
+            with elements.masked(numbers.compare("ult", left)):
+                body()
+    variable.value = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernel:
+    """A finished kernel: its function's name, and how far the range of its outermost loop goes.
+
+    Attributes:
+        name: function (inputs..., results..., begin, end).
+        trips: end of the whole range.
+        grain: ranges of threads start at multiples of this.
+        work: rough number of elementary operations, for the decision to go parallel.
+    """
+
+    name: str
+    trips: int
+    grain: int
+    work: int
+
+
+def emit_loop_kernel(
+    module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+) -> LoopKernel:  # fmt: skip
+    """Emit the kernel that computes ``roots`` (arrays of equal dimensions) from ``inputs``.
+
+    Args:
+        module: where the function goes.
+        name: the function's name.
+        inputs: instructions whose values are read from memory, in the order of the pointers.
+        roots: instructions whose values are written, in the order of the pointers that follow.
+        members: every instruction computed on the way, roots included.
+    """
+    dimensions = roots[0].shape.dimensions
+    space = _planned(inputs, roots, members)
+    function = module.function(name, [PTR] * (len(inputs) + len(roots)) + [I64, I64])
+    *pointers, begin, end = function.parameters
+    lane = space.variables[-1] if space.variables else None
+    lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
+    elements = Elements(function, lanes, _views(inputs, pointers))
+    targets = [
+        View(p, r.shape.element_type, r.shape.dimensions)
+        for p, r in zip(pointers[len(inputs) :], roots, strict=True)
+    ]
+
+    def body() -> None:
+        made = [elements.element(root, space.indices) for root in roots]
+        for target, value in zip(targets, made, strict=True):
+            elements.store(target, space.indices, value)
+
+    if math.prod(dimensions) == 0:
+        function.finish()
+        return LoopKernel(name, 0, 1, 0)
+    for scalar in inputs:
+        if scalar.shape.rank == 0 and scalar.shape.is_array:
+            elements.element(scalar, ())
+    if lane is None:
+        body()
+    elif len(space.variables) == 1:
+        _innermost(elements, lane, begin, end, body, exact=lanes > 0 and lane.trips % lanes == 0)
+    else:
+        with outer_loops(function, space.variables[:-1], begin, end), elements.scope():
+            low, high = function.constant(I64, 0), function.constant(I64, lane.trips)
+            _innermost(elements, lane, low, high, body, exact=lanes > 0 and lane.trips % lanes == 0)
+    function.finish()
+    trips = space.variables[0].trips if space.variables else 1
+    grain = max(lanes, 1) if len(space.variables) <= 1 else 1
+    return LoopKernel(name, trips, grain, math.prod(dimensions) * max(1, len(members)))
+
+
+def _innermost(
+    elements: Elements, lane: Variable, low: Value, high: Value, body: Callable[[], None], *, exact: bool
+) -> None:
+    if elements.lanes:
+        vector_loop(elements, lane, low, high, body, exact=exact)
+        return
+    with elements.function.loop(low, high) as loop, elements.scope():
+        lane.value = loop.index
+        body()
+
+
+def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:
+    return {
+        i: View(p, i.shape.element_type, i.shape.dimensions)
+        for i, p in zip(inputs, pointers, strict=False)
+        if i.shape.is_array
+    }
+
+
+def _planned(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> Space:
+    """The iteration space of a kernel, found by walking the elements once without keeping the code."""
+    dimensions = roots[0].shape.dimensions
+    shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
+    space = split_space(dimensions, shapes)
+    scratch = Module().function("plan", [PTR] * len(inputs))
+    elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
+    for variable in space.variables:
+        variable.value = Value(scratch, I64, "%plan")
+    for root in roots:
+        elements.element(root, space.indices)
+    accesses = [*elements.accesses, linearize(space.indices, dimensions)]
+    for variable in space.variables:
+        variable.value = None
+    return merge_loops(space, accesses, elements.pinned)
+

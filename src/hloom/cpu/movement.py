@@ -1,0 +1,260 @@
+"""Element rules of the operations that move data: they map the index and pass on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hloom.cpu import types
+from hloom.cpu.elements import Elements, Indices, element_rule
+from hloom.cpu.index import Index, delinearize, linearize
+from hloom.cpu.llvm_text import I64, Value
+from hloom.cpu.types import Element
+from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
+
+
+def _operation(instruction: HloInstruction) -> Any:
+    """The operation with its own attributes."""
+    return instruction.operation
+
+
+@element_rule("broadcast")
+def _broadcast(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand = instruction.operands[0]
+    chosen = [indices[d] for d in _operation(instruction).dimensions]
+    sizes = operand.shape.dimensions
+    return e.element(operand, tuple(Index(0) if n == 1 else i for i, n in zip(chosen, sizes, strict=True)))
+
+
+@element_rule("transpose")
+def _transpose(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    source: list[Index] = [Index(0)] * len(indices)
+    for to, dimension in enumerate(_operation(instruction).dimensions):
+        source[dimension] = indices[to]
+    return e.element(instruction.operands[0], tuple(source))
+
+
+@element_rule("reshape", "dynamic-reshape")
+def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand = instruction.operands[0]
+    linear = linearize(indices, instruction.shape.dimensions)
+    source = delinearize(linear, operand.shape.dimensions)
+    return e.element(operand, source if source is not None else divided(e, linear, operand.shape.dimensions))
+
+
+def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:
+    """The multi-index of a linear index by division, for reshapes that cut across dimensions."""
+    e.pin(linear)
+    rest = e.index_value(linear)
+    found: list[Index] = []
+    for size in reversed(dimensions):
+        if size == 1:
+            found.append(Index(0))
+            continue
+        quotient = rest.unsigned_divide(size)
+        found.append(e.opaque(rest - quotient * size, size))
+        rest = quotient
+    return tuple(reversed(found))
+
+
+@element_rule("slice")
+def _slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    ranges = _operation(instruction).slice
+    return e.element(
+        instruction.operands[0], tuple(i * r.stride + r.start for i, r in zip(indices, ranges, strict=True))
+    )
+
+
+@element_rule("reverse")
+def _reverse(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    reversed_ = _operation(instruction).dimensions
+    sizes = instruction.shape.dimensions
+    return e.element(
+        instruction.operands[0],
+        tuple(i * -1 + (sizes[d] - 1) if d in reversed_ else i for d, i in enumerate(indices)),
+    )
+
+
+@element_rule("pad")
+def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand, padding_value = instruction.operands
+    source: list[Index] = []
+    condition: Value | None = None
+    for index, size, pad in zip(
+        indices, operand.shape.dimensions, _operation(instruction).padding, strict=True
+    ):
+        moved = index + -pad.low
+        step = pad.interior + 1
+        if step > 1:
+            exact = moved.divide(step) if moved.minimum() >= 0 else None
+            if exact is not None and exact * step == moved:
+                moved = exact
+            else:
+                e.pin(moved)
+                value = e.index_value(moved)
+                quotient = value.unsigned_divide(step)
+                condition = _also(e, condition, (quotient * step).compare("eq", value))
+                inside = value.compare("ult", max(size - 1, 0) * step + 1)
+                condition = _also(e, condition, inside)
+                source.append(e.opaque(quotient, max(size, 1)))
+                continue
+        condition = _also(e, condition, e.inside(moved, size))
+        source.append(moved)
+    padding = e.element(padding_value, ())
+    if condition is None:
+        return e.element(operand, tuple(source))
+    if 0 in operand.shape.dimensions:
+        return padding
+    with e.masked(condition):
+        value = e.element(operand, tuple(source))
+    return e.choose(condition, value, padding)
+
+
+def _also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return e.both(a, b)
+
+
+@element_rule("concatenate")
+def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    (dimension,) = _operation(instruction).dimensions
+    place = indices[dimension]
+    start = 0
+    parts: list[tuple[int, HloInstruction]] = []
+    for operand in instruction.operands:
+        size = operand.shape.dimensions[dimension]
+        if size and start <= place.maximum() and start + size > place.minimum():
+            parts.append((start, operand))
+        start += size
+    made: Element | None = None
+    for begin, operand in reversed(parts):
+        size = operand.shape.dimensions[dimension]
+        condition = e.inside(place + -begin, size)
+        source = (*indices[:dimension], place + -begin, *indices[dimension + 1 :])
+        with e.masked(condition):
+            value = e.element(operand, source)
+        made = value if made is None or condition is None else e.choose(condition, value, made)
+    assert made is not None
+    return made
+
+
+@element_rule("iota")
+def _iota(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    index = indices[_operation(instruction).iota_dimension]
+    e.pin(index)
+    value = e.index_value(index)
+    element_type = instruction.shape.element_type
+    register = types.register_type(element_type)
+    if element_type.is_floating or element_type.is_complex:
+        converted = value.cast("sitofp", register)
+        rounded = types.round_to(converted, element_type) if element_type.is_floating else converted
+        return (rounded, _like(rounded, 0.0)) if element_type.is_complex else rounded
+    narrow = value.cast("trunc", register) if register is not I64 else value
+    return wrap(narrow, element_type)
+
+
+def wrap(value: Value, element_type: et.ElementType) -> Value:
+    """An integer of a sub-byte type kept in a byte: its low bits, sign-extended where it is signed."""
+    if not element_type.is_integer or element_type.bits >= 8:
+        return value
+    spare = 8 - element_type.bits
+    moved = value << spare
+    return moved >> spare if element_type.is_signed else moved.logical_shift_right(spare)
+
+
+def _like(value: Value, number: float) -> Value:
+    return value.function.constant(value.type, number)
+
+
+@element_rule("constant")
+def _constant(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    """Only constants of one element: larger ones lie in memory."""
+    array: np.ndarray[Any, Any] = _operation(instruction).literal.numpy()
+    element_type = instruction.shape.element_type
+    single = array.reshape(-1)[0]
+    if element_type.is_complex:
+        return types.constant(e.function, element_type, complex(single))
+    if element_type.is_floating:
+        return e.function.constant(types.register_type(element_type), float(single))
+    return e.function.constant(types.register_type(element_type), int(single))
+
+
+def clamped_start(e: Elements, start: HloInstruction, largest: int) -> Index:
+    """A start index held in [0, largest], whatever its integer type and value."""
+    value = e.element(start, ())
+    assert isinstance(value, Value)
+    return e.opaque(clamp_index(e, value, start.shape.element_type.is_signed, largest), largest + 1)
+
+
+def clamp_index(e: Elements, value: Value, signed: bool, largest: int) -> Value:
+    """An integer value as i64 in [0, largest]."""
+    wide = value.cast("sext" if signed else "zext", I64) if value.type.scalar is not I64 else value
+    top = e.function.constant(wide.type, largest)
+    if not signed:
+        return e.function.intrinsic("umin", wide, top)
+    return e.function.intrinsic(
+        "smin", e.function.intrinsic("smax", wide, e.function.constant(wide.type, 0)), top
+    )
+
+
+@element_rule("dynamic-slice")
+def _dynamic_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand, *starts = instruction.operands
+    sizes = _operation(instruction).dynamic_slice_sizes
+    source = [
+        index + clamped_start(e, start, whole - size)
+        for index, start, whole, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True)
+    ]
+    return e.element(operand, tuple(source))
+
+
+@element_rule("dynamic-update-slice")
+def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand, update, *starts = instruction.operands
+    condition: Value | None = None
+    source: list[Index] = []
+    for index, start, whole, size in zip(
+        indices, starts, operand.shape.dimensions, update.shape.dimensions, strict=True
+    ):
+        moved = index - clamped_start(e, start, whole - size)
+        e.pin(moved)
+        condition = _also(e, condition, e.index_value(moved).compare("ult", size) if size < whole else None)
+        source.append(moved)
+    old = e.element(operand, indices)
+    if 0 in update.shape.dimensions:
+        return old
+    with e.masked(condition):
+        new = e.element(update, tuple(source))
+    return new if condition is None else e.choose(condition, new, old)
+
+
+@element_rule("gather")
+def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    """operand[start + offset], the start clamped so that the slice stays inside."""
+    operation = _operation(instruction)
+    operand, start_indices = instruction.operands
+    batch = [i for d, i in enumerate(indices) if d not in operation.offset_dims]
+    offsets = iter([indices[d] for d in operation.offset_dims])
+    source: list[Index] = []
+    for d, whole in enumerate(operand.shape.dimensions):
+        index = Index(0)
+        if d in operation.start_index_map:
+            place = [*batch]
+            if operation.index_vector_dim < start_indices.shape.rank:
+                place.insert(operation.index_vector_dim, Index(operation.start_index_map.index(d)))
+            value = e.element(start_indices, tuple(place))
+            assert isinstance(value, Value)
+            largest = whole - operation.slice_sizes[d]
+            signed = start_indices.shape.element_type.is_signed
+            index = index + e.opaque(clamp_index(e, value, signed, largest), largest + 1)
+        if d in operation.operand_batching_dims:
+            number = operation.operand_batching_dims.index(d)
+            dimension = operation.start_indices_batching_dims[number]
+            index = index + batch[dimension - (dimension > operation.index_vector_dim)]
+        elif d not in operation.collapsed_slice_dims:
+            index = index + next(offsets)
+        source.append(index)
+    return e.element(operand, tuple(source))
