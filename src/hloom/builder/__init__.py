@@ -1,0 +1,1 @@
+"""Building programs in Python: XlaBuilder, and the functions of the operation-semantics page by family."""

@@ -1,0 +1,297 @@
+"""XlaBuilder: a program is built by calling functions on symbolic values.
+
+::
+
+    b = XlaBuilder("f")
+    x = ops.Parameter(b, 0, Shape.parse("f32[4]"), "x")
+    computation = b.build(x * 2 + ops.Sin(x))
+
+Every call appends one instruction (or a few) and returns an `XlaOp`. The rules of an operation are checked at
+once, so an error is raised where the mistake is. Names follow jaxlib's XlaBuilder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+
+import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
+from hloom.builder.embedding import embed
+from hloom.builder.operators import Operators
+from hloom.errors import HloError
+from hloom.ir.codec import REQUIRED
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.metadata import OpMetadata
+from hloom.ir.module import Alias, HloModule
+from hloom.ir.operation import REGISTRY, Operation, ProgramShape
+from hloom.ir.sharding import Sharding
+from hloom.shape.element_type import ElementType
+from hloom.shape.shape import Shape
+
+_UNPRINTABLE: Final = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+class XlaComputation(HloModule):
+    """A finished program: an HloModule that other builders can call, reduce with, loop over."""
+
+    __slots__ = ()
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        """Parameter shapes and result shape of the entry."""
+        return self.entry.program_shape
+
+    def as_hlo_text(self) -> str:
+        """The module's text, as `to_text`."""
+        return self.to_text()
+
+    def as_serialized_hlo_module_proto(self) -> bytes:
+        """The module's bytes, as `to_proto`."""
+        return self.to_proto()
+
+
+Computation: TypeAlias = HloModule | HloComputation
+"""Where a computation is wanted: a built one, a parsed module (its entry), or any HloComputation."""
+
+
+class XlaOp(Operators):
+    """A value of the program under construction.
+
+    Python's operators work on it: `+ - * / % ** @ & | ^ ~ << >>`, comparisons, `abs`, slices of arrays and
+    elements of tuples. The other operand may be a Python number, a list or an array: it becomes a constant of
+    this value's element type.
+    """
+
+    __slots__ = ("builder", "instruction")
+
+    builder: XlaBuilder
+    instruction: HloInstruction
+
+    def __init__(self, builder: XlaBuilder, instruction: HloInstruction) -> None:
+        self.builder = builder
+        self.instruction = instruction
+
+    def __repr__(self) -> str:
+        return f"<XlaOp %{self.instruction.name}: {self.shape}>"
+
+    @property
+    def shape(self) -> Shape:
+        """The value's shape."""
+        return self.instruction.shape
+
+
+class XlaBuilder:
+    """Builds one computation; computations that it calls are copied into its module.
+
+    Raises HloError (most often ShapeError) from the function whose arguments break a rule; the error names
+    the rule and the instruction.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._module = XlaComputation(_identifier(name))
+        self._computation = self._module.add(HloComputation(_identifier(name)), entry=True)
+        self._embedded: dict[HloComputation, HloComputation] = {}
+        self._built = False
+        self._metadata: OpMetadata | None = None
+        self._sharding: Sharding | None = None
+        self._frontend_attributes: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<XlaBuilder {self.name}: {len(self._computation)} instructions>"
+
+    # -- adding instructions
+
+    def emit(
+        self,
+        opcode: str,
+        operands: Iterable[XlaOp] = (),
+        *,
+        shape: Shape | None = None,
+        element_type: ElementType | None = None,
+        computations: Sequence[Computation] | Mapping[str, Computation] = (),
+        name: str | None = None,
+        frontend_attributes: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> XlaOp:
+        """Append one instruction of any opcode.
+
+        Args:
+            opcode: as in HLO text.
+            operands: values of this builder.
+            shape: the result; needed where it does not follow from the operands.
+            element_type: that of the result, if it is not the one that follows from the operands.
+            computations: the computations called, in order or by the names of their roles.
+            name: wish for the instruction's name; default the opcode.
+            frontend_attributes: more of them than the builder gives to every instruction, as in HLO text.
+            attributes: the operation's fields, or their spelling in text; None leaves the default.
+
+        Raises HloError for unknown opcodes and attributes, and whatever the operation's rules refuse.
+        """
+        if self._built:
+            raise HloError(f"builder {self.name} has built its computation", rule="builder.finished")
+        operation = make_operation(opcode, attributes)
+        inputs = [self._own(operand, opcode) for operand in operands]
+        called = tuple(self.embedded(computation) for computation in _by_role(operation, computations))
+        final = self._module.unique_name(_identifier(name or opcode))
+        instruction = HloInstruction(final, operation, shape or Shape.token(), inputs, called)
+        instruction.metadata = self._metadata
+        instruction.sharding = self._sharding
+        instruction.frontend_attributes = {**self._frontend_attributes, **(frontend_attributes or {})} or None
+        try:
+            self._settle_shape(instruction, shape, element_type)
+            operation.verify(instruction)
+        except HloError as error:
+            instruction.detach()
+            raise error.at(instruction=final) from None
+        return XlaOp(self, self._computation.add(instruction))
+
+    @staticmethod
+    def _settle_shape(
+        instruction: HloInstruction, shape: Shape | None, element_type: ElementType | None
+    ) -> None:
+        if shape is None:
+            instruction.shape = instruction.infer_shape()
+        if element_type is not None:
+            instruction.shape = instruction.shape.with_element_type(element_type)
+        instruction.check_shape()
+
+    def _own(self, operand: XlaOp, opcode: str) -> HloInstruction:
+        if operand.builder is not self:
+            message = f"{opcode} got {operand!r}, which belongs to the builder {operand.builder.name}"
+            raise HloError(message, rule="builder.same-builder")
+        return operand.instruction
+
+    def embedded(self, computation: Computation) -> HloComputation:
+        """This module's copy of a computation that is to be called; copied once."""
+        source = computation.entry if isinstance(computation, HloModule) else computation
+        return embed(source, self._module, self._embedded)
+
+    # -- annotations of the instructions to come
+
+    def set_op_metadata(self, metadata: OpMetadata | None) -> None:
+        """Give every following instruction this metadata, until it is changed or cleared."""
+        self._metadata = metadata
+
+    def clear_op_metadata(self) -> None:
+        """Give following instructions no metadata."""
+        self._metadata = None
+
+    def set_sharding(self, sharding: Sharding | str | None) -> None:
+        """Give every following instruction this sharding; text such as `{devices=[2]<=[2]}` is parsed."""
+        if isinstance(sharding, str):
+            from hloom.ir.cursor import Cursor
+
+            sharding = Sharding.parse(Cursor(sharding))
+        self._sharding = sharding
+
+    def clear_sharding(self) -> None:
+        """Give following instructions no sharding."""
+        self._sharding = None
+
+    def set_frontend_attributes(self, attributes: dict[str, str]) -> None:
+        """Give every following instruction these frontend attributes; the values are plain strings."""
+        from hloom.ir.cursor import escape
+
+        self._frontend_attributes = {key: f'"{escape(value)}"' for key, value in attributes.items()}
+
+    def clear_frontend_attributes(self) -> None:
+        """Give following instructions no frontend attributes."""
+        self._frontend_attributes = {}
+
+    @contextmanager
+    def annotated(
+        self, *, metadata: OpMetadata | None = None, sharding: Sharding | str | None = None
+    ) -> Generator[None]:
+        """Annotate the instructions of a `with` block; what is None stays as it is."""
+        before = self._metadata, self._sharding
+        if metadata is not None:
+            self.set_op_metadata(metadata)
+        if sharding is not None:
+            self.set_sharding(sharding)
+        try:
+            yield
+        finally:
+            self._metadata, self._sharding = before
+
+    # -- the result
+
+    def setup_alias(
+        self,
+        output_index: Sequence[int],
+        param_number: int,
+        param_index: Sequence[int],
+        kind: str = "may-alias",
+    ) -> None:
+        """Let an output leaf share the buffer of a parameter leaf."""
+        self._module.config.aliases[tuple(output_index)] = Alias(param_number, tuple(param_index), kind)
+
+    def get_shape(self, op: XlaOp) -> Shape:
+        """The shape of a value."""
+        return op.shape
+
+    def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
+        """Parameter shapes and result shape as they would be if the computation were built now."""
+        result = self._root(root).shape
+        return ProgramShape(tuple(p.shape for p in self._computation.parameters), result)
+
+    def build(self, root: XlaOp | None = None) -> XlaComputation:
+        """Finish: `root`, by default the last value, is the result. The builder takes no more instructions.
+
+        Raises HloError for an empty computation, for parameter numbers with gaps, and for whatever else the
+        verifier refuses.
+        """
+        if self._built:
+            raise HloError(f"builder {self.name} has built its computation", rule="builder.finished")
+        self._computation.root = self._root(root)
+        shape = self._computation.program_shape
+        self._module.config.entry_layout = shape
+        self._module.reorder([*self._module.computations[1:], self._computation])
+        self._module.verify()
+        self._built = True
+        return self._module
+
+    def _root(self, root: XlaOp | None) -> HloInstruction:
+        if root is not None:
+            return self._own(root, "build")
+        instructions = list(self._computation.instructions)
+        if not instructions:
+            raise HloError(f"builder {self.name} has no instruction to return", rule="builder.empty")
+        return instructions[-1]
+
+
+def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
+    """The operation value of an opcode; attributes that are None are left at their defaults."""
+    cls = REGISTRY.get(opcode)
+    if cls is None:
+        raise HloError(f"there is no opcode {opcode!r}", rule="builder.opcode")
+    fields = {spelling: a.field for a in cls.attributes for spelling in (a.name, a.field)}
+    given: dict[str, Any] = {}
+    for spelling, value in attributes.items():
+        if value is None:
+            continue
+        if spelling not in fields:
+            message = f"{opcode} has no attribute {spelling!r}; it has {', '.join(fields) or 'none'}"
+            raise HloError(message, rule="builder.attribute")
+        given[fields[spelling]] = value
+    missing = [a.field for a in cls.attributes if a.default is REQUIRED and a.field not in given]
+    if missing:
+        raise HloError(f"{opcode} needs the attribute {missing[0]}", rule="builder.attribute-missing")
+    return cls(**given)
+
+
+def _by_role(
+    operation: Operation, computations: Sequence[Computation] | Mapping[str, Computation]
+) -> Sequence[Computation]:
+    if not isinstance(computations, Mapping):
+        return computations
+    return [computations[role.name] for role in operation.roles]
+
+
+def _identifier(name: str) -> str:
+    """A name as HLO text can spell it: other characters become underscores, as in XLA."""
+    plain = _UNPRINTABLE.sub("_", name)
+    return plain if plain and (plain[0].isalpha() or plain[0] == "_") else f"_{plain}"

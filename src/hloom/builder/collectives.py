@@ -1,0 +1,332 @@
+"""Functions of several devices: gather, reduce, exchange, broadcast, permute; device numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from hloom.builder.builder import Computation, XlaBuilder, XlaComputation, XlaOp
+from hloom.builder.data_movement import Parameter, Reshape, Transpose, Tuple
+from hloom.builder.elementwise import Add, Or
+from hloom.builder.operands import Operands, op_list, page_function
+from hloom.errors import ShapeError
+from hloom.ir.device_groups import DeviceList, IotaDeviceList, MeshDeviceList
+from hloom.shape.element_type import U32, ElementType
+from hloom.shape.shape import Shape
+
+ReplicaGroupsLike: TypeAlias = "Sequence[Sequence[int]] | DeviceList | IotaDeviceList | MeshDeviceList | None"
+"""Groups of devices: lists of numbers, or an iota or mesh list. None at all: one group of everybody."""
+
+
+def _groups(groups: ReplicaGroupsLike) -> DeviceList | IotaDeviceList | MeshDeviceList:
+    if isinstance(groups, DeviceList | IotaDeviceList | MeshDeviceList):
+        return groups
+    return DeviceList(tuple(tuple(int(i) for i in group) for group in groups or ()))
+
+
+def channel(handle: Any) -> int | None:
+    """The number of a channel handle: an integer, or an object or mapping with a `handle`; None for none."""
+    if isinstance(handle, Mapping):
+        handle = cast("Mapping[str, Any]", handle)["handle"]
+    return None if handle is None else int(getattr(handle, "handle", handle))
+
+
+def scalar_computation(name: str, element_type: ElementType) -> XlaComputation:
+    """The sum of two scalars (the `or` of two pred scalars) as a computation."""
+    b = XlaBuilder(name)
+    x, y = (Parameter(b, number, Shape(element_type), word) for number, word in enumerate("xy"))
+    return b.build(Or(x, y) if element_type.is_predicate else Add(x, y))
+
+
+@page_function(operand="operands", all_gather_dimension="all_gather_dim", replica_group_ids="replica_groups")
+def AllGather(
+    operands: Operands,
+    all_gather_dim: int,
+    shard_count: int,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+    use_global_device_ids: bool | None = None,
+    *,
+    opcode: str = "all-gather",
+) -> XlaOp:
+    """The operands of all devices of a group, one after the other along a dimension.
+
+    `shard_count` is the size of a group. Several operands give a tuple.
+    """
+    values = op_list(operands)
+    widened = [_scaled(v.shape, all_gather_dim, shard_count, 1) for v in values]
+    result = widened[0] if len(widened) == 1 else Shape.tuple_(widened)
+    if opcode == "all-gather-start":
+        sources = [v.shape for v in values]
+        result = Shape.tuple_([sources[0] if len(sources) == 1 else Shape.tuple_(sources), result])
+    return values[0].builder.emit(
+        opcode,
+        values,
+        shape=result,
+        dimensions=(all_gather_dim,),
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+        use_global_device_ids=use_global_device_ids,
+    )
+
+
+AllGatherTuple = AllGather
+
+
+def _scaled(shape: Shape, dimension: int, factor: int, divisor: int) -> Shape:
+    """The shape with one dimension multiplied, or divided, by the number of shards."""
+    axis = shape.axis(dimension)
+    size = shape.dimensions[axis] * factor
+    if divisor < 1 or size % divisor:
+        message = f"dimension {dimension} of {shape} is not divisible by {divisor} shards"
+        raise ShapeError(message, rule="collective.shards-divide")
+    sizes = (*shape.dimensions[:axis], size // divisor, *shape.dimensions[axis + 1 :])
+    return shape.with_dimensions(sizes, shape.dynamic_dimensions)
+
+
+@page_function(operand="operands", replica_group_ids="replica_groups")
+def AllReduce(
+    operands: Operands,
+    computation: Computation,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+    shape_with_layout: Shape | None = None,
+    use_global_device_ids: bool | None = None,
+    *,
+    opcode: str = "all-reduce",
+) -> XlaOp:
+    """The operands of all devices of a group, reduced element by element.
+
+    A tuple, or several operands, are reduced each for itself and give a tuple.
+    """
+    values = op_list(operands)
+    is_tuple = len(values) == 1 and values[0].shape.is_tuple
+    if is_tuple:
+        values = list(values[0])
+    op = values[0].builder.emit(
+        opcode,
+        values,
+        shape=shape_with_layout,
+        computations=[computation],
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+        use_global_device_ids=use_global_device_ids,
+    )
+    return Tuple([op]) if is_tuple and len(values) == 1 and opcode == "all-reduce" else op
+
+
+AllReduceTuple = AllReduce
+
+
+@page_function(replica_group_ids="replica_groups")
+def CrossReplicaSum(operand: XlaOp, replica_groups: ReplicaGroupsLike = None) -> XlaOp:
+    """The sum over the replicas of a group: an all-reduce with addition (`or` for pred)."""
+    summed = operand.shape.tuple_shapes[0] if operand.shape.is_tuple else operand.shape
+    return AllReduce(operand, scalar_computation("sum", summed.element_type), replica_groups)
+
+
+@page_function(scatter_dimension="scatter_dim", replica_group_ids="replica_groups", operand="operands")
+def ReduceScatter(
+    operands: Operands,
+    computation: Computation,
+    scatter_dim: int,
+    shard_count: int,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """An all-reduce of which every device of a group keeps its own part along a dimension."""
+    values = op_list(operands)
+    parts = [_scaled(v.shape, scatter_dim, 1, shard_count) for v in values]
+    return values[0].builder.emit(
+        "reduce-scatter",
+        values,
+        shape=parts[0] if len(parts) == 1 else Shape.tuple_(parts),
+        computations=[computation],
+        dimensions=(scatter_dim,),
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+        use_global_device_ids=use_global_device_ids,
+    )
+
+
+@page_function(replica_group_ids="replica_groups")
+def AllToAll(
+    operand: XlaOp,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+) -> XlaOp:
+    """Every device splits its operand, sends part i to device i of the group, and joins what it receives."""
+    shape = operand.shape
+    split, concat = shape.axis(split_dimension), shape.axis(concat_dimension)
+    _scaled(shape, split, 1, split_count)
+    exchanged = operand.builder.emit(
+        "all-to-all",
+        [operand],
+        dimensions=(split,),
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+    )
+    if split == concat:
+        return exchanged
+    # The parts lie one after the other along the split dimension: their number moves before the other one.
+    sizes = list(shape.dimensions)
+    sizes[split : split + 1] = [split_count, sizes[split] // split_count]
+    parts = Reshape(exchanged, sizes)
+    order = [axis for axis in range(len(sizes)) if axis != split]
+    order.insert(order.index(concat if concat < split else concat + 1), split)
+    final = list(shape.dimensions)
+    final[split] //= split_count
+    final[concat] *= split_count
+    return Reshape(Transpose(parts, order), final)
+
+
+@page_function(replica_group_ids="replica_groups")
+def AllToAllTuple(
+    operands: Operands, replica_groups: ReplicaGroupsLike = None, channel_id: Any = None
+) -> XlaOp:
+    """Operand i of every device goes to device i of the group; the result has what was received."""
+    values = op_list(operands)
+    return values[0].builder.emit(
+        "all-to-all",
+        values,
+        shape=Shape.tuple_([v.shape for v in values]),
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+    )
+
+
+@page_function(operand="operands", replica_group_ids="replica_groups")
+def CollectiveBroadcast(
+    operands: Operands, replica_groups: ReplicaGroupsLike = None, channel_id: Any = None
+) -> XlaOp:
+    """The operand of the first device of each group; zeros on devices of no group."""
+    values = op_list(operands)
+    return values[0].builder.emit(
+        "collective-broadcast",
+        values,
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+    )
+
+
+@page_function(operand="operands", source_target_pair="source_target_pairs")
+def CollectivePermute(
+    operands: Operands,
+    source_target_pairs: Sequence[tuple[int, int]],
+    channel_id: Any = None,
+    *,
+    opcode: str = "collective-permute",
+) -> XlaOp:
+    """Every source sends its operand to its target; devices that are no target get zeros."""
+    values = op_list(operands)
+    return values[0].builder.emit(
+        opcode,
+        values,
+        source_target_pairs=tuple((int(source), int(target)) for source, target in source_target_pairs),
+        channel_id=channel(channel_id),
+    )
+
+
+MultiCollectivePermute = CollectivePermute
+
+
+@page_function(replica_group_ids="replica_groups")
+def RaggedAllToAll(
+    input: XlaOp,
+    input_offsets: XlaOp,
+    send_sizes: XlaOp,
+    output: XlaOp,
+    output_offsets: XlaOp,
+    recv_sizes: XlaOp,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+) -> XlaOp:
+    """An all-to-all of parts of run-time sizes, each written into `output` at a run-time place."""
+    return input.builder.emit(
+        "ragged-all-to-all",
+        [input, output, input_offsets, send_sizes, output_offsets, recv_sizes],
+        replica_groups=_groups(replica_groups),
+        channel_id=channel(channel_id),
+    )
+
+
+# -- asynchronous forms
+
+
+@page_function(operand="operands", all_gather_dimension="all_gather_dim")
+def AllGatherStart(
+    operands: Operands,
+    all_gather_dim: int,
+    shard_count: int,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """Start an all-gather; the result is the context for AllGatherDone."""
+    return AllGather(
+        operands, all_gather_dim, shard_count, replica_groups, channel_id, use_global_device_ids,
+        opcode="all-gather-start",
+    )  # fmt: skip
+
+
+@page_function()
+def AllGatherDone(context: XlaOp) -> XlaOp:
+    """Wait for an all-gather."""
+    return context.builder.emit("all-gather-done", [context])
+
+
+@page_function(operand="operands")
+def AllReduceStart(
+    operands: Operands,
+    computation: Computation,
+    replica_groups: ReplicaGroupsLike = None,
+    channel_id: Any = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:
+    """Start an all-reduce; the result is the context for AllReduceDone."""
+    return AllReduce(
+        operands,
+        computation,
+        replica_groups,
+        channel_id,
+        None,
+        use_global_device_ids,
+        opcode="all-reduce-start",
+    )
+
+
+@page_function()
+def AllReduceDone(context: XlaOp) -> XlaOp:
+    """Wait for an all-reduce."""
+    return context.builder.emit("all-reduce-done", [context])
+
+
+@page_function(operand="operands")
+def CollectivePermuteStart(
+    operands: Operands, source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None
+) -> XlaOp:
+    """Start a collective permute; the result is the context for CollectivePermuteDone."""
+    return CollectivePermute(operands, source_target_pairs, channel_id, opcode="collective-permute-start")
+
+
+@page_function()
+def CollectivePermuteDone(context: XlaOp) -> XlaOp:
+    """Wait for a collective permute."""
+    return context.builder.emit("collective-permute-done", [context])
+
+
+# -- numbers of the device
+
+
+def ReplicaId(builder: XlaBuilder) -> XlaOp:
+    """The number of the replica, a u32 scalar."""
+    return builder.emit("replica-id", shape=Shape(U32))
+
+
+def PartitionId(builder: XlaBuilder) -> XlaOp:
+    """The number of the partition, a u32 scalar."""
+    return builder.emit("partition-id", shape=Shape(U32))

@@ -1,0 +1,370 @@
+"""Products of arrays: dots, convolutions, factorizations, Fourier transforms, batch normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from hloom.builder.builder import XlaOp
+from hloom.builder.operands import ElementTypeLike, Operand, element_type_of, integers, page_function, pair
+from hloom.errors import ShapeError
+from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
+from hloom.shape.shape import Shape
+
+Padding: TypeAlias = "str | Sequence[tuple[int, int]]"
+"""SAME, VALID, or (low, high) for every window dimension; negative padding crops."""
+Precision: TypeAlias = "Sequence[str] | str | None"
+"""default, high or highest for each operand, or one word for all."""
+
+
+def make_padding(
+    padding: Padding, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """(low, high) of every dimension.
+
+    SAME pads so that ceil(size / stride) windows fit, the odd element at the high end; VALID pads nothing.
+    """
+    if not isinstance(padding, str):
+        return [(int(low), int(high)) for low, high in padding]
+    if padding.upper() == "VALID":
+        return [(0, 0)] * len(window)
+    if padding.upper() != "SAME":
+        raise ShapeError(
+            f"padding is SAME, VALID or pairs of numbers, got {padding!r}", rule="window.padding-kind"
+        )
+    pairs: list[tuple[int, int]] = []
+    for size, extent, stride in zip(sizes, window, strides, strict=True):
+        positions = -(-size // stride)
+        total = max((positions - 1) * stride + extent - size, 0)
+        pairs.append((total // 2, total - total // 2))
+    return pairs
+
+
+def make_window(
+    sizes: Sequence[int],
+    strides: Sequence[int] | None = None,
+    padding: Sequence[tuple[int, int]] | None = None,
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+    reversal: Sequence[bool] | None = None,
+) -> tuple[WindowDimension, ...]:
+    """A window from its parts, by default 1s and no padding. Raises ShapeError for wrong counts."""
+    rank = len(sizes)
+    pads = list(padding or [(0, 0)] * rank)
+    parts = {
+        "window_strides": list(strides or [1] * rank),
+        "padding": pads,
+        "base_dilations": list(base_dilations or [1] * rank),
+        "window_dilations": list(window_dilations or [1] * rank),
+        "window_reversal": list(reversal or [False] * rank),
+    }
+    for name, values in parts.items():
+        if len(values) != rank:
+            message = f"{name} has {len(values)} entries for a window of {rank} dimensions"
+            raise ShapeError(message, rule="window.rank")
+    return tuple(
+        WindowDimension(size, stride, low, high, window_dilation, base_dilation, bool(reverse))
+        for size, stride, (low, high), base_dilation, window_dilation, reverse in zip(
+            sizes, *parts.values(), strict=True
+        )
+    )
+
+
+def _precision(precision: Precision) -> tuple[str, ...] | None:
+    if precision is None:
+        return None
+    return (
+        (precision.lower(),) * 2 if isinstance(precision, str) else tuple(word.lower() for word in precision)
+    )
+
+
+def _contracted(
+    opcode: str,
+    operands: list[XlaOp],
+    preferred_element_type: ElementTypeLike | None,
+    attributes: Mapping[str, Any],
+) -> XlaOp:
+    """Emit a contraction; the preferred element type, if one is named, is the result's."""
+    element_type = None if preferred_element_type is None else element_type_of(preferred_element_type)
+    return operands[0].builder.emit(opcode, operands, element_type=element_type, **attributes)
+
+
+@page_function()
+def Dot(
+    lhs: Operand,
+    rhs: Operand,
+    precision_config: Precision = None,
+    preferred_element_type: ElementTypeLike | None = None,
+) -> XlaOp:
+    """The product of vectors and matrices: lhs's last dimension is contracted with rhs's first."""
+    left, right = pair(lhs, rhs)
+    if left.shape.rank < 1 or right.shape.rank < 1:
+        raise ShapeError(
+            f"Dot takes vectors and matrices, got {left.shape} and {right.shape}", rule="dot.rank"
+        )
+    numbers = {"lhs_contracting_dims": (left.shape.rank - 1,), "rhs_contracting_dims": (0,)}
+    return DotGeneral(left, right, numbers, precision_config, preferred_element_type)
+
+
+@page_function()
+def DotGeneral(
+    lhs: Operand,
+    rhs: Operand,
+    dimension_numbers: Mapping[str, Sequence[int]],
+    precision_config: Precision = None,
+    preferred_element_type: ElementTypeLike | None = None,
+) -> XlaOp:
+    """A product over any contracting and batch dimensions.
+
+    `dimension_numbers` is a mapping with lhs_contracting_dims, rhs_contracting_dims, lhs_batch_dims and
+    rhs_batch_dims (the proto's spelling `..._dimensions` is read too); missing ones are empty.
+    """
+    left, right = pair(lhs, rhs)
+    return _contracted(
+        "dot",
+        [left, right],
+        preferred_element_type,
+        {"operand_precision": _precision(precision_config), **_numbers(dimension_numbers)},
+    )
+
+
+def _numbers(numbers: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    plain = {key.replace("_dimensions", "_dims"): integers(value, key) for key, value in numbers.items()}
+    return {key: value for key, value in plain.items() if value or "contracting" in key}
+
+
+@page_function()
+def RaggedDot(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    group_sizes: Operand,
+    dimension_numbers: Mapping[str, Any],
+    precision_config: Precision = None,
+    preferred_element_type: ElementTypeLike | None = None,
+) -> XlaOp:
+    """A product in which one dimension of `lhs` is divided into groups of run-time sizes.
+
+    `dimension_numbers` has those of `DotGeneral` and lhs_ragged_dims, rhs_group_dims.
+    """
+    from hloom.builder.operands import as_op
+    from hloom.shape.element_type import S32
+
+    return _contracted(
+        "ragged-dot",
+        [lhs, rhs, as_op(group_sizes, lhs, S32)],
+        preferred_element_type,
+        {"operand_precision": _precision(precision_config), **_numbers(dimension_numbers)},
+    )
+
+
+@page_function()
+def ScaledDot(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    lhs_scale: XlaOp,
+    rhs_scale: XlaOp,
+    dimension_numbers: Mapping[str, Sequence[int]],
+    preferred_element_type: ElementTypeLike | None = None,
+) -> XlaOp:
+    """A product of operands in narrow types, each with scales for blocks of its elements."""
+    operands = [lhs, rhs, lhs_scale, rhs_scale]
+    return _contracted("scaled-dot", operands, preferred_element_type, _numbers(dimension_numbers))
+
+
+def default_dimension_numbers(spatial: int) -> ConvolutionDimensionNumbers:
+    """Batch, feature, spatial for input and output; output feature, input feature, spatial for the kernel."""
+    places = tuple(range(2, 2 + spatial))
+    return ConvolutionDimensionNumbers(0, 1, places, 1, 0, places, 0, 1, places)
+
+
+@page_function()
+def Conv(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int],
+    padding: Padding,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+    preferred_element_type: ElementTypeLike | None = None,
+) -> XlaOp:
+    """A convolution in the default dimension order; `padding` is SAME or VALID (or pairs)."""
+    return ConvGeneralDilated(
+        lhs, rhs, window_strides, padding, None, None, None, feature_group_count, batch_group_count,
+        precision_config, preferred_element_type,
+    )  # fmt: skip
+
+
+@page_function()
+def ConvWithGeneralPadding(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int],
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+    preferred_element_type: ElementTypeLike | None = None,
+) -> XlaOp:
+    """A convolution in the default dimension order, padding given as (low, high) pairs."""
+    return ConvGeneralDilated(
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, None, feature_group_count,
+        batch_group_count, precision_config, preferred_element_type,
+    )  # fmt: skip
+
+
+@page_function()
+def ConvGeneral(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int],
+    padding: Padding,
+    dimension_numbers: ConvolutionDimensionNumbers | str | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+    preferred_element_type: ElementTypeLike | None = None,
+) -> XlaOp:
+    """A convolution in any dimension order."""
+    return ConvGeneralDilated(
+        lhs, rhs, window_strides, padding, None, None, dimension_numbers, feature_group_count,
+        batch_group_count, precision_config, preferred_element_type,
+    )  # fmt: skip
+
+
+ConvWithGeneralDimensions = ConvGeneral
+
+
+@page_function()
+def ConvGeneralDilated(
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int] | None,
+    padding: Padding,
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    dimension_numbers: ConvolutionDimensionNumbers | str | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+    preferred_element_type: ElementTypeLike | None = None,
+    window_reversal: Sequence[bool] | None = None,
+) -> XlaOp:
+    """The most general convolution.
+
+    Args:
+        lhs, rhs: input and kernel.
+        window_strides: a stride for every spatial dimension; empty means 1.
+        padding: SAME, VALID or (low, high) pairs; negative numbers crop.
+        lhs_dilation, rhs_dilation: distance of neighbouring elements of input and kernel; empty means 1.
+        dimension_numbers: which dimension is which, or labels such as `b01f_01io->b01f`.
+        feature_group_count, batch_group_count: number of groups of features or batches.
+
+    Raises ShapeError.
+    """
+    labels = _dimension_numbers(dimension_numbers, lhs.shape)
+    if lhs.shape.rank != rhs.shape.rank or lhs.shape.rank < 2:
+        message = f"input and kernel have one rank of 2 or more, got {lhs.shape} and {rhs.shape}"
+        raise ShapeError(message, rule="convolution.ranks")
+    base = [lhs.shape.dimensions[d] for d in labels.input_spatial_dimensions]
+    extent = [rhs.shape.dimensions[d] for d in labels.kernel_spatial_dimensions]
+    strides = list(window_strides or [1] * len(extent))
+    pads = make_padding(padding, base, extent, strides)
+    return _contracted(
+        "convolution",
+        [lhs, rhs],
+        preferred_element_type,
+        {
+            "window": make_window(extent, strides, pads, lhs_dilation, rhs_dilation, window_reversal),
+            "dim_labels": labels,
+            "feature_group_count": feature_group_count,
+            "batch_group_count": batch_group_count,
+            "operand_precision": _precision(precision_config),
+        },
+    )
+
+
+def _dimension_numbers(
+    wanted: ConvolutionDimensionNumbers | str | None, lhs: Shape
+) -> ConvolutionDimensionNumbers:
+    if wanted is None:
+        return default_dimension_numbers(max(lhs.rank - 2, 0))
+    if isinstance(wanted, str):
+        from hloom.ir.cursor import Cursor
+        from hloom.ir.window import DimLabelsCodec
+
+        return DimLabelsCodec().parse(Cursor(wanted))
+    return wanted
+
+
+@page_function()
+def Fft(operand: XlaOp, fft_type: str, fft_length: Sequence[int]) -> XlaOp:
+    """The Fourier transform FFT, IFFT, RFFT or IRFFT over the last one to three axes."""
+    return operand.builder.emit(
+        "fft", [operand], fft_type=fft_type.upper(), fft_length=integers(fft_length, "fft_length")
+    )
+
+
+@page_function()
+def Cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
+    """The Cholesky factors of a batch of Hermitian positive definite matrices; one triangle is read."""
+    return a.builder.emit("cholesky", [a], lower=lower)
+
+
+@page_function()
+def TriangularSolve(
+    a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str = "NO_TRANSPOSE"
+) -> XlaOp:
+    """Solves op(a) x = b, or x op(a) = b, for x; `transpose_a` is NO_TRANSPOSE, TRANSPOSE or ADJOINT."""
+    return a.builder.emit(
+        "triangular-solve",
+        [a, b],
+        left_side=left_side,
+        lower=lower,
+        unit_diagonal=unit_diagonal,
+        transpose_a=transpose_a,
+    )
+
+
+@page_function()
+def BatchNormTraining(
+    operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
+) -> XlaOp:
+    """(normalized operand, mean, variance) over all dimensions but the feature's."""
+    return operand.builder.emit(
+        "batch-norm-training", [operand, scale, offset], epsilon=epsilon, feature_index=feature_index
+    )
+
+
+@page_function()
+def BatchNormInference(
+    operand: XlaOp,
+    scale: XlaOp,
+    offset: XlaOp,
+    mean: XlaOp,
+    variance: XlaOp,
+    epsilon: float,
+    feature_index: int,
+) -> XlaOp:
+    """The operand normalized with given mean and variance."""
+    operands = [operand, scale, offset, mean, variance]
+    return operand.builder.emit(
+        "batch-norm-inference", operands, epsilon=epsilon, feature_index=feature_index
+    )
+
+
+@page_function(batch_mean="mean", batch_var="variance")
+def BatchNormGrad(
+    operand: XlaOp,
+    scale: XlaOp,
+    mean: XlaOp,
+    variance: XlaOp,
+    grad_output: XlaOp,
+    epsilon: float,
+    feature_index: int,
+) -> XlaOp:
+    """The gradients (operand, scale, offset) of a batch normalization."""
+    operands = [operand, scale, mean, variance, grad_output]
+    return operand.builder.emit("batch-norm-grad", operands, epsilon=epsilon, feature_index=feature_index)

@@ -1,0 +1,413 @@
+"""Control flow, calls, random numbers, and what talks to the host: infeed, outfeed, send, receive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from hloom.builder.builder import Computation, XlaBuilder, XlaOp
+from hloom.builder.collectives import channel
+from hloom.builder.data_movement import GetTupleElement
+from hloom.builder.operands import (
+    Operand,
+    Operands,
+    an_op,
+    as_op,
+    as_ops,
+    constant,
+    op_list,
+    page_function,
+    shape_of,
+)
+from hloom.errors import HloError, ShapeError
+from hloom.ir.computation import HloComputation
+from hloom.ir.cursor import escape
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.shape.element_type import PRED, S32, U32
+from hloom.shape.shape import Shape
+
+# -- calls
+
+
+def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder, Computation, list[XlaOp]]:
+    """Builder, computation and arguments: sequences flattened, the builder given first or found in them."""
+    builder = first if isinstance(first, XlaBuilder) else None
+    if builder is not None:
+        first, *rest = arguments
+        arguments = tuple(rest)
+    flat = [v for a in arguments for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
+    if not isinstance(first, HloModule | HloComputation):
+        raise HloError(f"a computation is called, got {first!r}", rule="builder.computation")
+    entry = first.entry if isinstance(first, HloModule) else first
+    builder = builder or an_op(*flat).builder
+    parameters = entry.program_shape.parameters
+    if len(parameters) != len(flat):
+        message = f"%{entry.name} takes {len(parameters)} arguments, got {len(flat)}"
+        raise ShapeError(message, rule="call.arguments")
+    values = [
+        v if isinstance(v, XlaOp) else constant(builder, v, p.element_type)
+        for v, p in zip(flat, parameters, strict=True)
+    ]
+    return builder, first, values
+
+
+def Call(computation: Any, *args: Any) -> XlaOp:
+    """The result of a computation for these arguments.
+
+    `Call(computation, a, b)` or `Call(computation, [a, b])`; without arguments `Call(builder, computation)`.
+    """
+    builder, called, values = _call_arguments(computation, args)
+    return builder.emit("call", values, computations=[called])
+
+
+def CompositeCall(
+    computation: Any,
+    *args: Any,
+    name: str,
+    attributes: str | None = None,
+    version: int | None = None,
+    composite_attributes: str | None = None,
+) -> XlaOp:
+    """A call that stands for a named operation made of others; it may be replaced by its decomposition."""
+    builder, called, values = _call_arguments(computation, args)
+    marks = {"composite.name": f'"{name}"'}
+    text = attributes if attributes is not None else composite_attributes
+    marks["composite.attributes"] = text if text else "{}"
+    marks["composite.version"] = f'"{version or 0}"'
+    return builder.emit("call", values, computations=[called], is_composite=True, frontend_attributes=marks)
+
+
+def CustomCall(
+    target_name: Any,
+    *arguments: Any,
+    shape: Shape | str | None = None,
+    opaque: str = "",
+    has_side_effect: bool = False,
+    computation: Computation | None = None,
+    operand_shapes_with_layout: Sequence[Shape] | None = None,
+    **attributes: Any,
+) -> XlaOp:
+    """A call of code outside XLA, registered under `target_name`.
+
+    `CustomCall("target", [x, y], shape)`; a leading builder, needed where there are no operands, is accepted.
+    `attributes` are further fields of the custom-call operation: schedule, api_version, output aliasing ...
+    """
+    values = list(arguments)
+    builder = target_name if isinstance(target_name, XlaBuilder) else None
+    if builder is not None:
+        target_name = values.pop(0)
+    if values and isinstance(values[-1], Shape | str):
+        shape = values.pop()
+    if shape is None:
+        raise ShapeError("a custom call needs the shape of its result", rule="custom-call.shape-stated")
+    flat = [v for a in values for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
+    operands = as_ops(*flat) if flat else []
+    owner = builder or an_op(*operands).builder
+    if operand_shapes_with_layout is not None:
+        attributes["operand_layout_constraints"] = tuple(operand_shapes_with_layout)
+    op = owner.emit(
+        "custom-call",
+        operands,
+        shape=shape_of(shape),
+        computations=[computation] if computation is not None else (),
+        custom_call_target=target_name,
+        custom_call_has_side_effect=has_side_effect or None,
+        **attributes,
+    )
+    op.instruction.backend_config = f'"{escape(opaque)}"' if opaque else ""
+    return op
+
+
+CustomCallWithComputation = CustomCall
+CustomCallWithLayout = CustomCall
+
+
+@page_function(branch_index="predicate", pred="predicate")
+def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
+    """One of several computations, chosen by a value.
+
+    `Conditional(pred, true_operand, true_computation, false_operand, false_computation)`, or
+    `Conditional(branch_index, branch_computations, branch_operands)`, where an index out of range takes the
+    last branch. Keywords as in these signatures are accepted.
+    """
+    values = [*branches, *(named[key] for key in _CONDITIONAL_KEYWORDS if key in named)]
+    unknown = named.keys() - set(_CONDITIONAL_KEYWORDS)
+    if unknown or len(values) not in (2, 4):
+        message = (
+            "Conditional takes a predicate with two operands and computations, or an index with lists of them"
+        )
+        raise HloError(message, rule="conditional.arguments")
+    if len(values) == 4:
+        operands, computations = [values[0], values[2]], [values[1], values[3]]
+        element_type = PRED
+    else:
+        computations, operands = list(values[0]), list(values[1])
+        element_type = S32
+    known = an_op(predicate, operands)
+    chooser = as_op(predicate, known, element_type)
+    return known.builder.emit(
+        "conditional", [chooser, *(as_op(o, known) for o in operands)], computations=computations
+    )
+
+
+_CONDITIONAL_KEYWORDS = (
+    "branch_computations", "branch_operands", "true_operand", "true_computation", "false_operand",
+    "false_computation",
+)  # fmt: skip
+
+
+@page_function()
+def While(condition: Computation, body: Computation, init: XlaOp) -> XlaOp:
+    """`body` applied to the state, from `init` on, as long as `condition` holds."""
+    return init.builder.emit("while", [init], computations={"condition": condition, "body": body})
+
+
+@page_function()
+def OptimizationBarrier(operand: XlaOp) -> XlaOp:
+    """The operand; no optimization moves anything across."""
+    return operand.builder.emit("opt-barrier", [operand])
+
+
+def Fusion(
+    operands: Operands, fused_computation: Computation, fusion_kind: str = "kLoop", **attributes: Any
+) -> XlaOp:
+    """A computation to be compiled as one piece."""
+    values = op_list(operands)
+    return values[0].builder.emit(
+        "fusion", values, computations=[fused_computation], kind=fusion_kind, **attributes
+    )
+
+
+# -- tokens and order
+
+
+@page_function()
+def AfterAll(*operands: Any) -> XlaOp:
+    """A token that waits for all the tokens."""
+    flat = [v for a in operands for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
+    return an_op(*flat).builder.emit("after-all", op_list(flat))
+
+
+def CreateToken(builder: XlaBuilder) -> XlaOp:
+    """A token that waits for nothing."""
+    return builder.emit("after-all")
+
+
+@page_function()
+def AddDependency(operand: XlaOp, token: XlaOp) -> XlaOp:
+    """The operand, available when the token is."""
+    return operand.builder.emit("add-dependency", [operand, token])
+
+
+# -- asynchronous forms
+
+
+@page_function()
+def AsyncStart(operands: Operands, computation: Computation, execution_thread: str = "main") -> XlaOp:
+    """Start a computation; the result is a context for AsyncUpdate and AsyncDone."""
+    values = op_list(operands)
+    builder = values[0].builder
+    called = builder.embedded(computation)
+    if execution_thread != "main":
+        called.execution_thread = execution_thread
+    context = Shape.tuple_([Shape.tuple_([v.shape for v in values]), called.program_shape.result, Shape(U32)])
+    return builder.emit(
+        "async-start",
+        values,
+        shape=context,
+        computations=[called],
+        async_execution_thread=None if execution_thread == "main" else execution_thread,
+    )
+
+
+@page_function()
+def AsyncUpdate(context: XlaOp) -> XlaOp:
+    """The context, a step later."""
+    return context.builder.emit(
+        "async-update", [context], shape=context.shape, computations=_wrapped(context)
+    )
+
+
+@page_function()
+def AsyncDone(context: XlaOp) -> XlaOp:
+    """Wait for an asynchronous computation and return its result."""
+    result = context.shape.tuple_shapes[1] if len(context.shape.tuple_shapes) > 1 else context.shape
+    return context.builder.emit("async-done", [context], shape=result, computations=_wrapped(context))
+
+
+def _wrapped(context: XlaOp) -> tuple[HloComputation, ...]:
+    """The computation that an async instruction calls, where its operation has a role for it."""
+    from hloom.ir.operation import REGISTRY
+
+    return context.instruction.called_computations if REGISTRY["async-done"].roles else ()
+
+
+@page_function()
+def CopyStart(operand: XlaOp, cross_program_prefetch_index: int | None = None) -> XlaOp:
+    """Start a copy; the result is the context for CopyDone."""
+    return operand.builder.emit(
+        "copy-start", [operand], cross_program_prefetch_index=cross_program_prefetch_index
+    )
+
+
+@page_function()
+def CopyDone(context: XlaOp) -> XlaOp:
+    """Wait for a copy."""
+    return context.builder.emit("copy-done", [context])
+
+
+# -- host
+
+
+def Infeed(builder: XlaBuilder, shape: Shape | str, config: str = "") -> XlaOp:
+    """The next value of this shape that the host feeds in."""
+    return GetTupleElement(InfeedWithToken(CreateToken(builder), shape, config), 0)
+
+
+@page_function()
+def InfeedWithToken(token: XlaOp, shape: Shape | str, config: str = "") -> XlaOp:
+    """(next value of the infeed, token)."""
+    result = Shape.tuple_([shape_of(shape), Shape.token()])
+    return token.builder.emit("infeed", [token], shape=result, infeed_config=config or None)
+
+
+@page_function()
+def Outfeed(operand: XlaOp, shape_with_layout: Shape | str | None = None, outfeed_config: str = "") -> XlaOp:
+    """Hand a value to the host; the result is a token."""
+    return OutfeedWithToken(operand, CreateToken(operand.builder), shape_with_layout, outfeed_config)
+
+
+@page_function()
+def OutfeedWithToken(
+    operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str | None = None, outfeed_config: str = ""
+) -> XlaOp:
+    """Hand a value to the host after the token; the result is a token."""
+    outfeed_shape = operand.shape if shape_with_layout is None else shape_of(shape_with_layout)
+    if not outfeed_shape.compatible(operand.shape):
+        message = f"{operand.shape} cannot be fed out as {outfeed_shape}"
+        raise ShapeError(message, rule="outfeed.shape-matches")
+    return operand.builder.emit(
+        "outfeed",
+        [operand, token],
+        shape=Shape.token(),
+        outfeed_shape=outfeed_shape,
+        outfeed_config=outfeed_config or None,
+    )
+
+
+@page_function(channel_id="channel_handle", handle="channel_handle")
+def Send(
+    operand: XlaOp, channel_handle: Any, token: XlaOp | None = None, is_host_transfer: bool = False
+) -> XlaOp:
+    """Start to send a value to the Recv of the same channel; the result is a context for SendDone."""
+    order = token if token is not None else CreateToken(operand.builder)
+    context = Shape.tuple_([operand.shape, Shape(U32), Shape.token()])
+    return operand.builder.emit(
+        "send",
+        [operand, order],
+        shape=context,
+        channel_id=channel(channel_handle),
+        is_host_transfer=is_host_transfer or None,
+    )
+
+
+@page_function()
+def SendDone(context: XlaOp) -> XlaOp:
+    """Wait until a Send has finished; the result is a token."""
+    return context.builder.emit("send-done", [context], **_same_channel(context.instruction))
+
+
+@page_function(channel_id="channel_handle", handle="channel_handle")
+def SendWithToken(operand: XlaOp, token: XlaOp, channel_handle: Any) -> XlaOp:
+    """Send a value after the token; the result is a token."""
+    return SendDone(Send(operand, channel_handle, token))
+
+
+@page_function(handle="channel_handle")
+def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str, channel_handle: Any) -> XlaOp:
+    """Send a value to the host after the token; the result is a token."""
+    if not shape_of(shape_with_layout).compatible(operand.shape):
+        message = f"{operand.shape} cannot be sent as {shape_with_layout}"
+        raise ShapeError(message, rule="send.shape-matches")
+    return SendDone(Send(operand, channel_handle, token, is_host_transfer=True))
+
+
+def Recv(
+    builder: XlaBuilder,
+    shape: Shape | str,
+    channel_handle: Any,
+    token: XlaOp | None = None,
+    is_host_transfer: bool = False,
+) -> XlaOp:
+    """Get ready for the value of the Send of the same channel; the result is a context for RecvDone."""
+    order = token if token is not None else CreateToken(builder)
+    context = Shape.tuple_([shape_of(shape), Shape(U32), Shape.token()])
+    return builder.emit(
+        "recv",
+        [order],
+        shape=context,
+        channel_id=channel(channel_handle),
+        is_host_transfer=is_host_transfer or None,
+    )
+
+
+@page_function()
+def RecvDone(context: XlaOp) -> XlaOp:
+    """Wait for the value of a Recv; the result is (value, token)."""
+    return context.builder.emit("recv-done", [context], **_same_channel(context.instruction))
+
+
+@page_function(handle="channel_handle")
+def RecvWithToken(token: XlaOp, shape: Shape | str, channel_handle: Any) -> XlaOp:
+    """(the value that a Send of the same channel sends, token)."""
+    return RecvDone(Recv(token.builder, shape, channel_handle, token))
+
+
+@page_function(handle="channel_handle")
+def RecvFromHost(token: XlaOp, shape: Shape | str, channel_handle: Any) -> XlaOp:
+    """(a value from the host, token)."""
+    return RecvDone(Recv(token.builder, shape, channel_handle, token, is_host_transfer=True))
+
+
+def _same_channel(context: HloInstruction) -> dict[str, Any]:
+    """The channel and the host flag of the operation that made a context."""
+    operation: Any = context.operation
+    names = {attribute.field for attribute in operation.attributes}
+    return {name: getattr(operation, name) for name in ("channel_id", "is_host_transfer") if name in names}
+
+
+# -- random numbers
+
+
+@page_function()
+def RngNormal(mu: Operand, sigma: Operand, shape: Shape | str) -> XlaOp:
+    """Numbers from the normal distribution with mean mu and standard deviation sigma."""
+    return _random(mu, sigma, shape, "rng_normal")
+
+
+@page_function()
+def RngUniform(a: Operand, b: Operand, shape: Shape | str) -> XlaOp:
+    """Numbers from the uniform distribution on [a, b)."""
+    return _random(a, b, shape, "rng_uniform")
+
+
+def _random(first: Operand, second: Operand, shape: Shape | str, distribution: str) -> XlaOp:
+    operands = as_ops(first, second)
+    return operands[0].builder.emit("rng", operands, shape=shape_of(shape), distribution=distribution)
+
+
+@page_function(key="initial_state")
+def RngBitGenerator(algorithm: str, initial_state: XlaOp, shape: Shape | str) -> XlaOp:
+    """(new state, random bits); `algorithm` is rng_default, rng_three_fry or rng_philox."""
+    spelled = {"default": "rng_default", "threefry": "rng_three_fry", "philox": "rng_philox"}
+    word = algorithm.lower()
+    result = Shape.tuple_([initial_state.shape, shape_of(shape)])
+    return initial_state.builder.emit(
+        "rng-bit-generator", [initial_state], shape=result, algorithm=spelled.get(word, word)
+    )
+
+
+def RngGetAndUpdateState(builder: XlaBuilder, delta: int, shape: Shape | str) -> XlaOp:
+    """The device's random state, which advances by `delta`."""
+    return builder.emit("rng-get-and-update-state", shape=shape_of(shape), delta=delta)

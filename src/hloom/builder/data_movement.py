@@ -1,0 +1,478 @@
+"""Functions that make, move and rearrange elements: constants, shapes, slices, gather and scatter, tuples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+from hloom.builder.builder import Computation, XlaBuilder, XlaOp
+from hloom.builder.operands import (
+    ElementTypeLike,
+    Operand,
+    Operands,
+    an_op,
+    as_op,
+    constant,
+    index_ops,
+    integers,
+    op_list,
+    page_function,
+    shape_of,
+)
+from hloom.errors import ShapeError
+from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.shape.element_type import S32, ElementType
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+
+def Parameter(
+    builder: XlaBuilder,
+    parameter_number: int,
+    shape: Shape | str,
+    name: str = "",
+    replicated_at_leaf_buffers: Sequence[bool] | None = None,
+) -> XlaOp:
+    """Argument number `parameter_number` of the computation."""
+    op = builder.emit(
+        "parameter",
+        shape=shape_of(shape),
+        name=name or f"p{parameter_number}",
+        parameter_number=parameter_number,
+    )
+    if replicated_at_leaf_buffers is not None:
+        op = replicated(op, replicated_at_leaf_buffers)
+    return op
+
+
+def replicated(op: XlaOp, leaves: Sequence[bool]) -> XlaOp:
+    """Note which leaves of a parameter have the same value on every replica."""
+    operation = op.instruction.operation
+    op.instruction.operation = operation.replace(parameter_replication=tuple(map(bool, leaves)))
+    return op
+
+
+def ConstantLiteral(builder: XlaBuilder, literal: Any) -> XlaOp:
+    """The value of a Literal, or of anything that a Literal can be made of."""
+    return constant(builder, literal)
+
+
+def Constant(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
+    """A number, list or array as a constant; `element_type` converts Python numbers."""
+    return constant(builder, value, element_type)
+
+
+def ConstantR0(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
+    """A scalar constant."""
+    return _constant_of_rank(builder, value, element_type, 0)
+
+
+def ConstantR1(
+    builder: XlaBuilder, values: Any, value: Any = None, element_type: ElementTypeLike | None = None
+) -> XlaOp:
+    """A vector constant: `ConstantR1(b, [1, 2])`, or `ConstantR1(b, length, value)`."""
+    if value is not None:
+        values = [value] * int(values)
+    return _constant_of_rank(builder, values, element_type, 1)
+
+
+def ConstantR2(builder: XlaBuilder, values: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
+    """A matrix constant."""
+    return _constant_of_rank(builder, values, element_type, 2)
+
+
+def ConstantFromArray(builder: XlaBuilder, values: Any) -> XlaOp:
+    """An array constant of any rank."""
+    return constant(builder, values)
+
+
+def _constant_of_rank(
+    builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None, rank: int
+) -> XlaOp:
+    literal = Literal(value)
+    if literal.shape.rank != rank:
+        raise ShapeError(
+            f"a constant of rank {rank} is wanted, got {literal.shape}", rule="builder.constant-rank"
+        )
+    return constant(builder, value, element_type)
+
+
+def Iota(builder: XlaBuilder, shape: Shape | str | ElementType, iota_dimension: int = 0) -> XlaOp:
+    """0, 1, 2, ... along one dimension. `Iota(b, element_type, size)` is the vector of `size` elements."""
+    if isinstance(shape, ElementType):
+        shape, iota_dimension = Shape(shape, (iota_dimension,)), 0
+    return builder.emit("iota", shape=shape_of(shape), iota_dimension=iota_dimension)
+
+
+@page_function(sizes="broadcast_sizes")
+def Broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
+    """New major dimensions of these sizes, the operand repeated along them."""
+    sizes = integers(broadcast_sizes, "broadcast_sizes")
+    shape = operand.shape
+    total = (*sizes, *shape.dimensions)
+    flags = (*(False,) * len(sizes), *shape.dynamic_dimensions)
+    targets = tuple(range(len(sizes), len(total)))
+    return operand.builder.emit(
+        "broadcast", [operand], shape=Shape(shape.element_type, total, flags), dimensions=targets
+    )
+
+
+@page_function(shape="out_dim_size")
+def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
+    """The operand's dimension i becomes dimension `broadcast_dimensions[i]` of an array of `out_dim_size`.
+
+    Dimensions of size 1 are repeated, the result's other dimensions too.
+    """
+    sizes = integers(out_dim_size, "out_dim_size")
+    targets = integers(broadcast_dimensions, "broadcast_dimensions")
+    shape = operand.shape
+    if len(targets) != shape.rank:
+        message = f"broadcast_dimensions {list(targets)} needs one entry for each of {shape.rank} dimensions"
+        raise ShapeError(message, rule="broadcasting.dimensions-count")
+    if any(not 0 <= t < len(sizes) for t in targets):
+        message = f"broadcast_dimensions {list(targets)} name dimensions of a result of rank {len(sizes)}"
+        raise ShapeError(message, rule="broadcasting.dimensions-in-range")
+    if any(a >= b for a, b in pairwise(targets)):
+        message = f"broadcast_dimensions must be strictly increasing, got {list(targets)}"
+        raise ShapeError(message, rule="broadcasting.dimensions-increasing")
+    if any(size not in (1, sizes[t]) for size, t in zip(shape.dimensions, targets, strict=True)):
+        message = f"{shape.to_string(layout=False)} cannot become dimensions {list(targets)} of {list(sizes)}"
+        raise ShapeError(message, rule="broadcasting.sizes")
+    kept = [i for i in range(shape.rank) if shape.dimensions[i] == sizes[targets[i]]]
+    if len(kept) != shape.rank:
+        operand = Reshape(operand, [shape.dimensions[i] for i in kept])
+    flags = [False] * len(sizes)
+    for i in kept:
+        flags[targets[i]] = shape.dynamic_dimensions[i]
+    return operand.builder.emit(
+        "broadcast",
+        [operand],
+        shape=Shape(shape.element_type, sizes, flags),
+        dimensions=tuple(targets[i] for i in kept),
+    )
+
+
+@page_function()
+def Pad(operand: XlaOp, padding_value: Operand, padding_config: Sequence[Any]) -> XlaOp:
+    """Padding before, after (negative crops) and between elements.
+
+    `padding_config` has (low, high) or (low, high, interior) for each dimension.
+    """
+    config = tuple(d if isinstance(d, PaddingDimension) else PaddingDimension(*d) for d in padding_config)
+    return operand.builder.emit("pad", [operand, as_op(padding_value, operand)], padding=config)
+
+
+@page_function()
+def PadInDim(operand: XlaOp, padding_value: Operand, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
+    """Padding of one dimension."""
+    config = [(pad_lo, pad_hi) if i == dimno else (0, 0) for i in range(operand.shape.rank)]
+    return Pad(operand, padding_value, config)
+
+
+@page_function()
+def Reshape(operand: Any, dimensions: Any, new_sizes: Sequence[int] | None = None) -> XlaOp:
+    """The elements, in row-major order, in an array of other dimensions.
+
+    `Reshape(operand, new_sizes)`; or `Reshape(operand, dimensions, new_sizes)`, which first collapses the
+    operand with its dimensions in the order `dimensions`; or `Reshape(shape, operand)`.
+    """
+    if isinstance(operand, Shape):
+        value = cast("XlaOp", dimensions)
+        return value.builder.emit("reshape", [value], shape=operand)
+    if new_sizes is None:
+        sizes = integers(dimensions, "new_sizes")
+    else:
+        order = integers(dimensions, "dimensions")
+        sizes = integers(new_sizes, "new_sizes")
+        if order != tuple(range(operand.shape.rank)):
+            operand = Transpose(operand, order)
+    flags = operand.shape.dynamic_dimensions if sizes == operand.shape.dimensions else None
+    shape = Shape(operand.shape.element_type, sizes, flags)
+    return operand.builder.emit("reshape", [operand], shape=shape)
+
+
+@page_function()
+def DynamicReshape(
+    operand: XlaOp,
+    dim_sizes: Sequence[Operand],
+    new_size_bounds: Sequence[int],
+    dims_are_dynamic: Sequence[bool],
+) -> XlaOp:
+    """A reshape whose result sizes are run-time values; `new_size_bounds` limit them."""
+    sizes = index_ops(operand.builder, list(dim_sizes))
+    shape = Shape(operand.shape.element_type, new_size_bounds, dims_are_dynamic)
+    return operand.builder.emit("dynamic-reshape", [operand, *sizes], shape=shape)
+
+
+@page_function()
+def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """Consecutive dimensions made one."""
+    chosen = integers(dimensions, "dimensions")
+    if len(chosen) <= 1:
+        return operand
+    if any(b != a + 1 for a, b in pairwise(chosen)):
+        raise ShapeError(
+            f"collapsed dimensions are consecutive, got {list(chosen)}", rule="collapse.consecutive"
+        )
+    sizes = operand.shape.dimensions
+    if chosen[0] < 0 or chosen[-1] >= len(sizes):
+        message = f"{operand.shape} has no dimensions {list(chosen)}"
+        raise ShapeError(message, rule="collapse.dimensions-in-range")
+    merged = math.prod(sizes[i] for i in chosen)
+    return Reshape(operand, (*sizes[: chosen[0]], merged, *sizes[chosen[-1] + 1 :]))
+
+
+@page_function()
+def Transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
+    """Result dimension i is the operand's dimension `permutation[i]`."""
+    return operand.builder.emit("transpose", [operand], dimensions=integers(permutation, "permutation"))
+
+
+@page_function()
+def Rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """The elements in reverse order along some dimensions."""
+    return operand.builder.emit("reverse", [operand], dimensions=integers(dimensions, "dimensions"))
+
+
+@page_function()
+def Slice(
+    operand: XlaOp,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> XlaOp:
+    """The part from start to limit (exclusive) of every dimension, every stride-th element."""
+    starts, limits = integers(start_indices, "start_indices"), integers(limit_indices, "limit_indices")
+    steps = (1,) * len(starts) if strides is None else integers(strides, "strides")
+    if not len(starts) == len(limits) == len(steps):
+        message = f"starts {list(starts)}, limits {list(limits)} and strides {list(steps)} differ in number"
+        raise ShapeError(message, rule="slice.counts")
+    ranges = tuple(SliceDimension(*bounds) for bounds in zip(starts, limits, steps, strict=True))
+    return operand.builder.emit("slice", [operand], slice=ranges)
+
+
+@page_function()
+def SliceInDim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
+    """A slice of one dimension."""
+    axis = operand.shape.axis(dimno)
+    starts, limits, strides = (
+        [0] * operand.shape.rank,
+        list(operand.shape.dimensions),
+        [1] * operand.shape.rank,
+    )
+    starts[axis], limits[axis], strides[axis] = start_index, limit_index, stride
+    return Slice(operand, starts, limits, strides)
+
+
+@page_function(slice_sizes="size_indices")
+def DynamicSlice(operand: XlaOp, start_indices: Operands, size_indices: Sequence[int]) -> XlaOp:
+    """A part of `size_indices` elements whose start is computed; it is clamped so that the part fits."""
+    starts = index_ops(operand.builder, start_indices)
+    sizes = integers(size_indices, "size_indices")
+    return operand.builder.emit("dynamic-slice", [operand, *starts], dynamic_slice_sizes=sizes)
+
+
+@page_function()
+def DynamicUpdateSlice(operand: XlaOp, update: Operand, start_indices: Operands) -> XlaOp:
+    """The operand with a part replaced by `update`, from a computed start, which is clamped."""
+    starts = index_ops(operand.builder, start_indices)
+    return operand.builder.emit("dynamic-update-slice", [operand, as_op(update, operand), *starts])
+
+
+@page_function()
+def ConcatInDim(operands: Operands, dimension: int) -> XlaOp:
+    """The arrays one after the other along a dimension."""
+    values = op_list(operands)
+    if not values:
+        raise ShapeError("concatenation takes at least one array", rule="concatenate.operands")
+    return values[0].builder.emit("concatenate", values, dimensions=(dimension,))
+
+
+Concatenate = ConcatInDim
+
+
+@page_function(input="operand")
+def Gather(
+    operand: XlaOp,
+    start_indices: Operand,
+    offset_dims: Any,
+    collapsed_slice_dims: Sequence[int] = (),
+    slice_sizes: Sequence[int] = (),
+    start_index_map: Sequence[int] = (),
+    index_vector_dim: int = -1,
+    indices_are_sorted: bool = False,
+    operand_batching_dims: Sequence[int] = (),
+    start_indices_batching_dims: Sequence[int] = (),
+) -> XlaOp:
+    """Slices of `operand` at computed places, put together; the page explains the dimension numbers.
+
+    `Gather(operand, start_indices, dimension_numbers, slice_sizes, ...)`, as in XlaBuilder, takes the numbers
+    as one dictionary. A negative `index_vector_dim` is the dimension after the last one.
+    """
+    numbers: dict[str, Any] = {}
+    if isinstance(offset_dims, dict):
+        numbers = cast("dict[str, Any]", offset_dims)
+        slice_sizes = slice_sizes or collapsed_slice_dims
+    else:
+        numbers = {
+            "offset_dims": offset_dims,
+            "collapsed_slice_dims": collapsed_slice_dims,
+            "start_index_map": start_index_map,
+            "index_vector_dim": index_vector_dim,
+            "operand_batching_dims": operand_batching_dims,
+            "start_indices_batching_dims": start_indices_batching_dims,
+        }
+    indices = as_op(start_indices, operand, S32)
+    return operand.builder.emit(
+        "gather",
+        [operand, indices],
+        slice_sizes=integers(slice_sizes, "slice_sizes"),
+        indices_are_sorted=indices_are_sorted,
+        **_dimension_numbers(numbers, indices.shape.rank),
+    )
+
+
+def _dimension_numbers(numbers: dict[str, Any], indices_rank: int) -> dict[str, Any]:
+    plain: dict[str, Any] = {key: v if isinstance(v, int) else integers(v, key) for key, v in numbers.items()}
+    if plain.get("index_vector_dim", -1) < 0:
+        plain["index_vector_dim"] = indices_rank
+    return plain
+
+
+@page_function(
+    input="operands", inputs="operands", operand="operands", dimension_numbers="update_window_dims"
+)
+def Scatter(
+    operands: Operands,
+    scatter_indices: Operand,
+    updates: Operands,
+    update_computation: Computation,
+    index_vector_dim: Any = -1,
+    update_window_dims: Any = (),
+    inserted_window_dims: Sequence[int] = (),
+    scatter_dims_to_operand_dims: Sequence[int] = (),
+    input_batching_dims: Sequence[int] = (),
+    scatter_indices_batching_dims: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+) -> XlaOp:
+    """The operands with `updates` combined into them at computed places; the page explains the numbers.
+
+    As in XlaBuilder, the numbers may come as one dictionary in the place of `index_vector_dim`.
+    """
+    targets, values = op_list(operands), op_list(updates)
+    numbers: dict[str, Any] = {}
+    for given in (index_vector_dim, update_window_dims):
+        if isinstance(given, dict):
+            numbers = cast("dict[str, Any]", given)
+    if not numbers:
+        numbers = {
+            "update_window_dims": update_window_dims,
+            "inserted_window_dims": inserted_window_dims,
+            "scatter_dims_to_operand_dims": scatter_dims_to_operand_dims,
+            "index_vector_dim": index_vector_dim,
+            "input_batching_dims": input_batching_dims,
+            "scatter_indices_batching_dims": scatter_indices_batching_dims,
+        }
+    indices = as_op(scatter_indices, targets[0], S32)
+    return targets[0].builder.emit(
+        "scatter",
+        [*targets, indices, *values],
+        computations=[update_computation],
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        **_dimension_numbers(numbers, indices.shape.rank),
+    )
+
+
+@page_function()
+def Tuple(elements: Sequence[XlaOp]) -> XlaOp:
+    """A tuple of the values. For the empty tuple use `EmptyTuple(builder)`."""
+    values = op_list(list(elements))
+    return an_op(values).builder.emit("tuple", values)
+
+
+def EmptyTuple(builder: XlaBuilder) -> XlaOp:
+    """A tuple of nothing."""
+    return builder.emit("tuple")
+
+
+@page_function()
+def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
+    """Element number `index` of a tuple."""
+    return tuple_data.builder.emit("get-tuple-element", [tuple_data], index=index)
+
+
+@page_function()
+def GetDimensionSize(operand: XlaOp, dimension: int) -> XlaOp:
+    """The (run-time) size of a dimension, as an s32 scalar."""
+    return operand.builder.emit("get-dimension-size", [operand], dimensions=(operand.shape.axis(dimension),))
+
+
+@page_function(val="size")
+def SetDimensionSize(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
+    """The operand with the run-time size of a dimension set; what lies beyond it is ignored."""
+    axis = operand.shape.axis(dimension)
+    return operand.builder.emit(
+        "set-dimension-size", [operand, as_op(size, operand, S32)], dimensions=(axis,)
+    )
+
+
+@page_function()
+def RemoveDynamicDimension(operand: XlaOp, dimension: int) -> XlaOp:
+    """The operand with a dimension at its full, static size."""
+    axis = operand.shape.axis(dimension)
+    size = operand.shape.dimensions[axis]
+    shape = operand.shape.with_dynamic_dimension(axis, False)
+    return operand.builder.emit(
+        "set-dimension-size", [operand, constant(operand.builder, size, S32)], shape=shape, dimensions=(axis,)
+    )
+
+
+@page_function()
+def Bitcast(operand: XlaOp, shape: Shape | str) -> XlaOp:
+    """The operand's buffer read in another shape of as many bytes."""
+    return operand.builder.emit("bitcast", [operand], shape=shape_of(shape))
+
+
+def index_value(op: XlaOp, index: Any) -> XlaOp:
+    """`op[index]`: an element of a tuple, or what numpy takes for integers, slices and `...`."""
+    if op.shape.is_tuple:
+        return GetTupleElement(op, index if index >= 0 else index + len(op.shape.tuple_shapes))
+    places = list(cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,))
+    rank = op.shape.rank
+    if Ellipsis in places:
+        at = places.index(Ellipsis)
+        places[at : at + 1] = [slice(None)] * (rank - len(places) + 1)
+    if len(places) > rank:
+        raise ShapeError(f"{op.shape} has no {len(places)} dimensions to index", rule="builder.index-rank")
+    places += [slice(None)] * (rank - len(places))
+    ranges: list[tuple[int, int, int]] = []
+    reversed_axes: list[int] = []
+    for axis, (place, size) in enumerate(zip(places, op.shape.dimensions, strict=True)):
+        if isinstance(place, slice):
+            start, stop, step = place.indices(size)
+            count = len(range(start, stop, step))
+            if step < 0:
+                reversed_axes.append(axis)
+                start, step = start + (count - 1) * step, -step
+            ranges.append((start, start + (count - 1) * step + 1, step) if count else (0, 0, 1))
+        elif not hasattr(place, "__index__"):
+            message = f"integers and slices index a value, got {place!r}; DynamicSlice and Gather take values"
+            raise ShapeError(message, rule="builder.index-kind")
+        elif not -size <= place < size:
+            raise ShapeError(
+                f"index {place} is not in dimension {axis} of {op.shape}", rule="builder.index-range"
+            )
+        else:
+            ranges.append((place % size, place % size + 1, 1))
+    starts, limits, strides = zip(*ranges, strict=True) if ranges else ((), (), ())
+    taken = Slice(op, starts, limits, strides)
+    if reversed_axes:
+        taken = Rev(taken, reversed_axes)
+    if all(isinstance(place, slice) for place in places):
+        return taken
+    sizes = [s for s, place in zip(taken.shape.dimensions, places, strict=True) if isinstance(place, slice)]
+    return Reshape(taken, sizes)

@@ -1,0 +1,279 @@
+"""Element-wise functions: arithmetic, comparison, logic, conversion, selection.
+
+The one- and two-operand functions derive from the declarations of their operations; what differs is only the
+name that XlaBuilder gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from hloom.builder.broadcasting import broadcast_operands, like
+from hloom.builder.builder import XlaOp
+from hloom.builder.operands import (
+    ElementTypeLike,
+    Operand,
+    an_op,
+    as_op,
+    as_ops,
+    element_type_of,
+    page_function,
+    pair,
+)
+from hloom.errors import ShapeError
+from hloom.shape.element_type import PRED
+
+
+class Unary(Protocol):
+    """An element-wise function of one operand."""
+
+    __name__: str
+
+    def __call__(self, operand: XlaOp) -> XlaOp:
+        """The function of every element; raises ShapeError for element types that it does not take."""
+        ...
+
+
+class Binary(Protocol):
+    """An element-wise function of two operands, which are broadcast to a common shape."""
+
+    __name__: str
+
+    def __call__(
+        self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None
+    ) -> XlaOp:
+        """The function of every pair of elements.
+
+        Args:
+            lhs, rhs: arrays of one element type; one of them may be a number or array to become a constant.
+            broadcast_dimensions: where the dimensions of the operand of lower rank go in the other.
+
+        Raises ShapeError for element types and shapes that do not fit.
+        """
+        ...
+
+
+def _unary(name: str, opcode: str, meaning: str) -> Unary:
+    @page_function(x="operand")
+    def function(operand: XlaOp) -> XlaOp:
+        return operand.builder.emit(opcode, [operand])
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{meaning}, element by element: HLO's `{opcode}`."
+    return function  # type: ignore[return-value]
+
+
+def _binary(name: str, opcode: str, meaning: str, direction: str | None = None) -> Binary:
+    @page_function(y="lhs", x="rhs", real="lhs", imag="rhs")
+    def function(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        left, right = broadcast_operands(name, *pair(lhs, rhs), broadcast_dimensions)
+        return left.builder.emit(opcode, [left, right], direction=direction)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{meaning}, element by element, operands broadcast: HLO's `{opcode}`."
+    return function  # type: ignore[return-value]
+
+
+Abs: Final = _unary("Abs", "abs", "|x|")
+Acos: Final = _unary("Acos", "acos", "Inverse cosine")
+Acosh: Final = _unary("Acosh", "acosh", "Inverse hyperbolic cosine")
+Asin: Final = _unary("Asin", "asin", "Inverse sine")
+Asinh: Final = _unary("Asinh", "asinh", "Inverse hyperbolic sine")
+Atanh: Final = _unary("Atanh", "atanh", "Inverse hyperbolic tangent")
+Cbrt: Final = _unary("Cbrt", "cbrt", "Cube root")
+Ceil: Final = _unary("Ceil", "ceil", "The smallest integer not below x")
+Clz: Final = _unary("Clz", "count-leading-zeros", "Number of leading zero bits")
+Copy: Final = _unary("Copy", "copy", "The same value in a buffer of its own")
+Cos: Final = _unary("Cos", "cosine", "Cosine")
+Cosh: Final = _unary("Cosh", "cosh", "Hyperbolic cosine")
+Erf: Final = _unary("Erf", "erf", "Error function")
+Exp: Final = _unary("Exp", "exponential", "e^x")
+Expm1: Final = _unary("Expm1", "exponential-minus-one", "e^x - 1")
+Floor: Final = _unary("Floor", "floor", "The largest integer not above x")
+IsFinite: Final = _unary("IsFinite", "is-finite", "Whether x is neither infinite nor NaN")
+Log: Final = _unary("Log", "log", "Natural logarithm")
+Log1p: Final = _unary("Log1p", "log-plus-one", "log(1 + x)")
+Logistic: Final = _unary("Logistic", "logistic", "1 / (1 + e^-x)")
+Neg: Final = _unary("Neg", "negate", "-x")
+Not: Final = _unary("Not", "not", "Logical (pred) or bitwise (integers) not")
+PopulationCount: Final = _unary("PopulationCount", "popcnt", "Number of bits set")
+Round: Final = _unary("Round", "round-nearest-afz", "The nearest integer, ties away from zero")
+RoundNearestEven: Final = _unary(
+    "RoundNearestEven", "round-nearest-even", "The nearest integer, ties to even"
+)
+Rsqrt: Final = _unary("Rsqrt", "rsqrt", "1 / sqrt(x)")
+Sign: Final = _unary("Sign", "sign", "-1, 0 or 1")
+Sin: Final = _unary("Sin", "sine", "Sine")
+Sinh: Final = _unary("Sinh", "sinh", "Hyperbolic sine")
+Sqrt: Final = _unary("Sqrt", "sqrt", "Square root")
+Tan: Final = _unary("Tan", "tan", "Tangent")
+Tanh: Final = _unary("Tanh", "tanh", "Hyperbolic tangent")
+LogicalNot: Final = Not
+
+Add: Final = _binary("Add", "add", "lhs + rhs")
+And: Final = _binary("And", "and", "Logical or bitwise and")
+Atan2: Final = _binary("Atan2", "atan2", "The angle of the point (rhs, lhs)")
+Complex: Final = _binary("Complex", "complex", "real + imag * i")
+Div: Final = _binary("Div", "divide", "lhs / rhs; integers truncate")
+Max: Final = _binary("Max", "maximum", "The larger one; NaN wins")
+Min: Final = _binary("Min", "minimum", "The smaller one; NaN wins")
+Mul: Final = _binary("Mul", "multiply", "lhs * rhs")
+Mulhi: Final = _binary("Mulhi", "mulhi", "The upper half of the product")
+Or: Final = _binary("Or", "or", "Logical or bitwise or")
+Pow: Final = _binary("Pow", "power", "lhs to the power of rhs")
+Rem: Final = _binary("Rem", "remainder", "The remainder, with the sign of lhs")
+ShiftLeft: Final = _binary("ShiftLeft", "shift-left", "lhs shifted left by rhs bits")
+ShiftRightArithmetic: Final = _binary(
+    "ShiftRightArithmetic", "shift-right-arithmetic", "lhs shifted right by rhs bits, the sign moving in"
+)
+ShiftRightLogical: Final = _binary(
+    "ShiftRightLogical", "shift-right-logical", "lhs shifted right by rhs bits, zeros moving in"
+)
+Sub: Final = _binary("Sub", "subtract", "lhs - rhs")
+Xor: Final = _binary("Xor", "xor", "Logical or bitwise exclusive or")
+LogicalAnd: Final = And
+LogicalOr: Final = Or
+
+Eq: Final = _binary("Eq", "compare", "lhs == rhs", direction="EQ")
+Ne: Final = _binary("Ne", "compare", "lhs != rhs", direction="NE")
+Ge: Final = _binary("Ge", "compare", "lhs >= rhs", direction="GE")
+Gt: Final = _binary("Gt", "compare", "lhs > rhs", direction="GT")
+Le: Final = _binary("Le", "compare", "lhs <= rhs", direction="LE")
+Lt: Final = _binary("Lt", "compare", "lhs < rhs", direction="LT")
+
+
+def _total_order(name: str, direction: str, meaning: str) -> Binary:
+    def function(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        return Compare(lhs, rhs, broadcast_dimensions, direction, "TOTALORDER")
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{meaning} in the total order -NaN < -Inf < ... < -0 < +0 < ... < Inf < NaN."
+    return function
+
+
+EqTotalOrder: Final = _total_order("EqTotalOrder", "EQ", "lhs == rhs")
+NeTotalOrder: Final = _total_order("NeTotalOrder", "NE", "lhs != rhs")
+GeTotalOrder: Final = _total_order("GeTotalOrder", "GE", "lhs >= rhs")
+GtTotalOrder: Final = _total_order("GtTotalOrder", "GT", "lhs > rhs")
+LeTotalOrder: Final = _total_order("LeTotalOrder", "LE", "lhs <= rhs")
+LtTotalOrder: Final = _total_order("LtTotalOrder", "LT", "lhs < rhs")
+
+
+@page_function(comparison_direction="direction")
+def Compare(
+    lhs: Operand,
+    rhs: Operand,
+    broadcast_dimensions: Sequence[int] | str | None = None,
+    direction: str = "EQ",
+    compare_type: str | None = None,
+) -> XlaOp:
+    """A comparison by its direction: EQ, NE, GE, GT, LE or LT.
+
+    `compare_type` is FLOAT, TOTALORDER, SIGNED or UNSIGNED. Floats compare by IEEE unless it is TOTALORDER,
+    which integers always have. `Compare(lhs, rhs, direction)` is the short form.
+    """
+    if isinstance(broadcast_dimensions, str):
+        broadcast_dimensions, direction = None, broadcast_dimensions
+    left, right = broadcast_operands("Compare", *pair(lhs, rhs), broadcast_dimensions)
+    if compare_type == "TOTALORDER" and not left.shape.element_type.is_floating:
+        compare_type = None
+    return left.builder.emit("compare", [left, right], direction=direction, type=compare_type)
+
+
+@page_function()
+def Real(operand: XlaOp) -> XlaOp:
+    """The real part; a real operand's is itself."""
+    return operand.builder.emit("real", [operand])
+
+
+@page_function()
+def Imag(operand: XlaOp) -> XlaOp:
+    """The imaginary part; a real operand's is 0."""
+    return operand.builder.emit("imag", [operand])
+
+
+@page_function()
+def Conj(operand: XlaOp) -> XlaOp:
+    """The complex conjugate; of a real operand, the operand."""
+    return Complex(Real(operand), Neg(Imag(operand))) if operand.shape.element_type.is_complex else operand
+
+
+@page_function()
+def ShiftRight(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+    """A right shift that is arithmetic on signed and logical on unsigned integers, as `>>` is."""
+    signed = an_op(lhs, rhs).shape.element_type.is_signed
+    return (ShiftRightArithmetic if signed else ShiftRightLogical)(lhs, rhs, broadcast_dimensions)
+
+
+@page_function()
+def Clamp(min: Operand, operand: Operand, max: Operand) -> XlaOp:
+    """min(max(min, operand), max); `min` and `max` may be scalars."""
+    low, value, high = as_ops(min, operand, max)
+    wide = next((op for op in (value, low, high) if op.shape.rank), value)
+    return value.builder.emit("clamp", [like(low, wide), like(value, wide), like(high, wide)])
+
+
+@page_function()
+def Select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
+    """Elements of `on_true` where `pred` holds, else of `on_false`.
+
+    A scalar `pred` chooses the whole value. Tuples are selected element by element.
+    """
+    known = an_op(on_true, on_false, pred)
+    like_value = next((v for v in (on_true, on_false) if isinstance(v, XlaOp)), None)
+    chosen = as_op(pred, known, PRED)
+    if like_value is None:
+        raise ShapeError("one of on_true and on_false must be an XlaOp", rule="builder.operand")
+    left, right = as_op(on_true, like_value), as_op(on_false, like_value)
+    if left.shape.is_tuple:
+        from hloom.builder.data_movement import Tuple
+
+        if not left.shape.compatible(right.shape):
+            message = f"Select takes tuples of one shape, got {left.shape} and {right.shape}"
+            raise ShapeError(message, rule="select.tuples")
+        return Tuple([Select(chosen, a, b) for a, b in zip(left, right, strict=True)])
+    wide = next((op for op in (left, right, chosen) if op.shape.rank), left)
+    return known.builder.emit("select", [like(chosen, wide), like(left, wide), like(right, wide)])
+
+
+@page_function()
+def ConvertElementType(operand: XlaOp, new_element_type: ElementTypeLike) -> XlaOp:
+    """The elements converted to another type: to the nearest value, saturating from float to integer."""
+    shape = operand.shape.with_element_type(element_type_of(new_element_type))
+    return operand.builder.emit("convert", [operand], shape=shape)
+
+
+@page_function()
+def BitcastConvertType(operand: XlaOp, new_element_type: ElementTypeLike) -> XlaOp:
+    """The bits read as another type.
+
+    A narrower type adds a last dimension; a wider one needs a last dimension of that ratio and drops it.
+    """
+    shape, target = operand.shape, element_type_of(new_element_type)
+    before, after = shape.element_type.bits, target.bits
+    sizes, dynamic = shape.dimensions, shape.dynamic_dimensions
+    if after and after < before:
+        sizes, dynamic = (*sizes, before // after), (*dynamic, False)
+    elif after > before:
+        if not sizes or sizes[-1] * before != after:
+            message = f"{target} of {shape} needs a last dimension of {after // max(before, 1)} elements"
+            raise ShapeError(message, rule="bitcast-convert.last-dimension")
+        sizes, dynamic = sizes[:-1], dynamic[:-1]
+    result = shape.with_dimensions(sizes, dynamic).with_element_type(target)
+    return operand.builder.emit("bitcast-convert", [operand], shape=result)
+
+
+@page_function()
+def StochasticConvertType(operand: XlaOp, random: XlaOp, new_element_type: ElementTypeLike) -> XlaOp:
+    """The elements rounded stochastically, by the unsigned integers `random` of the same width."""
+    shape = operand.shape.with_element_type(element_type_of(new_element_type))
+    return operand.builder.emit("stochastic-convert", [operand, random], shape=shape)
+
+
+@page_function()
+def ReducePrecision(operand: XlaOp, mantissa_bits: int, exponent_bits: int) -> XlaOp:
+    """Floats rounded to a format of fewer bits, and back. The order of the arguments is the page's."""
+    return operand.builder.emit(
+        "reduce-precision", [operand], exponent_bits=exponent_bits, mantissa_bits=mantissa_bits
+    )

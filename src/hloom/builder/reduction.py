@@ -1,0 +1,161 @@
+"""Functions that apply a computation to many elements: reduce, windows, scans, map, sort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.builder.builder import Computation, XlaOp
+from hloom.builder.contraction import Padding, make_padding, make_window
+from hloom.builder.operands import Operand, Operands, as_op, integers, op_list, page_function, value_list
+from hloom.errors import ShapeError
+
+
+def _with_initial(operands: Operands, init_values: Operands, rule: str) -> list[XlaOp]:
+    """Operands followed by as many initial values, which may be numbers."""
+    values = op_list(operands)
+    starts = value_list(init_values)
+    if len(starts) != len(values):
+        raise ShapeError(f"{len(values)} operands need as many initial values, got {len(starts)}", rule=rule)
+    return [*values, *(as_op(start, value) for start, value in zip(starts, values, strict=True))]
+
+
+@page_function(operand="operands", init_value="init_values", dimensions_to_reduce="dimensions")
+def Reduce(
+    operands: Operands, init_values: Operands, computation: Computation, dimensions: Sequence[int]
+) -> XlaOp:
+    """One or several arrays reduced together along `dimensions`, starting from the initial values."""
+    values = _with_initial(operands, init_values, "reduce.initial-values")
+    chosen = integers(dimensions, "dimensions")
+    return values[0].builder.emit("reduce", values, computations=[computation], dimensions=chosen)
+
+
+@page_function()
+def ReduceAll(operand: XlaOp, init_value: Operand, computation: Computation) -> XlaOp:
+    """A reduction along all dimensions."""
+    return Reduce(operand, init_value, computation, range(operand.shape.rank))
+
+
+@page_function(operand="operands", init_value="init_values")
+def ReduceWindow(
+    operands: Operands,
+    init_values: Operands,
+    computation: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+) -> XlaOp:
+    """Reductions of all windows of one or several arrays; `padding` is SAME, VALID or pairs."""
+    values = _with_initial(operands, init_values, "reduce-window.initial-values")
+    strides = list(window_strides or [1] * len(window_dimensions))
+    if len(window_dimensions) != values[0].shape.rank:
+        message = f"a window of {len(window_dimensions)} dimensions over {values[0].shape}"
+        raise ShapeError(message, rule="reduce-window.window-rank")
+    pads = make_padding(padding, values[0].shape.dimensions, window_dimensions, strides)
+    window = make_window(list(window_dimensions), strides, pads, base_dilations, window_dilations)
+    return values[0].builder.emit("reduce-window", values, computations=[computation], window=window)
+
+
+@page_function(operand="operands", init_value="init_values")
+def ReduceWindowWithGeneralPadding(
+    operands: Operands,
+    init_values: Operands,
+    computation: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    base_dilations: Sequence[int],
+    window_dilations: Sequence[int],
+    padding: Padding,
+) -> XlaOp:
+    """`ReduceWindow` with XlaBuilder's order of arguments."""
+    return ReduceWindow(
+        operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations,
+        window_dilations,
+    )  # fmt: skip
+
+
+@page_function()
+def SelectAndScatter(
+    operand: XlaOp,
+    select: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Padding,
+    source: XlaOp,
+    init_value: Operand,
+    scatter: Computation,
+) -> XlaOp:
+    """The element that `select` chooses from a window of `operand` gets the window's `source` element."""
+    strides = list(window_strides or [1] * len(window_dimensions))
+    if len(window_dimensions) != operand.shape.rank:
+        message = f"a window of {len(window_dimensions)} dimensions over {operand.shape}"
+        raise ShapeError(message, rule="select-and-scatter.window-rank")
+    pads = make_padding(padding, operand.shape.dimensions, window_dimensions, strides)
+    return operand.builder.emit(
+        "select-and-scatter",
+        [operand, source, as_op(init_value, operand)],
+        computations=[select, scatter],
+        window=make_window(list(window_dimensions), strides, pads),
+    )
+
+
+SelectAndScatterWithGeneralPadding = SelectAndScatter
+
+
+@page_function()
+def Scan(
+    inputs: Operands,
+    inits: Operands,
+    computation: Computation,
+    scan_dimension: int,
+    is_reverse: bool = False,
+    is_associative: bool | None = None,
+) -> XlaOp:
+    """Running results of a computation along a dimension, and its last carries."""
+    values = op_list(inputs)
+    carries = [as_op(start, values[0]) for start in value_list(inits)]
+    return values[0].builder.emit(
+        "scan",
+        [*values, *carries],
+        computations=[computation],
+        dimensions=(scan_dimension,),
+        is_reverse=is_reverse or None,
+        is_associative=is_associative,
+        num_carries=len(carries),
+    )
+
+
+@page_function()
+def Map(
+    operands: Operands,
+    computation: Computation,
+    dimensions: Sequence[int] | None = None,
+    static_operands: Sequence[XlaOp] = (),
+) -> XlaOp:
+    """A computation of scalars applied at every index of the operands; `dimensions` are all of them."""
+    if static_operands:
+        raise ShapeError(
+            "map takes no static operands; close over them as parameters", rule="map.static-operands"
+        )
+    values = op_list(operands)
+    chosen = range(values[0].shape.rank) if dimensions is None else dimensions
+    return values[0].builder.emit(
+        "map", values, computations=[computation], dimensions=integers(chosen, "dimensions")
+    )
+
+
+@page_function()
+def Sort(operands: Operands, comparator: Computation, dimension: int = -1, is_stable: bool = False) -> XlaOp:
+    """The operands sorted together along a dimension; several give a tuple."""
+    values = op_list(operands)
+    axis = values[0].shape.axis(dimension)
+    return values[0].builder.emit(
+        "sort", values, computations=[comparator], dimensions=(axis,), is_stable=is_stable
+    )
+
+
+@page_function()
+def TopK(operand: XlaOp, k: int, largest: bool = True) -> XlaOp:
+    """(values, indices) of the k largest (or smallest) elements along the last dimension."""
+    return operand.builder.emit("topk", [operand], k=k, largest=largest)
