@@ -1,21 +1,158 @@
 """Gather and scatter: many slices read from, or combined into, places that an array of indices tells.
 
-The pages "Gather" and "Scatter", in their names.
+The pages "Gather" and "Scatter", in their names. Both see the indices as an array of index vectors, which lie
+along ``index_vector_dim``; the other dimensions of the indices are the batch dimensions.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
-from hloom.ir.operation import Operation, ProgramShape, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.operations.movement import require_array
+from hloom.operations.scatter_updates import apply_updates
 from hloom.shape.shape import Shape
 
+UNBOUNDED = Shape.UNBOUNDED
 _GATHER = "gather_dimension_numbers."
 _SCATTER = "scatter_dimension_numbers."
 
 
+# -- rules that gather and scatter share
+
+
+def _dimensions(opcode: str, name: str, numbers: Sequence[int], rank: int, *, sorted_: bool = True) -> None:
+    """Refuse dimension numbers out of range, twice or (where they must be) out of order."""
+    if sorted_ and list(numbers) != sorted(numbers):
+        raise ShapeError(f"{name} are ascending, got {tuple(numbers)}", rule=f"{opcode}.{name}-sorted")
+    if len(set(numbers)) != len(numbers):
+        raise ShapeError(f"{name} hold a dimension twice: {tuple(numbers)}", rule=f"{opcode}.{name}-unique")
+    for number in numbers:
+        if not 0 <= number < rank:
+            message = f"{name} hold {number}, of {rank} dimensions"
+            raise ShapeError(message, rule=f"{opcode}.{name}-range")
+
+
+def _disjoint(opcode: str, a: str, numbers: Sequence[int], b: str, others: Sequence[int]) -> None:
+    common = set(numbers) & set(others)
+    if common:
+        message = f"{a} and {b} have {sorted(common)} in common"
+        raise ShapeError(message, rule=f"{opcode}.{a}-{b}-disjoint")
+
+
+def _check_indices(opcode: str, indices: Shape, index_vector_dim: int) -> tuple[int, ...]:
+    """Refuse indices that are no integers or lack that dimension; returns the batch sizes."""
+    if not indices.element_type.is_integer:
+        raise ShapeError(f"indices are integers, got {indices}", rule=f"{opcode}.indices-integer")
+    if not 0 <= index_vector_dim <= indices.rank:
+        message = f"index_vector_dim {index_vector_dim} of {indices}"
+        raise ShapeError(message, rule=f"{opcode}.index_vector_dim-range")
+    return (*indices.dimensions[:index_vector_dim], *indices.dimensions[index_vector_dim + 1 :])
+
+
+def _check_index_map(
+    opcode: str, name: str, index_map: Sequence[int], operand: Shape, indices: Shape, index_vector_dim: int
+) -> None:
+    """One operand dimension for each component of an index vector."""
+    size = indices.dimensions[index_vector_dim] if index_vector_dim < indices.rank else 1
+    if size not in (len(index_map), UNBOUNDED):
+        message = f"{name} has {len(index_map)} dimensions, an index vector {size} components"
+        raise ShapeError(message, rule=f"{opcode}.{name}-size")
+    _dimensions(opcode, name, index_map, operand.rank, sorted_=False)
+
+
+def _check_batching(
+    opcode: str,
+    names: tuple[str, str],
+    batching: tuple[tuple[int, ...], tuple[int, ...]],
+    operand: Shape,
+    indices: Shape,
+    index_vector_dim: int,
+) -> None:
+    """Batching dimensions of operand and indices go together, two by two of one size."""
+    (mine, theirs), (name, indices_name) = batching, names
+    _dimensions(opcode, name, mine, operand.rank)
+    _dimensions(opcode, indices_name, theirs, indices.rank, sorted_=False)
+    if index_vector_dim in theirs:
+        message = f"{indices_name} hold index_vector_dim {index_vector_dim}"
+        raise ShapeError(message, rule=f"{opcode}.{indices_name}-index_vector_dim")
+    if len(mine) != len(theirs):
+        message = f"{name} are {len(mine)}, {indices_name} {len(theirs)}"
+        raise ShapeError(message, rule=f"{opcode}.{indices_name}-count")
+    for a, b in zip(mine, theirs, strict=True):
+        sizes = operand.dimensions[a], indices.dimensions[b]
+        if sizes[0] != sizes[1] and UNBOUNDED not in sizes:
+            message = f"dimension {a} of {operand} and dimension {b} of {indices} differ in size"
+            raise ShapeError(message, rule=f"{opcode}.{indices_name}-size")
+
+
+# -- index vectors at work
+
+
+def _index_vectors(
+    indices: Array, index_vector_dim: int, batch_axes: Sequence[int], rank: int
+) -> Iterator[Array]:
+    """The components of the index vectors: s64 arrays of ``rank`` axes, the batch axes where they belong.
+
+    Whatever its type, an index keeps its value; those beyond 2**62 are cut there, which is out of any bounds.
+    """
+    if index_vector_dim == indices.ndim:
+        indices = indices[..., np.newaxis]
+    limit = 1 << 62
+    wide = np.minimum(indices, limit) if indices.dtype == np.uint64 else indices
+    for component in np.moveaxis(np.clip(wide.astype(np.int64), -limit, limit), index_vector_dim, 0):
+        yield _spread(component, batch_axes, rank)
+
+
+def _spread(array: Array, axes: Sequence[int], rank: int) -> Array:
+    """The array with its axes at the places ``axes`` (ascending) of ``rank`` axes, the others of size 1."""
+    sizes = [1] * rank
+    for axis, size in zip(axes, array.shape, strict=True):
+        sizes[axis] = size
+    return array.reshape(sizes)
+
+
+def _batch_number(indices_dimension: int, index_vector_dim: int) -> int:
+    """Which batch dimension a dimension of the indices is."""
+    return indices_dimension - (indices_dimension > index_vector_dim)
+
+
+def _without(rank: int, *left_out: Sequence[int]) -> list[int]:
+    """The dimensions 0 to rank - 1 that are in none of the lists."""
+    return [d for d in range(rank) if not any(d in some for some in left_out)]
+
+
+# -- gather
+
+
 @operation("gather", "operand start_indices")
 class Gather(Operation):
-    """Collects slices of ``operand``."""
+    """Collects slices of ``operand``, one for each index vector in ``start_indices``.
+
+    Of an index of the result let the batch index G be the components outside ``offset_dims`` and the offset
+    index O those inside. The index vector S at G gives the start: ``start_index_map[k]`` is the operand
+    dimension of its component k, dimensions without one start at 0, and batching dimensions at the
+    component of G that goes with them. The start is clamped so that the whole slice lies inside the
+    operand. The element is ``operand[start + O]``, with O spread over the dimensions that are neither
+    collapsed nor batching.
+
+    Arguments:
+        operand: the array that is read.
+        start_indices: integers; the index vectors lie along ``index_vector_dim``.
+        offset_dims: the dimensions of the result that run through a slice.
+        collapsed_slice_dims: dimensions of the operand, of slice size 1, that the result does not have.
+        start_index_map: the operand dimension of each component of an index vector.
+        operand_batching_dims: dimensions of the operand that go along with dimensions of ``start_indices``.
+        start_indices_batching_dims: the dimensions of ``start_indices`` that they go along with.
+        index_vector_dim: the dimension of the index vectors; the rank of the indices if these are scalars.
+        slice_sizes: the size of a slice in each dimension of the operand.
+        indices_are_sorted: a promise of the program; it does not change the result.
+    """
 
     offset_dims: tuple[int, ...] = dims(proto=_GATHER + "offset_dims")
     collapsed_slice_dims: tuple[int, ...] = dims(proto=_GATHER + "collapsed_slice_dims")
@@ -28,10 +165,125 @@ class Gather(Operation):
     slice_sizes: tuple[int, ...] = dims(proto="gather_slice_sizes")
     indices_are_sorted: bool = flag()
 
+    def infer(self, operand: Shape, start_indices: Shape) -> Shape:
+        """Batch sizes from the indices, slice sizes in the dimensions ``offset_dims``."""
+        require_array(self.opcode, operand, start_indices)
+        batch = _check_indices(self.opcode, start_indices, self.index_vector_dim)
+        rank = len(batch) + len(self.offset_dims)
+        _dimensions(self.opcode, "offset_dims", self.offset_dims, rank)
+        _dimensions(self.opcode, "collapsed_slice_dims", self.collapsed_slice_dims, operand.rank)
+        self._check_operand_dimensions(operand, start_indices)
+        self._check_slice_sizes(operand)
+        window = _without(operand.rank, self.collapsed_slice_dims, self.operand_batching_dims)
+        sizes = {o: self.slice_sizes[d] for o, d in zip(self.offset_dims, window, strict=True)}
+        dynamic = {
+            o: operand.dynamic_dimensions[d] and self.slice_sizes[d] == operand.dimensions[d]
+            for o, d in zip(self.offset_dims, window, strict=True)
+        }
+        batch_numbers = _without(start_indices.rank, (self.index_vector_dim,))
+        for place, number in zip(_without(rank, self.offset_dims), batch_numbers, strict=True):
+            sizes[place] = start_indices.dimensions[number]
+            dynamic[place] = start_indices.dynamic_dimensions[number]
+        return Shape(operand.element_type, [sizes[i] for i in range(rank)], [dynamic[i] for i in range(rank)])
+
+    def _check_operand_dimensions(self, operand: Shape, start_indices: Shape) -> None:
+        """What each dimension of the operand is: one of the result's, collapsed, or batching."""
+        opcode, batching = self.opcode, self.operand_batching_dims
+        _check_index_map(
+            opcode, "start_index_map", self.start_index_map, operand, start_indices, self.index_vector_dim
+        )
+        names = "operand_batching_dims", "start_indices_batching_dims"
+        both = batching, self.start_indices_batching_dims
+        _check_batching(opcode, names, both, operand, start_indices, self.index_vector_dim)
+        _disjoint(opcode, "collapsed_slice_dims", self.collapsed_slice_dims, names[0], batching)
+        _disjoint(opcode, "start_index_map", self.start_index_map, names[0], batching)
+        count = len(self.offset_dims) + len(self.collapsed_slice_dims) + len(batching)
+        if count != operand.rank:
+            message = f"offset, collapsed and batching dimensions are {count}, {operand} has {operand.rank}"
+            raise ShapeError(message, rule="gather.offset_dims-count")
+
+    def _check_slice_sizes(self, operand: Shape) -> None:
+        if len(self.slice_sizes) != operand.rank:
+            message = f"{operand} needs {operand.rank} slice sizes, got {self.slice_sizes}"
+            raise ShapeError(message, rule="gather.slice_sizes-count")
+        for number, (size, bound) in enumerate(zip(self.slice_sizes, operand.dimensions, strict=True)):
+            if size < 0 or size > bound != UNBOUNDED:
+                message = f"slice size {size} in dimension {number} of size {bound}"
+                raise ShapeError(message, rule="gather.slice_sizes-range")
+        for name in ("collapsed_slice_dims", "operand_batching_dims"):
+            for number in getattr(self, name):
+                if self.slice_sizes[number] > 1:
+                    message = (
+                        f"slice size {self.slice_sizes[number]} in dimension {number} of {name} is not 1"
+                    )
+                    raise ShapeError(message, rule=f"gather.{name}-slice-size")
+
+    def evaluate(self, run: Run, operand: Array, start_indices: Array) -> Array:
+        """One indexing with arrays of all start + offset; dimensions read in whole stay as they are."""
+        batch = [start_indices.shape[d] for d in _without(start_indices.ndim, (self.index_vector_dim,))]
+        sizes = [min(size, bound) for size, bound in zip(self.slice_sizes, operand.shape, strict=True)]
+        window = _without(operand.ndim, self.collapsed_slice_dims, self.operand_batching_dims)
+        whole = [d for d in window if sizes[d] == operand.shape[d]]
+        indexed = _without(operand.ndim, whole)
+        partial = [d for d in indexed if d in window]
+        space = (*batch, *(sizes[d] for d in partial))
+        if 0 in sizes or 0 in space:
+            picked = np.zeros((*space, *(sizes[d] for d in whole)), operand.dtype)
+        else:
+            index = self._index_arrays(operand, start_indices, sizes, indexed, partial, len(batch))
+            places = np.broadcast_arrays(*index, np.empty(space, np.bool_))[:-1]
+            source = operand.transpose(indexed + whole)
+            picked = source[tuple(places)] if places else np.broadcast_to(source, (*space, *source.shape))
+        axis_of = {d: len(batch) + i for i, d in enumerate(partial + whole)}
+        order = dict(zip(self.offset_dims, (axis_of[d] for d in window), strict=True))
+        order |= zip(_without(picked.ndim, self.offset_dims), range(len(batch)), strict=True)
+        return picked.transpose([order[i] for i in range(picked.ndim)])
+
+    def _index_arrays(
+        self, operand: Array, start_indices: Array, sizes: list[int], indexed: list[int], partial: list[int],
+        batch_rank: int,
+    ) -> list[Array]:  # fmt: skip
+        """For each indexed dimension start + offset, over the axes (batch dimensions, partial dimensions)."""
+        rank = batch_rank + len(partial)
+        start: dict[int, Array] = {}
+        vectors = _index_vectors(start_indices, self.index_vector_dim, range(batch_rank), rank)
+        for d, component in zip(self.start_index_map, vectors, strict=True):
+            start[d] = np.clip(component, 0, operand.shape[d] - sizes[d])
+        for d, number in zip(self.operand_batching_dims, self.start_indices_batching_dims, strict=True):
+            axis = _batch_number(number, self.index_vector_dim)
+            start[d] = _spread(np.arange(start_indices.shape[number]), [axis], rank)
+        for i, d in enumerate(partial):
+            offset = _spread(np.arange(sizes[d]), [batch_rank + i], rank)
+            start[d] = start[d] + offset if d in start else offset
+        return [start.get(d, np.zeros([1] * rank, np.int64)) for d in indexed]
+
+
+# -- scatter
+
 
 @operation("scatter", "*arguments", computations=["to_apply"])
 class Scatter(Operation):
-    """Combines updates into slices of operands."""
+    """Combines updates into slices of operands, one slice for each index vector in ``scatter_indices``.
+
+    Of an update index U let the scatter index G be the components outside ``update_window_dims`` and the
+    window index W those inside. The index vector S at G gives the start:
+    ``scatter_dims_to_operand_dims[k]`` is the operand dimension of its component k, dimensions without one
+    start at 0, and batching dimensions at the component of G that goes with them. The element at
+    I = start + W, with W spread over the dimensions that are neither inserted nor batching, becomes
+    ``to_apply(current element at I, updates[U])``. An update whose I is out of bounds is dropped. Updates
+    are applied one after the other, in row-major order of ``updates``.
+
+    Arguments:
+        arguments: N operands of equal dimensions, ``scatter_indices``, and N updates of equal dimensions.
+        update_window_dims: the dimensions of the updates that run through a slice.
+        inserted_window_dims: operand dimensions that the updates lack; a slice has one element there.
+        scatter_dims_to_operand_dims: the operand dimension of each component of an index vector.
+        input_batching_dims: operand dimensions that go along with dimensions of ``scatter_indices``.
+        scatter_indices_batching_dims: the dimensions of ``scatter_indices`` that they go along with.
+        index_vector_dim: the dimension of the index vectors; the rank of the indices if these are scalars.
+        indices_are_sorted, unique_indices: promises of the program; they do not change the result.
+        to_apply: takes N current elements and N updates and makes the N new elements.
+    """
 
     update_window_dims: tuple[int, ...] = dims(proto=_SCATTER + "update_window_dims")
     inserted_window_dims: tuple[int, ...] = dims(proto=_SCATTER + "inserted_window_dims")
@@ -47,4 +299,135 @@ class Scatter(Operation):
     def infer(self, *arguments: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The operand's shape, or the tuple of the operands' shapes."""
         count = len(arguments) // 2
-        return arguments[0] if count == 1 else Shape.tuple_(arguments[:count])
+        if len(arguments) % 2 == 0 or not count:
+            message = f"scatter takes N operands, indices and N updates, got {len(arguments)} arguments"
+            raise ShapeError(message, rule="scatter.argument-count")
+        require_array(self.opcode, *arguments)
+        operands, indices, updates = arguments[:count], arguments[count], arguments[count + 1 :]
+        _check_same("operands", operands)
+        _check_same("updates", updates)
+        for operand, update in zip(operands, updates, strict=True):
+            if not _same_type(operand, update):
+                raise ShapeError(f"updates {update} for the operand {operand}", rule="scatter.element-type")
+        batch = _check_indices(self.opcode, indices, self.index_vector_dim)
+        self._check_operand_dimensions(operands[0], indices)
+        self._check_updates(operands[0], updates[0], batch)
+        for combiner in computations:
+            _check_combiner(combiner, operands)
+        return operands[0] if count == 1 else Shape.tuple_(operands)
+
+    def _check_operand_dimensions(self, operand: Shape, indices: Shape) -> None:
+        """What each dimension of the operands is: one of a window's, inserted, or batching."""
+        opcode, batching = self.opcode, self.input_batching_dims
+        _dimensions(opcode, "inserted_window_dims", self.inserted_window_dims, operand.rank)
+        names = "input_batching_dims", "scatter_indices_batching_dims"
+        both = batching, self.scatter_indices_batching_dims
+        _check_batching(opcode, names, both, operand, indices, self.index_vector_dim)
+        name, index_map = "scatter_dims_to_operand_dims", self.scatter_dims_to_operand_dims
+        _check_index_map(opcode, name, index_map, operand, indices, self.index_vector_dim)
+        _disjoint(opcode, "inserted_window_dims", self.inserted_window_dims, names[0], batching)
+        _disjoint(opcode, name, index_map, names[0], batching)
+        count = len(self.update_window_dims) + len(self.inserted_window_dims) + len(batching)
+        if count != operand.rank:
+            message = f"window, inserted and batching dimensions are {count}, {operand} has {operand.rank}"
+            raise ShapeError(message, rule="scatter.update_window_dims-count")
+
+    def _check_updates(self, operand: Shape, update: Shape, batch: tuple[int, ...]) -> None:
+        """Updates have the dimensions of the batch and those of a window, none larger than the operand."""
+        if update.rank != len(batch) + len(self.update_window_dims):
+            message = f"updates have {len(batch) + len(self.update_window_dims)} dimensions, got {update}"
+            raise ShapeError(message, rule="scatter.updates-rank")
+        _dimensions(self.opcode, "update_window_dims", self.update_window_dims, update.rank)
+        window = _without(operand.rank, self.inserted_window_dims, self.input_batching_dims)
+        for number, d in zip(self.update_window_dims, window, strict=True):
+            size, bound = update.dimensions[number], operand.dimensions[d]
+            if size > bound and UNBOUNDED not in (size, bound):
+                message = f"dimension {number} of {update} is larger than dimension {d} of {operand}"
+                raise ShapeError(message, rule="scatter.updates-window-size")
+        for number, size in zip(_without(update.rank, self.update_window_dims), batch, strict=True):
+            if update.dimensions[number] != size and UNBOUNDED not in (size, update.dimensions[number]):
+                message = f"dimension {number} of {update} has the size {size} of the indices"
+                raise ShapeError(message, rule="scatter.updates-batch-size")
+
+    def evaluate(self, run: Run, *arguments: Array) -> Value:
+        """Elements are addressed by row; dimensions that a window covers in whole are a row's columns."""
+        count = len(arguments) // 2
+        operands, indices, updates = arguments[:count], arguments[count], arguments[count + 1 :]
+        shape, update_shape = operands[0].shape, updates[0].shape
+        window = _without(len(shape), self.inserted_window_dims, self.input_batching_dims)
+        axis_of = dict(zip(window, self.update_window_dims, strict=True))
+        moved = self.scatter_dims_to_operand_dims
+        whole = [d for d in window if d not in moved and update_shape[axis_of[d]] == shape[d]]
+        addressed = _without(len(shape), whole)
+        columns = math.prod(shape[d] for d in whole)
+        rows, inside = self._rows(shape, indices, update_shape, addressed, axis_of)
+        columns_last = _without(len(update_shape), [axis_of[d] for d in whole]) + [axis_of[d] for d in whole]
+        flat_updates = [u.transpose(columns_last).reshape(inside.size, columns)[inside] for u in updates]
+        order = addressed + whole
+        height = math.prod(shape[d] for d in addressed)
+        tables = [np.array(o.transpose(order), order="C").reshape(height, columns) for o in operands]
+        if rows.size and columns:
+            apply_updates(run, tables, rows, flat_updates)
+        sizes = [shape[d] for d in order]
+        results = [table.reshape(sizes).transpose(np.argsort(np.array(order, np.intp))) for table in tables]
+        return results[0] if count == 1 else tuple(results)
+
+    def _rows(
+        self, shape: tuple[int, ...], indices: Array, update_shape: tuple[int, ...], addressed: list[int],
+        axis_of: dict[int, int],
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """The places of the update rows that lie inside, and for each row whether it does."""
+        rank = len(update_shape)
+        batch_axes = _without(rank, self.update_window_dims)
+        place: dict[int, Array] = {}
+        vectors = _index_vectors(indices, self.index_vector_dim, batch_axes, rank)
+        place.update(zip(self.scatter_dims_to_operand_dims, vectors, strict=True))
+        for d, number in zip(self.input_batching_dims, self.scatter_indices_batching_dims, strict=True):
+            axis = batch_axes[_batch_number(number, self.index_vector_dim)]
+            place[d] = _spread(np.arange(indices.shape[number]), [axis], rank)
+        for d in addressed:
+            if d in axis_of:
+                offset = _spread(np.arange(update_shape[axis_of[d]]), [axis_of[d]], rank)
+                place[d] = place[d] + offset if d in place else offset
+        spanned = {axis_of[d] for d in range(len(shape)) if d not in addressed}
+        space = [1 if axis in spanned else size for axis, size in enumerate(update_shape)]
+        rows = np.zeros(space, np.int64)
+        inside = np.ones(space, np.bool_)
+        for d in addressed:
+            index = np.clip(place.get(d, np.zeros((), np.int64)), -1, shape[d])
+            inside &= (index >= 0) & (index < shape[d])
+            rows = rows * shape[d] + index
+        return rows.reshape(-1)[inside.reshape(-1)], inside.reshape(-1)
+
+
+def _same_type(a: Shape, b: Shape) -> bool:
+    return a.element_type is b.element_type or (a.element_type.is_floating and b.element_type.is_floating)
+
+
+def _check_same(what: str, shapes: Sequence[Shape]) -> None:
+    for shape in shapes[1:]:
+        if not shape.equal(shapes[0], layout=False, element_type=False, dynamic=False):
+            message = f"{what} are of equal dimensions, got {', '.join(map(str, shapes))}"
+            raise ShapeError(message, rule=f"scatter.{what}-same-dimensions")
+
+
+def _check_combiner(combiner: ProgramShape, operands: Sequence[Shape]) -> None:
+    """N current elements and N updates in, N new elements out, of the operands' element types."""
+    count = len(operands)
+    results = combiner.result.tuple_shapes if combiner.result.is_tuple else (combiner.result,)
+    if len(results) != count or (combiner.result.is_tuple and count == 1):
+        message = f"the combiner makes {count} elements, not {combiner.result}"
+        raise ShapeError(message, rule="scatter.combiner-result-count")
+    if len(combiner.parameters) != 2 * count:
+        message = f"the combiner takes {2 * count} parameters, not {len(combiner.parameters)}"
+        raise ShapeError(message, rule="scatter.combiner-arity")
+    for operand, result in zip(operands, results, strict=True):
+        if not result.is_scalar or not _same_type(operand, result):
+            message = f"the combiner makes {result} for the operand {operand}"
+            raise ShapeError(message, rule="scatter.combiner-result")
+    for number, parameter in enumerate(combiner.parameters):
+        if not parameter.is_scalar or not _same_type(operands[number % count], parameter):
+            message = (
+                f"parameter {number} of the combiner is {parameter}, the operand {operands[number % count]}"
+            )
+            raise ShapeError(message, rule="scatter.combiner-parameters")

@@ -253,7 +253,7 @@ class Reverse(Operation):
 
 @operation("slice", "operand")
 class Slice(Operation):
-    """A box out of ``operand``: in each dimension every ``stride``-th element from ``start`` to before ``limit``.
+    """A box out of ``operand``: in each dimension every stride-th element from start to before limit.
 
     Arguments:
         operand: an array.

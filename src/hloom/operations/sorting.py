@@ -5,10 +5,13 @@ The pages "Sort" and "TopK".
 
 from __future__ import annotations
 
+import numpy as np
+
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
-from hloom.ir.operation import Operation, ProgramShape, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.operations.movement import require_array
+from hloom.operations.stable_order import Comparator, stable_order, total_order_keys
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
@@ -45,6 +48,20 @@ class Sort(Operation):
         for comparator in computations:
             _check_comparator(comparator, operands)
         return operands[0] if len(operands) == 1 else Shape.tuple_(operands)
+
+    def evaluate(self, run: Run, *operands: Array) -> Value:
+        """Find the order of each line once, then put every operand into it."""
+        (dimension,) = self.dimensions
+        lines = [np.moveaxis(operand, dimension, -1) for operand in operands]
+        if operands[0].size == 0:
+            return operands[0] if len(operands) == 1 else operands
+        flat = [line.reshape(-1, line.shape[-1]) for line in lines]
+        order = stable_order(flat, Comparator(run))
+        results = [
+            np.moveaxis(np.take_along_axis(rows, order, -1).reshape(line.shape), -1, dimension)
+            for rows, line in zip(flat, lines, strict=True)
+        ]
+        return results[0] if len(results) == 1 else tuple(results)
 
 
 def _check_comparator(comparator: ProgramShape, operands: tuple[Shape, ...]) -> None:
@@ -83,15 +100,16 @@ class TopK(Operation):
         if operand.rank == 0:
             raise ShapeError("topk takes arrays of rank 1 or more, got a scalar", rule="topk.rank")
         if operand.element_type.is_complex:
-            raise ShapeError(
-                f"topk does not take {operand}: complex numbers have no order", rule="topk.element-type"
-            )
+            message = f"topk does not take {operand}: complex numbers have no order"
+            raise ShapeError(message, rule="topk.element-type")
         if self.k < 0 or self.k > operand.dimensions[-1] != Shape.UNBOUNDED:
-            message = f"k={self.k} of {operand.dimensions[-1]} elements"
-            raise ShapeError(message, rule="topk.k")
-        values = Shape(
-            operand.element_type,
-            (*operand.dimensions[:-1], self.k),
-            (*operand.dynamic_dimensions[:-1], False),
-        )
+            raise ShapeError(f"k={self.k} of {operand.dimensions[-1]} elements", rule="topk.k")
+        sizes = (*operand.dimensions[:-1], self.k)
+        values = Shape(operand.element_type, sizes, (*operand.dynamic_dimensions[:-1], False))
         return Shape.tuple_([values, values.with_element_type(S32)])
+
+    def evaluate(self, run: Run, operand: Array) -> Value:
+        """The first k of a stable sort."""
+        keys = total_order_keys(operand)
+        order = np.argsort(~keys if self.largest else keys, -1, kind="stable")[..., : self.k]
+        return np.take_along_axis(operand, order, -1), order.astype(np.int32)

@@ -195,7 +195,7 @@ class GetTupleElement(Operation):
 
 @operation("after-all", "*tokens")
 class AfterAll(Operation):
-    """Joins tokens: what uses the result runs after all that produced ``tokens``; without any, a new token."""
+    """Joins tokens: what uses the result runs after all that produced ``tokens``; of none, a new token."""
 
     def infer(self, *tokens: Shape) -> Shape:
         """A token."""

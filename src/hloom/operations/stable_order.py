@@ -1,0 +1,134 @@
+"""The stable order of lines of elements under any comparator, found with few calls on whole arrays.
+
+Most comparators compare the elements of one operand, or of several one after the other, upwards or downwards.
+So orders that numpy finds by itself are tried first: an order is the stable one if no element comes before
+its predecessor and elements that are equal keep their order, and that takes two calls of the comparator to
+see. What is left goes to a merge sort that merges all pairs of runs of all lines in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hloom.ir.operation import Array, Run
+from hloom.shape.element_type import ElementType
+
+_SMALL = 32
+"""Lines of up to so many elements are merged straight away."""
+
+
+class Comparator:
+    """The comparator of a sort, on arrays.
+
+    Attributes:
+        used: numbers of the operands whose elements it looks at.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        computation = run.instruction.called_computations[0]
+        live = [bool(p.users) or p is computation.root for p in computation.parameters]
+        self.used = [i for i in range(len(live) // 2) if live[2 * i] or live[2 * i + 1]]
+
+    def before(self, rows: Sequence[Array], first: Array, second: Array) -> Array:
+        """For each place of the index arrays: is the element at ``first`` before that at ``second``?"""
+        arguments: list[Array] = []
+        for number, row in enumerate(rows):
+            if number in self.used:
+                arguments += [np.take_along_axis(row, first, -1), np.take_along_axis(row, second, -1)]
+            else:
+                arguments += [row[0, 0], row[0, 0]]
+        result = self.run.map(0, *arguments)
+        return np.broadcast_to(np.asarray(result), first.shape)
+
+
+def stable_order(rows: Sequence[Array], comparator: Comparator) -> Array:
+    """For each line the indices of its elements in stable order.
+
+    Args:
+        rows: for each operand an array of (lines, elements), none of them 0.
+        comparator: of these operands.
+    """
+    length = rows[0].shape[-1]
+    if length > _SMALL:
+        for order in _likely_orders([rows[number] for number in comparator.used]):
+            if _is_stable_order(rows, order, comparator):
+                return order
+    return _merge_sort(rows, comparator)
+
+
+def total_order_keys(values: Array, *, merge_equal: bool = False) -> Array:
+    """Unsigned integers (pred: bytes) in the order of the values: numbers by value, floats in total order.
+
+    Args:
+        values: of any real type.
+        merge_equal: treat -0 as 0 and every NaN as the greatest one.
+    """
+    element_type = ElementType.from_dtype(values.dtype)
+    if element_type.is_integer or element_type.is_predicate:
+        bits = max(8, element_type.bits)
+        unsigned = values.astype(f"int{bits}" if element_type.is_signed else f"uint{bits}")
+        keys = unsigned.view(f"uint{bits}")
+        return keys ^ keys.dtype.type(1 << (bits - 1)) if element_type.is_signed else keys
+    if element_type.bits < 8:
+        values = values.astype(np.float32)
+    if merge_equal:
+        values = np.where(np.isnan(values), np.abs(values), np.where(values == 0, np.abs(values), values))
+    keys = np.ascontiguousarray(values).view(f"uint{8 * values.dtype.itemsize}")
+    return np.where(np.signbit(values), ~keys, keys | keys.dtype.type(1 << (8 * values.dtype.itemsize - 1)))
+
+
+def _likely_orders(keys: Sequence[Array]) -> Iterator[Array]:
+    """Orders by these keys, the first one first, upwards and downwards."""
+    if not keys or any(ElementType.from_dtype(key.dtype).is_complex for key in keys):
+        return
+    for merge_equal in (True, False):
+        numbers = [total_order_keys(key, merge_equal=merge_equal) for key in keys]
+        for ascending in (numbers, [~number for number in numbers]):
+            if len(ascending) == 1:
+                yield np.argsort(ascending[0], -1, kind="stable")
+            else:
+                yield np.lexsort(ascending[::-1], -1)
+
+
+def _is_stable_order(rows: Sequence[Array], order: Array, comparator: Comparator) -> bool:
+    first, second = order[:, :-1], order[:, 1:]
+    if comparator.before(rows, second, first).any():
+        return False
+    return bool((comparator.before(rows, first, second) | (first < second)).all())
+
+
+def _merge_sort(rows: Sequence[Array], comparator: Comparator) -> Array:
+    """Runs of 1, 2, 4 ... elements are merged in pairs.
+
+    In each pair every element of the right run finds by bisection how many of the left run come before it or
+    are equal to it. Those of the left run then fill the places that remain.
+    """
+    lines, length = rows[0].shape
+    order = np.broadcast_to(np.arange(length), (lines, length)).copy()
+    width = 1
+    while width < length:
+        places = np.arange(length)
+        right = places[places // width % 2 == 1]
+        left_start = (right // width - 1) * width
+        low = np.zeros((lines, len(right)), np.int64)
+        high = np.full((lines, len(right)), width)
+        element = order[:, right]
+        for _ in range(width.bit_length()):
+            open_ = low < high
+            middle = (low + high) // 2
+            probe = np.take_along_axis(order, left_start + np.minimum(middle, width - 1), -1)
+            earlier = comparator.before(rows, element, probe)
+            high = np.where(open_ & earlier, middle, high)
+            low = np.where(open_ & ~earlier, middle + 1, low)
+        target = right - width + low
+        merged = np.empty_like(order)
+        free = np.ones((lines, length), np.bool_)
+        np.put_along_axis(free, target, False, -1)
+        merged[free] = order[:, places // width % 2 == 0].reshape(-1)
+        np.put_along_axis(merged, target, element, -1)
+        order = merged
+        width *= 2
+    return order
