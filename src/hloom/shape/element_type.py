@@ -219,3 +219,6 @@ _BY_NAME = {element_type.name: element_type for element_type in _ALL}
 _BY_NUMBER = {element_type.number: element_type for element_type in _ALL}
 _BY_DTYPE = {element_type.dtype: element_type for element_type in _ALL if element_type.dtype is not None}
 _COMPONENTS = {C64: F32, C128: F64}
+
+NAMES: frozenset[str] = frozenset(_BY_NAME)
+"""The names of all element types."""

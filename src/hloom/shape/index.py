@@ -143,25 +143,28 @@ def linear_indices(shape: Shape) -> Array:
 def _linear(form: PhysicalForm, index: tuple[Any, ...]) -> Any:
     current: list[Any] = [index[dimension] for dimension in form.major_to_minor]
     for tiling in form.tilings:
-        current = _tile_index(tiling, current)
-    return _ravel(current, form.dimensions)
+        current = tile_index(tiling, [0] * tiling.added + current)
+    return ravel(current, form.dimensions)
 
 
-def _tile_index(tiling: Tiling, index: list[Any]) -> list[Any]:
-    """(⌊e/t⌋, e mod t) for the tiled dimensions, after joining those that the tile combines."""
-    full: list[Any] = [0] * tiling.added + index
+def tile_index(tiling: Tiling, index: list[Any]) -> list[Any]:
+    """The index into `tiling.result` for one into `tiling.bounds`, numbers or arrays of numbers.
+
+    That is (⌊e/t⌋, e mod t) for the tiled dimensions, after joining those that the tile combines.
+    """
     position = tiling.untouched
-    outer: list[Any] = full[:position]
+    outer: list[Any] = index[:position]
     inner: list[Any] = []
     for group, size in zip(tiling.groups, tiling.tile, strict=True):
-        joined = _ravel(full[position : position + len(group)], group)
+        joined = ravel(index[position : position + len(group)], group)
         position += len(group)
         outer.append(joined // size)
         inner.append(joined % size)
     return outer + inner
 
 
-def _ravel(index: Sequence[Any], bounds: Sequence[int]) -> Any:
+def ravel(index: Sequence[Any], bounds: Sequence[int]) -> Any:
+    """The row-major position of an index, numbers or arrays of numbers, within `bounds`."""
     linear: Any = 0
     for position, bound in zip(index, bounds, strict=True):
         linear = linear * bound + position

@@ -357,7 +357,9 @@ class _Scanner:
         for number in np.flatnonzero(bad).tolist()[:1]:
             part = ("real part ", "imaginary part ")[number % 2] if element_type.is_complex else ""
             lowest, highest = component.limits
-            message = f"{part}{doubles[number]:g} is out of range for {element_type}: [{lowest:g}, {highest:g}]"
+            message = (
+                f"{part}{doubles[number]:g} is out of range for {element_type}: [{lowest:g}, {highest:g}]"
+            )
             self.refuse(message, "literal.value-in-range", self.places[number])
         patterns = bit_patterns(elements, component)
         width = component.mantissa_bits

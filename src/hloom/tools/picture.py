@@ -1,0 +1,102 @@
+"""Pictures of rectangles and text, written as SVG or PNG by their file's suffix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from hloom.errors import HloError
+from hloom.tools.stroke_font import ADVANCE, CAP_HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A rectangle in picture units; a colour is "#rrggbb", "" for none."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str = ""
+    stroke: str = ""
+    stroke_width: float = 1.0
+    radius: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text: `y` is the baseline, `size` the height of a capital, `anchor` what `x` means."""
+
+    x: float
+    y: float
+    text: str
+    size: float
+    color: str = "#202124"
+    anchor: str = "start"
+    bold: bool = False
+
+
+def text_width(text: str, size: float) -> float:
+    """The width that a line of text takes, in picture units."""
+    return max(0.0, (len(text) * ADVANCE - (ADVANCE - 4)) * size / CAP_HEIGHT)
+
+
+@dataclass(slots=True)
+class Picture:
+    """Marks in the order in which they are painted, on white."""
+
+    width: float
+    height: float
+    title: str = ""
+    marks: list[Rectangle | Text] = field(default_factory=list[Rectangle | Text])
+
+    def save(self, path: str | Path) -> None:
+        """Write an SVG or a PNG file, as the suffix says; HloError for any other suffix."""
+        target = Path(path)
+        if target.suffix.lower() == ".svg":
+            target.write_text(self.to_svg(), encoding="utf-8")
+        elif target.suffix.lower() == ".png":
+            target.write_bytes(self.to_png())
+        else:
+            raise HloError(
+                f"pictures are .svg or .png files; got {target.name!r}", rule="picture.format-known"
+            )
+
+    def to_svg(self) -> str:
+        """The picture as an SVG document."""
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:g}"'
+            f' viewBox="0 0 {self.width:g} {self.height:g}"'
+            ' font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace">',
+            f"<title>{escape(self.title)}</title>",
+            '<rect width="100%" height="100%" fill="#ffffff"/>',
+        ]
+        parts += [_svg_text(mark) if isinstance(mark, Text) else _svg_rectangle(mark) for mark in self.marks]
+        return "\n".join([*parts, "</svg>\n"])
+
+    def to_png(self, scale: float = 2.0) -> bytes:
+        """The picture as a PNG file, `scale` pixels to a picture unit."""
+        from hloom.tools.raster import rasterize
+
+        return rasterize(self, scale)
+
+
+def _svg_rectangle(mark: Rectangle) -> str:
+    stroke = f' stroke="{mark.stroke}" stroke-width="{mark.stroke_width:g}"' if mark.stroke else ""
+    radius = f' rx="{mark.radius:g}"' if mark.radius else ""
+    return (
+        f'<rect x="{mark.x:g}" y="{mark.y:g}" width="{mark.width:g}" height="{mark.height:g}"{radius}'
+        f' fill="{mark.fill or "none"}"{stroke}/>'
+    )
+
+
+def _svg_text(mark: Text) -> str:
+    # Monospaced fonts have capitals about 0.72 of the font size high; textLength keeps the widths true.
+    length = text_width(mark.text, mark.size)
+    weight = ' font-weight="600"' if mark.bold else ""
+    return (
+        f'<text x="{mark.x:g}" y="{mark.y:g}" font-size="{mark.size / 0.72:g}" fill="{mark.color}"'
+        f' text-anchor="{mark.anchor}" textLength="{length:.5g}" lengthAdjust="spacingAndGlyphs"'
+        f' xml:space="preserve"{weight}>{escape(mark.text)}</text>'
+    )
