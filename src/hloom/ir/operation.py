@@ -24,7 +24,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, dataclass_transform
 
 from hloom.errors import HloError, ShapeError
-from hloom.ir.codec import REQUIRED, Attribute, attribute, attributes_of, dims, enum, flag, floating, integer, string
+from hloom.ir.codec import (
+    REQUIRED,
+    Attribute,
+    attribute,
+    attributes_of,
+    dims,
+    enum,
+    flag,
+    floating,
+    integer,
+    string,
+)
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
 
     from hloom.ir.computation import HloComputation
     from hloom.ir.cursor import Cursor
+    from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
 
     Array: TypeAlias = np.ndarray[Any, Any]
@@ -91,8 +103,12 @@ class Run(Protocol):
         """
         ...
 
+    def begin(self, index: int, *arguments: Value) -> Any:
+        """Call a computation without waiting for other devices at its root: its value, or a `Pending` one."""
+        ...
+
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The virtual device that runs the program: ids, collectives, infeed, outfeed, channels."""
         ...
 
@@ -116,9 +132,7 @@ class Operation:
         """The result shape; raises ShapeError by rule name. Absent where ``infers`` is false."""
         raise ShapeError(f"the shape of {self.opcode} must be stated", rule=f"{self.opcode}.shape-stated")
 
-    def check(
-        self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()
-    ) -> None:
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Refuse a stated result shape that contradicts operands and attributes, with ShapeError.
 
         The default compares with the inferred shape. Operations whose shape must be stated override it.

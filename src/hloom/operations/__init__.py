@@ -2,26 +2,38 @@
 
 from hloom.operations import (
     arithmetic,
+    asynchronous,
+    collectives,
     comparison,
+    control_flow,
     conversion,
+    custom_call,
     dynamic_slicing,
+    exchanges,
     gather_scatter,
     movement,
     sorting,
     structure,
     transcendental,
+    transfer,
     unary,
 )
 
 __all__ = [
     "arithmetic",
+    "asynchronous",
+    "collectives",
     "comparison",
+    "control_flow",
     "conversion",
+    "custom_call",
     "dynamic_slicing",
+    "exchanges",
     "gather_scatter",
     "movement",
     "sorting",
     "structure",
     "transcendental",
+    "transfer",
     "unary",
 ]

@@ -1,0 +1,503 @@
+"""Which devices take part together: replica groups in their three notations, and source-target pairs.
+
+A device is known by its replica and its partition. What the numbers in a replica group mean depends on the
+collective's group mode, which follows from ``channel_id`` and ``use_global_device_ids``; see `GroupMode`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+from hloom.errors import EvaluationError, ParseError
+from hloom.ir.codec import REQUIRED, Message, attribute
+from hloom.ir.cursor import Cursor
+from hloom.ir.device import Device, DeviceId
+
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceList:
+    """Groups written out: ``{{0,1},{2,3}}``; no group at all means one group of everybody."""
+
+    groups: Groups = ()
+
+    def text(self) -> str:
+        """``{{0,1},{2,3}}``."""
+        return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in self.groups) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class IotaTiles:
+    """The numbers 0, 1, 2 ... as an array of ``reshape``, transposed by ``permutation``: ``[2,4]T(1,0)``.
+
+    Equal arrangements have one form: dimensions of size 1 are dropped, and dimensions that stay neighbours
+    in the transposition are one dimension.
+    """
+
+    reshape: tuple[int, ...]
+    permutation: tuple[int, ...]
+
+    @classmethod
+    def canonical(cls, reshape: tuple[int, ...], permutation: tuple[int, ...]) -> IotaTiles:
+        """The shortest form of an arrangement."""
+        kept = [d for d in permutation if reshape[d] != 1]
+        runs: list[list[int]] = []
+        wide = [d for d in range(len(reshape)) if reshape[d] != 1]
+        follower = dict(pairwise(wide))
+        for dimension in kept:
+            if runs and follower.get(runs[-1][-1]) == dimension:
+                runs[-1].append(dimension)
+            else:
+                runs.append([dimension])
+        if not runs:
+            return cls((1,), (0,))
+        by_place = sorted(runs)
+        sizes = tuple(math.prod(reshape[d] for d in run) for run in by_place)
+        return cls(sizes, tuple(by_place.index(run) for run in runs))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The arranged numbers in row-major order."""
+        import numpy as np
+
+        array = np.arange(math.prod(self.reshape)).reshape(self.reshape).transpose(self.permutation)
+        return tuple(array.ravel().tolist())
+
+    def text(self) -> str:
+        """``[8]`` or ``[2,4]T(1,0)``."""
+        shape = "[" + ",".join(map(str, self.reshape)) + "]"
+        return shape if len(self.reshape) == 1 else f"{shape}T({','.join(map(str, self.permutation))})"
+
+    @staticmethod
+    def parse(cursor: Cursor) -> IotaTiles:
+        """``[2,4]T(1,0)``; without a transposition the identity."""
+        cursor.skip()
+        start = cursor.position
+        reshape = cursor.integers("[", "]")
+        permutation = cursor.integers("(", ")") if cursor.accept("T") else tuple(range(len(reshape)))
+        if sorted(permutation) != list(range(len(reshape))) or not reshape or min(reshape) < 1:
+            message = f"{permutation} does not permute the dimensions of {list(reshape)}"
+            raise cursor.error(message, rule="replica-groups.permutation", position=start)
+        return IotaTiles.canonical(reshape, permutation)
+
+
+@dataclass(frozen=True, slots=True)
+class IotaDeviceList:
+    """Groups cut from an arranged iota: ``[2,4]<=[8]`` or ``[4,2]<=[2,4]T(1,0)``; rows are groups."""
+
+    group_count: int
+    group_size: int
+    tiles: IotaTiles
+
+    @property
+    def groups(self) -> Groups:
+        """The groups written out."""
+        return _rows(self.tiles.numbers, self.group_size)
+
+    def text(self) -> str:
+        """``[2,4]<=[8]``."""
+        return f"[{self.group_count},{self.group_size}]<={self.tiles.text()}"
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRef:
+    """An axis of a mesh by its number, or the factor ``size`` of it that follows a factor ``pre_size``."""
+
+    axis: int
+    sub_axis: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Devices in an array with named axes: ``mesh['a'=2,'b'=4]``, in the order of ``device_ids``.
+
+    ``device_ids`` is None for 0, 1, 2 ...; otherwise an arranged iota or the ids themselves.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    device_ids: IotaTiles | tuple[int, ...] | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(size for _, size in self.axes)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The device ids in row-major order."""
+        if isinstance(self.device_ids, IotaTiles):
+            return self.device_ids.numbers
+        return tuple(range(math.prod(self.sizes))) if self.device_ids is None else self.device_ids
+
+    def text(self) -> str:
+        """``mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0))``."""
+        axes = ",".join(f"'{name}'={size}" for name, size in self.axes)
+        ids = self.device_ids
+        if ids is None:
+            return f"mesh[{axes}]"
+        listed = ids.text() if isinstance(ids, IotaTiles) else ",".join(map(str, ids))
+        return f"mesh[{axes}], device_ids=({listed})"
+
+    def axis_text(self, reference: AxisRef) -> str:
+        """``'a'`` or ``'a':(1)2``."""
+        name = f"'{self.axes[reference.axis][0]}'"
+        return (
+            name if reference.sub_axis is None else f"{name}:({reference.sub_axis[0]}){reference.sub_axis[1]}"
+        )
+
+    @staticmethod
+    def parse(cursor: Cursor) -> Mesh:
+        """The form that `text` writes; names may stand between double quotes."""
+        cursor.expect("mesh")
+        cursor.expect("[")
+        axes: list[tuple[str, int]] = []
+        while not cursor.accept("]"):
+            if axes:
+                cursor.expect(",")
+            name = cursor.string()
+            cursor.expect("=")
+            axes.append((name, cursor.integer()))
+        if not cursor.accept(", device_ids="):
+            return Mesh(tuple(axes))
+        cursor.expect("(")
+        if cursor.peek("["):
+            ids: IotaTiles | tuple[int, ...] = IotaTiles.parse(cursor)
+            cursor.expect(")")
+        else:
+            cursor.position -= 1
+            ids = cursor.integers("(", ")")
+        mesh = Mesh(tuple(axes), ids)
+        if sorted(mesh.numbers) != list(range(math.prod(mesh.sizes))):
+            raise cursor.error("device_ids must hold every device of the mesh once", rule="mesh.device-ids")
+        return mesh
+
+    def parse_axis(self, cursor: Cursor) -> AxisRef:
+        """``'a'`` or ``'a':(1)2``."""
+        cursor.skip()
+        start = cursor.position
+        name = cursor.string()
+        names = [axis for axis, _ in self.axes]
+        if name not in names:
+            raise cursor.error(f"the mesh has no axis {name!r}", rule="mesh.axis", position=start)
+        reference = AxisRef(names.index(name))
+        if cursor.accept(":"):
+            cursor.expect("(")
+            before = cursor.integer()
+            cursor.expect(")")
+            reference = AxisRef(reference.axis, (before, cursor.integer()))
+            full = self.axes[reference.axis][1]
+            _, size = reference.sub_axis or (0, 0)
+            if before < 1 or not 1 < size < full or full % (before * size):
+                message = f"{size} after {before} is no proper factor of axis {name!r} of size {full}"
+                raise cursor.error(message, rule="mesh.sub-axis", position=start)
+        return reference
+
+
+@dataclass(frozen=True, slots=True)
+class MeshDeviceList:
+    """Groups along axes of a mesh: ``mesh['a'=2,'b'=4] {'a'}``; a group runs over the named axes."""
+
+    mesh: Mesh
+    axes: tuple[AxisRef, ...]
+
+    @property
+    def groups(self) -> Groups:
+        """The groups written out: the mesh with the named axes moved to the end, cut into rows."""
+        import numpy as np
+
+        sizes: list[int] = []
+        places: dict[AxisRef, int] = {}
+        for number, (_, size) in enumerate(self.mesh.axes):
+            sizes.extend(self._factors(number, size, len(sizes), places))
+        chosen = [places[reference] for reference in self.axes]
+        rest = [d for d in range(len(sizes)) if d not in chosen]
+        array = np.array(self.mesh.numbers).reshape(sizes).transpose([*rest, *chosen])
+        return _rows(tuple(array.ravel().tolist()), math.prod(sizes[d] for d in chosen))
+
+    def _factors(self, number: int, size: int, offset: int, places: dict[AxisRef, int]) -> list[int]:
+        """The sizes into which one axis falls; notes where each of its chosen factors stands."""
+        parts = sorted((r for r in self.axes if r.axis == number), key=lambda r: r.sub_axis or (1, size))
+        sizes: list[int] = []
+        for reference in parts:
+            before, length = reference.sub_axis or (1, size)
+            done = math.prod(sizes)
+            if before != done:
+                sizes.append(before // done)
+            places[reference] = offset + len(sizes)
+            sizes.append(length)
+        if math.prod(sizes) != size:
+            sizes.append(size // math.prod(sizes))
+        return sizes
+
+    def text(self) -> str:
+        """``mesh['a'=2,'b'=4] {'a'}``."""
+        return f"{self.mesh.text()} {{{','.join(map(self.mesh.axis_text, self.axes))}}}"
+
+
+ReplicaGroups: TypeAlias = DeviceList | IotaDeviceList | MeshDeviceList
+
+
+def _rows(numbers: tuple[int, ...], size: int) -> Groups:
+    return tuple(numbers[i : i + size] for i in range(0, len(numbers), size))
+
+
+_PAIR_OF_SIZES: Final = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]\s*<=")
+
+
+class ReplicaGroupsCodec:
+    """``{{0,1},{2,3}}``, ``[2,4]<=[8]`` or ``mesh['a'=2,'b'=4] {'a'}``."""
+
+    def parse(self, cursor: Cursor) -> ReplicaGroups:
+        """Any of the three notations."""
+        cursor.skip()
+        start = cursor.position
+        if cursor.peek("mesh"):
+            return self._mesh(cursor)
+        if not cursor.peek("["):
+            return DeviceList(integer_lists(cursor))
+        found = cursor.take(_PAIR_OF_SIZES, "a number of groups and their size, as in [2,4]<=")
+        value = IotaDeviceList(int(found[1]), int(found[2]), IotaTiles.parse(cursor))
+        if value.group_count * value.group_size != math.prod(value.tiles.reshape):
+            message = f"{value.text()} does not use every device once"
+            raise cursor.error(message, rule="replica-groups.iota-size", position=start)
+        return value
+
+    @staticmethod
+    def _mesh(cursor: Cursor) -> MeshDeviceList:
+        start = cursor.position
+        mesh = Mesh.parse(cursor)
+        cursor.expect("{")
+        axes: list[AxisRef] = []
+        while not cursor.accept("}"):
+            if axes:
+                cursor.expect(",")
+            axes.append(mesh.parse_axis(cursor))
+        value = MeshDeviceList(mesh, tuple(axes))
+        if len(value.groups[0]) < 2:
+            raise cursor.error(
+                "a group along mesh axes has two or more devices",
+                rule="replica-groups.mesh-size",
+                position=start,
+            )
+        return value
+
+    def text(self, value: ReplicaGroups) -> str:
+        """The notation of the value."""
+        return value.text()
+
+    def write(self, message: Message, field: str, value: ReplicaGroups) -> None:
+        """Fill the one of the proto's three messages that has the value's notation."""
+        if isinstance(value, DeviceList):
+            stored = message.collective_device_list
+            stored.SetInParent()
+            for group in value.groups:
+                stored.replica_groups.add(replica_ids=group)
+        elif isinstance(value, IotaDeviceList):
+            stored = message.iota_collective_device_list
+            stored.num_replica_groups = value.group_count
+            stored.num_devices_per_group = value.group_size
+            stored.iota_reshape_dims.extend(value.tiles.reshape)
+            stored.iota_transpose_perm.extend(value.tiles.permutation)
+        else:
+            write_mesh(message.mesh_axes_replica_group_list.mesh, value.mesh)
+            for reference in value.axes:
+                write_axis(message.mesh_axes_replica_group_list.axes.add(), reference)
+
+    def read(self, message: Message, field: str) -> ReplicaGroups:
+        """The groups, in whichever of the present and former fields they are."""
+        kind = message.WhichOneof("replica_group_list")
+        if kind == "iota_collective_device_list":
+            return _read_iota(message.iota_collective_device_list)
+        if kind == "mesh_axes_replica_group_list":
+            stored = message.mesh_axes_replica_group_list
+            return MeshDeviceList(read_mesh(stored.mesh), tuple(map(read_axis, stored.axes)))
+        if kind == "collective_device_list":
+            stored = message.collective_device_list
+            if stored.HasField("iota_replica_group_list"):
+                return _read_iota(stored.iota_replica_group_list)
+            return DeviceList(tuple(tuple(g.replica_ids) for g in stored.replica_groups))
+        return DeviceList(tuple(tuple(g.replica_ids) for g in message.replica_groups))
+
+
+def _read_iota(stored: Message) -> IotaDeviceList:
+    reshape, permutation = tuple(stored.iota_reshape_dims), tuple(stored.iota_transpose_perm)
+    count, size = stored.num_replica_groups, stored.num_devices_per_group
+    sound = sorted(permutation) == list(range(len(reshape))) and all(d > 0 for d in reshape)
+    if not sound or count * size != math.prod(reshape):
+        message = f"[{count},{size}]<={list(reshape)}T{permutation} does not use every device once"
+        raise ParseError(message, rule="replica-groups.iota-size")
+    return IotaDeviceList(count, size, IotaTiles.canonical(reshape, permutation))
+
+
+def write_mesh(stored: Message, mesh: Mesh) -> None:
+    """Store a mesh in a MeshProto."""
+    stored.SetInParent()
+    for name, size in mesh.axes:
+        stored.axes.add(name=name, size=size)
+    if isinstance(mesh.device_ids, IotaTiles):
+        stored.iota_transform.reshape_dims.extend(mesh.device_ids.reshape)
+        stored.iota_transform.transpose_perm.extend(mesh.device_ids.permutation)
+    elif mesh.device_ids is not None:
+        stored.device_ids.extend(mesh.device_ids)
+
+
+def read_mesh(stored: Message) -> Mesh:
+    """The mesh of a MeshProto."""
+    axes = tuple((axis.name, axis.size) for axis in stored.axes)
+    if stored.HasField("iota_transform"):
+        transform = stored.iota_transform
+        return Mesh(axes, IotaTiles.canonical(tuple(transform.reshape_dims), tuple(transform.transpose_perm)))
+    return Mesh(axes, tuple(stored.device_ids) or None)
+
+
+def write_axis(stored: Message, reference: AxisRef) -> None:
+    """Store an axis in an AxisRefProto."""
+    stored.mesh_axis_index = reference.axis
+    if reference.sub_axis is not None:
+        stored.sub_axis_info.pre_size, stored.sub_axis_info.size = reference.sub_axis
+
+
+def read_axis(stored: Message) -> AxisRef:
+    """The axis of an AxisRefProto."""
+    part = stored.sub_axis_info if stored.HasField("sub_axis_info") else None
+    return AxisRef(stored.mesh_axis_index, None if part is None else (part.pre_size, part.size))
+
+
+def integer_lists(cursor: Cursor) -> Groups:
+    """``{{0,1},{2,3}}``."""
+    cursor.expect("{")
+    lists: list[tuple[int, ...]] = []
+    while not cursor.accept("}"):
+        if lists:
+            cursor.expect(",")
+        lists.append(cursor.integers())
+    return tuple(lists)
+
+
+class SourceTargetPairsCodec:
+    """``{{0,1},{1,0}}``: the value of the first device of a pair goes to the second."""
+
+    def parse(self, cursor: Cursor) -> tuple[tuple[int, int], ...]:
+        """Pairs in braces."""
+        cursor.skip()
+        start = cursor.position
+        lists = integer_lists(cursor)
+        for pair in lists:
+            if len(pair) != 2:
+                message = f"a pair has a source and a target, got {list(pair)}"
+                raise cursor.error(message, rule="source-target-pairs.pair", position=start)
+        return tuple((pair[0], pair[1]) for pair in lists)
+
+    def text(self, value: tuple[tuple[int, int], ...]) -> str:
+        """The pairs."""
+        return DeviceList(value).text()
+
+    def write(self, message: Message, field: str, value: tuple[tuple[int, int], ...]) -> None:
+        """Store SourceTarget messages."""
+        for source, target in value:
+            getattr(message, field).add(source=source, target=target)
+
+    def read(self, message: Message, field: str) -> tuple[tuple[int, int], ...]:
+        """The pairs."""
+        return tuple((pair.source, pair.target) for pair in getattr(message, field))
+
+
+class ChannelIdCodec:
+    """A number; None where there is no channel, which a proto says with 0."""
+
+    def parse(self, cursor: Cursor) -> int:
+        """The number."""
+        return cursor.integer()
+
+    def text(self, value: int) -> str:
+        """The number."""
+        return str(value)
+
+    def write(self, message: Message, field: str, value: int | None) -> None:
+        """Set the field if there is a channel."""
+        if value is not None and value > 0:
+            setattr(message, field, value)
+
+    def read(self, message: Message, field: str) -> int | None:
+        """The number, if it is positive."""
+        value = getattr(message, field)
+        return value if value > 0 else None
+
+
+def replica_groups() -> ReplicaGroups:
+    """A ``replica_groups=...``; always printed."""
+    return attribute(ReplicaGroupsCodec(), default=DeviceList(), always=True, proto="collective_device_list")
+
+
+def source_target_pairs() -> Any:
+    """A ``source_target_pairs={{0,1},{1,0}}``."""
+    return attribute(SourceTargetPairsCodec(), default=REQUIRED)
+
+
+def channel_id() -> int | None:
+    """A ``channel_id=3``; None if there is none."""
+    return attribute(ChannelIdCodec(), default=None)
+
+
+# -- group modes
+
+
+def group_mode(channel: int | None, use_global_device_ids: bool | None) -> str:
+    """What the numbers in replica groups mean.
+
+    - ``cross_replica`` (no channel): replicas; the devices of one partition work together.
+    - ``cross_partition`` (a channel, and an operation without ``use_global_device_ids``): partitions of one
+      replica.
+    - ``cross_replica_and_partition`` (a channel, ``use_global_device_ids=false``): replicas, with all their
+      partitions.
+    - ``flattened_id`` (a channel, ``use_global_device_ids=true``): replica * num_partitions + partition.
+
+    Args:
+        channel: the operation's channel, if it has one.
+        use_global_device_ids: None for an operation that does not have this attribute.
+    """
+    if channel is None or channel <= 0:
+        return "cross_replica"
+    if use_global_device_ids is None:
+        return "cross_partition"
+    return "flattened_id" if use_global_device_ids else "cross_replica_and_partition"
+
+
+def device_of(number: int, mode: str, seen_from: DeviceId, num_partitions: int) -> DeviceId:
+    """The device that a number means for a device (not for ``cross_replica_and_partition``)."""
+    replica, partition = seen_from
+    if mode == "cross_replica":
+        return number, partition
+    if mode == "cross_partition":
+        return replica, number
+    return divmod(number, num_partitions)
+
+
+def members_of(groups: Groups, mode: str, device: Device) -> tuple[DeviceId, ...] | None:
+    """The devices that work together with this one, in the order that counts; None if it is in no group.
+
+    In mode ``cross_replica_and_partition`` the order is that of StableHLO: all replicas of the group for the
+    first partition, then all for the second ... Raises EvaluationError for a number that no device has.
+    """
+    by_partition = mode == "cross_partition"
+    both = mode == "cross_replica_and_partition"
+    count = device.num_partitions if by_partition else device.num_replicas
+    if mode == "flattened_id":
+        count = device.num_replicas * device.num_partitions
+    for number in (n for group in groups for n in group):
+        if not 0 <= number < count:
+            message = f"replica group number {number} is out of range: {count} in mode {mode}"
+            raise EvaluationError(message, rule="collective.device-range")
+    for group in groups or (tuple(range(count)),):
+        if both:
+            members = tuple((r, p) for p in range(device.num_partitions) for r in group)
+        else:
+            members = tuple(device_of(n, mode, device.id, device.num_partitions) for n in group)
+        if device.id in members:
+            return members
+    return None

@@ -1,0 +1,169 @@
+"""Operations in two steps: async-start, async-update and async-done; copy-start and copy-done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import Message, ScalarCodec, attribute
+from hloom.ir.cursor import Cursor, escape
+from hloom.ir.device import arrived
+from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
+from hloom.operations.control_flow import check_arguments
+from hloom.operations.transfer import zeros
+from hloom.shape.element_type import U32
+from hloom.shape.shape import Shape
+
+
+class _ThreadCodec(ScalarCodec):
+    """The quoted name of a thread; a proto leaves ``main`` out."""
+
+    def __init__(self) -> None:
+        super().__init__(Cursor.string, lambda value: f'"{escape(value)}"')
+
+    def write(self, message: Message, field: str, value: str) -> None:
+        """Set the field, unless it is the main thread."""
+        setattr(message, field, "" if value == "main" else value)
+
+    def read(self, message: Message, field: str) -> str:
+        """The field, or ``main``."""
+        return getattr(message, field) or "main"
+
+
+@operation("async-start", "*operands", computations=["calls"])
+class AsyncStart(Operation):
+    """Begins to run a computation; ``async-done`` gives its result.
+
+    Where the computation is one operation, text shows that operation with ``-start``, ``-update`` and
+    ``-done`` appended to its opcode. The shape is a tuple of a tuple of the operands, the result, and any
+    number of contexts.
+
+    Arguments:
+        operands: the arguments of the computation.
+        calls: the computation.
+        async_execution_thread: the thread that runs it.
+    """
+
+    infers: ClassVar[bool] = False
+    async_execution_thread: str = attribute(_ThreadCodec(), default="main")
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """((operands), result, contexts ...)."""
+        (calls,) = computations
+        check_arguments(self.opcode, "the computation", calls, operands)
+        check_form(self.opcode, shape)
+        if not shape.tuple_shapes[0].compatible(Shape.tuple_(operands)):
+            message = (
+                f"the shape starts with {shape.tuple_shapes[0]}, the operands are {Shape.tuple_(operands)}"
+            )
+            raise ShapeError(message, rule="async-start.operands")
+        if not shape.tuple_shapes[1].compatible(calls.result):
+            message = f"the shape says {shape.tuple_shapes[1]}, the computation gives {calls.result}"
+            raise ShapeError(message, rule="async-start.result")
+
+    def evaluate(self, run: Run, *operands: Value) -> Value:
+        """Run the computation up to where it waits for other devices."""
+        contexts = [zeros(s) for s in run.shape.tuple_shapes[2:]]
+        return (tuple(operands), run.begin(0, *operands), *contexts)
+
+
+def check_form(opcode: str, shape: Shape) -> None:
+    """Refuse a shape that is not ((operands), result, contexts ...), by the rule ``OPCODE.shape-form``."""
+    if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
+        message = f"an asynchronous operation is of shape ((operands), result, ...), not {shape}"
+        raise ShapeError(message, rule=f"{opcode}.shape-form")
+
+
+@operation("async-update", "start")
+class AsyncUpdate(Operation):
+    """A point between async-start and async-done; what is under way goes on."""
+
+    def infer(self, start: Shape) -> Shape:
+        """The operand's shape."""
+        check_form(self.opcode, start)
+        return start
+
+    def evaluate(self, run: Run, start: Value) -> Value:
+        """The operand."""
+        return start
+
+
+@operation("async-done", "start")
+class AsyncDone(Operation):
+    """The result of the computation that async-start began."""
+
+    def infer(self, start: Shape) -> Shape:
+        """The second element of async-start."""
+        check_form(self.opcode, start)
+        return start.tuple_shapes[1]
+
+    def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:
+        """Wait for it."""
+        return arrived(start[1])
+
+
+class _PrefetchIndexCodec(ScalarCodec):
+    """The number of a cross-program prefetch, or None; a former proto field says only that there is one."""
+
+    def __init__(self) -> None:
+        super().__init__(Cursor.integer, str)
+
+    def write(self, message: Message, field: str, value: int | None) -> None:
+        """Set the field if there is a number."""
+        if value is not None:
+            setattr(message, field, value)
+
+    def read(self, message: Message, field: str) -> int | None:
+        """The number."""
+        if message.HasField(field):
+            return getattr(message, field)
+        return 0 if message.is_cross_program_prefetch else None
+
+
+@operation("copy-start", "operand")
+class CopyStart(Operation):
+    """Begins to copy an array, usually to another memory space; ``copy-done`` gives the copy.
+
+    The shape is (copy, operand, u32[]).
+
+    Arguments:
+        operand: the array.
+        cross_program_prefetch_index: the program before this one may already make this copy.
+    """
+
+    cross_program_prefetch_index: int | None = attribute(_PrefetchIndexCodec(), default=None)
+
+    def infer(self, operand: Shape) -> Shape:
+        """(operand, operand, u32[])."""
+        return Shape.tuple_([operand, operand, Shape(U32)])
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """The context may be of another type."""
+        form: Sequence[Shape] = shape.tuple_shapes if shape.is_tuple else ()
+        if len(form) not in (2, 3) or not all(s.compatible(operands[0]) for s in form[:2]):
+            message = f"the shape is (copy, operand, context), not {shape}"
+            raise ShapeError(message, rule="copy-start.shape-form")
+
+    def evaluate(self, run: Run, operand: Value) -> Value:
+        """Values never change, so a copy is the value itself."""
+        return (operand, operand, np.uint32(0))[: len(run.shape.tuple_shapes)]
+
+
+@operation("copy-done", "start")
+class CopyDone(Operation):
+    """The copy that ``start`` began."""
+
+    def infer(self, start: Shape) -> Shape:
+        """The first element of copy-start."""
+        if not start.is_tuple or not start.tuple_shapes:
+            raise ShapeError(
+                f"the operand is what copy-start gives, not {start}", rule="copy-done.operand-form"
+            )
+        return start.tuple_shapes[0]
+
+    def evaluate(self, run: Run, start: tuple[Value, ...]) -> Value:
+        """The copy."""
+        return start[0]

@@ -1,0 +1,531 @@
+"""Operations of many devices: reductions, gathers, exchanges and permutations across replicas and partitions.
+
+The pages "AllReduce", "AllGather", "ReduceScatter", "AllToAll", "RaggedAllToAll", "CollectivePermute",
+"CollectiveBroadcast", "ReplicaId" and "PartitionId"; StableHLO's specification says who works together.
+
+Evaluated, every collective first hands over what it contributes and then waits for the others, so that the
+start and done forms differ from the plain one only in what happens between the two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hloom.errors import EvaluationError, ShapeError
+from hloom.ir.codec import attribute, dims, flag
+from hloom.ir.cursor import Cursor
+from hloom.ir.device import Device, DeviceId, Pending
+from hloom.ir.device_groups import (
+    ReplicaGroups,
+    channel_id,
+    group_mode,
+    members_of,
+    replica_groups,
+)
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.shape.element_type import U32
+from hloom.shape.shape import Shape
+
+MODES = ("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id")
+
+
+class _ModeCodec:
+    """``mode=flattened_id``: a note that XLA reads and drops; the mode follows from the other attributes."""
+
+    def parse(self, cursor: Cursor) -> None:
+        """One of the group modes."""
+        cursor.skip()
+        start = cursor.position
+        word = cursor.word()
+        if word not in MODES:
+            message = f"expected a group mode ({', '.join(MODES)}), found {word!r}"
+            raise cursor.error(message, rule="collective.mode", position=start)
+
+    def text(self, value: None) -> str:
+        """Never printed."""
+        return ""
+
+    def write(self, message: Any, field: str, value: None) -> None:
+        """Never stored."""
+
+    def read(self, message: Any, field: str) -> None:
+        """Never stored."""
+
+
+def mode_note() -> None:
+    """A ``mode=flattened_id``."""
+    return attribute(_ModeCodec(), default=None, name="mode", proto="")
+
+
+def tuple_unless_one(shapes: Sequence[Shape]) -> Shape:
+    """The shape itself if there is only one, otherwise the tuple."""
+    return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
+
+
+class Collective(Operation):
+    """An operation in which groups of devices work together."""
+
+    __slots__ = ()
+    channel_id: int | None
+    replica_groups: ReplicaGroups
+    equal_groups: ClassVar[bool] = True
+    """All groups have the same number of devices."""
+
+    @property
+    def group_mode(self) -> str:
+        """What the numbers in the replica groups mean; see `group_mode`."""
+        return group_mode(self.channel_id, getattr(self, "use_global_device_ids", None))
+
+    def check_groups(self) -> None:
+        """Every number once, groups of one size, and global ids only with a channel."""
+        groups = self.replica_groups.groups
+        numbers = [n for group in groups for n in group]
+        if len(set(numbers)) != len(numbers) or any(n < 0 for n in numbers):
+            message = f"{self.replica_groups.text()} has a negative number or one twice"
+            raise ShapeError(message, rule=f"{self.opcode}.replica-groups-distinct")
+        if self.equal_groups and len({len(group) for group in groups}) > 1:
+            message = f"groups of one size wanted, got {self.replica_groups.text()}"
+            raise ShapeError(message, rule=f"{self.opcode}.replica-groups-equal")
+        if getattr(self, "use_global_device_ids", None):
+            if not self.channel_id:
+                message = "use_global_device_ids needs a channel_id"
+                raise ShapeError(message, rule=f"{self.opcode}.global-ids-channel")
+            if not groups:
+                message = "use_global_device_ids needs replica_groups"
+                raise ShapeError(message, rule=f"{self.opcode}.global-ids-groups")
+
+    def check_arrays(self, operands: Sequence[Shape]) -> None:
+        """One or more arrays."""
+        if not operands or not all(operand.is_array for operand in operands):
+            message = f"{self.opcode} takes arrays, got {', '.join(map(str, operands)) or 'nothing'}"
+            raise ShapeError(message, rule=f"{self.opcode}.operand-arrays")
+
+    def begin(self, run: Run, *operands: Array) -> Pending:
+        """Hand over the operands; the result is there when all devices of the group have done so."""
+        members = self.members(run)
+        position = members.index(run.device.id)
+        place = (self.kind, self.channel_id, members)
+        met = run.device.exchange(place, members, operands, waiting(run))
+        return met.then(lambda values: self.combine(run, self._checked(run, members, values), position))
+
+    def _checked(self, run: Run, members: tuple[DeviceId, ...], values: list[Any]) -> list[Any]:
+        """Refuse contributions that differ in types or dimensions; the dimensions of all-gather count too."""
+        forms = [[(a.dtype, a.shape) for a in value] for value in values]
+        for member, form in zip(members, forms, strict=True):
+            if form != forms[0]:
+                message = f"devices contribute different arrays: {members[0]} {_forms(forms[0])}, "
+                    f"{member} {_forms(form)}"
+                raise EvaluationError(
+                    message, rule="collective.same-operands", instruction=run.instruction.name
+                )
+        return values
+
+    def members(self, run: Run) -> tuple[DeviceId, ...]:
+        """The devices of this device's group; raises EvaluationError if it is in none."""
+        members = members_of(self.replica_groups.groups, self.group_mode, run.device)
+        if members is None:
+            groups = self.replica_groups.text()
+            message = f"device {run.device.id} is in no group of {groups} in mode {self.group_mode}"
+            raise EvaluationError(message, rule="collective.device-in-group")
+        return members
+
+    @property
+    def kind(self) -> str:
+        """The opcode without ``-start``: start and plain forms meet each other."""
+        return self.opcode.removesuffix("-start")
+
+    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+        """This device's result of the operand tuples of all members, itself being number ``position``."""
+        raise EvaluationError(f"{self.opcode} has no value", rule="evaluate.no-value")
+
+    def evaluate(self, run: Run, *operands: Any) -> Value | Pending:
+        """Contribute and wait."""
+        return self.begin(run, *operands).wait()
+
+
+def waiting(run: Run) -> str:
+    """How a deadlock report names an instruction."""
+    return f"{run.instruction.opcode} %{run.instruction.name}"
+
+
+def _forms(form: list[Any]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in form)
+
+
+def alone(values: Sequence[Any]) -> Any:
+    """The only value, or the tuple of several."""
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) -> Any:
+    """The only result or the tuple of several; raises EvaluationError where their sizes are not as stated.
+
+    The sizes follow from the number of devices in a group, which the verifier does not always know.
+    """
+    shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
+    for array, stated in zip(results, shapes, strict=True):
+        if stated.is_static and array.shape != stated.dimensions:
+            message = (
+                f"a group of {members} devices makes {array.dtype}{list(array.shape)}, stated is {stated}"
+            )
+            raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
+    return alone(results)
+
+
+# -- all-reduce
+
+
+class _Reducing(Collective):
+    __slots__ = ()
+
+    def check_reducer(self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...]) -> None:
+        """(T, T) -> T for scalars of the operands' element type T."""
+        (to_apply,) = computations
+        result = to_apply.result
+        sound = len(to_apply.parameters) == 2 and all(
+            p.is_scalar and p.element_type is result.element_type for p in (*to_apply.parameters, result)
+        )
+        if not sound:
+            message = f"to_apply is (T[], T[]) -> T[], got {to_apply}"
+            raise ShapeError(message, rule=f"{self.opcode}.reducer")
+        for operand in operands:
+            if operand.element_type is not result.element_type:
+                message = f"to_apply reduces {result.element_type.name}, an operand is {operand}"
+                raise ShapeError(message, rule=f"{self.opcode}.reducer")
+
+    def reduced(self, run: Run, values: list[Any]) -> list[Any]:
+        """The operands of all members, reduced in the order of the group."""
+        return [reduce(lambda a, b: run.map(0, a, b), arrays) for arrays in zip(*values, strict=True)]
+
+
+class _AllReducing(_Reducing):
+    __slots__ = ()
+    equal_groups: ClassVar[bool] = False
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The shapes of the operands."""
+        self.check_groups()
+        self.check_arrays(operands)
+        self.check_reducer(operands, computations)
+        return tuple_unless_one(operands)
+
+    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+        """The same for every member."""
+        return alone(self.reduced(run, values))
+
+
+@operation("all-reduce", "*operands", computations=["to_apply"])
+class AllReduce(_AllReducing):
+    """Reduces arrays across the devices of each group, element by element; all of them get the result.
+
+    Arguments:
+        operands: one or more arrays of any dimensions.
+        to_apply: the reduction of two scalars.
+        replica_groups: which devices work together; ``{}`` for one group of all.
+        channel_id, use_global_device_ids: what the numbers in the groups mean; see `group_mode`.
+        constrain_layout: the operands' layouts must not change.
+        mode: read and dropped.
+    """
+
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+    constrain_layout: bool = flag()
+    use_global_device_ids: bool = flag()
+    mode: None = mode_note()
+
+
+@operation("all-reduce-start", "*operands", computations=["to_apply"])
+class AllReduceStart(_AllReducing):
+    """Begins an all-reduce; ``all-reduce-done`` gives the result. Arguments as for all-reduce."""
+
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+    constrain_layout: bool = flag()
+    use_global_device_ids: bool = flag()
+    mode: None = mode_note()
+
+    def evaluate(self, run: Run, *operands: Any) -> Pending:
+        """Contribute without waiting."""
+        return self.begin(run, *operands)
+
+
+@operation("all-reduce-done", "start")
+class AllReduceDone(Operation):
+    """The result of the all-reduce that ``start`` began."""
+
+    def infer(self, start: Shape) -> Shape:
+        """The shape of all-reduce-start."""
+        return start
+
+    def evaluate(self, run: Run, start: Pending) -> Value:
+        """Wait for the others."""
+        return start.wait()
+
+
+# -- all-gather
+
+
+class _AllGathering(Collective):
+    __slots__ = ()
+    all_gather_dimensions: tuple[int, ...]
+
+    @property
+    def dimension(self) -> int:
+        """The dimension along which the operands are put together."""
+        return self.all_gather_dimensions[0]
+
+    def gathered(self, operands: Sequence[Shape], count: int) -> Shape:
+        """The result for groups of ``count`` devices."""
+        self.check_groups()
+        self.check_arrays(operands)
+        if len(self.all_gather_dimensions) != 1:
+            message = f"one dimension wanted, got {list(self.all_gather_dimensions)}"
+            raise ShapeError(message, rule=f"{self.opcode}.one-dimension")
+        return tuple_unless_one([scaled(self.opcode, self.dimension, o, count) for o in operands])
+
+    def shard_count(self, operand: Shape, result: Shape) -> int:
+        """How many operands make up the result; raises ShapeError if no number does."""
+        first = result.tuple_shapes[0] if result.is_tuple and result.tuple_shapes else result
+        known = operand.is_array and first.is_array and first.rank == operand.rank > self.dimension >= 0
+        small, large = (s.dimensions[self.dimension] for s in (operand, first)) if known else (1, 1)
+        listed = [len(group) for group in self.replica_groups.groups]
+        if small <= 0 or large < small or large % small:
+            return listed[0] if listed else 1
+        return large // small
+
+    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+        """The operands of all members, one after the other."""
+        whole = [np.concatenate(arrays, axis=self.dimension) for arrays in zip(*values, strict=True)]
+        return as_stated(run, whole, self.result_shape(run.shape), len(values))
+
+    def result_shape(self, shape: Shape) -> Shape:
+        """The shape of the result in the instruction's shape."""
+        return shape
+
+
+def scaled(opcode: str, dimension: int, operand: Shape, count: int, *, down: bool = False) -> Shape:
+    """The shape with one dimension ``count`` times as large (or as small)."""
+    if not 0 <= dimension < operand.rank:
+        raise ShapeError(f"dimension {dimension} is not one of {operand}", rule=f"{opcode}.dimension-range")
+    size = operand.dimensions[dimension]
+    if down and size % count:
+        message = f"dimension {dimension} of {operand} does not split into {count} equal parts"
+        raise ShapeError(message, rule=f"{opcode}.divisible")
+    if size != Shape.UNBOUNDED:
+        size = size // count if down else size * count
+    sizes = (*operand.dimensions[:dimension], size, *operand.dimensions[dimension + 1 :])
+    return Shape(operand.element_type, sizes, operand.dynamic_dimensions)
+
+
+@operation("all-gather", "*operands")
+class AllGather(_AllGathering):
+    """Puts the operands of the devices of a group together along one dimension; all of them get the result.
+
+    Arguments:
+        operands: one or more arrays.
+        all_gather_dimensions: the one dimension, written ``dimensions={0}``.
+        replica_groups: which devices work together, in which order; ``{}`` for one group of all.
+        channel_id, use_global_device_ids: what the numbers in the groups mean; see `group_mode`.
+        constrain_layout: the operands' layouts must not change.
+    """
+
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+    constrain_layout: bool = flag()
+    all_gather_dimensions: tuple[int, ...] = dims(name="dimensions", proto="dimensions")
+    use_global_device_ids: bool = flag()
+
+    def infer(self, *operands: Shape) -> Shape:
+        """For the number of devices that the groups tell."""
+        self.check_groups()
+        groups = self.replica_groups.groups
+        if not groups or self.group_mode == "cross_replica_and_partition":
+            message = "the number of devices in a group is not known, so the shape must be stated"
+            raise ShapeError(message, rule="all-gather.shape-stated")
+        return self.gathered(operands, len(groups[0]))
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """The stated shape is that of a whole number of operands."""
+        self.check_arrays(operands)
+        wanted = self.gathered(operands, self.shard_count(operands[0], shape))
+        if not wanted.compatible(shape):
+            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+            raise ShapeError(message, rule="all-gather.shape-matches")
+        check_group_size(self, self.shard_count(operands[0], shape))
+
+
+def check_group_size(self: Collective, count: int) -> None:
+    """Refuse groups whose size, where the groups tell it, is not ``count``."""
+    groups = self.replica_groups.groups
+    if groups and self.group_mode != "cross_replica_and_partition" and len(groups[0]) != count:
+        message = f"the shapes want groups of {count} devices, got {self.replica_groups.text()}"
+        raise ShapeError(message, rule=f"{self.opcode}.group-size")
+
+
+@operation("all-gather-start", "*operands")
+class AllGatherStart(_AllGathering):
+    """Begins an all-gather; ``all-gather-done`` gives the result. Arguments as for all-gather.
+
+    The shape is a tuple of the operands' shape and the result's shape.
+    """
+
+    infers: ClassVar[bool] = False
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+    constrain_layout: bool = flag()
+    all_gather_dimensions: tuple[int, ...] = dims(name="dimensions", proto="dimensions")
+    use_global_device_ids: bool = flag()
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """(operands, results): each an array, or a tuple of as many as there are operands."""
+        self.check_arrays(operands)
+        if not shape.is_tuple or len(shape.tuple_shapes) != 2:
+            message = f"the shape is a tuple of operands and results, not {shape}"
+            raise ShapeError(message, rule="all-gather-start.shape-form")
+        given, result = shape.tuple_shapes
+        count = self.shard_count(operands[0], result)
+        wanted = Shape.tuple_([tuple_unless_one(operands), self.gathered(operands, count)])
+        if not wanted.compatible(Shape.tuple_([given, result])):
+            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+            raise ShapeError(message, rule="all-gather-start.shape-matches")
+        check_group_size(self, count)
+
+    def result_shape(self, shape: Shape) -> Shape:
+        """The second element."""
+        return shape.tuple_shapes[1]
+
+    def evaluate(self, run: Run, *operands: Any) -> Value:
+        """Contribute without waiting."""
+        pending: Any = self.begin(run, *operands)
+        return alone(operands), pending
+
+
+@operation("all-gather-done", "start")
+class AllGatherDone(Operation):
+    """The result of the all-gather that ``start`` began."""
+
+    def infer(self, start: Shape) -> Shape:
+        """The second element of all-gather-start."""
+        return second_of(self.opcode, start)
+
+    def evaluate(self, run: Run, start: tuple[Any, Pending]) -> Value:
+        """Wait for the others."""
+        return start[1].wait()
+
+
+def second_of(opcode: str, start: Shape) -> Shape:
+    """The result's shape in the tuple that a start operation gives."""
+    if not start.is_tuple or len(start.tuple_shapes) < 2:
+        message = f"{opcode} takes a tuple of operands and results, got {start}"
+        raise ShapeError(message, rule=f"{opcode}.operand-form")
+    return start.tuple_shapes[1]
+
+
+# -- reduce-scatter
+
+
+@operation("reduce-scatter", "*operands", computations=["to_apply"])
+class ReduceScatter(_Reducing):
+    """Reduces arrays across the devices of each group and deals the result out in equal parts.
+
+    The device at place i of its group gets part i along the scatter dimension.
+
+    Arguments:
+        operands: one or more arrays.
+        scatter_dimensions: the one dimension, written ``dimensions={0}``.
+        to_apply: the reduction of two scalars.
+        replica_groups, channel_id, use_global_device_ids, constrain_layout, mode: as for all-reduce.
+    """
+
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+    constrain_layout: bool = flag()
+    use_global_device_ids: bool = flag()
+    scatter_dimensions: tuple[int, ...] = dims(name="dimensions", proto="dimensions")
+    mode: None = mode_note()
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """For the number of devices that the groups tell."""
+        self.check_groups()
+        groups = self.replica_groups.groups
+        if not groups or self.group_mode == "cross_replica_and_partition":
+            message = "the number of devices in a group is not known, so the shape must be stated"
+            raise ShapeError(message, rule="reduce-scatter.shape-stated")
+        return self.scattered(operands, computations, len(groups[0]))
+
+    def scattered(
+        self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...], count: int
+    ) -> Shape:
+        """The result for groups of ``count`` devices."""
+        self.check_groups()
+        self.check_arrays(operands)
+        self.check_reducer(operands, computations)
+        if len(self.scatter_dimensions) != 1:
+            message = f"one dimension wanted, got {list(self.scatter_dimensions)}"
+            raise ShapeError(message, rule="reduce-scatter.one-dimension")
+        dimension = self.scatter_dimensions[0]
+        return tuple_unless_one([scaled(self.opcode, dimension, o, count, down=True) for o in operands])
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """The stated shape is a whole part of the operands."""
+        self.check_arrays(operands)
+        count = self.shard_count(operands[0], shape)
+        wanted = self.scattered(operands, computations, count)
+        if not wanted.compatible(shape):
+            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+            raise ShapeError(message, rule="reduce-scatter.shape-matches")
+        check_group_size(self, count)
+
+    def shard_count(self, operand: Shape, result: Shape) -> int:
+        """Into how many parts the operand falls, if the shapes tell it; otherwise 1."""
+        first = result.tuple_shapes[0] if result.is_tuple and result.tuple_shapes else result
+        dimension = self.scatter_dimensions[0] if self.scatter_dimensions else -1
+        if not (first.is_array and first.rank == operand.rank > dimension >= 0):
+            return 1
+        large, small = operand.dimensions[dimension], first.dimensions[dimension]
+        return large // small if small > 0 and large >= small else 1
+
+    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+        """Reduce, split, and take the part of this device's place."""
+        dimension, count = self.scatter_dimensions[0], len(values)
+        parts: list[Array] = []
+        for whole in self.reduced(run, values):
+            size = whole.shape[dimension] // count
+            part = slice(position * size, (position + 1) * size)
+            parts.append(whole[(slice(None),) * dimension + (part,)])
+        return as_stated(run, parts, run.shape, count)
+
+
+# -- ids
+
+
+@operation("replica-id")
+class ReplicaId(Operation):
+    """The number of this device's replica, as u32[]."""
+
+    def infer(self) -> Shape:
+        """u32[]."""
+        return Shape(U32)
+
+    def evaluate(self, run: Run) -> Array:
+        """The device knows."""
+        device: Device = run.device
+        return np.asarray(device.id[0], run.dtype)
+
+
+@operation("partition-id")
+class PartitionId(Operation):
+    """The number of this device's partition, as u32[]."""
+
+    def infer(self) -> Shape:
+        """u32[]."""
+        return Shape(U32)
+
+    def evaluate(self, run: Run) -> Array:
+        """The device knows."""
+        device: Device = run.device
+        return np.asarray(device.id[1], run.dtype)

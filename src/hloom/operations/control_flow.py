@@ -1,0 +1,219 @@
+"""Operations that run computations: call, while, conditional, fusion.
+
+The pages "Call", "CompositeCall", "While" and "Conditional".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from hloom.errors import ShapeError
+from hloom.ir.calling import (
+    OutputAlias,
+    output_to_operand_aliasing,
+)
+from hloom.ir.codec import enum, flag
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.shape.element_type import PRED, S32
+from hloom.shape.shape import Shape
+
+
+def check_arguments(opcode: str, role: str, program: ProgramShape, arguments: Sequence[Shape]) -> None:
+    """Refuse arguments that a called computation does not take.
+
+    Raises ShapeError by the rule ``OPCODE.arguments``.
+    """
+    wanted = ", ".join(map(str, program.parameters))
+    found = ", ".join(map(str, arguments))
+    if len(program.parameters) != len(arguments):
+        message = (
+            f"{role} takes {len(program.parameters)} arguments ({wanted}), got {len(arguments)} ({found})"
+        )
+        raise ShapeError(message, rule=f"{opcode}.arguments")
+    for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
+        if not parameter.compatible(argument):
+            message = f"parameter {number} of {role} is {parameter}, the argument is {argument}"
+            raise ShapeError(message, rule=f"{opcode}.arguments")
+
+
+@operation("call", "*operands", computations=["to_apply"])
+class Call(Operation):
+    """Runs a computation on the operands; the result is what the computation gives.
+
+    A composite call (``is_composite=true``) says that its computation is only the definition of an operation
+    of a higher level, whose name, attributes and version stand in the frontend attributes
+    ``composite.name``, ``composite.attributes`` and ``composite.version``. Evaluated, it is a call.
+
+    Arguments:
+        operands: the arguments, one for each parameter.
+        to_apply: the computation.
+    """
+
+    is_composite: bool = flag(after_computations=True)
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The result of the computation, whose parameters have the shapes of the operands."""
+        (to_apply,) = computations
+        check_arguments(self.opcode, "to_apply", to_apply, operands)
+        return to_apply.result
+
+    def verify(self, instruction: HloInstruction) -> None:
+        """A composite has a name."""
+        named = "composite.name" in (instruction.frontend_attributes or {})
+        if self.is_composite and not named:
+            message = "a composite call needs the frontend attribute composite.name"
+            raise ShapeError(message, rule="call.composite-name", instruction=instruction.name)
+
+    def evaluate(self, run: Run, *operands: Value) -> Value:
+        """The computation's value."""
+        return run.call(0, *operands)
+
+
+@operation("while", "init", computations=["body", "condition"])
+class While(Operation):
+    """Runs ``body`` as long as ``condition`` holds: ``init``, body(init), body(body(init)) ...
+
+    Arguments:
+        init: the first value of the state, of any shape.
+        condition: T -> pred[]; tried before every run of the body.
+        body: T -> T.
+    """
+
+    def infer(self, init: Shape, *, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The shape T of the state."""
+        body, condition = computations
+        check_arguments(self.opcode, "condition", condition, [init])
+        check_arguments(self.opcode, "body", body, [init])
+        if not condition.result.is_scalar or condition.result.element_type is not PRED:
+            message = f"condition gives pred[], not {condition.result}"
+            raise ShapeError(message, rule="while.condition-result")
+        if not body.result.compatible(init):
+            message = f"body gives {body.result}, the state is {init}"
+            raise ShapeError(message, rule="while.body-result")
+        return body.result
+
+    def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
+        """The condition is printed first."""
+        body, condition = instruction.called_computations
+        return [(self.roles[1], [condition]), (self.roles[0], [body])]
+
+    def evaluate(self, run: Run, init: Value) -> Value:
+        """The loop."""
+        state = init
+        while run.call(1, state):
+            state = run.call(0, state)
+        return state
+
+
+@operation(
+    "conditional",
+    "branch_index *branch_operands",
+    computations=[
+        Role("true_computation", required=False),
+        Role("false_computation", required=False),
+        Role("branch_computations", many=True, required=False),
+    ],
+)
+class Conditional(Operation):
+    """Runs one of several computations, each of which has an operand of its own.
+
+    With a pred[] first operand: ``true_computation`` on the second operand if it is true, otherwise
+    ``false_computation`` on the third. With an s32[] first operand: the branch of that number on its operand;
+    a number out of range chooses the last branch.
+
+    Arguments:
+        branch_index: pred[] or s32[].
+        branch_operands: one for each branch, in the order of the branches.
+        true_computation, false_computation: the branches of a pred[].
+        branch_computations: the branches of an s32[]. All branches give the same shape.
+    """
+
+    def infer(
+        self, branch_index: Shape, *branch_operands: Shape, computations: tuple[ProgramShape, ...] = ()
+    ) -> Shape:
+        """What the branches give."""
+        if not branch_index.is_scalar or branch_index.element_type not in (PRED, S32):
+            message = f"the first operand is pred[] or s32[], not {branch_index}"
+            raise ShapeError(message, rule="conditional.branch-index")
+        by_truth = branch_index.element_type is PRED
+        if not computations or (by_truth and len(computations) != 2):
+            message = f"{'two branches' if by_truth else 'a branch'} wanted, got {len(computations)}"
+            raise ShapeError(message, rule="conditional.branch-count")
+        if len(branch_operands) != len(computations):
+            message = f"{len(computations)} branches need as many operands, got {len(branch_operands)}"
+            raise ShapeError(message, rule="conditional.operand-count")
+        for number, (branch, operand) in enumerate(zip(computations, branch_operands, strict=True)):
+            check_arguments(self.opcode, f"branch {number}", branch, [operand])
+            if not branch.result.compatible(computations[0].result):
+                message = f"branch {number} gives {branch.result}, branch 0 {computations[0].result}"
+                raise ShapeError(message, rule="conditional.branch-results")
+        return computations[0].result
+
+    def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
+        """Two named branches of a pred, otherwise a list."""
+        branches = list(instruction.called_computations)
+        if instruction.operands and instruction.operands[0].shape.element_type is PRED:
+            return [(role, [branch]) for role, branch in zip(self.roles, branches, strict=False)]
+        return [(self.roles[2], branches)]
+
+    def evaluate(self, run: Run, branch_index: Array, *branch_operands: Value) -> Value:
+        """The chosen branch on its operand."""
+        count = len(branch_operands)
+        if branch_index.dtype == bool:
+            chosen = 0 if branch_index else 1
+        else:
+            chosen = int(branch_index) if 0 <= branch_index < count else count - 1
+        return run.call(chosen, branch_operands[chosen])
+
+
+@operation("fusion", "*operands", computations=["calls"])
+class Fusion(Operation):
+    """Runs a computation that is compiled as one piece; its meaning is that of a call.
+
+    Arguments:
+        kind: kLoop (one loop over the output), kInput (rooted in a reduction), kOutput (rooted in the
+            users of a dot or convolution), kCustom (whatever the backend makes of it).
+        output_to_operand_aliasing: outputs that share the buffer of an operand.
+        calls: the computation.
+    """
+
+    infers: ClassVar[bool] = False
+    kind: str = enum(("kLoop", "kInput", "kOutput", "kCustom"), proto="fusion_kind", stored_as_text=True)
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """The computation takes the operands and gives the stated shape."""
+        (calls,) = computations
+        check_arguments(self.opcode, "the fused computation", calls, operands)
+        if not calls.result.compatible(shape):
+            message = f"the fused computation gives {calls.result}, the fusion {shape}"
+            raise ShapeError(message, rule="fusion.result")
+        check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
+
+    def evaluate(self, run: Run, *operands: Value) -> Value:
+        """The computation's value."""
+        return run.call(0, *operands)
+
+
+def check_aliasing(
+    opcode: str, aliasing: tuple[OutputAlias, ...], shape: Shape, operands: Sequence[Shape]
+) -> None:
+    """Refuse aliases of leaves that do not exist, of different shapes, or of one output twice.
+
+    Raises ShapeError by the rule ``OPCODE.aliasing``.
+    """
+    seen: set[tuple[int, ...]] = set()
+    for output, number, index in aliasing:
+        if not 0 <= number < len(operands):
+            message = f"output {list(output)} shares operand {number} of {len(operands)}"
+            raise ShapeError(message, rule=f"{opcode}.aliasing")
+        if output in seen:
+            raise ShapeError(f"output {list(output)} shares two operands", rule=f"{opcode}.aliasing")
+        seen.add(output)
+        ours, theirs = shape.subshape(output), operands[number].subshape(index)
+        if not ours.compatible(theirs) and not (ours.is_buffer or theirs.is_buffer):
+            message = f"output {list(output)} is {ours}, operand {number} at {list(index)} is {theirs}"
+            raise ShapeError(message, rule=f"{opcode}.aliasing")

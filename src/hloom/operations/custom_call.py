@@ -1,0 +1,148 @@
+"""custom-call: a function that is not made of HLO. The page "CustomCall".
+
+What a target computes is not part of HLO: `TARGETS` says it for the evaluator, and the runtime room fills it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from hloom.errors import EvaluationError, ShapeError
+from hloom.ir.calling import (
+    LayoutConstraintsCodec,
+    OptionalCodec,
+    OutputAlias,
+    PositiveCodec,
+    TypedLiteralCodec,
+    output_to_operand_aliasing,
+)
+from hloom.ir.codec import attribute, enum, flag, string
+from hloom.ir.computation import HloComputation
+from hloom.ir.contraction import PrecisionCodec
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
+from hloom.operations.control_flow import check_aliasing
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+Target: TypeAlias = Callable[[HloInstruction, Sequence[Value]], Any]
+"""What a custom call runs: the instruction and the operands' values in, the value out."""
+
+TARGETS: Final[dict[str, Target]] = {}
+"""The targets that the evaluator knows, by name."""
+
+PADDING_TYPES: Final = ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME")
+SCHEDULES: Final = ("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST")
+API_VERSIONS: Final = (
+    "API_VERSION_UNSPECIFIED",
+    "API_VERSION_ORIGINAL",
+    "API_VERSION_STATUS_RETURNING",
+    "API_VERSION_STATUS_RETURNING_UNIFIED",
+    "API_VERSION_TYPED_FFI",
+)
+
+
+@operation(
+    "custom-call",
+    "*operands",
+    computations=[
+        Role("called_computations", many=True, required=False),
+        Role("to_apply", required=False),
+    ],
+)
+class CustomCall(Operation):
+    """Calls a function that was registered under the name ``custom_call_target``.
+
+    The function gets the operands' arrays and gives the result: it must be of the stated shape, and two calls
+    with the same operands should give the same. `hloom.register_custom_call` takes a Python function or the
+    address of a C function ``void target(void* out, void** in)``.
+
+    Arguments:
+        operands: any values.
+        custom_call_target: the name of the function.
+        custom_call_has_side_effect: the call does something beside giving its result.
+        literal: a constant for the function.
+        window, dim_labels, feature_group_count, batch_group_count, operand_precision, padding_type: for
+            functions that are convolutions.
+        operand_layout_constraints: shapes of the operands with the layouts that the function wants.
+        output_to_operand_aliasing: outputs that share the buffer of an operand.
+        schedule: how early or late the call should run.
+        api_version: the signature of the function; the backend config is passed on by some.
+        called_computations: computations that the function may run.
+    """
+
+    infers: ClassVar[bool] = False
+    window: Window | None = attribute(OptionalCodec(WindowCodec()), default=None)
+    dim_labels: ConvolutionDimensionNumbers | None = attribute(
+        OptionalCodec(DimLabelsCodec()), default=None, proto="convolution_dimension_numbers"
+    )
+    feature_group_count: int = attribute(PositiveCodec(), default=1)
+    batch_group_count: int = attribute(PositiveCodec(), default=1)
+    operand_precision: tuple[str, ...] = attribute(
+        PrecisionCodec(0), default=(), proto="precision_config.operand_precision"
+    )
+    padding_type: str = enum(PADDING_TYPES, default="PADDING_INVALID")
+    custom_call_target: str = string()
+    operand_layout_constraints: tuple[Shape, ...] | None = attribute(
+        LayoutConstraintsCodec(), default=None, proto="operand_shapes_with_layout"
+    )
+    custom_call_has_side_effect: bool = flag()
+    literal: Literal | None = attribute(TypedLiteralCodec(), default=None)
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
+    schedule: str = enum(SCHEDULES, default="SCHEDULE_NONE", proto="custom_call_schedule")
+    api_version: str = enum(API_VERSIONS, default="API_VERSION_ORIGINAL", proto="custom_call_api_version")
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """Layout constraints and aliases fit the operands and the result."""
+        constraints = self.operand_layout_constraints
+        if constraints is not None:
+            if len(constraints) != len(operands):
+                message = f"{len(operands)} operands, {len(constraints)} layout constraints"
+                raise ShapeError(message, rule="custom-call.layout-constraints")
+            for number, (operand, constraint) in enumerate(zip(operands, constraints, strict=True)):
+                if not operand.compatible(constraint):
+                    message = f"operand {number} is {operand}, its layout constraint is {constraint}"
+                    raise ShapeError(message, rule="custom-call.layout-constraints")
+        check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
+
+    def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
+        """One list, however the computations were given."""
+        computations = list(instruction.called_computations)
+        return [(self.roles[0], computations)] if computations else []
+
+    def evaluate(self, run: Run, *operands: Value) -> Value:
+        """What the registered function gives, checked against the stated shape."""
+        function = TARGETS.get(self.custom_call_target)
+        if function is None:
+            known = ", ".join(sorted(TARGETS)) or "none"
+            message = (
+                f"custom call target {self.custom_call_target!r} is not registered (registered: {known}); "
+                f"hloom.register_custom_call registers a function"
+            )
+            raise EvaluationError(message, rule="custom-call.target-registered")
+        return _result(self.custom_call_target, function(run.instruction, operands), run.shape)
+
+
+def _result(target: str, value: Any, shape: Shape) -> Value:
+    """The value a function gave, as the stated shape wants it; raises EvaluationError if it does not fit."""
+    if shape.is_token:
+        return None
+    if shape.is_tuple:
+        if not isinstance(value, (tuple, list)) or len(value) != len(shape.tuple_shapes):
+            given = f"{len(value)} elements" if isinstance(value, (tuple, list)) else type(value).__name__
+            message = f"custom call target {target!r} gave {given}, not a tuple {shape}"
+            raise EvaluationError(message, rule="custom-call.result")
+        return tuple(_result(target, v, s) for v, s in zip(value, shape.tuple_shapes, strict=True))
+    array = np.asarray(value)
+    fits = array.ndim == shape.rank and all(
+        size <= bound if dynamic and bound != Shape.UNBOUNDED else dynamic or size == bound
+        for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
+    )
+    if not fits or array.dtype != shape.element_type.dtype:
+        message = f"custom call target {target!r} gave {array.dtype}{list(array.shape)}, not {shape}"
+        raise EvaluationError(message, rule="custom-call.result")
+    return array

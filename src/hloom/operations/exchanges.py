@@ -1,0 +1,425 @@
+"""Operations that move values between devices without computing: all-to-all, permutations, broadcasts.
+
+The pages "AllToAll", "RaggedAllToAll", "CollectivePermute" and "CollectiveBroadcast".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hloom.errors import EvaluationError, ShapeError
+from hloom.ir.codec import Message, ScalarCodec, attribute, dims, flag
+from hloom.ir.device import Pending
+from hloom.ir.device_groups import (
+    DeviceList,
+    ReplicaGroups,
+    channel_id,
+    device_of,
+    group_mode,
+    integer_lists,
+    members_of,
+    replica_groups,
+    source_target_pairs,
+)
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.operations.collectives import (
+    Collective,
+    alone,
+    check_group_size,
+    second_of,
+    tuple_unless_one,
+    waiting,
+)
+from hloom.shape.element_type import S32, S64, U32
+from hloom.shape.shape import Shape
+
+# -- all-to-all
+
+
+@operation("all-to-all", "*operands")
+class AllToAll(Collective):
+    """Every device sends a part of its data to every device of its group.
+
+    Array form, with one operand: the operand is split along the split dimension into as many equal parts as the
+    group has devices; part i goes to device i of the group, and what arrives is put together along the same
+    dimension in the order of the group. Tuple form: operand i goes to device i of the group; the result is
+    the tuple of what arrives.
+
+    Arguments:
+        operands: one array, or as many of one shape as a group has devices.
+        split_dimension: written ``dimensions={0}``; only in the array form.
+        replica_groups, channel_id, constrain_layout: which devices work together; with a channel the numbers
+            in the groups are partitions, without one replicas.
+    """
+
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+    constrain_layout: bool = flag()
+    split_dimension: tuple[int, ...] = dims(default=(), name="dimensions", proto="dimensions")
+
+    def infer(self, *operands: Shape) -> Shape:
+        """The operand's shape; the tuple of the operands' shapes."""
+        self.check_groups()
+        self.check_arrays(operands)
+        groups = self.replica_groups.groups
+        if len(operands) == 1 and self.split_dimension:
+            dimension, operand = self.split_dimension[0], operands[0]
+            if len(self.split_dimension) != 1 or not 0 <= dimension < operand.rank:
+                message = f"split dimension {list(self.split_dimension)} of {operand}"
+                raise ShapeError(message, rule="all-to-all.split-dimension")
+            if groups and operand.dimensions[dimension] % len(groups[0]):
+                message = (
+                    f"dimension {dimension} of {operand} does not split into {len(groups[0])} equal parts"
+                )
+                raise ShapeError(message, rule="all-to-all.divisible")
+            return operand
+        for operand in operands:
+            if not operand.compatible(operands[0]):
+                message = f"operands of one shape wanted, got {', '.join(map(str, operands))}"
+                raise ShapeError(message, rule="all-to-all.operands-equal")
+        check_group_size(self, len(operands))
+        return Shape.tuple_(operands)
+
+    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+        """The parts that are meant for this device."""
+        count = len(values)
+        if not run.shape.is_tuple:
+            dimension = self.split_dimension[0]
+            if values[0][0].shape[dimension] % count:
+                message = (
+                    f"dimension {dimension} of {list(values[0][0].shape)} does not split into {count} parts"
+                )
+                raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
+            parts = [np.split(operand, count, axis=dimension)[position] for (operand,) in values]
+            return np.concatenate(parts, axis=dimension)
+        if len(values[0]) != count:
+            message = f"{len(values[0])} operands for a group of {count} devices"
+            raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
+        return tuple(operands[position] for operands in values)
+
+
+# -- ragged-all-to-all
+
+
+@operation("ragged-all-to-all", "input output input_offsets send_sizes output_offsets recv_sizes")
+class RaggedAllToAll(Collective):
+    """An all-to-all of pieces of different sizes along the outermost dimension.
+
+    With n devices in the group, the four offset and size operands have k * n elements, k for each device. For
+    the j-th of those for device i, ``input[input_offsets[j]:][:send_sizes[j]]`` is written to the output of
+    device i, from row ``output_offsets[j]`` on. The result is ``output`` with what arrives written over it.
+    Rows outside the input or the output are left out.
+
+    Arguments:
+        input: the rows to send.
+        output: the first value of the result.
+        input_offsets, send_sizes, output_offsets: integer vectors; offsets in the receivers' outputs.
+        recv_sizes: how many rows arrive in each piece, as the senders' send_sizes say too.
+        replica_groups, channel_id: which devices work together.
+    """
+
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+
+    def infer(self, *operands: Shape) -> Shape:
+        """The shape of ``output``."""
+        self.check_groups()
+        self.check_arrays(operands)
+        source, output, *vectors = operands
+        same = source.rank == output.rank > 0 and source.element_type is output.element_type
+        if not same or source.dimensions[1:] != output.dimensions[1:]:
+            message = f"input {source} and output {output} may differ in the outermost dimension only"
+            raise ShapeError(message, rule="ragged-all-to-all.rows")
+        if any(
+            v.rank != 1 or v.element_type not in (S32, S64) or not v.compatible(vectors[0]) for v in vectors
+        ):
+            message = (
+                f"offsets and sizes are four equal s32 or s64 vectors, got {', '.join(map(str, vectors))}"
+            )
+            raise ShapeError(message, rule="ragged-all-to-all.offsets")
+        groups = self.replica_groups.groups
+        if groups and vectors[0].dimensions[0] % len(groups[0]):
+            message = f"{vectors[0].dimensions[0]} offsets for groups of {len(groups[0])} devices"
+            raise ShapeError(message, rule="ragged-all-to-all.offset-count")
+        return output
+
+    def _checked(self, run: Run, members: Any, values: list[Any]) -> list[Any]:
+        """Inputs and outputs may have different numbers of rows on different devices."""
+        return values
+
+    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+        """Write the pieces for this device over its output, sender by sender."""
+        output = values[position][1].copy()
+        for source, _, input_offsets, send_sizes, output_offsets, _ in values:
+            each, left = divmod(len(send_sizes), len(values))
+            if left:
+                message = f"{len(send_sizes)} sizes for a group of {len(values)} devices"
+                raise EvaluationError(message, rule="collective.group-size", instruction=run.instruction.name)
+            for j in range(position * each, (position + 1) * each):
+                copy_rows(source, int(input_offsets[j]), output, int(output_offsets[j]), int(send_sizes[j]))
+        return output
+
+
+def copy_rows(source: Array, start: int, target: Array, place: int, count: int) -> None:
+    """``target[place:][:count] = source[start:][:count]``, without rows that one of them does not have."""
+    ahead = max(0, -start, -place)
+    count = min(count, len(source) - start, len(target) - place)
+    if count > ahead:
+        target[place + ahead : place + count] = source[start + ahead : start + count]
+
+
+# -- collective-broadcast
+
+
+@operation("collective-broadcast", "operand")
+class CollectiveBroadcast(Collective):
+    """Every device gets the operand of the first device of its group; zeros where it is in no group.
+
+    Arguments:
+        operand: an array.
+        replica_groups, channel_id: the groups; with a channel of partitions, without one of replicas.
+    """
+
+    equal_groups: ClassVar[bool] = False
+    channel_id: int | None = channel_id()
+    replica_groups: ReplicaGroups = replica_groups()
+
+    def infer(self, operand: Shape) -> Shape:
+        """The operand's shape."""
+        self.check_groups()
+        self.check_arrays([operand])
+        return operand
+
+    def begin(self, run: Run, *operands: Array) -> Pending:
+        """Nobody is waited for by a device in no group."""
+        if members_of(self.replica_groups.groups, self.group_mode, run.device) is None:
+            return Pending(lambda: np.zeros_like(operands[0]))
+        return Collective.begin(self, run, *operands)
+
+    def combine(self, run: Run, values: list[Any], position: int) -> Value:
+        """The first member's operand."""
+        return values[0][0]
+
+
+# -- collective-permute
+
+
+def _slice_sizes_read(message: Message, field: str) -> tuple[tuple[int, ...], ...]:
+    """A proto holds all sizes in one list; the result's rank tells where one slice ends."""
+    sizes = tuple(getattr(message, field))
+    shape = message.shape
+    while len(shape.tuple_shapes):
+        shape = shape.tuple_shapes[0]
+    rank = len(shape.dimensions)
+    if not rank or len(sizes) % rank:
+        return (sizes,) if sizes else ()
+    return tuple(sizes[i : i + rank] for i in range(0, len(sizes), rank))
+
+
+class _SliceSizesCodec(ScalarCodec):
+    """``{{1,8,128},{1,8,128}}``: the sizes of the slices that an in-place permutation moves."""
+
+    def __init__(self) -> None:
+        super().__init__(integer_lists, lambda value: DeviceList(value).text())
+
+    def write(self, message: Message, field: str, value: tuple[tuple[int, ...], ...]) -> None:
+        """All sizes in one list."""
+        getattr(message, field).extend(size for sizes in value for size in sizes)
+
+    def read(self, message: Message, field: str) -> tuple[tuple[int, ...], ...]:
+        """The sizes, slice by slice."""
+        return _slice_sizes_read(message, field)
+
+
+def _slice_sizes() -> tuple[tuple[int, ...], ...]:
+    return attribute(_SliceSizesCodec(), default=(), name="slice_sizes", proto="dynamic_slice_sizes")
+
+
+class _Permuting(Operation):
+    """What the plain and the start form of collective-permute share."""
+
+    __slots__ = ()
+    channel_id: int | None
+    source_target_pairs: tuple[tuple[int, int], ...]
+    slice_sizes: tuple[tuple[int, ...], ...]
+
+    def permuted(self, operands: Sequence[Shape]) -> Shape:
+        """The result's shape: that of the operands, in place that of the output buffer."""
+        if not operands:
+            raise ShapeError(f"{self.opcode} needs an operand", rule=f"{self.opcode}.operands")
+        times = max(1, len(self.slice_sizes))
+        for side, name in enumerate(("source", "target")):
+            numbers = [pair[side] for pair in self.source_target_pairs]
+            for number in numbers:
+                if number < 0 or numbers.count(number) > times:
+                    message = (
+                        f"device {number} is {name} of {numbers.count(number)} pairs, at most {times} wanted"
+                    )
+                    raise ShapeError(message, rule=f"{self.opcode}.pairs-distinct")
+        if not self.slice_sizes:
+            if any(not operand.is_array for operand in operands):
+                message = f"{self.opcode} takes arrays, got {', '.join(map(str, operands))}"
+                raise ShapeError(message, rule=f"{self.opcode}.operands")
+            return tuple_unless_one(operands)
+        if len(operands) != 4:
+            message = f"with slice_sizes: input, output, start indices in both, got {len(operands)} operands"
+            raise ShapeError(message, rule=f"{self.opcode}.in-place-operands")
+        return operands[1]
+
+    def begin(self, run: Run, *operands: Any) -> Pending:
+        """Send what others want, and get what is meant for this device."""
+        me, mode = run.device.id, group_mode(self.channel_id, None)
+        sources: list[tuple[int, int, Pending]] = []
+        occurrences: dict[tuple[str, int], int] = {}
+        for source, target in self.source_target_pairs:
+            here = [device_of(n, mode, me, run.device.num_partitions) for n in (source, target)]
+            self._check_range(run, here, (source, target))
+            sent, taken = (
+                occurrences.setdefault(key, -1) + 1 for key in (("source", source), ("target", target))
+            )
+            occurrences["source", source], occurrences["target", target] = sent, taken
+            channel = ("collective-permute", self.channel_id, *here, sent)
+            if here[0] == me:
+                run.device.send(channel, self.outgoing(operands, sent), waiting(run))
+            if here[1] == me:
+                sources.append((taken, sent, run.device.receive(channel, waiting(run))))
+        return Pending(lambda: self.arrived(run, operands, [(taken, p.wait()) for taken, _, p in sources]))
+
+    def _check_range(self, run: Run, devices: list[tuple[int, int]], pair: tuple[int, int]) -> None:
+        for replica, partition in devices:
+            if replica >= run.device.num_replicas or partition >= run.device.num_partitions:
+                message = (
+                    f"pair {list(pair)} is out of range: {run.device.num_replicas} replicas, "
+                    f"{run.device.num_partitions} partitions"
+                )
+                raise EvaluationError(
+                    message, rule="collective.device-range", instruction=run.instruction.name
+                )
+
+    def outgoing(self, operands: Sequence[Any], occurrence: int) -> Any:
+        """What the pair in which this device is the source for the ``occurrence``-th time sends."""
+        if not self.slice_sizes:
+            return tuple(operands)
+        source, _, starts, _ = operands
+        return [
+            _window(array, windows, self.slice_sizes, occurrence)
+            for array, windows in _paired(source, starts)
+        ]
+
+    def arrived(self, run: Run, operands: Sequence[Any], messages: list[tuple[int, Any]]) -> Value:
+        """The result: what arrived, or zeros; in place, the output buffer with the slices written over it."""
+        if not self.slice_sizes:
+            return alone(messages[0][1]) if messages else alone([np.zeros_like(o) for o in operands])
+        _, output, _, starts = operands
+        buffers = [(array.copy(), windows) for array, windows in _paired(output, starts)]
+        for occurrence, slices in messages:
+            for (buffer, windows), piece in zip(buffers, slices, strict=True):
+                place = _clamped(buffer, _starts(windows, occurrence), piece.shape)
+                buffer[place] = piece
+        return tuple(b for b, _ in buffers) if isinstance(output, tuple) else buffers[0][0]
+
+
+def _paired(arrays: Any, starts: Any) -> Iterator[tuple[Array, Any]]:
+    """Every buffer with its start indices."""
+    if isinstance(arrays, tuple):
+        yield from zip(arrays, starts, strict=True)
+    else:
+        yield arrays, starts
+
+
+def _starts(windows: Any, occurrence: int) -> list[int]:
+    """The start indices of slice number ``occurrence``: a tuple of scalars, or one such for every slice."""
+    chosen = windows[min(occurrence, len(windows) - 1)] if isinstance(windows[0], tuple) else windows
+    return [int(index) for index in chosen]
+
+
+def _clamped(array: Array, starts: list[int], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """A window that is moved so that it lies inside the array, as in dynamic-slice."""
+    return tuple(
+        slice(max(0, min(start, whole - size)), max(0, min(start, whole - size)) + size)
+        for start, whole, size in zip(starts, array.shape, sizes, strict=False)
+    )
+
+
+def _window(array: Array, windows: Any, sizes: Sequence[tuple[int, ...]], occurrence: int) -> Array:
+    size = sizes[min(occurrence, len(sizes) - 1)]
+    return array[_clamped(array, _starts(windows, occurrence), size)]
+
+
+@operation("collective-permute", "*operands")
+class CollectivePermute(_Permuting):
+    """Sends the operand of the source of each pair to its target; a device that is no target gets zeros.
+
+    In place, with ``slice_sizes``, the operands are input, output, and the start indices of slices in both:
+    each slice of the source's input is written over its place in the target's output. A device may then be in
+    as many pairs as there are slices.
+
+    Arguments:
+        operands: an array, several arrays, or the four operands of the in-place form.
+        source_target_pairs: pairs of replicas or, with a channel, of partitions.
+        channel_id: see `group_mode`.
+        slice_sizes: the sizes of the slices.
+    """
+
+    channel_id: int | None = channel_id()
+    source_target_pairs: tuple[tuple[int, int], ...] = source_target_pairs()
+    slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
+
+    def infer(self, *operands: Shape) -> Shape:
+        """The operands' shape, or that of the output buffer."""
+        return self.permuted(operands)
+
+    def evaluate(self, run: Run, *operands: Any) -> Value:
+        """Send and wait."""
+        return self.begin(run, *operands).wait()
+
+
+@operation("collective-permute-start", "*operands")
+class CollectivePermuteStart(_Permuting):
+    """Begins a collective-permute; ``collective-permute-done`` gives the result. Arguments as there.
+
+    The shape is a tuple of the operands' shape, the result's shape, and any number of u32[] contexts.
+    """
+
+    channel_id: int | None = channel_id()
+    source_target_pairs: tuple[tuple[int, int], ...] = source_target_pairs()
+    slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
+
+    def infer(self, *operands: Shape) -> Shape:
+        """(operand, result, u32[], u32[])."""
+        result = self.permuted(operands)
+        source = operands[0] if self.slice_sizes else result
+        return Shape.tuple_([source, result, Shape(U32), Shape(U32)])
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """Contexts may be left out."""
+        wanted = self.infer(*operands)
+        given = shape.tuple_shapes if shape.is_tuple else ()
+        if len(given) < 2 or not all(
+            s.compatible(w)
+            for s, w in zip(given, (*wanted.tuple_shapes[:2], *[Shape(U32)] * len(given)), strict=False)
+        ):
+            message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
+            raise ShapeError(message, rule="collective-permute-start.shape-matches")
+
+    def evaluate(self, run: Run, *operands: Any) -> Value:
+        """Send without waiting."""
+        pending: Any = self.begin(run, *operands)
+        source = operands[0] if self.slice_sizes else alone(operands)
+        return (source, pending, *[np.uint32(0)] * (len(run.shape.tuple_shapes) - 2))
+
+
+@operation("collective-permute-done", "start")
+class CollectivePermuteDone(Operation):
+    """The result of the collective-permute that ``start`` began."""
+
+    def infer(self, start: Shape) -> Shape:
+        """The second element of collective-permute-start."""
+        return second_of(self.opcode, start)
+
+    def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:
+        """Wait for the source."""
+        return start[1].wait()

@@ -1,0 +1,321 @@
+"""Operations that move values to and from other programs and the host: send, recv, infeed, outfeed.
+
+The pages "Send", "Recv", "Infeed" and "Outfeed". Tokens order them: a token operand comes from what has to
+happen before.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from hloom.errors import EvaluationError, ShapeError
+from hloom.ir.calling import optional_shape
+from hloom.ir.codec import Message, ScalarCodec, attribute, flag
+from hloom.ir.cursor import Cursor, escape
+from hloom.ir.device import Pending, arrived
+from hloom.ir.device_groups import channel_id, device_of, group_mode
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
+from hloom.operations.collectives import waiting
+from hloom.shape.element_type import U32
+from hloom.shape.shape import Shape
+
+PAIRS: Final = "_xla_send_recv_source_target_pairs"
+"""The frontend attribute that says, for programs that all devices run, who sends to whom."""
+_PAIR: Final = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+
+
+def pairs_of(instruction: HloInstruction) -> list[tuple[int, int]] | None:
+    """The source and target numbers that an instruction's frontend attributes give, or None."""
+    text = (instruction.frontend_attributes or {}).get(PAIRS)
+    return None if text is None else [(int(a), int(b)) for a, b in _PAIR.findall(text)]
+
+
+def _require_token(opcode: str, shape: Shape) -> None:
+    if not shape.is_token:
+        raise ShapeError(f"the token operand is {shape}", rule=f"{opcode}.token")
+
+
+class _Channel(Operation):
+    """What send, recv and their done operations share."""
+
+    __slots__ = ()
+    channel_id: int | None
+    is_host_transfer: bool
+
+    def matches(self, instruction: HloInstruction, start: str) -> None:
+        """A done operation's operand, where it is the start operation itself, has the same channel."""
+        operand = instruction.operands[0]
+        if operand.opcode != start:
+            return
+        theirs: Any = operand.operation
+        if (theirs.channel_id, theirs.is_host_transfer) != (self.channel_id, self.is_host_transfer):
+            message = f"{self.opcode} and its {start} have different channels"
+            raise ShapeError(message, rule=f"{self.opcode}.channel", instruction=instruction.name)
+
+
+@operation("send", "operand token")
+class Send(_Channel):
+    """Sends ``operand`` to the recv of the same channel, in another program or on another device.
+
+    The frontend attribute ``_xla_send_recv_source_target_pairs={{0,1},{1,2}}`` says for a program that
+    several devices run who sends to whom: pairs of replicas or, with a channel, of partitions. Without it a channel
+    has one sender and one receiver. ``send-done`` ends the transfer.
+
+    Arguments:
+        operand: the value to send.
+        token: comes from what has to happen before.
+        channel_id: names the channel.
+        is_host_transfer: the receiver is the host.
+    """
+
+    side_effect: ClassVar[bool] = True
+    channel_id: int | None = channel_id()
+    is_host_transfer: bool = flag()
+
+    def infer(self, operand: Shape, token: Shape) -> Shape:
+        """(operand, u32[], token[])."""
+        _require_token(self.opcode, token)
+        return Shape.tuple_([operand, Shape(U32), Shape.token()])
+
+    def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
+        """Put the value into the channel, which never waits."""
+        device, what = run.device, waiting(run)
+        sent = (operand, np.uint32(0), None)
+        if self.is_host_transfer:
+            device.send_to_host(self.channel_id or 0, operand, what)
+            return sent
+        pairs = pairs_of(run.instruction)
+        if pairs is None:
+            device.send(("send", self.channel_id), operand, what)
+            return sent
+        mode = group_mode(self.channel_id, None)
+        for source, target in pairs:
+            ends = [device_of(n, mode, device.id, device.num_partitions) for n in (source, target)]
+            if ends[0] == device.id:
+                device.send(("send", self.channel_id, *ends), operand, what)
+        return sent
+
+
+@operation("send-done", "send")
+class SendDone(_Channel):
+    """Ends the transfer that ``send`` began; gives a token.
+
+    Arguments:
+        send: the send.
+        channel_id, is_host_transfer: those of the send.
+    """
+
+    side_effect: ClassVar[bool] = True
+    channel_id: int | None = channel_id()
+    is_host_transfer: bool = flag()
+
+    def infer(self, send: Shape) -> Shape:
+        """A token."""
+        if not send.is_tuple or len(send.tuple_shapes) != 3 or not send.tuple_shapes[2].is_token:
+            raise ShapeError(f"the operand is what send gives, not {send}", rule="send-done.operand-form")
+        return Shape.token()
+
+    def verify(self, instruction: HloInstruction) -> None:
+        """The channel is that of the send."""
+        self.matches(instruction, "send")
+
+    def evaluate(self, run: Run, send: Value) -> Value:
+        """The value has been taken over by the channel."""
+        return None
+
+
+@operation("recv", "token")
+class Recv(_Channel):
+    """Begins to receive from the send of the same channel; ``recv-done`` gives the value.
+
+    Arguments:
+        token: comes from what has to happen before.
+        channel_id, is_host_transfer: as in send; the sender is the host.
+    """
+
+    infers: ClassVar[bool] = False
+    side_effect: ClassVar[bool] = True
+    channel_id: int | None = channel_id()
+    is_host_transfer: bool = flag()
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """(value, u32[], token[])."""
+        _require_token(self.opcode, operands[0])
+        if not shape.is_tuple or not shape.compatible(
+            Shape.tuple_([*shape.tuple_shapes[:1], Shape(U32), Shape.token()])
+        ):
+            raise ShapeError(f"the shape is (value, u32[], token[]), not {shape}", rule="recv.shape-form")
+
+    def evaluate(self, run: Run, token: Value) -> Value:
+        """Take a place in the channel; a device that no pair sends to gets zeros."""
+        device, what = run.device, waiting(run)
+        coming: Any = None
+        pairs = pairs_of(run.instruction)
+        if self.is_host_transfer:
+            coming = device.receive_from_host(self.channel_id or 0, what)
+        elif pairs is None:
+            coming = device.receive(("send", self.channel_id), what)
+        else:
+            mode = group_mode(self.channel_id, None)
+            for source, target in pairs:
+                ends = [device_of(n, mode, device.id, device.num_partitions) for n in (source, target)]
+                if ends[1] == device.id:
+                    coming = device.receive(("send", self.channel_id, *ends), what)
+        wanted = run.shape.tuple_shapes[0]
+        if coming is None:
+            return zeros(wanted), np.uint32(0), None
+        checked: Any = Pending(lambda: _as_wanted(run, coming.wait(), wanted))
+        return checked, np.uint32(0), None
+
+
+@operation("recv-done", "recv")
+class RecvDone(_Channel):
+    """The value that ``recv`` began to receive, with a token.
+
+    Arguments:
+        recv: the recv.
+        channel_id, is_host_transfer: those of the recv.
+    """
+
+    side_effect: ClassVar[bool] = True
+    channel_id: int | None = channel_id()
+    is_host_transfer: bool = flag()
+
+    def infer(self, recv: Shape) -> Shape:
+        """(value, token[])."""
+        if not recv.is_tuple or len(recv.tuple_shapes) != 3 or not recv.tuple_shapes[2].is_token:
+            raise ShapeError(f"the operand is what recv gives, not {recv}", rule="recv-done.operand-form")
+        return Shape.tuple_([recv.tuple_shapes[0], Shape.token()])
+
+    def verify(self, instruction: HloInstruction) -> None:
+        """The channel is that of the recv."""
+        self.matches(instruction, "recv")
+
+    def evaluate(self, run: Run, recv: tuple[Any, ...]) -> Value:
+        """Wait for the sender."""
+        return arrived(recv[0]), None
+
+
+def zeros(shape: Shape) -> Value:
+    """A value of a shape, all zeros."""
+    if shape.is_tuple:
+        return tuple(map(zeros, shape.tuple_shapes))
+    return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else None
+
+
+def fits(value: Any, shape: Shape) -> bool:
+    """Whether a value is of a shape; in a dynamic dimension up to its bound."""
+    if shape.is_tuple:
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(shape.tuple_shapes)
+            and all(map(fits, value, shape.tuple_shapes))
+        )
+    if not shape.is_array:
+        return value is None
+    return (
+        isinstance(value, (np.ndarray, np.generic))
+        and value.dtype == shape.element_type.dtype
+        and value.ndim == shape.rank
+        and all(
+            bound == Shape.UNBOUNDED or size == bound or (dynamic and size < bound)
+            for size, bound, dynamic in zip(
+                value.shape, shape.dimensions, shape.dynamic_dimensions, strict=True
+            )
+        )
+    )
+
+
+def described(value: Any) -> str:
+    """The type and sizes of a value, for messages."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(described, value))})"
+    return "a token" if value is None else f"{value.dtype}{list(value.shape)}"
+
+
+def _as_wanted(run: Run, value: Any, shape: Shape) -> Value:
+    if not fits(value, shape):
+        message = f"{run.instruction.opcode} wants {shape}, what came is {described(value)}"
+        raise EvaluationError(
+            message, rule=f"{run.instruction.opcode}.value", instruction=run.instruction.name
+        )
+    return value
+
+
+# -- infeed and outfeed
+
+
+class _BytesCodec(ScalarCodec):
+    """A quoted string, held as bytes in a proto."""
+
+    def __init__(self) -> None:
+        super().__init__(Cursor.string, lambda value: f'"{escape(value)}"')
+
+    def write(self, message: Message, field: str, value: str) -> None:
+        """Set the field."""
+        setattr(message, field, value.encode("utf-8", "surrogateescape"))
+
+    def read(self, message: Message, field: str) -> str:
+        """The field as text."""
+        return getattr(message, field).decode("utf-8", "surrogateescape")
+
+
+@operation("infeed", "token")
+class Infeed(Operation):
+    """The next value that the host transferred to this device, with a token.
+
+    Arguments:
+        token: comes from what has to happen before.
+        infeed_config: a note for the backend.
+    """
+
+    infers: ClassVar[bool] = False
+    side_effect: ClassVar[bool] = True
+    infeed_config: str = attribute(_BytesCodec(), default="")
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """(value, token[])."""
+        _require_token(self.opcode, operands[0])
+        if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
+            raise ShapeError(f"the shape is (value, token[]), not {shape}", rule="infeed.shape-form")
+
+    def evaluate(self, run: Run, token: Value) -> Value:
+        """Wait for the host; a tuple of one element may be fed by the element."""
+        wanted = run.shape.tuple_shapes[0]
+        value = run.device.infeed(waiting(run))
+        if wanted.is_tuple and len(wanted.tuple_shapes) == 1 and not isinstance(value, tuple):
+            value = (value,)
+        return _as_wanted(run, value, wanted), None
+
+
+@operation("outfeed", "operand token")
+class Outfeed(Operation):
+    """Lets the host take ``operand`` from this device; gives a token.
+
+    Arguments:
+        operand: the value.
+        token: comes from what has to happen before.
+        outfeed_shape: the shape that the host sees, with its layout; by default the operand's.
+        outfeed_config: a note for the backend.
+    """
+
+    side_effect: ClassVar[bool] = True
+    outfeed_shape: Shape | None = optional_shape("outfeed_shape")
+    outfeed_config: str = attribute(_BytesCodec(), default="")
+
+    def infer(self, operand: Shape, token: Shape) -> Shape:
+        """A token."""
+        _require_token(self.opcode, token)
+        if self.outfeed_shape is not None and not self.outfeed_shape.compatible(operand):
+            message = f"outfeed_shape is {self.outfeed_shape}, the operand is {operand}"
+            raise ShapeError(message, rule="outfeed.shape")
+        return Shape.token()
+
+    def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
+        """Put the value where the host finds it."""
+        run.device.outfeed(operand)
+        return None
