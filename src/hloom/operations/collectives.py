@@ -113,12 +113,12 @@ class Collective(Operation):
         return met.then(lambda values: self.combine(run, self._checked(run, members, values), position))
 
     def _checked(self, run: Run, members: tuple[DeviceId, ...], values: list[Any]) -> list[Any]:
-        """Refuse contributions that differ in types or dimensions; the dimensions of all-gather count too."""
+        """Refuse contributions that differ in types or dimensions."""
         forms = [[(a.dtype, a.shape) for a in value] for value in values]
         for member, form in zip(members, forms, strict=True):
             if form != forms[0]:
-                message = f"devices contribute different arrays: {members[0]} {_forms(forms[0])}, "
-                    f"{member} {_forms(form)}"
+                ours, theirs = (f"{m} {_forms(f)}" for m, f in ((members[0], forms[0]), (member, form)))
+                message = f"devices contribute different arrays: {ours}, {theirs}"
                 raise EvaluationError(
                     message, rule="collective.same-operands", instruction=run.instruction.name
                 )

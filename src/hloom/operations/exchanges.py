@@ -43,10 +43,10 @@ from hloom.shape.shape import Shape
 class AllToAll(Collective):
     """Every device sends a part of its data to every device of its group.
 
-    Array form, with one operand: the operand is split along the split dimension into as many equal parts as the
-    group has devices; part i goes to device i of the group, and what arrives is put together along the same
-    dimension in the order of the group. Tuple form: operand i goes to device i of the group; the result is
-    the tuple of what arrives.
+    Array form, with one operand: the operand is split along the split dimension into as many equal parts as
+    the group has devices; part i goes to device i of the group, and what arrives is put together along the
+    same dimension in the order of the group. Tuple form: operand i goes to device i of the group; the result
+    is the tuple of what arrives.
 
     Arguments:
         operands: one array, or as many of one shape as a group has devices.

@@ -62,8 +62,8 @@ class Send(_Channel):
     """Sends ``operand`` to the recv of the same channel, in another program or on another device.
 
     The frontend attribute ``_xla_send_recv_source_target_pairs={{0,1},{1,2}}`` says for a program that
-    several devices run who sends to whom: pairs of replicas or, with a channel, of partitions. Without it a channel
-    has one sender and one receiver. ``send-done`` ends the transfer.
+    several devices run who sends to whom: pairs of replicas or, with a channel, of partitions. Without it a
+    channel has one sender and one receiver. ``send-done`` ends the transfer.
 
     Arguments:
         operand: the value to send.
