@@ -63,6 +63,7 @@ class Elements:
         self.accesses: list[Index] = []
         self.pinned: set[Variable] = set()
         self._known: list[dict[tuple[HloInstruction, Indices, str], Element]] = [{}]
+        self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
 
     # -- the walk
 
@@ -86,6 +87,20 @@ class Elements:
         raise HloError(
             f"{instruction.opcode} has no element rule", rule="cpu.element-rule", instruction=instruction.name
         )
+
+    def leaves(self, instruction: HloInstruction, indices: Indices) -> list[Element]:
+        """The elements of all leaves of a tuple value (a variadic reduce, a fused tuple) at one index."""
+        if not instruction.shape.is_tuple:
+            return [self.element(instruction, indices)]
+        for known in self._known_leaves:
+            if (instruction, indices) in known:
+                return known[instruction, indices]
+        if instruction.opcode == "tuple":
+            made = [self.element(o, indices) for o in instruction.operands]
+        else:
+            made = LEAF_RULES[instruction.opcode](self, instruction, indices)
+        self._known_leaves[-1][instruction, indices] = made
+        return made
 
     def elementwise(self, instruction: HloInstruction, operands: Sequence[Element]) -> Element:
         """An elementwise operation on elements; vectors win over scalars."""
@@ -142,8 +157,10 @@ class Elements:
     def scope(self) -> Iterator[None]:
         """Elements made inside (a loop body, a branch) are forgotten outside."""
         self._known.append({})
+        self._known_leaves.append({})
         yield
         self._known.pop()
+        self._known_leaves.pop()
 
     @contextmanager
     def masked(self, condition: Value | None) -> Iterator[None]:
@@ -353,6 +370,9 @@ class Elements:
         return c.select(y, n)
 
 
+LeafRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], list[Element]]"
+LEAF_RULES: Final[dict[str, LeafRule]] = {}
+"""How operations with tuple results give the elements of all leaves at one index: by opcode."""
 ElementRule: TypeAlias = Callable[[Elements, "HloInstruction", Indices], Element]
 RULES: Final[dict[str, ElementRule]] = {}
 """How the operations that are not elementwise give an element: by opcode."""

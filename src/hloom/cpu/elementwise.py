@@ -88,3 +88,9 @@ def _multiply(c: Context, a: Element, b: Element) -> Element:
         return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
     assert isinstance(a, Value) and isinstance(b, Value)
     return a & b if c.result_type is et.PRED else a * b
+
+
+@lowering("convert")
+def _convert(c: Context, a: Element) -> Element:
+    assert isinstance(a, Value)
+    return a.compare("ne", 0)

@@ -45,18 +45,30 @@ def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Elem
 
 
 def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:
-    """The multi-index of a linear index by division, for reshapes that cut across dimensions."""
-    e.pin(linear)
-    rest = e.index_value(linear)
+    """The multi-index of a linear index, by division where it is not affine (a reshape across dimensions)."""
     found: list[Index] = []
-    for size in reversed(dimensions):
-        if size == 1:
-            found.append(Index(0))
+    rest = linear
+    for size in reversed(dimensions[1:]):
+        inner = Index(rest.constant % size, ((v, c) for v, c in rest.terms if c % size))
+        if inner.minimum() >= 0 and inner.maximum() < size:
+            found.append(inner)
+            rest = Index(rest.constant // size, ((v, c // size) for v, c in rest.terms if c % size == 0))
             continue
-        quotient = rest.unsigned_divide(size)
-        found.append(e.opaque(rest - quotient * size, size))
-        rest = quotient
-    return tuple(reversed(found))
+        e.pin(rest)
+        value = e.index_value(rest)
+        quotient = value.unsigned_divide(size)
+        found.append(e.opaque(value - quotient * size, size))
+        rest = e.opaque(quotient, max(1, rest.maximum() // size + 1))
+    return (held_inside(e, rest, dimensions[0]), *reversed(found)) if dimensions else ()
+
+
+def held_inside(e: Elements, index: Index, size: int) -> Index:
+    """The index itself, or clamped to [0, size) where a mask lets it run outside."""
+    if e.mask is None or (index.minimum() >= 0 and index.maximum() < size):
+        return index
+    value = e.index_value(index)
+    top = e.function.constant(value.type, max(size - 1, 0))
+    return e.opaque(e.function.intrinsic("umin", value, top), size)
 
 
 @element_rule("slice")

@@ -1,0 +1,216 @@
+"""Which buffer holds which value: a walk over the program in the order in which it will run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from hloom.cpu.buffers import Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+
+Values: TypeAlias = dict[ShapeIndex, Buffer]
+Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
+InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
+"""Operand numbers that an instruction may overwrite with its only result while it reads them."""
+
+ALIASES: Final = frozenset(("reshape", "opt-barrier", "add-dependency", "copy", "domain"))
+"""Operations whose result is the bytes of their first operand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of one leaf where control flow joins."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(slots=True)
+class Assignment:
+    """The buffers of a program.
+
+    Attributes:
+        values: the buffers of every instruction's leaves.
+        entering: copies before a loop starts.
+        returning: copies at the end of a loop's body or of a branch: by instruction and number of the branch.
+        results: copies at the very end.
+        constants: the constants that lie in memory, by number.
+        temp_bytes: size of the arena.
+    """
+
+    values: dict[HloInstruction, Values] = field(default_factory=dict[HloInstruction, Values])
+    entering: dict[HloInstruction, list[Copy]] = field(default_factory=dict[HloInstruction, list[Copy]])
+    returning: dict[tuple[HloInstruction, int], list[Copy]] = field(
+        default_factory=dict[tuple[HloInstruction, int], list[Copy]]
+    )
+    results: list[Copy] = field(default_factory=list[Copy])
+    constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
+    temp_bytes: int = 0
+
+    def buffer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Buffer:
+        """The buffer of a leaf."""
+        return self.values[instruction][index].find()
+
+
+def assign(entry: HloComputation, in_place: InPlace, order: Order) -> Assignment:
+    """Assign buffers to a program; every called computation must have one caller."""
+    walk = _Walk(in_place, order)
+    arguments: list[Values] = []
+    number = 0
+    for parameter in entry.parameters:
+        values: Values = {}
+        for index, shape in leaves(parameter.shape):
+            values[index] = walk.new(leaf_bytes(shape), "argument", number)
+            number += 1
+        arguments.append(values)
+    root = walk.computation(entry, arguments)
+    walk.position += 1
+    results: list[Copy] = []
+    for number, buffer in enumerate(root.values()):
+        walk.reads.setdefault(buffer, []).append(2 * walk.position)
+        results.append(Copy(buffer, Buffer(buffer.size, "result", number)))
+    assignment = walk.assignment
+    assignment.results = results
+    walk.settle()
+    return assignment
+
+
+class _Walk:
+    """Gives every leaf a buffer, and notes when values are born and read."""
+
+    def __init__(self, in_place: InPlace, order: Order) -> None:
+        self.assignment = Assignment()
+        self.in_place = in_place
+        self.order = order
+        self.position = 0
+        self.buffers: list[Buffer] = []
+        self.births: dict[Buffer, list[int]] = {}
+        self.reads: dict[Buffer, list[int]] = {}
+        self.overwrites: list[tuple[Buffer, Buffer]] = []
+
+    def new(self, size: int, kind: str = "temp", number: int = 0) -> Buffer:
+        """A buffer of its own."""
+        buffer = Buffer(size, kind, number)
+        self.buffers.append(buffer)
+        return buffer
+
+    def born(self, buffer: Buffer, time: int) -> None:
+        """A new value is written."""
+        self.births.setdefault(buffer, []).append(time)
+
+    def read(self, values: Iterable[Buffer], time: int) -> None:
+        """Values are needed at a time."""
+        for buffer in values:
+            self.reads.setdefault(buffer, []).append(time)
+
+    def computation(self, computation: HloComputation, arguments: Sequence[Values]) -> Values:
+        """Walk a computation; returns the buffers of its root."""
+        values = self.assignment.values
+        for instruction in self.order(computation):
+            self.position += 1
+            if instruction.opcode == "parameter":
+                number: int = instruction.operation.parameter_number  # type: ignore[attr-defined]
+                values[instruction] = dict(arguments[number])
+            else:
+                values[instruction] = self.instruction(instruction)
+        return values[computation.root]
+
+    def instruction(self, i: HloInstruction) -> Values:
+        """The buffers of one instruction's leaves."""
+        values = self.assignment.values
+        operands = [values[o] for o in i.operands]
+        match i.opcode:
+            case "constant":
+                self.assignment.constants.append(i)
+                return {(): self.new(leaf_bytes(i.shape), "constant", len(self.assignment.constants) - 1)}
+            case "tuple":
+                return {(n, *index): b for n, o in enumerate(operands) for index, b in o.items()}
+            case "get-tuple-element":
+                number: int = i.operation.index  # type: ignore[attr-defined]
+                return {index[1:]: b for index, b in operands[0].items() if index[0] == number}
+            case "while":
+                return self.loop(i, operands[0])
+            case "conditional":
+                return self.branches(i, operands)
+            case "call":
+                return self.computation(i.called_computations[0], operands)
+            case opcode if opcode in ALIASES:
+                return operands[0]
+            case _:
+                return self.plain(i, operands)
+
+    def plain(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
+        """An operation that reads its operands and writes its results."""
+        reading, writing = 2 * self.position, 2 * self.position + 1
+        made = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
+        for buffer in made.values():
+            self.born(buffer, writing)
+        overwritten = frozenset(self.in_place(i)) if len(made) == 1 else frozenset[int]()
+        for number, operand in enumerate(operands):
+            free = number in overwritten
+            self.read(operand.values(), reading if free else writing)
+            if free:
+                self.overwrites.extend((target, source) for target in made.values() for source in operand.values())
+        return made
+
+    def loop(self, i: HloInstruction, initial: Values) -> Values:
+        """A loop: its state has buffers that condition, body and whoever reads the result share."""
+        self.read(initial.values(), 2 * self.position)
+        state: Values = {}
+        for index, buffer in initial.items():
+            state[index] = self.new(buffer.size)
+            self.born(state[index], 2 * self.position + 1)
+        body, condition = i.called_computations
+        tested = self.computation(condition, [state])
+        self.position += 1
+        self.read([*tested.values(), *state.values()], 2 * self.position)
+        final = self.computation(body, [state])
+        self.position += 1
+        for index, buffer in final.items():
+            self.read([buffer], 2 * self.position)
+            if buffer is state[index]:
+                self.read([buffer], 2 * self.position + 1)
+            else:
+                self.born(state[index], 2 * self.position + 1)
+        self.assignment.entering[i] = [Copy(initial[k], state[k]) for k in state]
+        self.assignment.returning[i, 0] = [Copy(final[k], state[k]) for k in state if final[k] is not state[k]]
+        self.position += 1
+        return state
+
+    def branches(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
+        """A conditional: every branch ends by writing the same result buffers."""
+        self.read(operands[0].values(), 2 * self.position)
+        result = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
+        for number, computation in enumerate(i.called_computations):
+            self.read(operands[number + 1].values(), 2 * self.position)
+            final = self.computation(computation, [operands[number + 1]])
+            self.position += 1
+            self.read(final.values(), 2 * self.position)
+            for buffer in result.values():
+                self.born(buffer, 2 * self.position + 1)
+            self.assignment.returning[i, number] = [Copy(final[k], result[k]) for k in result]
+        self.position += 1
+        # a value written by an early branch must outlive the code of the later ones, which does not run then;
+        # a read here keeps the last one, and nothing else needs to: the branches exclude each other
+        self.read(result.values(), 2 * self.position)
+        return result
+
+    def settle(self) -> None:
+        """Turn births and reads into spans, merge what saves copies, and lay out the arena."""
+        for buffer in self.buffers:
+            births = sorted(self.births.get(buffer, [0]))
+            reads = sorted(self.reads.get(buffer, []))
+            for number, birth in enumerate(births):
+                next_birth = births[number + 1] if number + 1 < len(births) else 1 << 60
+                mine = [t for t in reads if birth <= t < next_birth]
+                buffer.hold(birth, max([birth, *mine]))
+        joins = self.assignment
+        for copies in (*joins.returning.values(), *joins.entering.values(), joins.results):
+            for copy in copies:
+                merge(copy.source, copy.target)
+        for target, source in self.overwrites:
+            merge(target, source) or merge(source, target)
+        temporaries = {b.find(): None for b in self.buffers if b.find().kind == "temp" and b.find().size}
+        joins.temp_bytes = assign_offsets(list(temporaries))

@@ -1,0 +1,315 @@
+"""The native program: one function that runs the whole entry computation.
+
+``hloom_run(arguments, results, temp, context)`` takes an array of pointers to the leaves of the arguments, one
+to the leaves of the results, the arena, and a context (thread pool, device). Kernels are internal functions
+that it calls with pointers; loops, branches and scalars are code of its own. Kernels with the same text
+are emitted once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from hloom.cpu import movement, reduction  # noqa: F401  (register element rules)
+from hloom.cpu.assignment import ALIASES, Assignment, Copy, assign
+from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
+from hloom.cpu.elements import Elements, View
+from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
+from hloom.cpu.loops import LoopKernel, emit_loop_kernel
+from hloom.cpu.schedule import schedule
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+
+ENTRY: Final = "hloom_run"
+SCALAR_WORK: Final = 8
+"""Results of at most so many elements, all of rank 0, are code of the entry itself."""
+
+Emitter: TypeAlias = Callable[["ProgramEmitter", HloInstruction], None]
+EMITTERS: Final[dict[str, Emitter]] = {}
+"""Operations whose kernels are not loops over elements: by opcode."""
+
+
+def emitter(*opcodes: str) -> Callable[[Emitter], Emitter]:
+    """Register the emitter of some opcodes."""
+
+    def register(function: Emitter) -> Emitter:
+        for opcode in opcodes:
+            EMITTERS[opcode] = function
+        return function
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class NativeProgram:
+    """A program as LLVM text, and what a caller must know of it.
+
+    Attributes:
+        text: LLVM IR.
+        temp_bytes: size of the arena.
+        argument_bytes, result_bytes: sizes of the leaves, in order.
+        kernels: (function, instruction) names in the order of the calls.
+    """
+
+    text: str
+    temp_bytes: int
+    argument_bytes: tuple[int, ...]
+    result_bytes: tuple[int, ...]
+    kernels: tuple[tuple[str, str], ...]
+
+
+def emit_program(module: HloModule) -> NativeProgram:
+    """Emit the native program of an (optimized, flat) module."""
+    return ProgramEmitter(module).run()
+
+
+class ProgramEmitter:
+    """Emits the entry function and collects the kernels."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.hlo = module
+        self.module = Module()
+        self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], internal=False)
+        self.arguments, self.results, self.temp, self.context = self.function.parameters
+        self.assignment: Assignment = assign(module.entry, in_place_operands, schedule)
+        self._pointers: dict[Buffer, Value] = {}
+        self._kernels: dict[str, LoopKernel] = {}
+        self.calls: list[tuple[str, str]] = []
+
+    def run(self) -> NativeProgram:
+        """Emit everything."""
+        for number, constant in enumerate(self.assignment.constants):
+            if leaf_bytes(constant.shape):
+                self.module.constant_bytes(f"constant{number}", constant_data(constant))
+        self._prologue()
+        self.computation(self.hlo.entry)
+        self.copies(self.assignment.results)
+        self.function.finish()
+        argument_leaves = [s for p in self.hlo.entry.parameters for _, s in leaves(p.shape)]
+        return NativeProgram(
+            self.module.text(),
+            self.assignment.temp_bytes,
+            tuple(leaf_bytes(s) for s in argument_leaves),
+            tuple(leaf_bytes(s) for _, s in leaves(self.hlo.entry.root.shape)),
+            tuple(self.calls),
+        )
+
+    # -- memory
+
+    def _prologue(self) -> None:
+        """Load the pointers of arguments and results once, at the top, where every block can use them."""
+        for values in self.assignment.values.values():
+            for buffer in values.values():
+                found = buffer.find()
+                if found not in self._pointers:
+                    self._pointers[found] = self._address(found)
+        for copy in self.assignment.results:
+            found = copy.target.find()
+            if found not in self._pointers:
+                self._pointers[found] = self._address(found)
+
+    def _address(self, buffer: Buffer) -> Value:
+        f = self.function
+        if not buffer.size:
+            return Value(f, PTR, "null")
+        match buffer.kind:
+            case "argument":
+                return f.load(PTR, f.offset(self.arguments, buffer.number, PTR))
+            case "result":
+                return f.load(PTR, f.offset(self.results, buffer.number, PTR))
+            case "constant":
+                return Value(f, PTR, f"@constant{buffer.number}")
+            case _:
+                return f.offset(self.temp, buffer.offset)
+
+    def pointer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Value:
+        """The address of a leaf."""
+        return self._pointers[self.assignment.buffer(instruction, index)]
+
+    def view(self, instruction: HloInstruction, index: ShapeIndex = ()) -> View:
+        """A leaf as an array in memory."""
+        shape = instruction.shape
+        for number in index:
+            shape = shape.tuple_shapes[number]
+        return View(self.pointer(instruction, index), shape.element_type, shape.dimensions)
+
+    def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
+        """Whether two arrays share their bytes."""
+        return self.assignment.buffer(a) is self.assignment.buffer(b)
+
+    def copy_bytes(self, source: Value, target: Value, size: int) -> None:
+        """memcpy."""
+        f = self.function
+        self.function.call(
+            None, "llvm.memcpy.p0.p0.i64", target, source, f.constant(I64, size), Value(f, I1, "false")
+        )
+
+    def copies(self, copies: Sequence[Copy]) -> None:
+        """Copies that happen at once: no source is overwritten before it was read."""
+        pending = [
+            (c.source.find(), c.target.find())
+            for c in copies
+            if c.source.find() is not c.target.find() and c.source.find().size
+        ]
+        while pending:
+            sources = [s for s, _ in pending]
+            ready = [p for p in pending if p[1] not in sources]
+            if ready:
+                source, target = ready[0]
+                self.copy_bytes(self._pointers[source], self._pointers[target], source.size)
+                pending.remove(ready[0])
+                continue
+            source, target = pending[0]
+            scratch = self.function.allocate(I8, source.size)
+            self.copy_bytes(self._pointers[source], scratch, source.size)
+            aside = Buffer(source.size)
+            self._pointers[aside] = scratch
+            pending = [(aside if s is source else s, t) for s, t in pending]
+
+    # -- instructions
+
+    def computation(self, computation: HloComputation) -> None:
+        """Emit a computation in the order of its schedule."""
+        for instruction in schedule(computation):
+            self.instruction(instruction)
+
+    def instruction(self, i: HloInstruction) -> None:
+        """Emit one instruction."""
+        opcode = i.opcode
+        if opcode in ALIASES or opcode in ("parameter", "constant", "tuple", "get-tuple-element", "after-all"):
+            return
+        if opcode == "while":
+            self.loop(i)
+        elif opcode == "conditional":
+            self.branches(i)
+        elif opcode == "call":
+            self.computation(i.called_computations[0])
+        elif opcode in EMITTERS:
+            EMITTERS[opcode](self, i)
+        else:
+            self.kernel(i)
+
+    def loop(self, i: HloInstruction) -> None:
+        """A native loop; its state lies in the buffers of the while's result."""
+        f = self.function
+        body, condition = i.called_computations
+        self.copies(self.assignment.entering[i])
+        head, inside, after = f.label(), f.label(), f.label()
+        f.jump(head)
+        f.start(head)
+        self.computation(condition)
+        going = f.load(I8, self.pointer(condition.root)).compare("ne", 0)
+        f.branch(going, inside, after)
+        f.start(inside)
+        self.computation(body)
+        self.copies(self.assignment.returning[i, 0])
+        f.jump(head)
+        f.start(after)
+
+    def branches(self, i: HloInstruction) -> None:
+        """A native switch; an index out of range takes the last branch."""
+        f = self.function
+        chooser = i.operands[0]
+        count = len(i.called_computations)
+        labels, after = [f.label() for _ in range(count)], f.label()
+        if chooser.shape.element_type.name == "pred":
+            yes = f.load(I8, self.pointer(chooser)).compare("ne", 0)
+            f.branch(yes, labels[0], labels[1])
+        else:
+            index = f.load(I32, self.pointer(chooser))
+            cases = " ".join(f"i32 {n}, label %{label}" for n, label in enumerate(labels[:-1]))
+            f.do(f"switch {index}, label %{labels[-1]} [ {cases} ]")
+        for number, (label, computation) in enumerate(zip(labels, i.called_computations, strict=True)):
+            f.start(label)
+            self.computation(computation)
+            self.copies(self.assignment.returning[i, number])
+            f.jump(after)
+        f.start(after)
+
+    def kernel(self, i: HloInstruction) -> None:
+        """A kernel over elements: a fusion, or a single operation."""
+        inputs, roots, members = kernel_parts(i)
+        targets = [self.view(i, index) for index, _ in leaves(i.shape)]
+        if all(t.count == 0 for t in targets):
+            return
+        operands = i.operands if i.opcode == "fusion" else dict.fromkeys(i.operands)
+        sources = [self.pointer(o) for o in operands if o.shape.is_array]
+        root = members[-1]
+        if root.opcode == "reduce" and reduction.is_row_reduction(root):
+            kernel = self.shared(lambda name: reduction.emit_row_reduction(self.module, name, inputs, root, members))
+        elif all(r.shape.rank == 0 for r in roots) and len(roots) <= SCALAR_WORK:
+            self.scalar(inputs, roots, sources, targets)
+            return
+        else:
+            kernel = self.shared(lambda name: emit_loop_kernel(self.module, name, inputs, roots, members))
+        self.call(i, kernel, [*sources, *(t.pointer for t in targets)])
+
+    def scalar(
+        self, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], sources: Sequence[Value],
+        targets: Sequence[View],
+    ) -> None:  # fmt: skip
+        """Scalars are computed where they stand."""
+        views = {
+            i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, sources, strict=True)
+        }
+        elements = Elements(self.function, 0, views)
+        made = [leaf for root in dict.fromkeys(roots) for leaf in elements.leaves(root, ())]
+        for target, value in zip(targets, made, strict=True):
+            elements.store(target, (), value)
+
+    def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
+        """Emit a kernel, unless one with the same text is there already."""
+        name = f"kernel{len(self._kernels)}"
+        kernel = emit(name)
+        text = self.module.functions.pop(name)
+        key = re.sub(rf"@{name}\b", "@kernel", text)
+        known = self._kernels.get(key)
+        if known is not None:
+            return known
+        self.module.functions[name] = text
+        self._kernels[key] = kernel
+        return kernel
+
+    def call(self, i: HloInstruction, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
+        """Run a kernel over its whole range."""
+        self.calls.append((kernel.name, i.name))
+        if not kernel.trips:
+            return
+        f = self.function
+        f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
+
+
+def kernel_parts(
+    i: HloInstruction,
+) -> tuple[list[HloInstruction], list[HloInstruction], list[HloInstruction]]:
+    """(inputs, roots, members) of a kernel: of a fusion's computation, or of an operation by itself."""
+    if i.opcode != "fusion":
+        return [o for o in dict.fromkeys(i.operands) if o.shape.is_array], [i] * _width(i), [i]
+    body = i.called_computations[0]
+    members = [m for m in body.post_order() if m.opcode != "parameter"]
+    roots = body.root.operands if body.root.opcode == "tuple" else [body.root] * _width(body.root)
+    return [p for p in body.parameters if p.shape.is_array], list(roots), members
+
+
+def _width(i: HloInstruction) -> int:
+    return len(i.shape.tuple_shapes) if i.shape.is_tuple else 1
+
+
+def in_place_operands(i: HloInstruction) -> Sequence[int]:
+    """Operands that a kernel reads only at the index it writes."""
+    if i.operation.elementwise and i.shape.rank > 0:
+        return range(len(i.operands))
+    return ()
+
+
+def constant_data(constant: HloInstruction) -> bytes:
+    """The bytes of a constant as kernels read them: row-major, a byte or more per element."""
+    array: np.ndarray[Any, Any] = np.asarray(constant.operation.literal.numpy())  # type: ignore[attr-defined]
+    return np.ascontiguousarray(array).tobytes()
+
