@@ -8,6 +8,7 @@ hash, cloning and the builder all derive from those declarations.
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -75,7 +76,11 @@ class Attribute:
         *path, last = self.proto.split(".")
         for step in path:
             if not message.HasField(step):
-                return self.codec.read(getattr(message, step), last) if self.default is REQUIRED else self.default
+                return (
+                    self.codec.read(getattr(message, step), last)
+                    if self.default is REQUIRED
+                    else self.default
+                )
             message = getattr(message, step)
         return self.codec.read(message, last)
 
@@ -201,6 +206,11 @@ def float_text(value: float) -> str:
     return f"{value:.6g}"
 
 
+def _single(cursor: Cursor) -> float:
+    # Protos hold single precision; rounding here lets text and proto mean the same.
+    return float(struct.unpack("f", struct.pack("f", cursor.number()))[0])
+
+
 def _nested(cursor: Cursor) -> tuple[tuple[int, ...], ...]:
     cursor.expect("{")
     groups: list[tuple[int, ...]] = []
@@ -213,7 +223,7 @@ def _nested(cursor: Cursor) -> tuple[tuple[int, ...], ...]:
 
 DIMS: Final = TupleCodec(Cursor.integers, integers_text)
 INTEGER: Final = ScalarCodec(Cursor.integer, str)
-FLOAT: Final = ScalarCodec(Cursor.number, float_text)
+FLOAT: Final = ScalarCodec(_single, float_text)
 FLAG: Final = ScalarCodec(Cursor.boolean, lambda value: "true" if value else "false")
 STRING: Final = ScalarCodec(Cursor.string, lambda value: f'"{escape(value)}"')
 
@@ -228,7 +238,9 @@ def dims(
     return attribute(DIMS, default=default, name=name, proto=proto, always=always or default is REQUIRED)
 
 
-def integer(*, default: Any = REQUIRED, name: str = "", proto: str | None = None, always: bool = False) -> int:
+def integer(
+    *, default: Any = REQUIRED, name: str = "", proto: str | None = None, always: bool = False
+) -> int:
     """An integer."""
     return attribute(INTEGER, default=default, name=name, proto=proto, always=always)
 
@@ -239,7 +251,11 @@ def floating(*, default: Any = REQUIRED, name: str = "", proto: str | None = Non
 
 
 def flag(
-    *, default: Any = False, name: str = "", proto: str | None = None, after_computations: bool = False,
+    *,
+    default: Any = False,
+    name: str = "",
+    proto: str | None = None,
+    after_computations: bool = False,
     always: bool = False,
 ) -> bool:
     """``true`` or ``false``; not printed when it has its default."""

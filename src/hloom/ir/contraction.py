@@ -1,0 +1,187 @@
+"""Attributes of dots and convolutions: how exact they are to be, and which of their operands are sparse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hloom.ir.codec import EnumCodec, Message, attribute
+from hloom.ir.cursor import Cursor
+
+PRECISIONS: Final = {"default": 0, "high": 1, "highest": 2}
+"""Precisions of an operand, with their proto numbers."""
+
+ALGORITHMS: Final = {
+    "unset": 0,
+    "dot_any_f8_any_f8_f32": 1,
+    "dot_any_f8_any_f8_f32_fast_accum": 2,
+    "dot_f16_f16_f16": 3,
+    "dot_f16_f16_f32": 4,
+    "dot_bf16_bf16_bf16": 5,
+    "dot_bf16_bf16_f32": 6,
+    "dot_bf16_bf16_f32_x3": 7,
+    "dot_bf16_bf16_f32_x6": 8,
+    "dot_tf32_tf32_f32": 9,
+    "dot_tf32_tf32_f32_x3": 10,
+    "dot_f32_f32_f32": 11,
+    "dot_f64_f64_f64": 12,
+    "dot_bf16_bf16_f32_x9": 13,
+}
+"""Algorithms of a dot, named by the types of operands and accumulator, with their proto numbers."""
+
+
+class PrecisionCodec:
+    """``{high,highest}``: one precision an operand; ``count`` defaults where nothing is said."""
+
+    def __init__(self, count: int) -> None:
+        self.default = ("default",) * count
+
+    def parse(self, cursor: Cursor) -> tuple[str, ...]:
+        """A list of precisions; a list of defaults of any length is the default."""
+        cursor.expect("{")
+        found: list[str] = []
+        while not cursor.accept("}"):
+            if found:
+                cursor.expect(",")
+            cursor.skip()
+            start = cursor.position
+            word = cursor.word()
+            if word not in PRECISIONS:
+                message = f"expected a precision ({', '.join(PRECISIONS)}), found {word!r}"
+                raise cursor.error(message, rule="operand-precision.known", position=start)
+            found.append(word)
+        return self._known(found)
+
+    def _known(self, words: list[str]) -> tuple[str, ...]:
+        return self.default if all(word == "default" for word in words) else tuple(words)
+
+    def text(self, value: tuple[str, ...]) -> str:
+        """``{high,highest}``."""
+        return "{" + ",".join(value) + "}"
+
+    def write(self, message: Message, field: str, value: tuple[str, ...]) -> None:
+        """Append the numbers to a repeated enum field."""
+        getattr(message, field).extend(PRECISIONS[word] for word in value)
+
+    def read(self, message: Message, field: str) -> tuple[str, ...]:
+        """The precisions of a repeated enum field; unknown numbers count as the default."""
+        words = {number: word for word, number in PRECISIONS.items()}
+        return self._known([words.get(number, "default") for number in getattr(message, field)])
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSparsity:
+    """Of every ``block_size`` neighbours along ``dimension``, ``num_non_zero`` are kept.
+
+    Attributes:
+        num_non_zero, block_size: the pattern, such as 2 of 4.
+        dimension: the dimension along which it lies.
+        stride: step between neighbours.
+    """
+
+    num_non_zero: int
+    block_size: int
+    dimension: int = 0
+    stride: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsity:
+    """Structured sparsity of the two operands of a contraction; None for a dense one."""
+
+    lhs: TensorSparsity | None = None
+    rhs: TensorSparsity | None = None
+
+
+class SparsityCodec:
+    """``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
+
+    def parse(self, cursor: Cursor) -> Sparsity:
+        """The sparsity of either operand."""
+        cursor.expect("{")
+        found: dict[str, TensorSparsity] = {}
+        while not cursor.accept("}"):
+            cursor.accept(",")
+            cursor.skip()
+            start = cursor.position
+            side = cursor.word()
+            if side not in ("lhs", "rhs") or side in found:
+                raise cursor.error(f"unexpected operand {side!r}", rule="sparsity.operand", position=start)
+            cursor.expect("=")
+            found[side] = self._tensor(cursor)
+        return Sparsity(**found)
+
+    @staticmethod
+    def _tensor(cursor: Cursor) -> TensorSparsity:
+        cursor.expect("{")
+        start = cursor.position
+        fields: dict[str, int] = {}
+        while not cursor.accept("}"):
+            cursor.accept(",")
+            key = cursor.word()
+            cursor.expect("=")
+            if key == "sparsity":
+                fields["num_non_zero"] = cursor.integer()
+                cursor.expect("x")
+                fields["block_size"] = cursor.integer()
+            elif key in ("dimension", "stride"):
+                fields[key] = cursor.integer()
+            else:
+                raise cursor.error(f"unexpected field {key!r}", rule="sparsity.fields", position=start)
+        if "block_size" not in fields:
+            raise cursor.error("the pattern sparsity=NxM is missing", rule="sparsity.fields", position=start)
+        return TensorSparsity(**fields)
+
+    def text(self, value: Sparsity) -> str:
+        """The sparse operands."""
+        sides = [
+            f"{name}={{sparsity={side.num_non_zero}x{side.block_size}"
+            f" dimension={side.dimension} stride={side.stride}}}"
+            for name, side in (("lhs", value.lhs), ("rhs", value.rhs))
+            if side is not None
+        ]
+        return "{" + " ".join(sides) + "}"
+
+    def write(self, message: Message, field: str, value: Sparsity) -> None:
+        """Store a SparsityConfig message."""
+        stored = getattr(message, field)
+        stored.SetInParent()
+        for name, side in (("lhs", value.lhs), ("rhs", value.rhs)):
+            if side is not None:
+                part = getattr(stored, name)
+                part.SetInParent()
+                for key in TensorSparsity.__slots__:
+                    setattr(part, key, getattr(side, key))
+
+    def read(self, message: Message, field: str) -> Sparsity:
+        """The sparsity that a SparsityConfig message describes."""
+        stored = getattr(message, field)
+        sides = {
+            name: TensorSparsity(
+                **{key: getattr(getattr(stored, name), key) for key in TensorSparsity.__slots__}
+            )
+            for name in ("lhs", "rhs")
+            if stored.HasField(name)
+        }
+        return Sparsity(**sides)
+
+
+# -- field functions
+
+
+def operand_precision(count: int = 2) -> tuple[str, ...]:
+    """An ``operand_precision={high,high}`` of ``count`` defaults."""
+    codec = PrecisionCodec(count)
+    return attribute(codec, default=codec.default, proto="precision_config.operand_precision")
+
+
+def dot_algorithm() -> str:
+    """An ``algorithm=dot_bf16_bf16_f32``."""
+    return attribute(
+        EnumCodec(ALGORITHMS), default="unset", name="algorithm", proto="precision_config.algorithm"
+    )
+
+
+def sparsity_config() -> Any:
+    """A ``sparsity_config={lhs={sparsity=2x4 dimension=1 stride=1}}``."""
+    return attribute(SparsityCodec(), default=Sparsity())

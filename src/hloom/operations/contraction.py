@@ -1,0 +1,475 @@
+"""Contractions: dot, ragged-dot and scaled-dot.
+
+The page's Dot, DotGeneral, RaggedDot and ScaledDot. Sums of products of floats are formed in f64 (complex
+ones in c128) and rounded once to the result's type, so the result does not depend on the order of
+summation in any way that the type could show. Integers wrap; for pred a product is `and` and a sum is `or`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import dims
+from hloom.ir.contraction import dot_algorithm, operand_precision
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.operations.elementwise import narrow
+from hloom.shape.element_type import ElementType
+from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+# -- element types and sums of products, shared with convolution
+
+
+def joint_precision(lhs: ElementType, rhs: ElementType) -> ElementType:
+    """The result type of a product: complex before float before integer, then range, precision, width."""
+    return max(rhs, lhs, key=_precision_rank)
+
+
+def _precision_rank(element_type: ElementType) -> tuple[bool, float, float, int, bool]:
+    import ml_dtypes
+
+    component = element_type.component
+    exponent: float = -1
+    mantissa: float = -1
+    if component.is_floating:
+        info: Any = ml_dtypes.finfo(component.numpy_dtype)
+        exponent, mantissa = float(info.maxexp), float(info.nmant)
+    return element_type.is_complex, exponent, mantissa, component.bits, element_type.is_signed
+
+
+def check_result_type(opcode: str, inferred: Shape, stated: Shape) -> None:
+    """Refuse a stated shape of other dimensions, or of a type that the sums do not fit into.
+
+    Floats may be summed into any type but pred, integers only into types that are at least as wide.
+    """
+    if not stated.is_array or not inferred.with_element_type(stated.element_type).compatible(stated):
+        message = f"the shape is stated as {stated}, but {inferred} follows from the operands"
+        raise ShapeError(message, rule="instruction.shape-matches")
+    natural, preferred = inferred.element_type, stated.element_type
+    narrowed = not natural.is_floating and preferred.bits < natural.bits
+    if preferred is not natural and (narrowed or (natural.is_complex and not preferred.is_complex)):
+        message = f"{opcode} of {natural.name} values cannot have results of type {preferred.name}"
+        raise ShapeError(message, rule=f"{opcode}.result-type")
+
+
+def same_size(lhs: Shape, lhs_dimension: int, rhs: Shape, rhs_dimension: int) -> bool:
+    """Whether two dimensions have equal sizes or bounds; an unbounded one agrees with every size."""
+    a, b = lhs.dimensions[lhs_dimension], rhs.dimensions[rhs_dimension]
+    return a == b or Shape.UNBOUNDED in (a, b)
+
+
+def accumulation_type(element_type: ElementType) -> np.dtype[Any]:
+    """The numpy type in which sums of products of a result type are formed."""
+    import numpy as np
+
+    if element_type.is_complex:
+        return np.dtype(np.complex128)
+    if element_type.is_floating:
+        return np.dtype(np.float64)
+    if element_type.bits < 8:
+        return np.dtype(np.int8 if element_type.is_signed else np.uint8)
+    return element_type.numpy_dtype
+
+
+def accumulable(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Operand values in the type of accumulation; integers wrap, floats are kept exactly."""
+    if array.dtype == dtype:
+        return array
+    if dtype.kind in "iu" and ElementType.from_dtype(array.dtype).is_floating:
+        from hloom.operations.conversion import convert
+
+        return convert(array, ElementType.from_dtype(dtype))
+    return array.astype(dtype)
+
+
+def matrix_product(lhs: Array, rhs: Array) -> Array:
+    """``lhs @ rhs`` of batches of matrices of one accumulation type: integers wrap, pred is or of and."""
+    import numpy as np
+
+    if lhs.dtype.kind in "iu" and lhs.size and rhs.size:
+        # Integers small enough go through the floating-point product, which is exact for them and far faster.
+        largest = int(_magnitude(lhs)) * int(_magnitude(rhs)) * lhs.shape[-1]
+        if largest < 2**53:
+            return (
+                np.matmul(lhs.astype(np.float64), rhs.astype(np.float64)).astype(np.int64).astype(lhs.dtype)
+            )
+    with np.errstate(all="ignore"):
+        return np.matmul(lhs, rhs)
+
+
+def _magnitude(array: Array) -> int:
+    return max(abs(int(array.max())), abs(int(array.min())))
+
+
+# -- dimension numbers
+
+
+class _Contraction(Operation):
+    """What the dots share: which dimensions are batch and contracting ones."""
+
+    __slots__ = ()
+    lhs_batch_dims: tuple[int, ...]
+    lhs_contracting_dims: tuple[int, ...]
+    rhs_batch_dims: tuple[int, ...]
+    rhs_contracting_dims: tuple[int, ...]
+
+    def free_dims(self, lhs: Shape, rhs: Shape) -> tuple[list[int], list[int]]:
+        """The dimensions of either operand that are neither batch nor contracting; refuses what is no dot."""
+        opcode = self.opcode
+        for name, shape in (("lhs", lhs), ("rhs", rhs)):
+            if not shape.is_array:
+                raise ShapeError(f"{opcode} takes arrays, {name} is {shape}", rule=f"{opcode}.operand-arrays")
+        left = self._free(lhs, "lhs", self.lhs_batch_dims, self.lhs_contracting_dims)
+        right = self._free(rhs, "rhs", self.rhs_batch_dims, self.rhs_contracting_dims)
+        for kind, one, other in (
+            ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
+            ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
+        ):
+            if len(one) != len(other):
+                message = f"lhs has {len(one)} {kind} dimensions, rhs has {len(other)}"
+                raise ShapeError(message, rule=f"{opcode}.{kind}-count")
+            for i, j in zip(one, other):
+                if not same_size(lhs, i, rhs, j):
+                    message = f"{kind} dimension {i} of {lhs} and {j} of {rhs} have different sizes"
+                    raise ShapeError(message, rule=f"{opcode}.{kind}-sizes")
+        return left, right
+
+    def _free(
+        self, shape: Shape, name: str, batch: tuple[int, ...], contracting: tuple[int, ...]
+    ) -> list[int]:
+        used = [*batch, *contracting]
+        for dimension in used:
+            if not 0 <= dimension < shape.rank:
+                message = f"dimension {dimension} is out of range in {name} of shape {shape}"
+                raise ShapeError(message, rule=f"{self.opcode}.dimension-range")
+        if len(set(used)) != len(used):
+            message = (
+                f"batch and contracting dimensions of {name} must be distinct, got {batch} and {contracting}"
+            )
+            raise ShapeError(message, rule=f"{self.opcode}.dimensions-distinct")
+        return [i for i in range(shape.rank) if i not in used]
+
+    def dot_shape(self, lhs: Shape, rhs: Shape) -> Shape:
+        """Batch dimensions, then the free dimensions of lhs and rhs."""
+        left, right = self.free_dims(lhs, rhs)
+        places = [(lhs, i) for i in [*self.lhs_batch_dims, *left]] + [(rhs, j) for j in right]
+        return Shape(
+            joint_precision(lhs.element_type, rhs.element_type),
+            tuple(shape.dimensions[i] for shape, i in places),
+            tuple(shape.dynamic_dimensions[i] for shape, i in places),
+        )
+
+    def dot(self, lhs: Array, rhs: Array) -> Array:
+        """The contraction of arrays of one accumulation type."""
+        lhs_batch, rhs_batch = self.lhs_batch_dims, self.rhs_batch_dims
+        lhs_inner, rhs_inner = self.lhs_contracting_dims, self.rhs_contracting_dims
+        left = [i for i in range(lhs.ndim) if i not in (*lhs_batch, *lhs_inner)]
+        right = [i for i in range(rhs.ndim) if i not in (*rhs_batch, *rhs_inner)]
+        batch, rows, columns = _sizes(lhs, lhs_batch), _sizes(lhs, left), _sizes(rhs, right)
+        b, m, n, k = _product(batch), _product(rows), _product(columns), _product(_sizes(lhs, lhs_inner))
+        a = lhs.transpose(*lhs_batch, *left, *lhs_inner).reshape(b, m, k)
+        c = rhs.transpose(*rhs_batch, *rhs_inner, *right).reshape(b, k, n)
+        return matrix_product(a, c).reshape(batch + rows + columns)
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """The stated result may have the type that the sums are to be rounded to."""
+        check_result_type(self.opcode, self.infer(*operands), shape)
+
+
+def _sizes(array: Array, dimensions: Sequence[int]) -> tuple[int, ...]:
+    return tuple(array.shape[i] for i in dimensions)
+
+
+def _product(sizes: Sequence[int]) -> int:
+    import math
+
+    return math.prod(sizes)
+
+
+# -- the operations
+
+
+@operation("dot", "lhs rhs")
+class Dot(_Contraction):
+    """Sums of products of ``lhs`` and ``rhs`` over pairs of dimensions.
+
+    The result has the batch dimensions (in the order given), then the remaining dimensions of ``lhs``,
+    then those of ``rhs``. Its element type may be stated wider than that of the operands: ``s32[2,2]
+    dot(s8[2,3], s8[3,2])``.
+
+    Arguments:
+        lhs, rhs: arrays; types may differ, the joint type is complex before float before integer, then the
+            wider.
+        lhs_batch_dims, rhs_batch_dims: dimensions of equal size that index independent products.
+        lhs_contracting_dims, rhs_contracting_dims: dimensions of equal size that are summed over.
+        operand_precision, algorithm: how inexact a device may be; the evaluation is exact but for one
+            rounding.
+    """
+
+    lhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
+    lhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto="dot_dimension_numbers.lhs_contracting_dimensions"
+    )
+    rhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
+    rhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto="dot_dimension_numbers.rhs_contracting_dimensions"
+    )
+    operand_precision: tuple[str, ...] = operand_precision()
+    algorithm: str = dot_algorithm()
+
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        """Batch dimensions, then the free dimensions of lhs and rhs."""
+        return self.dot_shape(lhs, rhs)
+
+    def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
+        """Contract in the type of accumulation, round once."""
+        dtype = accumulation_type(run.shape.element_type)
+        return narrow(self.dot(accumulable(lhs, dtype), accumulable(rhs, dtype)), run.dtype)
+
+
+RAGGED: Final = "ragged_dot_dimension_numbers."
+
+
+@operation("ragged-dot", "lhs rhs group_sizes")
+class RaggedDot(_Contraction):
+    """A dot one of whose dimensions is cut into groups of different sizes.
+
+    The groups are consecutive stretches of the one ragged dimension of ``lhs``; what remains after the
+    last group belongs to no group. The kind of the ragged dimension decides what is computed:
+
+    - a free dimension [m] of lhs: every group is multiplied with its own ``rhs``; rhs has a group
+      dimension [g], and ``[b,m,k] x [g,b,k,n] -> [b,m,n]``. Rows that belong to no group are zero;
+    - a contracting dimension [k]: every group gives its own product, ``[b,m,k] x [b,k,n] -> [g,b,m,n]``;
+    - a batch dimension [b]: the groups do not change the product, ``[b,m,k] x [b,k,n] -> [b,m,n]``;
+      entries that belong to no group are zero.
+
+    Arguments:
+        lhs, rhs: arrays as for ``dot``.
+        group_sizes: integers ``[g]``, or ``[..., g]`` with the batch dimensions and then the dimensions of
+            the ragged one's own kind that come before it, so that each has groups of its own.
+        lhs_ragged_dims: the one ragged dimension of lhs.
+        rhs_group_dims: the one group dimension of rhs where the ragged dimension is free, else nothing.
+        operand_precision: how inexact a device may be; the evaluation is exact but for one rounding.
+    """
+
+    lhs_batch_dims: tuple[int, ...] = dims(
+        default=(), proto=RAGGED + "dot_dimension_numbers.lhs_batch_dimensions"
+    )
+    lhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto=RAGGED + "dot_dimension_numbers.lhs_contracting_dimensions"
+    )
+    rhs_batch_dims: tuple[int, ...] = dims(
+        default=(), proto=RAGGED + "dot_dimension_numbers.rhs_batch_dimensions"
+    )
+    rhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto=RAGGED + "dot_dimension_numbers.rhs_contracting_dimensions"
+    )
+    lhs_ragged_dims: tuple[int, ...] = dims(default=(), proto=RAGGED + "lhs_ragged_dimensions")
+    rhs_group_dims: tuple[int, ...] = dims(default=(), proto=RAGGED + "rhs_group_dimensions")
+    operand_precision: tuple[str, ...] = operand_precision()
+
+    def infer(self, lhs: Shape, rhs: Shape, group_sizes: Shape) -> Shape:
+        """The dot's shape, with groups in front where the ragged dimension is contracted."""
+        left, right = self.free_dims(lhs, rhs)
+        ragged = self._ragged(lhs)
+        is_free = ragged in left
+        if len(self.rhs_group_dims) != int(is_free):
+            message = f"rhs needs {int(is_free)} group dimensions, got {self.rhs_group_dims}"
+            raise ShapeError(message, rule="ragged-dot.group-dims")
+        groups = self._groups(lhs, group_sizes, left)
+        if is_free:
+            group_dim = self.rhs_group_dims[0]
+            if group_dim not in right:
+                message = (
+                    f"group dimension {group_dim} of rhs is out of range or a batch or contracting dimension"
+                )
+                raise ShapeError(message, rule="ragged-dot.group-dim-free")
+            if groups not in (rhs.dimensions[group_dim], Shape.UNBOUNDED):
+                message = f"group dimension {group_dim} of {rhs} needs the size {groups} that group_sizes has"
+                raise ShapeError(message, rule="ragged-dot.group-count")
+            right = [i for i in right if i != group_dim]
+        places = [(lhs, i) for i in [*self.lhs_batch_dims, *left]] + [(rhs, j) for j in right]
+        if ragged in self.lhs_contracting_dims:
+            places = [(group_sizes, group_sizes.rank - 1), *places]
+        return Shape(
+            joint_precision(lhs.element_type, rhs.element_type),
+            tuple(shape.dimensions[i] for shape, i in places),
+            tuple(shape.dynamic_dimensions[i] for shape, i in places),
+        )
+
+    def _ragged(self, lhs: Shape) -> int:
+        if len(self.lhs_ragged_dims) != 1:
+            message = f"lhs needs exactly one ragged dimension, got {self.lhs_ragged_dims}"
+            raise ShapeError(message, rule="ragged-dot.one-ragged-dim")
+        ragged = self.lhs_ragged_dims[0]
+        if not 0 <= ragged < lhs.rank:
+            message = f"ragged dimension {ragged} is out of range in {lhs}"
+            raise ShapeError(message, rule="ragged-dot.ragged-dim-range")
+        return ragged
+
+    def _prefix(self, free: Sequence[int]) -> list[int]:
+        """The dimensions of lhs that group sizes may depend on."""
+        ragged = self.lhs_ragged_dims[0]
+        if ragged in self.lhs_batch_dims:
+            return list(self.lhs_batch_dims[: self.lhs_batch_dims.index(ragged)])
+        kin = self.lhs_contracting_dims if ragged in self.lhs_contracting_dims else tuple(free)
+        return [*self.lhs_batch_dims, *kin[: kin.index(ragged)]]
+
+    def _groups(self, lhs: Shape, group_sizes: Shape, free: list[int]) -> int:
+        if not group_sizes.is_array or not group_sizes.element_type.is_integer:
+            message = f"group_sizes must be integers, got {group_sizes}"
+            raise ShapeError(message, rule="ragged-dot.group-sizes-type")
+        prefix = self._prefix(free)
+        if group_sizes.rank not in (1, len(prefix) + 1):
+            message = f"group_sizes must have rank 1 or {len(prefix) + 1}, got {group_sizes}"
+            raise ShapeError(message, rule="ragged-dot.group-sizes-rank")
+        wanted = tuple(lhs.dimensions[i] for i in prefix)
+        if group_sizes.rank > 1 and group_sizes.dimensions[:-1] != wanted:
+            message = f"group_sizes must begin with the sizes {wanted}, got {group_sizes}"
+            raise ShapeError(message, rule="ragged-dot.group-sizes-dimensions")
+        return group_sizes.dimensions[-1]
+
+    def evaluate(self, run: Run, lhs: Array, rhs: Array, group_sizes: Array) -> Array:
+        """One dot a group; what lies outside of the group is left out, not multiplied by zero."""
+        import numpy as np
+
+        dtype = accumulation_type(run.shape.element_type)
+        lhs, rhs = accumulable(lhs, dtype), accumulable(rhs, dtype)
+        zero = np.zeros((), dtype)
+        ragged = self.lhs_ragged_dims[0]
+        member = self._membership(lhs, group_sizes)
+        if ragged in self.lhs_contracting_dims:
+            products = [
+                self.dot(np.where(inside, lhs, zero), np.where(self._in_rhs(inside, rhs.ndim), rhs, zero))
+                for inside in member
+            ]
+            return narrow(np.stack(products) if products else self._no_groups(lhs, rhs), run.dtype)
+        if ragged in self.lhs_batch_dims:
+            product = self.dot(lhs, rhs)
+            return narrow(
+                np.where(self._in_result(member.any(axis=0), product.ndim), product, zero), run.dtype
+            )
+        return narrow(self._by_group(member, lhs, rhs, zero), run.dtype)
+
+    def _by_group(self, member: Array, lhs: Array, rhs: Array, zero: Array) -> Array:
+        """The result where every group of rows has a kernel of its own."""
+        import numpy as np
+
+        group_dim = self.rhs_group_dims[0]
+        plain = self.replace(
+            rhs_batch_dims=tuple(i - (i > group_dim) for i in self.rhs_batch_dims),
+            rhs_contracting_dims=tuple(i - (i > group_dim) for i in self.rhs_contracting_dims),
+        )
+        result: Array = np.zeros(
+            plain.dot(lhs, np.zeros_like(rhs, shape=_without(rhs.shape, group_dim))).shape, zero.dtype
+        )
+        for inside, kernel in zip(member, np.moveaxis(rhs, group_dim, 0)):
+            result = np.where(self._in_result(inside, result.ndim), plain.dot(lhs, kernel), result)
+        return result
+
+    def _no_groups(self, lhs: Array, rhs: Array) -> Array:
+        import numpy as np
+
+        return np.zeros((0, *self.dot(lhs, rhs).shape), lhs.dtype)
+
+    def _membership(self, lhs: Array, group_sizes: Array) -> Array:
+        """For every group: which elements of lhs are in it, of size 1 along dimensions that do not matter."""
+        import numpy as np
+
+        used = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
+        ragged = self.lhs_ragged_dims[0]
+        sizes = group_sizes.astype(np.int64)
+        ends = np.cumsum(sizes, axis=-1)
+        index = np.arange(lhs.shape[ragged])
+        inside = (index >= (ends - sizes)[..., None]) & (index < ends[..., None])
+        prefix = self._prefix([i for i in range(lhs.ndim) if i not in used]) if group_sizes.ndim > 1 else []
+        order = [*prefix, ragged]
+        inside = np.moveaxis(inside, -2, 0).transpose(0, *(1 + i for i in np.argsort(order)))
+        return inside.reshape(inside.shape[0], *(lhs.shape[i] if i in order else 1 for i in range(lhs.ndim)))
+
+    def _in_result(self, inside: Array, rank: int) -> Array:
+        """A mask over lhs, constant along the contracting dimensions, as one over the result."""
+        batch, inner = self.lhs_batch_dims, self.lhs_contracting_dims
+        left = [i for i in range(inside.ndim) if i not in (*batch, *inner)]
+        outer = inside.transpose(*batch, *left, *inner)[(..., *(0 for _ in inner))]
+        return outer.reshape(outer.shape + (1,) * (rank - outer.ndim))
+
+    def _in_rhs(self, inside: Array, rank: int) -> Array:
+        """A mask over lhs, constant along the free dimensions, as one over rhs."""
+        shared = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
+        free = [i for i in range(inside.ndim) if i not in shared]
+        mask = inside.transpose(*shared, *free)[(..., *(0 for _ in free))]
+        places = (*self.rhs_batch_dims, *self.rhs_contracting_dims)
+        order = sorted(range(len(places)), key=lambda i: places[i])
+        sizes = dict(zip(places, mask.shape))
+        return mask.transpose(order).reshape([sizes.get(i, 1) for i in range(rank)])
+
+
+def _without(sizes: tuple[int, ...], dimension: int) -> tuple[int, ...]:
+    return sizes[:dimension] + sizes[dimension + 1 :]
+
+
+@operation("scaled-dot", "lhs lhs_scale rhs rhs_scale")
+class ScaledDot(_Contraction):
+    """The dot of two operands in block-scaled formats: ``dot(lhs * lhs_scale, rhs * rhs_scale)``.
+
+    A scale has the rank of its operand and divides its sizes: it holds for a block of neighbours in every
+    dimension (32 along the contracting dimension in the MX formats). A scalar scale stands for 1.
+
+    Arguments:
+        lhs, rhs: arrays as for ``dot``, such as f8e4m3fn or f4e2m1fn.
+        lhs_scale, rhs_scale: arrays of scales, such as f8e8m0fnu.
+        lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims: as for ``dot``.
+        operand_precision, algorithm: how inexact a device may be; the evaluation is exact but for one
+            rounding.
+    """
+
+    lhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
+    lhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto="dot_dimension_numbers.lhs_contracting_dimensions"
+    )
+    rhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
+    rhs_contracting_dims: tuple[int, ...] = dims(
+        default=(), always=True, proto="dot_dimension_numbers.rhs_contracting_dimensions"
+    )
+    operand_precision: tuple[str, ...] = operand_precision()
+    algorithm: str = dot_algorithm()
+
+    def infer(self, lhs: Shape, lhs_scale: Shape, rhs: Shape, rhs_scale: Shape) -> Shape:
+        """The dot's shape; scales divide their operands."""
+        result = self.dot_shape(lhs, rhs)
+        for name, operand, scale in (("lhs", lhs, lhs_scale), ("rhs", rhs, rhs_scale)):
+            if not scale.is_array or not (
+                scale.element_type.is_floating and operand.element_type.is_floating
+            ):
+                message = f"{name} and its scale must be floats, got {operand} and {scale}"
+                raise ShapeError(message, rule="scaled-dot.element-type")
+            if scale.is_scalar:
+                continue
+            if scale.rank != operand.rank or any(
+                s < 1 or d % s for s, d in zip(scale.dimensions, operand.dimensions) if s != d
+            ):
+                message = f"the scale {scale} does not divide {name} of shape {operand}"
+                raise ShapeError(message, rule="scaled-dot.scale-divides")
+        return result
+
+    def evaluate(self, run: Run, lhs: Array, lhs_scale: Array, rhs: Array, rhs_scale: Array) -> Array:
+        """Scale in f64, where it is exact, contract, round once."""
+        return narrow(self.dot(_scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale)), run.dtype)
+
+
+def _scaled(operand: Array, scale: Array) -> Array:
+    """Every element times the scale of its block, in f64."""
+    import numpy as np
+
+    values, factors = operand.astype(np.float64), scale.astype(np.float64)
+    if factors.ndim == 0:
+        return values
+    for axis, (size, blocks) in enumerate(zip(values.shape, factors.shape)):
+        factors = np.repeat(factors, size // blocks if blocks else 1, axis=axis)
+    return values * factors

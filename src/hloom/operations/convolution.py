@@ -1,0 +1,217 @@
+"""Convolution: the page's Conv, ConvWithGeneralPadding and ConvGeneralDilated.
+
+Sums of products are formed as for ``dot``: floats in f64 and rounded once, integers wrap, pred is or of and.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import enum, integer
+from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.window import ConvolutionDimensionNumbers, Window, dim_labels, window
+from hloom.operations.contraction import (
+    accumulable,
+    accumulation_type,
+    check_result_type,
+    joint_precision,
+    matrix_product,
+)
+from hloom.operations.elementwise import narrow
+from hloom.operations.windows import check_window, dilated_and_padded, output_dimension
+from hloom.shape.shape import Shape
+
+CONVOLUTION_KINDS = {"unset": 0, "fprop": 1, "dgrad": 2, "wgrad": 3}
+
+
+@operation("convolution", "lhs rhs")
+class Convolution(Operation):
+    """Slides the kernel ``rhs`` over ``lhs`` and sums products, as neural networks do (the kernel is not
+    flipped).
+
+    The base area is lhs after base dilation (``lhs_dilate``) and padding with zeros; negative padding
+    crops it. At every window position the elements of the (dilated, possibly reversed) kernel are
+    multiplied with those below and summed over the window and the input features.
+
+    Arguments:
+        lhs: n + 2 dimensions: batch, input features, n spatial ones (n may be 0).
+        rhs: the kernel: input features, output features, n spatial dimensions.
+        window: for every spatial dimension size, stride, padding, dilations and reversal.
+        dim_labels: which dimension plays which role, as ``b01f_01io->b01f``.
+        feature_group_count: input features are cut into this many groups, each convolved with its own
+            share of the output features (depthwise convolution: as many groups as features).
+        batch_group_count: the batch is cut into this many groups, each convolved with its own share of the
+            output features; the gradient of a grouped convolution.
+        convolution_kind: a hint: forward, or the gradient of the input or of the kernel.
+        operand_precision: how inexact a device may be; the evaluation is exact but for one rounding.
+        sparsity_config: which operands are known to be sparse.
+    """
+
+    window: Window = window(default=(), always=False)
+    dim_labels: ConvolutionDimensionNumbers = dim_labels()
+    feature_group_count: int = integer(default=1)
+    batch_group_count: int = integer(default=1)
+    convolution_kind: str = enum(CONVOLUTION_KINDS, default="unset", proto="conv_kind")
+    operand_precision: tuple[str, ...] = operand_precision()
+    sparsity_config: Sparsity = sparsity_config()
+
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        """Batch and features by role; spatial sizes are the numbers of window positions."""
+        labels = self.dim_labels
+        self._check_ranks(lhs, rhs)
+        check_window("convolution", self.window)
+        kernel = tuple(rhs.dimensions[i] for i in labels.kernel_spatial_dimensions)
+        sizes = tuple(d.size for d in self.window)
+        if any(a not in (b, Shape.UNBOUNDED) for a, b in zip(kernel, sizes)):
+            message = f"the window has the size {sizes}, the kernel's spatial dimensions are {kernel}"
+            raise ShapeError(message, rule="convolution.window-size")
+        self._check_groups(lhs, rhs)
+        features = labels.kernel_output_feature_dimension
+        if rhs.dynamic_dimensions[features] and rhs.dimensions[features] != Shape.UNBOUNDED:
+            message = f"the kernel's output features must not be dynamic, got {rhs}"
+            raise ShapeError(message, rule="convolution.static-output-features")
+        result: list[tuple[int, bool]] = [(0, False)] * lhs.rank
+        batch = lhs.dimensions[labels.input_batch_dimension]
+        result[labels.output_batch_dimension] = (
+            batch if batch == Shape.UNBOUNDED else batch // self.batch_group_count,
+            lhs.dynamic_dimensions[labels.input_batch_dimension],
+        )
+        result[labels.output_feature_dimension] = (rhs.dimensions[features], rhs.dynamic_dimensions[features])
+        for d, i, k, o in zip(
+            self.window, labels.input_spatial_dimensions, labels.kernel_spatial_dimensions,
+            labels.output_spatial_dimensions,
+        ):  # fmt: skip
+            dynamic = lhs.dynamic_dimensions[i] or rhs.dynamic_dimensions[k]
+            result[o] = (output_dimension(d, lhs.dimensions[i]), dynamic)
+        return Shape(
+            joint_precision(lhs.element_type, rhs.element_type),
+            tuple(size for size, _ in result),
+            tuple(dynamic for _, dynamic in result),
+        )
+
+    def _check_ranks(self, lhs: Shape, rhs: Shape) -> None:
+        spatial = len(self.dim_labels.input_spatial_dimensions)
+        if len(self.window) != spatial:
+            message = f"the window has {len(self.window)} dimensions, dim_labels names {spatial} spatial ones"
+            raise ShapeError(message, rule="convolution.window-rank")
+        for name, shape in (("lhs", lhs), ("rhs", rhs)):
+            if not shape.is_array or shape.rank != spatial + 2:
+                message = f"{name} must be an array of rank {spatial + 2}, got {shape}"
+                raise ShapeError(message, rule="convolution.operand-rank")
+        labels = self.dim_labels
+        inputs = (labels.input_batch_dimension, labels.input_feature_dimension)
+        kernels = (labels.kernel_input_feature_dimension, labels.kernel_output_feature_dimension)
+        outputs = (labels.output_batch_dimension, labels.output_feature_dimension)
+        for places in (
+            (*inputs, *labels.input_spatial_dimensions),
+            (*kernels, *labels.kernel_spatial_dimensions),
+            (*outputs, *labels.output_spatial_dimensions),
+        ):
+            if sorted(places) != list(range(spatial + 2)):
+                message = f"the roles must name each of the dimensions 0 to {spatial + 1} once, got {places}"
+                raise ShapeError(message, rule="convolution.dimension-roles")
+
+    def _check_groups(self, lhs: Shape, rhs: Shape) -> None:
+        labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
+        if groups < 1 or batch_groups < 1:
+            message = f"group counts must be positive, got {groups} feature and {batch_groups} batch groups"
+            raise ShapeError(message, rule="convolution.group-count")
+        if groups > 1 and batch_groups > 1:
+            message = f"features or the batch can be grouped, not both ({groups} and {batch_groups} groups)"
+            raise ShapeError(message, rule="convolution.one-grouping")
+        inputs = lhs.dimensions[labels.input_feature_dimension]
+        kernel_inputs = rhs.dimensions[labels.kernel_input_feature_dimension]
+        if Shape.UNBOUNDED not in (inputs, kernel_inputs) and inputs != kernel_inputs * groups:
+            message = f"{inputs} input features are not {groups} groups of the kernel's {kernel_inputs}"
+            raise ShapeError(message, rule="convolution.input-features")
+        outputs = rhs.dimensions[labels.kernel_output_feature_dimension]
+        if outputs != Shape.UNBOUNDED and (outputs % groups or outputs % batch_groups):
+            message = f"{outputs} output features cannot be cut into {max(groups, batch_groups)} groups"
+            raise ShapeError(message, rule="convolution.output-features")
+        batch = lhs.dimensions[labels.input_batch_dimension]
+        if batch != Shape.UNBOUNDED and batch % batch_groups:
+            message = f"a batch of {batch} cannot be cut into {batch_groups} groups"
+            raise ShapeError(message, rule="convolution.batch-size")
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """The stated result may have the type that the sums are to be rounded to."""
+        check_result_type("convolution", self.infer(*operands), shape)
+
+    def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
+        """Bring roles and groups into a standard order, sum products, bring the result back."""
+        import numpy as np
+
+        labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
+        dtype = accumulation_type(run.shape.element_type)
+        base = accumulable(lhs, dtype).transpose(
+            labels.input_batch_dimension, *labels.input_spatial_dimensions, labels.input_feature_dimension
+        )
+        kernel = accumulable(rhs, dtype).transpose(
+            *labels.kernel_spatial_dimensions, labels.kernel_input_feature_dimension,
+            labels.kernel_output_feature_dimension,
+        )  # fmt: skip
+        kernel = np.flip(kernel, [i for i, d in enumerate(self.window) if d.window_reversal])
+        base = dilated_and_padded(base, {i + 1: d for i, d in enumerate(self.window)}, np.zeros((), dtype))
+        # Standard order: [group, batch, spatial..., input feature] and [group, spatial..., input, output
+        # feature].
+        grouped_base = base.reshape(
+            batch_groups, base.shape[0] // batch_groups, *base.shape[1:-1], groups, base.shape[-1] // groups
+        )
+        grouped_base = np.moveaxis(grouped_base, -2, 1)
+        grouped_base = grouped_base.reshape(batch_groups * groups, *grouped_base.shape[2:])
+        count = groups * batch_groups
+        grouped_kernel = np.moveaxis(
+            kernel.reshape(*kernel.shape[:-1], count, kernel.shape[-1] // count), -2, 0
+        )
+        sums = self._slide(grouped_base, grouped_kernel)
+        result = np.moveaxis(sums, 0, -2)
+        result = result.reshape(*result.shape[:-2], result.shape[-2] * result.shape[-1])
+        order = (
+            labels.output_batch_dimension,
+            *labels.output_spatial_dimensions,
+            labels.output_feature_dimension,
+        )
+        return narrow(result.transpose(np.argsort(order)), run.dtype)
+
+    def _slide(self, base: Array, kernel: Array) -> Array:
+        """The sums at all window positions: a loop over the window or over the positions, if those are fewer."""
+        import math
+
+        import numpy as np
+
+        positions = tuple(
+            max(0, (size - d.dilated_size) // d.stride + 1) for size, d in zip(base.shape[2:-1], self.window)
+        )
+        groups, batch = base.shape[:2]
+        inputs, outputs = kernel.shape[-2:]
+        result = np.zeros((groups, batch, *positions, outputs), base.dtype)
+        if not result.size:
+            return result
+        sizes = tuple(d.size for d in self.window)
+        if math.prod(sizes) <= math.prod(positions):
+            for offset in np.ndindex(*sizes):
+                part = base[(slice(None), slice(None), *map(_every_position, offset, positions, self.window))]
+                product = matrix_product(part.reshape(groups, -1, inputs), kernel[(slice(None), *offset)])
+                result += product.reshape(result.shape)
+            return result
+        flat = kernel.reshape(groups, -1, outputs)
+        for position in np.ndindex(*positions):
+            part = base[(slice(None), slice(None), *map(_every_element, position, self.window))]
+            result[(slice(None), slice(None), *position)] = matrix_product(
+                part.reshape(groups, batch, -1), flat
+            )
+        return result
+
+
+def _every_position(offset: int, positions: int, d: Any) -> slice:
+    """What the window element ``offset`` meets at all positions."""
+    start = offset * d.window_dilation
+    return slice(start, start + (positions - 1) * d.stride + 1, d.stride)
+
+
+def _every_element(position: int, d: Any) -> slice:
+    """What the window meets at one position."""
+    start = position * d.stride
+    return slice(start, start + d.dilated_size, d.window_dilation)

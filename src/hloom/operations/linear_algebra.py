@@ -1,0 +1,202 @@
+"""Linear algebra and Fourier transforms: cholesky, triangular-solve, fft.
+
+Everything is computed in f64 or c128 and rounded once to the result's type.
+"""
+
+from __future__ import annotations
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import dims, enum, flag
+from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.operations.contraction import accumulation_type, same_size
+from hloom.operations.elementwise import narrow
+from hloom.shape.element_type import C64, C128, F32, F64
+from hloom.shape.shape import Shape
+
+TRANSPOSES = {"TRANSPOSE_INVALID": 0, "NO_TRANSPOSE": 1, "TRANSPOSE": 2, "ADJOINT": 3}
+FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
+
+
+@operation("cholesky", "a")
+class Cholesky(Operation):
+    """The Cholesky factor of Hermitian positive definite matrices in the two last dimensions of ``a``.
+
+    ``lower=true``: a lower triangular l with ``a = l @ l^H``; else an upper triangular u with ``a = u^H @
+    u``. Only that triangle of ``a`` is read; the other triangle of the result is zero. The factor of a
+    matrix that is not positive definite is filled with NaN; the other matrices of the batch are not affected.
+
+    Arguments:
+        a: floating or complex array of rank 2 or more.
+        lower: which triangle is read and written.
+    """
+
+    lower: bool = flag(proto="cholesky_options.lower")
+
+    def infer(self, a: Shape) -> Shape:
+        """The shape of ``a``."""
+        if not a.is_array or not (a.element_type.is_floating or a.element_type.is_complex):
+            raise ShapeError(f"a must be floating or complex, got {a}", rule="cholesky.element-type")
+        if a.rank < 2:
+            raise ShapeError(f"a must have rank 2 or more, got {a}", rule="cholesky.rank")
+        if not same_size(a, a.rank - 2, a, a.rank - 1):
+            raise ShapeError(
+                f"the two last dimensions must have equal sizes, got {a}", rule="cholesky.square"
+            )
+        return a
+
+    def evaluate(self, run: Run, a: Array) -> Array:
+        """Matrix by matrix; LAPACK reads one triangle only."""
+        import numpy as np
+
+        matrices = a.astype(accumulation_type(run.shape.element_type)).reshape(-1, *a.shape[-2:])
+        factors = np.zeros_like(matrices)
+        for matrix, factor in zip(matrices, factors):
+            read = matrix if self.lower else matrix.conj().T
+            try:
+                found = np.linalg.cholesky(read)
+                factor[...] = found if self.lower else found.conj().T
+            except np.linalg.LinAlgError:
+                factor[...] = np.nan
+        return narrow(factors.reshape(a.shape), run.dtype)
+
+
+@operation("triangular-solve", "a b")
+class TriangularSolve(Operation):
+    """Solves ``op(a) @ x = b`` (left_side) or ``x @ op(a) = b`` for x, with triangular matrices in the
+    last two dimensions.
+
+    Only the triangle named by ``lower`` is read (and its diagonal, unless ``unit_diagonal``); a zero on
+    the diagonal gives infinities and NaNs, not an error.
+
+    Arguments:
+        a: triangular matrices, ``[..., m, m]``.
+        b: right hand sides, ``[..., m, n]`` if left_side, else ``[..., n, m]``.
+        left_side: op(a) stands to the left of x.
+        lower: which triangle of ``a`` is read.
+        unit_diagonal: the diagonal is taken to be 1.
+        transpose_a: op(a) is a (NO_TRANSPOSE), its transpose, or its adjoint.
+    """
+
+    left_side: bool = flag(proto="triangular_solve_options.left_side")
+    lower: bool = flag(proto="triangular_solve_options.lower")
+    unit_diagonal: bool = flag(proto="triangular_solve_options.unit_diagonal")
+    transpose_a: str = enum(
+        TRANSPOSES, default="TRANSPOSE_INVALID", proto="triangular_solve_options.transpose_a"
+    )
+
+    def infer(self, a: Shape, b: Shape) -> Shape:
+        """The shape of ``b``."""
+        kind = a.element_type
+        if not (a.is_array and (kind.is_floating or kind.is_complex)) or b.element_type is not kind:
+            message = f"a and b must be of one floating or complex type, got {a} and {b}"
+            raise ShapeError(message, rule="triangular-solve.element-type")
+        if a.rank < 2 or b.rank != a.rank:
+            message = f"a and b must have the same rank of 2 or more, got {a} and {b}"
+            raise ShapeError(message, rule="triangular-solve.rank")
+        if not same_size(a, a.rank - 2, a, a.rank - 1):
+            raise ShapeError(f"the matrices of a must be square, got {a}", rule="triangular-solve.square")
+        shared = b.rank - 2 if self.left_side else b.rank - 1
+        if not same_size(a, a.rank - 1, b, shared):
+            message = f"dimension {shared} of b must have the size of a's matrices, got {a} and {b}"
+            raise ShapeError(message, rule="triangular-solve.shared-dimension")
+        if not all(same_size(a, i, b, i) for i in range(a.rank - 2)):
+            message = f"the leading dimensions of a and b must be equal, got {a} and {b}"
+            raise ShapeError(message, rule="triangular-solve.batch-dimensions")
+        if self.transpose_a == "TRANSPOSE_INVALID":
+            message = "transpose_a must be NO_TRANSPOSE, TRANSPOSE or ADJOINT"
+            raise ShapeError(message, rule="triangular-solve.transpose-a")
+        return b
+
+    def evaluate(self, run: Run, a: Array, b: Array) -> Array:
+        """Substitution, forward or backward, all matrices of the batch at once."""
+        import numpy as np
+
+        dtype = accumulation_type(run.shape.element_type)
+        matrix, x = a.astype(dtype), b.astype(dtype)
+        lower = self.lower
+        if self.transpose_a != "NO_TRANSPOSE":
+            matrix, lower = matrix.swapaxes(-1, -2), not lower
+        if self.transpose_a == "ADJOINT":
+            matrix = matrix.conj()
+        if not self.left_side:
+            # x @ op(a) = b is op(a)^T @ x^T = b^T.
+            matrix, lower, x = matrix.swapaxes(-1, -2), not lower, x.swapaxes(-1, -2).copy()
+        m = matrix.shape[-1]
+        with np.errstate(all="ignore"):
+            for k in range(m) if lower else range(m - 1, -1, -1):
+                known = slice(0, k) if lower else slice(k + 1, m)
+                row = x[..., k, :] - (matrix[..., k, None, known] @ x[..., known, :])[..., 0, :]
+                x[..., k, :] = row if self.unit_diagonal else row / matrix[..., k, k, None]
+        return narrow(x if self.left_side else x.swapaxes(-1, -2), run.dtype)
+
+
+@operation("fft", "operand")
+class Fft(Operation):
+    """Discrete Fourier transforms over the last one, two or three dimensions.
+
+    FFT is the forward transform, IFFT its inverse (divided by the number of elements). RFFT transforms
+    real input and keeps the n // 2 + 1 first elements of the last dimension, the others being their
+    conjugates; IRFFT is its inverse and ignores the imaginary parts that no real signal has.
+
+    Arguments:
+        operand: complex array; real for RFFT.
+        fft_type: FFT, IFFT, RFFT or IRFFT.
+        fft_length: sizes of the transformed dimensions of the signal.
+    """
+
+    fft_type: str = enum(FFT_TYPES)
+    fft_length: tuple[int, ...] = dims()
+
+    def infer(self, operand: Shape) -> Shape:
+        """The operand's shape, with the other kind of elements for RFFT and IRFFT."""
+        lengths, rank = self.fft_length, len(self.fft_length)
+        if not 1 <= rank <= 3:
+            raise ShapeError(f"one to three dimensions are transformed, got {rank}", rule="fft.length-count")
+        if not operand.is_array or operand.rank < rank:
+            message = f"{rank} dimensions are transformed, the operand is {operand}"
+            raise ShapeError(message, rule="fft.rank")
+        wanted = (F32, F64) if self.fft_type == "RFFT" else (C64, C128)
+        if operand.element_type not in wanted:
+            message = f"{self.fft_type} takes {wanted[0]} or {wanted[1]}, got {operand}"
+            raise ShapeError(message, rule="fft.element-type")
+        half = lengths[-1] // 2 + 1 if lengths[-1] else 0
+        spectrum = (*lengths[:-1], half)
+        found = operand.dimensions[-rank:]
+        allowed = spectrum if self.fft_type == "IRFFT" else lengths
+        # An empty real signal may come from one coefficient: n // 2 + 1 is 1 for n = 0.
+        empty = self.fft_type == "IRFFT" and lengths[-1] == 0 and found[-1] == 1
+        last_ok = empty or found[-1] in (allowed[-1], Shape.UNBOUNDED)
+        if (
+            any(n < 0 for n in lengths)
+            or not last_ok
+            or any(f not in (n, Shape.UNBOUNDED) for f, n in zip(found[:-1], allowed[:-1]))
+        ):
+            message = (
+                f"{self.fft_type} of lengths {lengths} takes the last dimensions {allowed}, got {operand}"
+            )
+            raise ShapeError(message, rule="fft.length")
+        if self.fft_type in ("FFT", "IFFT"):
+            return operand
+        last = half if self.fft_type == "RFFT" else lengths[-1]
+        dimensions = (*operand.dimensions[:-1], last)
+        result = {F32: C64, F64: C128, C64: F32, C128: F64}[operand.element_type]
+        return Shape(result, dimensions, operand.dynamic_dimensions)
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Numpy's transform, in double precision."""
+        import numpy as np
+
+        if not operand.size or 0 in self.fft_length:
+            shape = (*operand.shape[:-1], run.shape.dimensions[-1])
+            return np.zeros(shape, run.dtype)
+        axes = tuple(range(-len(self.fft_length), 0))
+        with np.errstate(all="ignore"):
+            if self.fft_type == "FFT":
+                result = np.fft.fftn(operand.astype(np.complex128), axes=axes)
+            elif self.fft_type == "IFFT":
+                result = np.fft.ifftn(operand.astype(np.complex128), axes=axes)
+            elif self.fft_type == "RFFT":
+                result = np.fft.rfftn(operand.astype(np.float64), axes=axes)
+            else:
+                result = np.fft.irfftn(operand.astype(np.complex128), self.fft_length, axes=axes)
+        return narrow(result, run.dtype)

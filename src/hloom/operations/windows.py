@@ -1,0 +1,74 @@
+"""Windows over a base area: the rules and the array work that convolutions and window reductions share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hloom.errors import ShapeError
+from hloom.ir.operation import Array
+from hloom.ir.window import Window, WindowDimension, dilate
+from hloom.shape.shape import Shape
+
+
+def check_window(opcode: str, window: Window) -> None:
+    """Refuse windows with sizes, strides or dilations below 1."""
+    for number, d in enumerate(window):
+        for name, value in (
+            ("size", d.size),
+            ("stride", d.stride),
+            ("base dilation", d.base_dilation),
+            ("window dilation", d.window_dilation),
+        ):
+            if value < 1:
+                message = f"dimension {number} of the window has the {name} {value}, which must be positive"
+                raise ShapeError(message, rule=f"{opcode}.window-{name.replace(' ', '-')}")
+
+
+def output_dimension(d: WindowDimension, size: int) -> int:
+    """The number of window positions over a base dimension; unbounded where the base is."""
+    return Shape.UNBOUNDED if size == Shape.UNBOUNDED else d.output_size(size)
+
+
+def windowed_shape(opcode: str, base: Shape, window: Window) -> Shape:
+    """The shape of one element a window position."""
+    if len(window) != base.rank:
+        message = f"the window has {len(window)} dimensions, the operand is {base}"
+        raise ShapeError(message, rule=f"{opcode}.window-rank")
+    check_window(opcode, window)
+    sizes = tuple(output_dimension(d, size) for d, size in zip(window, base.dimensions))
+    return Shape(base.element_type, sizes, base.dynamic_dimensions)
+
+
+def dilated_and_padded(base: Array, window: Mapping[int, WindowDimension], fill: Array) -> Array:
+    """The base area: holes between neighbours, then padding, both filled with ``fill``; negative padding
+    crops.
+
+    Args:
+        base: the array.
+        window: by dimension of the array; other dimensions stay.
+        fill: a scalar of the array's type.
+    """
+    import numpy as np
+
+    changed = {
+        axis: d for axis, d in window.items() if d.base_dilation != 1 or d.padding_low or d.padding_high
+    }
+    if not changed:
+        return base
+    shape = list(base.shape)
+    target: list[slice] = [slice(None)] * base.ndim
+    source: list[slice] = [slice(None)] * base.ndim
+    for axis, d in changed.items():
+        size = base.shape[axis]
+        shape[axis] = max(0, dilate(size, d.base_dilation) + d.padding_low + d.padding_high)
+        # Element i lands at low + i * dilation; those that land outside are cropped.
+        first = max(0, -(d.padding_low // d.base_dilation)) if d.padding_low < 0 else 0
+        last = min(size, (shape[axis] - 1 - d.padding_low) // d.base_dilation + 1) if shape[axis] else 0
+        last = max(first, last)
+        start = d.padding_low + first * d.base_dilation
+        source[axis] = slice(first, last)
+        target[axis] = slice(start, start + dilate(last - first, d.base_dilation), d.base_dilation)
+    result = np.full(shape, fill, base.dtype)
+    if all(s.start < s.stop for s in source if s.start is not None):
+        result[tuple(target)] = base[tuple(source)]
+    return result
