@@ -15,6 +15,7 @@ from hloom.errors import EvaluationError, HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
+from hloom.operations.random import RandomState
 from hloom.shape.shape import Shape
 
 _TRANSPARENT: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "call"))
@@ -26,6 +27,7 @@ class Evaluator:
 
     def __init__(self, device: Any = None) -> None:
         self.device = device
+        self.random_state = RandomState()
         self._plans: dict[HloComputation, _Plan] = {}
         self._mappable: dict[HloComputation, bool] = {}
 
@@ -80,9 +82,21 @@ def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
 class _Step:
     """One instruction of a plan; what its ``evaluate`` sees as ``run``."""
 
-    __slots__ = ("computations", "dtype", "evaluate", "evaluator", "instruction", "operands", "release", "shape", "slot")
+    __slots__ = (
+        "computations",
+        "dtype",
+        "evaluate",
+        "evaluator",
+        "instruction",
+        "operands",
+        "release",
+        "shape",
+        "slot",
+    )
 
-    def __init__(self, instruction: HloInstruction, evaluator: Evaluator, slots: dict[HloInstruction, int]) -> None:
+    def __init__(
+        self, instruction: HloInstruction, evaluator: Evaluator, slots: dict[HloInstruction, int]
+    ) -> None:
         self.instruction = instruction
         self.shape = instruction.shape
         self.dtype: Any = instruction.shape.element_type.dtype
@@ -105,6 +119,11 @@ class _Step:
     def device(self) -> Any:
         """The virtual device."""
         return self.evaluator.device
+
+    @property
+    def random_state(self) -> RandomState:
+        """The state of the stateful random operations."""
+        return self.evaluator.random_state
 
 
 class _Plan:

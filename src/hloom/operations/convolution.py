@@ -176,7 +176,7 @@ class Convolution(Operation):
         return narrow(result.transpose(np.argsort(order)), run.dtype)
 
     def _slide(self, base: Array, kernel: Array) -> Array:
-        """The sums at all window positions: a loop over the window or over the positions, if those are fewer."""
+        """The sums at all window positions; loops over the window, or over the positions if they are fewer."""
         import math
 
         import numpy as np
