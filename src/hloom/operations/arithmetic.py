@@ -5,6 +5,7 @@ The page "Element-wise binary arithmetic operations"; corner cases are decided s
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -236,9 +237,9 @@ class Patterned(Elementwise):
     __slots__ = ()
     accepts: ClassVar[frozenset[ElementType]] = INTEGER
 
+    @abstractmethod
     def patterns(self, element_type: ElementType, *operands: Any) -> Any:
         """The result for unsigned patterns of ``element_type.bits`` bits."""
-        raise NotImplementedError
 
     def evaluate(self, run: Run, *operands: Array) -> Array:
         """Take the patterns, compute, and keep as many low bits as the type has."""

@@ -1,4 +1,9 @@
-"""Functions of complex numbers where numpy's are inexact or have other special values than C99's Annex G."""
+"""Functions of complex numbers that numpy does not have, or has with less accuracy than is easily possible.
+
+Special values are those of C99's Annex G. Formulas whose terms nearly cancel are evaluated in numpy's
+extended precision, which on most machines has 64 mantissa bits and an exponent range in which no intermediate
+result overflows.
+"""
 
 from __future__ import annotations
 
@@ -10,63 +15,167 @@ from hloom.ir.operation import Array
 
 
 def compose(real: Any, imag: Any) -> Array:
-    """The complex numbers with these parts, bit by bit."""
+    """The complex numbers with these parts, bit by bit: c64 of f32, else c128."""
     real, imag = np.broadcast_arrays(real, imag)
-    result = np.empty(real.shape, np.result_type(real, np.complex64))
+    result: Array = np.empty(real.shape, np.complex64 if real.dtype == np.float32 else np.complex128)
     result.real = real
     result.imag = imag
     return result
 
 
+def extended(operand: Array) -> Array:
+    """The numbers in extended precision."""
+    return operand.astype(np.clongdouble)
+
+
 def divide(numerator: Array, denominator: Array) -> Array:
-    """The quotient of c128 numbers, scaled so that nothing overflows on the way (C99, Annex G.5.1)."""
-    a, b, c, d = numerator.real, numerator.imag, denominator.real, denominator.imag
-    exponent = np.frexp(np.maximum(np.abs(c), np.abs(d)))[1]
-    c, d = np.ldexp(c, -exponent), np.ldexp(d, -exponent)
+    """The quotient of c128 numbers.
+
+    (ac + bd) / (c² + d²) + (bc - ad) / (c² + d²) i, with both numbers scaled by powers of two so that nothing
+    overflows or vanishes on the way. Where that is NaN, zeros and infinities decide (C99, Annex G.5.1).
+    """
+    numerator, denominator = np.broadcast_arrays(numerator, denominator)
+    a, b, scale = _scaled(numerator)
+    c, d, divisor_scale = _scaled(denominator)
     norm = c * c + d * d
-    x = np.ldexp((a * c + b * d) / norm, -exponent)
-    y = np.ldexp((b * c - a * d) / norm, -exponent)
-    return compose(x, y)
+    scale = scale - divisor_scale
+    real, imag = np.ldexp((a * c + b * d) / norm, scale), np.ldexp((b * c - a * d) / norm, scale)
+    undefined = np.isnan(real) & np.isnan(imag)
+    if undefined.any():
+        for condition, x, y in _special_quotients(numerator, denominator):
+            real, imag = np.where(undefined & condition, x, real), np.where(undefined & condition, y, imag)
+    return compose(real, imag)
+
+
+def _scaled(number: Array) -> tuple[Array, Array, Array]:
+    """Parts divided by the power of two that makes the larger one about 1, and that power's exponent."""
+    exponent = np.frexp(np.fmax(np.abs(number.real), np.abs(number.imag)))[1]
+    return np.ldexp(number.real, -exponent), np.ldexp(number.imag, -exponent), exponent
+
+
+def _special_quotients(numerator: Array, denominator: Array) -> list[tuple[Array, Array, Array]]:
+    """Conditions and quotients: something by 0, infinity by a finite number, a finite number by infinity."""
+    a, b, c, d = numerator.real, numerator.imag, denominator.real, denominator.imag
+    infinity = np.copysign(np.inf, c)
+    by_zero = (c == 0) & (d == 0) & ~(np.isnan(a) & np.isnan(b))
+    above = (np.isinf(a) | np.isinf(b)) & np.isfinite(c) & np.isfinite(d)
+    p, q = _unit_of_infinity(a), _unit_of_infinity(b)
+    below = (np.isinf(c) | np.isinf(d)) & np.isfinite(a) & np.isfinite(b)
+    r, s = _unit_of_infinity(c), _unit_of_infinity(d)
+    return [
+        (by_zero, infinity * a, infinity * b),
+        (above, np.inf * (p * c + q * d), np.inf * (q * c - p * d)),
+        (below, 0.0 * (a * r + b * s), 0.0 * (b * r - a * s)),
+    ]
+
+
+def _unit_of_infinity(part: Array) -> Array:
+    """1 for infinity and 0 for all else, with the sign."""
+    return np.copysign(np.isinf(part).astype(np.float64), part)
 
 
 def modulus(operand: Array) -> Array:
     """The absolute value; infinite if a part is, even if the other is NaN."""
-    return np.hypot(operand.real, operand.imag)
+    return np.hypot(operand.real.astype(np.float64), operand.imag.astype(np.float64))
 
 
 def sign(operand: Array) -> Array:
     """The number of modulus 1 in the same direction; 0 of 0."""
-    size = modulus(operand)
-    nan = np.isnan(operand.real) | np.isnan(operand.imag)
+    size = np.abs(extended(operand))
     direction = compose(operand.real / size, operand.imag / size)
-    return np.where(nan, complex(np.nan, np.nan), np.where(size == 0, operand, direction))
+    undefined = np.isnan(operand.real) | np.isnan(operand.imag)
+    return np.where(undefined, complex(np.nan, np.nan), np.where(size == 0, operand, direction))
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """The power, by exp(exponent * log(base))."""
-    return np.power(base, exponent)
+    """exp(exponent * log(base)), or the real power where all is real; 1 if the exponent is 0."""
+    base, exponent = np.broadcast_arrays(base, exponent)
+    result = np.power(extended(base), extended(exponent)).astype(np.complex128)
+    real = (base.imag == 0) & (base.real >= 0) & (exponent.imag == 0)
+    result = np.where(real, compose(np.power(base.real, exponent.real), base.imag), result)
+    return np.where(exponent == 1, base, np.where(exponent == 0, 1.0, result))
 
 
 def atan2(y: Array, x: Array) -> Array:
-    """-i log((x + y i) / sqrt(x² + y²))."""
-    return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+    """-i log((x + y i) / sqrt(x² + y²)); the real angle where both are real."""
+    y, x = np.broadcast_arrays(y, x)
+    p, q = extended(x), extended(y)
+    point: Array = np.empty_like(p)
+    point.real, point.imag = p.real - q.imag, p.imag + q.real
+    logarithm: Array = np.log(point / np.sqrt(p * p + q * q))
+    angle = compose(logarithm.imag, -logarithm.real)
+    real = (x.imag == 0) & (y.imag == 0)
+    return np.where(real, compose(np.arctan2(y.real, x.real), y.imag), angle)
 
 
 def reciprocal_square_root(operand: Array) -> Array:
-    """1 / sqrt(operand)."""
-    return divide(np.ones_like(operand), np.sqrt(operand))
+    """The conjugate of the root, divided by the modulus; 0 at infinity, infinity at 0."""
+    root: Array = np.sqrt(extended(operand))
+    size = np.abs(extended(operand))
+    real = np.where(np.isinf(size), np.copysign(0.0, root.real), root.real / size)
+    imag = np.where(np.isinf(size), np.copysign(0.0, -root.imag), -root.imag / size)
+    return compose(np.where(size == 0, np.inf, real), imag)
 
 
 def logistic(operand: Array) -> Array:
-    """1 / (1 + exp(-operand))."""
-    return divide(np.ones_like(operand), 1 + np.exp(-operand))
+    """1 / (1 + exp(-x)), as exp(x) / (exp(x) + 1) where x has a negative real part."""
+    negative = operand.real < 0
+    decay = np.exp(np.where(negative, extended(operand), -extended(operand)))
+    return (np.where(negative, decay, 1) / (1 + decay)).astype(np.complex128)
 
 
 def expm1(operand: Array) -> Array:
-    """exp(operand) - 1."""
-    return np.expm1(operand)
+    """The real part is expm1(x) cos y - 2 sin²(y / 2), the imaginary part exp(x) sin y."""
+    x, y = operand.real.astype(np.longdouble), operand.imag.astype(np.longdouble)
+    half = np.sin(y / 2)
+    real = np.expm1(x) * np.cos(y) - 2 * half * half
+    imag = np.exp(x) * np.sin(y)
+    plain = np.exp(operand) - 1
+    finite = np.isfinite(operand.real) & np.isfinite(operand.imag)
+    zero = operand.imag == 0
+    return np.where(
+        finite | zero,
+        compose(np.where(zero, np.expm1(x), real), np.where(zero, operand.imag, imag)),
+        plain,
+    )
 
 
 def log1p(operand: Array) -> Array:
-    """log(1 + operand)."""
-    return np.log1p(operand)
+    """log(1 + x + iy); where the modulus is near 1, the real part is log1p(2x + x² + y²) / 2."""
+    x, y = operand.real, operand.imag
+    far: Array = np.log(compose(1 + x, y))
+    near = np.hypot(1 + x, y)
+    excess = sum_of_products((x, 2.0), (x, x), (y, y))
+    real = np.where((near > 0.5) & (near < 2), 0.5 * np.log1p(excess), far.real)
+    return compose(real, far.imag)
+
+
+def sum_of_products(*pairs: tuple[Array, Any]) -> Array:
+    """The sum of the products of f64 numbers, with an error of about the square of the precision.
+
+    Every product and every sum yields its rounding error too (Dekker, "A floating-point technique for
+    extending the available precision", Numerische Mathematik 18, 1971).
+    """
+    total: Any = 0.0
+    rest: Any = 0.0
+    for a, b in pairs:
+        product, error = _exact_product(a, np.asarray(b))
+        new = total + product
+        virtual = new - total
+        rest = rest + error + ((total - (new - virtual)) + (product - virtual))
+        total = new
+    return total + rest
+
+
+def _exact_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """A product and its rounding error."""
+    product = a * b
+    (high_a, low_a), (high_b, low_b) = _halves(a), _halves(b)
+    return product, ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+
+
+def _halves(number: Array) -> tuple[Array, Array]:
+    """A number as the sum of two of half the precision."""
+    scaled = number * 134217729.0
+    high = scaled - (scaled - number)
+    return high, number - high

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import ml_dtypes
+import numpy as np
+
+from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.operations.elementwise import ANY, FLOATING, Elementwise, check_element_types, same_dimensions
+from hloom.operations.elementwise import (
+    ANY,
+    FLOATING,
+    INTEGER,
+    Elementwise,
+    check_element_types,
+    same_dimensions,
+)
+from hloom.operations.rounding import convert, double, narrow, widen, wrap
 from hloom.shape.element_type import ElementType
+from hloom.shape.index import physical_byte_size
+from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 
 @operation("convert", "operand")
 class Convert(Elementwise):
-    """The operand's values in the element type of the result, which the program states."""
+    """The operand's values in the element type of the result, which the program states.
+
+    Floats are rounded to nearest, ties to even, once. Floats become integers by truncation; what is too
+    large or too small becomes the largest or smallest integer, NaN becomes 0. Integers that do not fit wrap.
+    Anything but 0 is true as a pred, NaN too. The imaginary part of a complex number is dropped.
+    """
 
     infers = False
     accepts: ClassVar[frozenset[ElementType]] = ANY
@@ -25,37 +44,208 @@ class Convert(Elementwise):
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Each value by itself."""
-        return operand.astype(run.dtype)
+        return convert(operand, run.dtype)
 
 
 @operation("bitcast-convert", "operand")
 class BitcastConvert(Operation):
-    """The operand's bits, read as elements of another type."""
+    """The operand's bits, read as elements of the result's type, which the program states.
+
+    An element of B bits that becomes elements of B' < B bits makes a new minor dimension of size B / B', the
+    low bits first; the other way a minor dimension of that size disappears. A pred has 8 bits.
+    """
 
     infers = False
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """Widths divide each other, dimensions correspond, and complex numbers stay complex."""
+        operand = operands[0]
+        check_element_types(self.opcode, (operand, shape), ANY)
+        before, after = operand.element_type, shape.element_type
+        if before.is_complex != after.is_complex:
+            message = f"{before.name} to {after.name}: complex numbers and others do not share bits"
+            raise ShapeError(message, rule="bitcast-convert.complex")
+        wide, narrow_ = (operand, shape) if before.bits >= after.bits else (shape, operand)
+        ratio = wide.element_type.bits // narrow_.element_type.bits
+        dimensions = wide.dimensions if ratio == 1 else (*wide.dimensions, ratio)
+        if not narrow_.compatible(Shape(narrow_.element_type, dimensions)):
+            message = f"{operand} has not the bits of {shape}"
+            raise ShapeError(message, rule="bitcast-convert.dimensions")
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Bit by bit."""
+        before, after = ElementType.from_dtype(operand.dtype), run.shape.element_type
+        bits = to_bits(operand)
+        if before.bits < after.bits:
+            bits = bits.reshape(*operand.shape[:-1], after.bits)
+        elif before.bits > after.bits:
+            bits = bits.reshape(*operand.shape, before.bits // after.bits, after.bits)
+        return from_bits(bits, after)
+
+
+def to_bits(array: Array) -> Array:
+    """The bits of every element, the lowest first, in a new minor dimension."""
+    element_type = ElementType.from_dtype(array.dtype)
+    little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+    octets = little.view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
+    return np.unpackbits(octets, axis=-1, bitorder="little")[..., : element_type.bits]
+
+
+def from_bits(bits: Array, element_type: ElementType) -> Array:
+    """The elements whose bits, the lowest first, are along the minor dimension."""
+    dtype = element_type.numpy_dtype
+    octets = np.ascontiguousarray(np.packbits(bits, axis=-1, bitorder="little"))
+    shape = bits.shape[:-1]
+    if element_type.is_predicate:
+        return octets.reshape(shape) != 0
+    if element_type.is_integer and element_type.bits < 8:
+        return wrap(octets.reshape(shape), element_type.bits, element_type.is_signed).astype(dtype)
+    return octets.view(dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
 
 
 @operation("bitcast", "operand")
 class Bitcast(Operation):
-    """The operand's memory, read as an array of another shape and layout."""
+    """The operand's memory, read as an array of another shape and layout; nothing is moved.
+
+    Which element comes where follows from both layouts, tiles included.
+    """
 
     infers = False
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """Both take equally many bytes."""
+        operand = operands[0]
+        check_element_types(self.opcode, (operand, shape), ANY)
+        if operand.is_unbounded or shape.is_unbounded:
+            return
+        sizes = [physical_byte_size(s.to_static()) for s in (operand, shape)]
+        if sizes[0] != sizes[1]:
+            message = f"{operand} takes {sizes[0]} bytes, {shape} takes {sizes[1]}"
+            raise ShapeError(message, rule="bitcast.byte-size")
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Write the operand in its layout, read the result in its own."""
+        source = run.instruction.operands[0].shape
+        if source.equal(run.shape, layout=True):
+            return operand
+        if operand.shape != source.dimensions:
+            message = f"the operand's {operand.shape} elements do not fill {source}"
+            raise EvaluationError(message, rule="bitcast.dynamic")
+        data = Literal(operand, source.to_static()).to_bytes()
+        return Literal.from_bytes(run.shape.to_static(), data).array
 
 
 @operation("reduce-precision", "operand")
 class ReducePrecision(Elementwise):
-    """The operand rounded to a float type of ``exponent_bits`` and ``mantissa_bits``, in its own type."""
+    """The operand rounded to a float type of fewer bits, in its own type.
+
+    Mantissas are rounded to nearest, ties to even. Numbers too large for the exponent become infinite, those
+    below the smallest normal number 0, with their sign. NaN stays NaN, but becomes infinite where no mantissa
+    bit is left. Bits that the operand's type does not have change nothing.
+
+    Attributes:
+        exponent_bits: at least 1.
+        mantissa_bits: not counting the implicit one; at least 0.
+    """
 
     accepts: ClassVar[frozenset[ElementType]] = FLOATING
     exponent_bits: int = integer(always=True)
     mantissa_bits: int = integer(always=True)
 
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """The operand's shape."""
+        if self.exponent_bits < 1:
+            message = f"exponent_bits is at least 1, got {self.exponent_bits}"
+            raise ShapeError(message, rule="reduce-precision.exponent-bits")
+        if self.mantissa_bits < 0:
+            message = f"mantissa_bits is not negative, got {self.mantissa_bits}"
+            raise ShapeError(message, rule="reduce-precision.mantissa-bits")
+        return Elementwise.infer(self, *operands)
+
+    def evaluate(self, run: Run, operand: Array) -> Array:
+        """Round the mantissa in the operand's own format, then look at the exponent."""
+        with np.errstate(all="ignore"):
+            information: Any = ml_dtypes.finfo(operand.dtype)
+            value = double(operand)
+            if self.mantissa_bits < information.nmant:
+                value = round_mantissa(value, self.mantissa_bits, information.minexp)
+            if self.exponent_bits < information.nexp:
+                bias = (1 << (self.exponent_bits - 1)) - 1
+                exponent = np.frexp(value)[1] - 1
+                value = np.where(exponent > bias, np.copysign(np.inf, value), value)
+                value = np.where((exponent <= -bias) & np.isfinite(value), np.copysign(0.0, value), value)
+            special = ~np.isfinite(double(operand))
+            if self.mantissa_bits == 0 < information.nmant:
+                value = np.where(special, np.copysign(np.inf, double(operand)), value)
+            else:
+                value = np.where(special, double(operand), value)
+            return narrow(value, run.dtype)
+
+
+def round_mantissa(value: Array, bits: int, smallest_exponent: int) -> Array:
+    """Numbers of f64 rounded to ``bits`` mantissa bits, as patterns are rounded.
+
+    Without mantissa bits the last bit of the pattern is that of the exponent: of two powers of two the one
+    with even biased exponent wins a tie.
+    """
+    exponent = np.maximum(np.frexp(value)[1] - 1, smallest_exponent)
+    scaled = np.ldexp(value, bits - exponent)
+    rounded = np.rint(scaled)
+    if bits == 0:
+        tie = (np.abs(scaled) == 1.5) & ((exponent - smallest_exponent) % 2 == 1)
+        rounded = np.where(tie, np.copysign(1.0, scaled), rounded)
+    return np.ldexp(rounded, exponent - bits)
+
 
 @operation("stochastic-convert", "operand random")
-class StochasticConvert(Elementwise):
-    """The operand rounded up or down to the result's type, at random."""
+class StochasticConvert(Operation):
+    """The operand rounded up or down to the result's type, which the program states, at random.
+
+    A value between two neighbours of the result's type becomes the one farther from 0 where the fraction of
+    the way to it, as a number of as many bits as ``random`` has, is larger than ``random``. With uniform
+    random bits the result is right on average. Values beyond the type's range saturate; NaN becomes 0 in an
+    integer.
+    """
 
     infers = False
+    elementwise: ClassVar[bool] = True
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """A float operand, random unsigned integers of as many bits, a float or integer result."""
+        operand, random = operands
+        check_element_types(self.opcode, (operand,), FLOATING)
+        check_element_types(self.opcode, (shape,), FLOATING | INTEGER)
+        if not random.element_type.is_unsigned or random.element_type.bits != operand.element_type.bits:
+            message = f"random is unsigned and as wide as {operand.element_type.name}, got {random}"
+            raise ShapeError(message, rule="stochastic-convert.random-type")
+        same_dimensions(self.opcode, (operand, random, shape))
+
+    def evaluate(self, run: Run, operand: Array, random: Array) -> Array:
+        """Between the neighbours in the result's type."""
+        bits = ElementType.from_dtype(random.dtype).bits
+        with np.errstate(all="ignore"):
+            value = double(operand)
+            near, far = neighbours(value, run.shape.element_type)
+            fraction = np.ldexp(np.abs(value - near) / np.abs(far - near), bits)
+            inexact = np.isfinite(value) & (far != near)
+            up = inexact & (
+                widen(random).astype(np.uint64) < np.where(inexact, fraction, 0).astype(np.uint64)
+            )
+            return convert(np.where(up, far, near), run.dtype)
+
+
+def neighbours(value: Array, target: ElementType) -> tuple[Array, Array]:
+    """The numbers of a type next to f64 values: the one not farther from 0, and the next one away from 0."""
+    if target.is_integer:
+        near = np.trunc(value)
+        return near, near + np.copysign(1.0, value)
+    information: Any = ml_dtypes.finfo(target.numpy_dtype)
+    exponent = np.maximum(np.frexp(value)[1] - 1, information.minexp)
+    step = np.ldexp(1.0, exponent - information.nmant)
+    largest = float(information.max)
+    near = np.trunc(value / step) * step
+    far = np.clip(near + np.copysign(step, value), -largest, largest)
+    return np.where(np.isfinite(value), np.clip(near, -largest, largest), value), far
 
 
 @operation("copy", "operand")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
-import ml_dtypes
 import numpy as np
 
-from hloom.errors import HloError, ShapeError
+from hloom.errors import ShapeError
 from hloom.ir.operation import Array, Operation, ProgramShape, Run
-from hloom.operations.rounding import narrow, widen
+from hloom.operations.rounding import float_format, narrow, widen
 from hloom.shape.element_type import C64, C128, F32, F64, PRED, ElementType
 from hloom.shape.shape import Shape
 
@@ -31,9 +31,9 @@ class Elementwise(Operation):
     accepts: ClassVar[frozenset[ElementType]] = NUMERIC
     """Element types of the operands."""
 
+    @abstractmethod
     def compute(self, *operands: Any) -> Any:
         """The result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
-        raise HloError(f"{self.opcode} has no value", rule="evaluate.no-value")
 
     def widen(self, operand: Array) -> Array:
         """The operand in the type in which ``compute`` works."""
@@ -103,5 +103,5 @@ def joint_element_type(opcode: str, operands: tuple[Shape, ...]) -> ElementType:
 
 
 def _range_and_width(element_type: ElementType) -> tuple[int, int, int]:
-    information = ml_dtypes.finfo(element_type.numpy_dtype)
-    return information.maxexp, -information.minexp, element_type.bits
+    number = float_format(element_type)
+    return number.largest_exponent, -number.smallest_exponent, element_type.bits

@@ -1,4 +1,4 @@
-"""In which types operations compute, and how results are rounded to the element type that was asked for.
+"""In which types operations compute, and how values are rounded and converted to an element type.
 
 Floats narrower than f32 are computed in f32 and rounded once: but for subnormal results of bf16 that is the
 correctly rounded value of + - * / and sqrt. Integers narrower than a byte are computed in a byte and wrapped.
@@ -6,8 +6,11 @@ correctly rounded value of + - * / and sqrt. Integers narrower than a byte are c
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 
 from hloom.ir.operation import Array
@@ -16,12 +19,44 @@ from hloom.shape.element_type import ElementType
 
 def widen(array: Array) -> Array:
     """The array in the type it is computed in: at least f32 for floats, at least a byte for integers."""
+    if array.dtype.isbuiltin == 1:  # numpy's own types; the narrow ones but f16 come from ml_dtypes
+        return array.astype(np.float32) if array.dtype == np.float16 else array
     element_type = ElementType.from_dtype(array.dtype)
-    if element_type.is_floating and element_type.bits < 32:
+    if element_type.is_floating:
         return array.astype(np.float32)
     if element_type.is_integer and element_type.bits < 8:
         return array.astype(np.int8 if element_type.is_signed else np.uint8)
     return array
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """How many bits a float type has, and its range.
+
+    Attributes:
+        exponent_bits, mantissa_bits: widths of the fields, the implicit bit not counted.
+        smallest_exponent, largest_exponent: of normal numbers 2^e to 2^(e+1).
+        largest: the largest finite number.
+    """
+
+    exponent_bits: int
+    mantissa_bits: int
+    smallest_exponent: int
+    largest_exponent: int
+    largest: float
+
+
+@cache
+def float_format(element_type: ElementType) -> FloatFormat:
+    """The format of a real float type."""
+    information = cast(Any, ml_dtypes).finfo(element_type.numpy_dtype)
+    return FloatFormat(
+        int(information.nexp),
+        int(information.nmant),
+        int(information.minexp),
+        int(information.maxexp) - 1,
+        float(information.max),
+    )
 
 
 def double(array: Array) -> Array:
@@ -72,3 +107,50 @@ def round_to_odd(array: Array) -> Array:
     inexact = (back != array) & ~np.isnan(array)
     truncated = bits - (inexact & (np.abs(back) > np.abs(array))).astype(np.uint32)
     return np.where(inexact, truncated | np.uint32(1), bits).view(np.float32)
+
+
+def convert(array: Array, dtype: np.dtype[Any]) -> Array:
+    """The values in another element type, rounded once.
+
+    Floats are truncated to integers, saturating, with NaN as 0; integers wrap; anything but 0 is true;
+    imaginary parts are dropped or 0.
+    """
+    if array.dtype == dtype:
+        return array
+    target = ElementType.from_dtype(dtype)
+    with np.errstate(all="ignore"):
+        array = widen(array)
+        if target.is_predicate:
+            return array != 0
+        if target.is_complex:
+            return array.astype(dtype)
+        if array.dtype.kind == "c":
+            array = array.real
+        if target.is_integer and array.dtype.kind == "f":
+            return saturate(array, target)
+        if target.is_floating and target.bits < 32 and array.dtype.kind in "iu":
+            array = integer_to_odd(array)
+        return narrow(array, dtype)
+
+
+def saturate(array: Array, target: ElementType) -> Array:
+    """Floats truncated to the nearest integers of a type; NaN becomes 0."""
+    lowest = -(1 << (target.bits - 1)) if target.is_signed else 0
+    end = 1 << (target.bits - 1 if target.is_signed else target.bits)
+    whole = np.trunc(array)
+    above, below = whole >= end, whole < lowest
+    inside = np.where(above | below | np.isnan(whole), 0, whole)
+    wide = inside.astype(np.int64 if target.is_signed else np.uint64)
+    limited = np.where(above, wide.dtype.type(end - 1), np.where(below, wide.dtype.type(lowest), wide))
+    return narrow(limited, target.numpy_dtype)
+
+
+def integer_to_odd(array: Array) -> Array:
+    """Integers in f64, exactly up to 2^53, above with the last bit set where that is inexact."""
+    if array.dtype.itemsize < 8:
+        return array.astype(np.float64)
+    eleven = array.dtype.type(11)
+    tail = array & array.dtype.type(2047)
+    odd = ((array >> eleven) | (tail != 0).astype(array.dtype)).astype(np.float64) * 2048.0
+    small = (array < 1 << 53) & (array > -(1 << 53) if array.dtype.kind == "i" else np.True_)
+    return np.where(small, array.astype(np.float64), odd)

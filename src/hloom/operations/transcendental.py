@@ -7,6 +7,7 @@ rounded. ``result_accuracy`` allows less; the evaluator is always as accurate as
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -201,6 +202,4 @@ class ErrorFunction(Transcendental):
     accepts: ClassVar[frozenset[ElementType]] = FLOATING
 
     def compute(self, operand: Array) -> Array:
-        from scipy.special import erf
-
-        return np.asarray(erf(operand))
+        return np.asarray(np.frompyfunc(math.erf, 1, 1)(operand), np.float64)
