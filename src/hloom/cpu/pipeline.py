@@ -1,0 +1,22 @@
+"""The passes of the cpu backend, in order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.passes.call_inliner import CallInliner
+from hloom.passes.common_subexpressions import CommonSubexpressionElimination
+from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.flatten_call_graph import FlattenCallGraph
+from hloom.passes.fusion import Fusion
+from hloom.passes.pipeline import Pipeline
+
+CPU_PIPELINE: Final = Pipeline(
+    [
+        CallInliner(),
+        FlattenCallGraph(),
+        Pipeline([CommonSubexpressionElimination(), DeadCodeElimination()], until_stable=True),
+        Fusion(),
+        DeadCodeElimination(),
+    ]
+)

@@ -1,0 +1,44 @@
+"""Copies of whole modules, so that passes may rewrite one and leave the other as it is."""
+
+from __future__ import annotations
+
+import copy
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+
+
+def clone_module(module: HloModule) -> HloModule:
+    """A deep copy under the same names; operations, shapes and annotations, being immutable, are shared."""
+    result = HloModule(module.name)
+    result.config = copy.deepcopy(module.config)
+    computations: dict[HloComputation, HloComputation] = {}
+    for computation in [*module.post_order(), *module.computations]:
+        if computation not in computations:
+            computations[computation] = _clone_computation(computation, computations)
+    for computation in module.computations:
+        result.add(computations[computation], entry=computation is module.entry)
+    return result
+
+
+def _clone_computation(
+    source: HloComputation, computations: dict[HloComputation, HloComputation]
+) -> HloComputation:
+    target = HloComputation(source.name)
+    target.execution_thread = source.execution_thread
+    target.unique_id = source.unique_id
+    copies: dict[HloInstruction, HloInstruction] = {}
+    for instruction in source.post_order():
+        made = instruction.clone(
+            operands=[copies[o] for o in instruction.operands],
+            called_computations=[computations[c] for c in instruction.called_computations],
+        )
+        made.unique_id = instruction.unique_id
+        copies[instruction] = made
+        for predecessor in instruction.control_predecessors:
+            copies[predecessor].add_control_dependency_to(made)
+    for instruction in source.instructions:
+        target.add(copies[instruction])
+    target.root = copies[source.root]
+    return target

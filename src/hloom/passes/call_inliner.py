@@ -1,0 +1,64 @@
+"""call-inliner: replaces calls by the instructions they call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+
+
+@dataclass(frozen=True, slots=True)
+class CallInliner:
+    """``y = call(x), to_apply=f`` → the body of f with x for its parameter."""
+
+    name: ClassVar[str] = "call-inliner"
+
+    def run(self, module: HloModule) -> bool:
+        """Inline every call, callees first."""
+        changed = False
+        for computation in module.post_order():
+            for instruction in computation:
+                if instruction.opcode == "call":
+                    inline(instruction)
+                    changed = True
+        return changed
+
+
+def inline(call: HloInstruction) -> HloInstruction:
+    """Replace one call by a copy of its callee's instructions; returns the copy of the root."""
+    computation = call.parent
+    assert computation is not None
+    callee = call.called_computations[0]
+    copies = copy_body(callee, computation, call.operands)
+    root = copies[callee.root]
+    for instruction, copy in copies.items():
+        if instruction.opcode != "parameter":
+            for predecessor in call.control_predecessors:
+                predecessor.add_control_dependency_to(copy)
+            for successor in call.control_successors:
+                copy.add_control_dependency_to(successor)
+    call.drop_control_dependencies()
+    call.replace_all_uses_with(root)
+    computation.remove(call)
+    return root
+
+
+def copy_body(
+    source: HloComputation, target: HloComputation, arguments: list[HloInstruction]
+) -> dict[HloInstruction, HloInstruction]:
+    """Copy the instructions of a computation into another, arguments for parameters; returns old → new."""
+    module = target.module
+    copies: dict[HloInstruction, HloInstruction] = {}
+    for instruction in source.post_order():
+        if instruction.opcode == "parameter":
+            copies[instruction] = arguments[instruction.operation.parameter_number]  # type: ignore[attr-defined]
+            continue
+        name = module.unique_name(instruction.name) if module is not None else instruction.name
+        copy = instruction.clone(name, operands=[copies[o] for o in instruction.operands])
+        copies[instruction] = target.add(copy)
+        for predecessor in instruction.control_predecessors:
+            copies[predecessor].add_control_dependency_to(copy)
+    return copies

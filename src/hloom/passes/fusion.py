@@ -1,0 +1,257 @@
+"""fusion: gathers operations that can run as one loop over their results' elements.
+
+Groups grow from consumers to producers. A producer joins when all its users are in one group; costless ones
+(broadcasts, iotas, reshapes ...) are copied into every group that uses them; and one whose value is needed
+elsewhere too joins as a further output if its loop is the same and no cycle arises.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.passes.dead_code import has_side_effect
+from hloom.shape.shape import Shape
+
+_FREE: Final = frozenset(("broadcast", "iota", "reshape", "slice", "reverse"))
+"""Operations whose elements cost nothing to make again."""
+_MOVING: Final = frozenset(("pad", "dynamic-slice", "gather", "transpose", "concatenate"))
+"""Operations whose elements are those of an operand, found by some work on the index."""
+_EXPENSIVE: Final = frozenset(
+    (
+        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine", "tan",
+        "power", "divide", "remainder", "sqrt", "rsqrt", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos",
+        "asinh", "acosh", "atanh",
+    )
+)  # fmt: skip
+_CONTROL: Final = frozenset(("while", "conditional", "call"))
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Instructions that become one kernel.
+
+    Attributes:
+        dimensions: of the loop: the results', or for a reduction the operand's.
+        outputs: members whose values are needed outside, in reverse order of running.
+        accepts: whether producers may join.
+    """
+
+    dimensions: tuple[int, ...]
+    accepts: bool
+    reduces: bool
+    members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
+    outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Elementwise, broadcasting and data-moving operations → ``fusion`` with kind kLoop or kInput.
+
+    Attributes:
+        most_members: groups do not grow beyond so many instructions.
+        small_transpose: transposes of the minor dimension are fused up to so many elements.
+    """
+
+    most_members: int = 96
+    small_transpose: int = 2048
+    name: ClassVar[str] = "fusion"
+
+    def run(self, module: HloModule) -> bool:
+        """Fuse in the entry and in every computation of control flow."""
+        changed = False
+        for computation in control_computations(module):
+            changed |= self.fuse(computation)
+        return changed
+
+    def fuse(self, computation: HloComputation) -> bool:
+        """Fuse the instructions of one computation."""
+        plan = _Plan(self, computation)
+        return plan.materialize()
+
+
+def control_computations(module: HloModule) -> list[HloComputation]:
+    """The entry and the bodies, conditions and branches it reaches, callers first."""
+    found = [module.entry]
+    for computation in found:
+        for instruction in computation.instructions:
+            if instruction.opcode in _CONTROL:
+                found.extend(c for c in instruction.called_computations if c not in found)
+    return found
+
+
+class _Plan:
+    """The grouping of one computation."""
+
+    def __init__(self, options: Fusion, computation: HloComputation) -> None:
+        self.options = options
+        self.computation = computation
+        self.order = computation.post_order()
+        self.position = {i: n for n, i in enumerate(self.order)}
+        self.groups: dict[HloInstruction, list[_Group]] = {}
+        self.all: list[_Group] = []
+        for instruction in reversed(self.order):
+            self.groups[instruction] = self.place(instruction)
+
+    def place(self, p: HloInstruction) -> list[_Group]:
+        """The groups an instruction belongs to: those of its users that take it, or one of its own."""
+        if not self.fusible(p):
+            return [self.open(p)]
+        users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
+        needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
+        if users and not needed_outside:
+            if len(users) == 1 or (p.opcode in _FREE and all(len(g.members) < self.options.most_members for g in users)):
+                for group in users:
+                    group.members[p] = None
+                return users
+        for group in users:
+            if self.takes(group, p) and self.may_output(group, p, users):
+                group.members[p] = None
+                group.outputs.append(p)
+                return [group]
+        return [self.open(p)]
+
+    def open(self, p: HloInstruction) -> _Group:
+        """A new group with ``p`` as its root."""
+        reduces = p.opcode == "reduce"
+        shape = p.operands[0].shape if reduces else p.shape
+        accepts = reduces or self.loops(p)
+        group = _Group(shape.dimensions if shape.is_array else (), accepts, reduces)
+        group.members[p] = None
+        group.outputs.append(p)
+        self.all.append(group)
+        return group
+
+    def loops(self, p: HloInstruction) -> bool:
+        """Whether an instruction runs as a loop over its elements."""
+        operation = p.operation
+        return p.shape.is_array and (operation.elementwise or p.opcode in _FREE or p.opcode in _MOVING)
+
+    def fusible(self, p: HloInstruction) -> bool:
+        """Whether an instruction may join the group of its users."""
+        if has_side_effect(p) or p.control_predecessors or p.control_successors or not p.shape.is_static:
+            return False
+        if p.opcode == "constant":
+            return p.shape.rank == 0
+        if p.opcode == "transpose":
+            return not self.moves_minor(p)
+        return self.loops(p) and p.opcode != "concatenate"
+
+    def moves_minor(self, p: HloInstruction) -> bool:
+        """Whether a transpose changes the minor dimension of something large."""
+        real = [d for d in p.operation.dimensions if p.operands[0].shape.dimensions[d] != 1]  # type: ignore[attr-defined]
+        if not real or p.shape.element_count <= self.options.small_transpose:
+            return False
+        return real[-1] != max(real)
+
+    def takes(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group may compute ``p`` for itself."""
+        if not group.accepts or len(group.members) >= self.options.most_members:
+            return False
+        if p.opcode in _FREE or p.opcode == "constant":
+            return True
+        loop, mine = math.prod(group.dimensions), p.shape.element_count
+        if mine >= loop:
+            return True
+        if p.shape.rank == 0:
+            return False
+        return p.opcode not in _EXPENSIVE and mine * 4 >= loop
+
+    def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
+        """Whether ``p`` may be a further output: the same loop, and nothing between it and the group."""
+        if group.reduces or p.shape.dimensions != group.dimensions or p.opcode in _FREE:
+            return False
+        outside = [u for u in p.users if group not in self.groups[u]]
+        return not self.reaches(outside, group)
+
+    def reaches(self, starts: list[HloInstruction], group: _Group) -> bool:
+        """Whether the group uses, directly or not, what one of ``starts`` computes."""
+        last = max(self.position[m] for m in group.members)
+        seen: set[HloInstruction] = set()
+        waiting = list(starts)
+        while waiting:
+            node = waiting.pop()
+            if node in seen or self.position[node] > last:
+                continue
+            seen.add(node)
+            if group in self.groups.get(node, ()):
+                return True
+            waiting.extend(node.users)
+            for other in self.groups.get(node, ()):
+                for output in other.outputs:
+                    waiting.extend(u for u in output.users if u not in seen)
+        return False
+
+    # -- making the fusions
+
+    def materialize(self) -> bool:
+        """Replace every group of more than one instruction by a fusion."""
+        changed = False
+        replaced: dict[HloInstruction, HloInstruction] = {}
+        for group in sorted(self.all, key=lambda g: min(self.position[o] for o in g.outputs)):
+            if len(group.members) > 1 and group.accepts:
+                self.fuse(group, replaced)
+                changed = True
+        return changed
+
+    def fuse(self, group: _Group, replaced: dict[HloInstruction, HloInstruction]) -> None:
+        """Make one fusion instruction and let the users of its outputs use it."""
+        module = self.computation.module
+        assert module is not None
+        body = HloComputation(module.unique_name("fused_computation"))
+        members = sorted(group.members, key=self.position.__getitem__)
+        inputs: dict[HloInstruction, HloInstruction] = {}
+        copies: dict[HloInstruction, HloInstruction] = {}
+        parameter = REGISTRY["parameter"]
+        for member in members:
+            operands: list[HloInstruction] = []
+            for operand in member.operands:
+                if operand in group.members:
+                    operands.append(copies[operand])
+                    continue
+                if operand not in inputs:
+                    number = len(inputs)
+                    made = HloInstruction(
+                        module.unique_name(f"param_{number}"), parameter(parameter_number=number), operand.shape  # type: ignore[call-arg]
+                    )
+                    inputs[operand] = body.add(made)
+                operands.append(inputs[operand])
+            copies[member] = body.add(member.clone(module.unique_name(member.name), operands=operands))
+        outputs = list(reversed(group.outputs))
+        if len(outputs) == 1:
+            body.root = copies[outputs[0]]
+        else:
+            shape = Shape.tuple_(o.shape for o in outputs)
+            tuple_ = HloInstruction(
+                module.unique_name("tuple"), REGISTRY["tuple"](), shape, [copies[o] for o in outputs]
+            )
+            body.add(tuple_, root=True)
+        module.add(body)
+        operation = REGISTRY["fusion"](kind="kInput" if group.reduces else "kLoop")  # type: ignore[call-arg]
+        fusion = HloInstruction(
+            module.unique_name(f"{outputs[0].name}_fusion"), operation, body.root.shape, list(inputs), [body]
+        )
+        fusion.metadata = outputs[0].metadata
+        self.computation.add(fusion)
+        self.hand_over(fusion, outputs)
+        for member in reversed(members):
+            if not member.users and not member.is_root:
+                self.computation.remove(member)
+
+    def hand_over(self, fusion: HloInstruction, outputs: list[HloInstruction]) -> None:
+        """Let the users of the outputs use the fusion, element by element where it has several."""
+        module = self.computation.module
+        assert module is not None
+        for number, output in enumerate(outputs):
+            new = fusion
+            if len(outputs) > 1:
+                operation = REGISTRY["get-tuple-element"](index=number)  # type: ignore[call-arg]
+                new = self.computation.add(
+                    HloInstruction(module.unique_name("get-tuple-element"), operation, output.shape, [fusion])
+                )
+            output.replace_all_uses_with(new)
