@@ -63,11 +63,11 @@ class ResultAccuracyCodec:
 
     def read(self, message: Message, field: str) -> ResultAccuracy:
         """The mode (``default`` if nothing is stored) or the tolerance."""
-        stored = getattr(message, field)
+        stored: Any = getattr(message, field)
         if stored.HasField("tolerance"):
             tolerance = stored.tolerance
             return ResultAccuracy(tolerance=(tolerance.atol, tolerance.rtol, tolerance.ulps))
-        return ResultAccuracy(_MODES[stored.mode] if stored.mode < len(_MODES) else "default")
+        return ResultAccuracy("highest" if stored.mode == _MODES.index("highest") else "default")
 
 
 def _tolerance(cursor: Cursor) -> tuple[float, float, int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import ml_dtypes
 import numpy as np
 
 from hloom.errors import EvaluationError, ShapeError
@@ -18,7 +17,7 @@ from hloom.operations.elementwise import (
     check_element_types,
     same_dimensions,
 )
-from hloom.operations.rounding import convert, double, narrow, widen, wrap
+from hloom.operations.rounding import convert, double, float_format, narrow, widen, wrap
 from hloom.shape.element_type import ElementType
 from hloom.shape.index import physical_byte_size
 from hloom.shape.literal import Literal
@@ -100,7 +99,7 @@ def from_bits(bits: Array, element_type: ElementType) -> Array:
         return octets.reshape(shape) != 0
     if element_type.is_integer and element_type.bits < 8:
         return wrap(octets.reshape(shape), element_type.bits, element_type.is_signed).astype(dtype)
-    return octets.view(dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
+    return octets.view(dtype.newbyteorder("<")).astype(dtype).reshape(shape)
 
 
 @operation("bitcast", "operand")
@@ -165,17 +164,17 @@ class ReducePrecision(Elementwise):
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Round the mantissa in the operand's own format, then look at the exponent."""
         with np.errstate(all="ignore"):
-            information: Any = ml_dtypes.finfo(operand.dtype)
+            source = float_format(ElementType.from_dtype(operand.dtype))
             value = double(operand)
-            if self.mantissa_bits < information.nmant:
-                value = round_mantissa(value, self.mantissa_bits, information.minexp)
-            if self.exponent_bits < information.nexp:
+            if self.mantissa_bits < source.mantissa_bits:
+                value = round_mantissa(value, self.mantissa_bits, source.smallest_exponent)
+            if self.exponent_bits < source.exponent_bits:
                 bias = (1 << (self.exponent_bits - 1)) - 1
                 exponent = np.frexp(value)[1] - 1
                 value = np.where(exponent > bias, np.copysign(np.inf, value), value)
                 value = np.where((exponent <= -bias) & np.isfinite(value), np.copysign(0.0, value), value)
             special = ~np.isfinite(double(operand))
-            if self.mantissa_bits == 0 < information.nmant:
+            if self.mantissa_bits == 0 < source.mantissa_bits:
                 value = np.where(special, np.copysign(np.inf, double(operand)), value)
             else:
                 value = np.where(special, double(operand), value)
@@ -239,13 +238,12 @@ def neighbours(value: Array, target: ElementType) -> tuple[Array, Array]:
     if target.is_integer:
         near = np.trunc(value)
         return near, near + np.copysign(1.0, value)
-    information: Any = ml_dtypes.finfo(target.numpy_dtype)
-    exponent = np.maximum(np.frexp(value)[1] - 1, information.minexp)
-    step = np.ldexp(1.0, exponent - information.nmant)
-    largest = float(information.max)
+    number = float_format(target)
+    exponent = np.maximum(np.frexp(value)[1] - 1, number.smallest_exponent)
+    step = np.ldexp(1.0, exponent - number.mantissa_bits)
     near = np.trunc(value / step) * step
-    far = np.clip(near + np.copysign(step, value), -largest, largest)
-    return np.where(np.isfinite(value), np.clip(near, -largest, largest), value), far
+    far = np.clip(near + np.copysign(step, value), -number.largest, number.largest)
+    return np.where(np.isfinite(value), np.clip(near, -number.largest, number.largest), value), far
 
 
 @operation("copy", "operand")

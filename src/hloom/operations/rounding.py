@@ -19,10 +19,10 @@ from hloom.shape.element_type import ElementType
 
 def widen(array: Array) -> Array:
     """The array in the type it is computed in: at least f32 for floats, at least a byte for integers."""
-    if array.dtype.isbuiltin == 1:  # numpy's own types; the narrow ones but f16 come from ml_dtypes
-        return array.astype(np.float32) if array.dtype == np.float16 else array
+    if array.dtype.isbuiltin == 1 and array.dtype.char != "e":
+        return array  # of numpy's own types only f16 is narrow
     element_type = ElementType.from_dtype(array.dtype)
-    if element_type.is_floating:
+    if element_type.is_floating and element_type.bits < 32:
         return array.astype(np.float32)
     if element_type.is_integer and element_type.bits < 8:
         return array.astype(np.int8 if element_type.is_signed else np.uint8)
