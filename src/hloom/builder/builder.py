@@ -194,9 +194,7 @@ class XlaBuilder:
 
     def set_frontend_attributes(self, attributes: dict[str, str]) -> None:
         """Give every following instruction these frontend attributes; the values are plain strings."""
-        from hloom.ir.cursor import escape
-
-        self._frontend_attributes = {key: f'"{escape(value)}"' for key, value in attributes.items()}
+        self._frontend_attributes = dict(attributes)
 
     def clear_frontend_attributes(self) -> None:
         """Give following instructions no frontend attributes."""

@@ -167,7 +167,7 @@ def ScaledDot(
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """A product of operands in narrow types, each with scales for blocks of its elements."""
-    operands = [lhs, rhs, lhs_scale, rhs_scale]
+    operands = [lhs, lhs_scale, rhs, rhs_scale]
     return _contracted("scaled-dot", operands, preferred_element_type, _numbers(dimension_numbers))
 
 

@@ -71,10 +71,10 @@ def CompositeCall(
 ) -> XlaOp:
     """A call that stands for a named operation made of others; it may be replaced by its decomposition."""
     builder, called, values = _call_arguments(computation, args)
-    marks = {"composite.name": f'"{name}"'}
+    marks = {"composite.name": name}
     text = attributes if attributes is not None else composite_attributes
     marks["composite.attributes"] = text if text else "{}"
-    marks["composite.version"] = f'"{version or 0}"'
+    marks["composite.version"] = str(version or 0)
     return builder.emit("call", values, computations=[called], is_composite=True, frontend_attributes=marks)
 
 
@@ -174,8 +174,15 @@ def Fusion(
 ) -> XlaOp:
     """A computation to be compiled as one piece."""
     values = op_list(operands)
-    return values[0].builder.emit(
-        "fusion", values, computations=[fused_computation], kind=fusion_kind, **attributes
+    builder = values[0].builder
+    called = builder.embedded(fused_computation)
+    return builder.emit(
+        "fusion",
+        values,
+        shape=called.program_shape.result,
+        computations=[called],
+        kind=fusion_kind,
+        **attributes,
     )
 
 
@@ -224,23 +231,13 @@ def AsyncStart(operands: Operands, computation: Computation, execution_thread: s
 @page_function()
 def AsyncUpdate(context: XlaOp) -> XlaOp:
     """The context, a step later."""
-    return context.builder.emit(
-        "async-update", [context], shape=context.shape, computations=_wrapped(context)
-    )
+    return context.builder.emit("async-update", [context])
 
 
 @page_function()
 def AsyncDone(context: XlaOp) -> XlaOp:
     """Wait for an asynchronous computation and return its result."""
-    result = context.shape.tuple_shapes[1] if len(context.shape.tuple_shapes) > 1 else context.shape
-    return context.builder.emit("async-done", [context], shape=result, computations=_wrapped(context))
-
-
-def _wrapped(context: XlaOp) -> tuple[HloComputation, ...]:
-    """The computation that an async instruction calls, where its operation has a role for it."""
-    from hloom.ir.operation import REGISTRY
-
-    return context.instruction.called_computations if REGISTRY["async-done"].roles else ()
+    return context.builder.emit("async-done", [context])
 
 
 @page_function()

@@ -1,20 +1,236 @@
-"""The verifier: structure first, then every operation's own rules."""
+"""The verifier: the structure of a module first, then every operation's own rules.
+
+Each check is a small function named for what must hold; each rule it refuses by has a name. The order
+matters: later checks may rely on what earlier ones have shown.
+"""
 
 from __future__ import annotations
 
-from hloom.errors import VerifyError
-from hloom.ir.module import HloModule
+from collections.abc import Iterator
+
+from hloom.errors import HloError, ShapeError, VerifyError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import Alias, HloModule, ShapeIndex
+from hloom.ir.operation import ProgramShape
+from hloom.shape.shape import Shape
 
 
 def verify(module: HloModule) -> None:
-    """Check a module; raises VerifyError or ShapeError at the first violation, naming rule and instruction."""
+    """Check a module; raises HloError at the first violation, naming rule and instruction."""
+    if module.entry.module is not module:
+        raise VerifyError("the entry is not one of the module's computations", rule="module.entry")
+    _computation_names(module)
+    for computation in module.computations:
+        _instructions(computation)
+        _operands(computation)
+    for computation in module.computations:
+        _use_lists(computation)
+        _control_dependencies(computation)
+        _calls(computation, module)
+        _ = computation.parameters
+        order = computation.post_order()
+        if module.config.is_scheduled:
+            _schedule(computation)
+        for instruction in order:
+            _operation(instruction)
+    _recursion(module)
+    _entry_layout(module)
+    _aliases(module)
+
+
+# -- names and places
+
+
+def _computation_names(module: HloModule) -> None:
     names: set[str] = set()
-    for computation in module.post_order():
-        _ = computation.root, computation.parameters
-        for instruction in computation.post_order():
-            if instruction.name in names:
-                message = f"two instructions are named %{instruction.name}"
-                raise VerifyError(message, rule="module.unique-names", instruction=instruction.name)
-            names.add(instruction.name)
-            instruction.check_shape()
-            instruction.operation.verify(instruction)
+    for computation in module.computations:
+        if computation.name in names:
+            raise VerifyError(f"two computations are named %{computation.name}", rule="module.unique-names")
+        names.add(computation.name)
+
+
+def _instructions(computation: HloComputation) -> None:
+    """Names are unique, every instruction knows its computation, the root is one of them."""
+    names: set[str] = set()
+    for instruction in computation.instructions:
+        if instruction.name in names:
+            message = f"two instructions of %{computation.name} are named %{instruction.name}"
+            raise VerifyError(message, rule="computation.unique-names", instruction=instruction.name)
+        names.add(instruction.name)
+        if instruction.parent is not computation:
+            message = f"%{instruction.name} stands in %{computation.name} but says that it does not"
+            raise VerifyError(message, rule="computation.parent", instruction=instruction.name)
+    if computation.root not in computation:
+        message = f"the root %{computation.root.name} is not in %{computation.name}"
+        raise VerifyError(message, rule="computation.root", instruction=computation.root.name)
+
+
+def _operands(computation: HloComputation) -> None:
+    """Operands are in the same computation."""
+    for instruction in computation.instructions:
+        for operand in instruction.operands:
+            if operand not in computation:
+                message = f"the operand %{operand.name} is not in %{computation.name}"
+                raise VerifyError(message, rule="computation.operands", instruction=instruction.name)
+
+
+def _use_lists(computation: HloComputation) -> None:
+    """Use lists say who uses whom."""
+    users: dict[HloInstruction, set[HloInstruction]] = {i: set() for i in computation.instructions}
+    for instruction in computation.instructions:
+        for operand in instruction.operands:
+            users[operand].add(instruction)
+    for instruction, using in users.items():
+        if instruction.users.keys() != using:
+            listed, real = (sorted(u.name for u in group) for group in (instruction.users, using))
+            message = f"%{instruction.name} lists the users {listed}, but {real} use it"
+            raise VerifyError(message, rule="computation.use-lists", instruction=instruction.name)
+
+
+def _control_dependencies(computation: HloComputation) -> None:
+    """Control dependencies stay in the computation and are known at both ends."""
+    for instruction in computation.instructions:
+        for other, back in (
+            *((p, p.control_successors) for p in instruction.control_predecessors),
+            *((s, s.control_predecessors) for s in instruction.control_successors),
+        ):
+            if other not in computation:
+                message = f"the control dependency on %{other.name} leaves %{computation.name}"
+                raise VerifyError(message, rule="computation.control", instruction=instruction.name)
+            if instruction not in back:
+                message = f"the control dependency of %{instruction.name} and %{other.name} has one end only"
+                raise VerifyError(message, rule="computation.control", instruction=instruction.name)
+
+
+def _schedule(computation: HloComputation) -> None:
+    """The order of a scheduled module's instructions: nothing runs before what it needs."""
+    done: set[HloInstruction] = set()
+    for instruction in computation.instructions:
+        for needed in (*instruction.operands, *instruction.control_predecessors):
+            if needed not in done:
+                message = f"%{instruction.name} is scheduled before %{needed.name}, which it needs"
+                raise VerifyError(message, rule="schedule.order", instruction=instruction.name)
+        done.add(instruction)
+
+
+# -- operations
+
+
+def _operation(instruction: HloInstruction) -> None:
+    """Operands, attributes, called computations and the stated shape agree."""
+    instruction.check_shape()
+    try:
+        instruction.operation.verify(instruction)
+    except HloError as error:
+        raise error.at(instruction=instruction.name) from None
+
+
+def _calls(computation: HloComputation, module: HloModule) -> None:
+    """Called computations belong to the module, and are as many as the operation's roles want."""
+    for instruction in computation.instructions:
+        roles, called = instruction.operation.roles, instruction.called_computations
+        least = sum(role.required for role in roles)
+        most = None if any(role.many for role in roles) else len(roles)
+        if len(called) < least or (most is not None and len(called) > most):
+            wanted = (
+                f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+            )
+            message = f"{instruction.opcode} calls {wanted} computations, got {len(called)}"
+            raise VerifyError(message, rule="instruction.calls", instruction=instruction.name)
+        for callee in called:
+            if callee.module is not module:
+                message = f"the called computation %{callee.name} is not in the module"
+                raise VerifyError(message, rule="module.callee", instruction=instruction.name)
+
+
+def _recursion(module: HloModule) -> None:
+    """No computation calls itself, through whatever others."""
+    done: set[HloComputation] = set()
+    for start in module.computations:
+        path: dict[HloComputation, Iterator[HloComputation]] = {start: _callees(start)}
+        while path:
+            computation, callees = next(reversed(path.items()))
+            callee = next(callees, None)
+            if callee is None:
+                done.add(computation)
+                del path[computation]
+            elif callee in path:
+                cycle = [*path][[*path].index(callee) :]
+                names = " -> ".join(f"%{c.name}" for c in (*cycle, callee))
+                raise VerifyError(
+                    f"computations call each other in a circle: {names}", rule="module.recursion"
+                )
+            elif callee not in done:
+                path[callee] = _callees(callee)
+
+
+def _callees(computation: HloComputation) -> Iterator[HloComputation]:
+    return (callee for instruction in computation.instructions for callee in instruction.called_computations)
+
+
+# -- the entry
+
+
+def _entry_layout(module: HloModule) -> None:
+    """The layouts stated for the entry are those of its parameters and its result."""
+    stated, real = module.config.entry_layout, module.entry.program_shape
+    if stated is None:
+        return
+    if len(stated.parameters) != len(real.parameters):
+        message = f"the entry has {len(real.parameters)} parameters, its layout {len(stated.parameters)}"
+        raise VerifyError(message, rule="module.entry-layout")
+    for number, (ours, theirs) in enumerate(zip(real.parameters, stated.parameters, strict=True)):
+        if not ours.compatible(theirs):
+            message = f"parameter {number} is {ours}, the entry layout says {theirs}"
+            raise VerifyError(message, rule="module.entry-layout")
+    if not real.result.compatible(stated.result):
+        message = f"the result is {real.result}, the entry layout says {stated.result}"
+        raise VerifyError(message, rule="module.entry-layout")
+
+
+def _aliases(module: HloModule) -> None:
+    """Outputs share buffers with parameter leaves that exist, fit, and are taken only once."""
+    program = module.entry.program_shape
+    taken: dict[tuple[int, ShapeIndex], ShapeIndex] = {}
+    for output, alias in module.config.aliases.items():
+        _alias(program, output, alias)
+        place = alias.parameter_number, alias.parameter_index
+        if place in taken:
+            message = f"outputs {list(taken[place])} and {list(output)} both share parameter {place[0]}"
+            raise VerifyError(message, rule="alias.parameter-once")
+        taken[place] = output
+    for number, index in module.config.buffer_donors:
+        if (number, index) in taken:
+            message = f"parameter {number} at {list(index)} is shared with an output and given away too"
+            raise VerifyError(message, rule="alias.donor-not-shared")
+        if not 0 <= number < len(program.parameters) or _leaf(program.parameters[number], index) is None:
+            raise VerifyError(
+                f"there is no parameter {number} at {list(index)} to give away", rule="alias.donor"
+            )
+
+
+def _alias(program: ProgramShape, output: ShapeIndex, alias: Alias) -> None:
+    result = _leaf(program.result, output)
+    if result is None:
+        raise VerifyError(f"the result {program.result} has no leaf {list(output)}", rule="alias.output")
+    if not 0 <= alias.parameter_number < len(program.parameters):
+        message = (
+            f"output {list(output)} shares parameter {alias.parameter_number} of {len(program.parameters)}"
+        )
+        raise VerifyError(message, rule="alias.parameter")
+    parameter = _leaf(program.parameters[alias.parameter_number], alias.parameter_index)
+    if parameter is None:
+        message = f"parameter {alias.parameter_number} has no leaf {list(alias.parameter_index)}"
+        raise VerifyError(message, rule="alias.parameter")
+    if parameter.is_array and result.is_array and parameter.byte_size != result.byte_size:
+        message = f"output {list(output)} is {result}, the parameter it shares is {parameter}"
+        raise VerifyError(message, rule="alias.sizes")
+
+
+def _leaf(shape: Shape, index: ShapeIndex) -> Shape | None:
+    """The part of a shape at an index, if there is one."""
+    try:
+        return shape.subshape(index)
+    except ShapeError:
+        return None

