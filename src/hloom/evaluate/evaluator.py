@@ -12,37 +12,59 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.errors import EvaluationError, HloError
+from hloom.evaluate.devices import World
 from hloom.ir.computation import HloComputation
+from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
 from hloom.operations.random import RandomState
 from hloom.shape.shape import Shape
 
-_TRANSPARENT: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "call"))
+_TRANSPARENT: Final = frozenset(
+    ("parameter", "constant", "tuple", "get-tuple-element", "call", "fusion", "opt-barrier")
+)
 """Operations that keep a computation of scalars elementwise although they are not elementwise themselves."""
 
 
 class Evaluator:
-    """Evaluates the computations of one module on one device."""
+    """Evaluates the computations of one module on one device.
 
-    def __init__(self, device: Any = None) -> None:
-        self.device = device
+    Without a device the program has one of its own: replica 0 of 1, partition 0 of 1.
+    """
+
+    def __init__(self, device: Device | None = None) -> None:
+        self.device: Device = World(1, 1).devices[0] if device is None else device
         self.random_state = RandomState()
         self._plans: dict[HloComputation, _Plan] = {}
         self._mappable: dict[HloComputation, bool] = {}
 
     def run(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """The value of the root for these arguments; raises EvaluationError."""
+        """The value of the root for these arguments; raises EvaluationError.
+
+        What overflows, is divided by zero or not a number is a value, never a warning.
+        """
+        with np.errstate(all="ignore"):
+            return self.call(computation, arguments)
+
+    def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
+        """The value of the root, inside a run."""
+        return self._plan(computation).run(arguments)
+
+    def begin(self, computation: HloComputation, arguments: Sequence[Value]) -> Value | Pending:
+        """The value of the root; pending, where the root is an operation that waits for other devices."""
+        return self._plan(computation).run(arguments, wait=False)
+
+    def _plan(self, computation: HloComputation) -> _Plan:
         plan = self._plans.get(computation)
         if plan is None:
             plan = self._plans[computation] = _Plan(computation, self)
-        return plan.run(arguments)
+        return plan
 
     def map(self, computation: HloComputation, arguments: Sequence[Array]) -> Value:
         """Evaluate a computation of scalars at every index of broadcast arrays."""
         shape = np.broadcast_shapes(*(a.shape for a in arguments))
         if self.mappable(computation):
-            return _broadcast(self.run(computation, arguments), shape)
+            return _broadcast(self.call(computation, arguments), shape)
         return self._map_one_by_one(computation, arguments, shape)
 
     def mappable(self, computation: HloComputation) -> bool:
@@ -63,7 +85,7 @@ class Evaluator:
         leaves = [np.empty(shape, leaf.element_type.dtype) for leaf in _scalars(result)]
         spread = [np.broadcast_to(a, shape) for a in arguments]
         for index in np.ndindex(*shape):
-            value = self.run(computation, [a[index] for a in map(np.asarray, spread)])
+            value = self.call(computation, [a[(*index, ...)] for a in spread])
             for leaf, scalar in zip(leaves, value if isinstance(value, tuple) else (value,), strict=True):
                 leaf[index] = scalar
         return tuple(leaves) if result.is_tuple else leaves[0]
@@ -109,7 +131,11 @@ class _Step:
 
     def call(self, index: int, *arguments: Value) -> Value:
         """Evaluate a called computation."""
-        return self.evaluator.run(self.computations[index], arguments)
+        return self.evaluator.call(self.computations[index], arguments)
+
+    def begin(self, index: int, *arguments: Value) -> Value | Pending:
+        """Evaluate a called computation without waiting for other devices at its root."""
+        return self.evaluator.begin(self.computations[index], arguments)
 
     def map(self, index: int, *arguments: Array) -> Value:
         """Evaluate a called computation of scalars on whole arrays."""
@@ -127,34 +153,55 @@ class _Step:
 
 
 class _Plan:
-    """A computation ready to run: its steps in order, and a slot for every value."""
+    """A computation ready to run: its steps in order, a slot for every value, and its constants."""
 
     def __init__(self, computation: HloComputation, evaluator: Evaluator) -> None:
         order = computation.post_order()
         slots = {instruction: slot for slot, instruction in enumerate(order)}
-        self.size = len(order)
         self.parameters = [slots[p] for p in computation.parameters]
         self.root = slots[computation.root]
-        self.steps = [_Step(i, evaluator, slots) for i in order if i.opcode != "parameter"]
+        steps = [_Step(i, evaluator, slots) for i in order if i.opcode != "parameter"]
+        self.constants = [step for step in steps if step.instruction.opcode == "constant"]
+        self.steps = [step for step in steps if step.instruction.opcode != "constant"]
+        self.blank: list[Value] = [None] * len(order)
+        self.constants_known = False
         self.name = computation.name
-        seen = {self.root}
+        seen = {self.root, *(step.slot for step in self.constants)}
         for step in reversed(self.steps):
             step.release = [s for s in dict.fromkeys(step.operands) if s not in seen]
             seen.update(step.operands)
 
-    def run(self, arguments: Sequence[Value]) -> Value:
-        """The value of the root."""
-        values: list[Value] = [None] * self.size
+    def run(self, arguments: Sequence[Value], *, wait: bool = True) -> Any:
+        """The value of the root; where it need not be waited for, what the root's ``begin`` gives."""
+        if not self.constants_known:
+            for step in self.constants:
+                self.blank[step.slot] = _evaluated(step, step.evaluate, [])
+            self.constants_known = True
+        values = self.blank.copy()
         if len(arguments) != len(self.parameters):
             message = f"%{self.name} takes {len(self.parameters)} arguments, got {len(arguments)}"
             raise EvaluationError(message, rule="evaluate.argument-count")
         for slot, argument in zip(self.parameters, arguments, strict=True):
             values[slot] = argument
         for step in self.steps:
-            try:
-                values[step.slot] = step.evaluate(step, *[values[s] for s in step.operands])
-            except HloError as error:
-                raise error.at(instruction=step.instruction.name) from None
+            evaluate = step.evaluate
+            if not wait and step.slot == self.root:
+                evaluate = getattr(step.instruction.operation, "begin", evaluate)
+            values[step.slot] = _evaluated(step, evaluate, [values[s] for s in step.operands])
             for slot in step.release:
                 values[slot] = None
         return values[self.root]
+
+
+def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value]) -> Any:
+    """The value of one step; errors name its instruction."""
+    try:
+        return evaluate(step, *operands)
+    except HloError as error:
+        raise error.at(instruction=step.instruction.name) from None
+    except MemoryError:
+        message = f"not enough memory for {step.shape}"
+        raise EvaluationError(message, rule="evaluate.memory", instruction=step.instruction.name) from None
+    except RecursionError:
+        message = "computations call each other too deeply"
+        raise EvaluationError(message, rule="evaluate.call-depth") from None

@@ -1,0 +1,378 @@
+"""Virtual devices: how the replicas and partitions of one run meet, talk, and wait for each other.
+
+Every device runs in a thread of its own; a run of a single device needs no thread. All waiting goes through
+one lock, so that a `World` knows at every moment who waits for what. As soon as every device that has not
+finished waits for something that none of the others can bring about, the run ends with a DeadlockError that
+says who waits for whom.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from hloom.errors import DeadlockError, EvaluationError
+from hloom.ir.device import DeviceId, Pending
+
+
+class Stopped(Exception):
+    """Raised in a device that waits while another one has failed; not an error of its own."""
+
+
+class _Waiter:
+    """A device that waits: what for, and whether it may go on."""
+
+    __slots__ = ("describe", "for_host", "ready", "released")
+
+    def __init__(self, ready: Callable[[], bool], describe: Callable[[], str], for_host: bool) -> None:
+        self.ready = ready
+        self.describe = describe
+        self.for_host = for_host
+        self.released = False
+
+
+class _Channel:
+    """Values on their way from one sender to one receiver, numbered."""
+
+    __slots__ = ("messages", "receiver", "sender", "sent", "taken")
+
+    def __init__(self) -> None:
+        self.messages: dict[int, Any] = {}
+        self.sent = 0
+        self.taken = 0
+        self.sender: DeviceId | None = None
+        self.receiver: DeviceId | None = None
+
+
+class World:
+    """All devices of one program, and the state of a run.
+
+    Attributes:
+        num_replicas, num_partitions: how many there are.
+        devices: replica-major.
+        host_timeout: seconds for which a device waits for the host when nothing else can happen and another
+            thread of this Python process could still feed it. Where there is no other thread it does not wait.
+    """
+
+    def __init__(self, num_replicas: int, num_partitions: int) -> None:
+        self.num_replicas = num_replicas
+        self.num_partitions = num_partitions
+        self.host_timeout = 2.0
+        self.condition = threading.Condition()
+        self.devices = [
+            VirtualDevice(self, (r, p)) for r in range(num_replicas) for p in range(num_partitions)
+        ]
+        self._reset()
+
+    def _reset(self) -> None:
+        self.active: set[DeviceId] = set()
+        self.waiting: dict[DeviceId, _Waiter] = {}
+        self.failure: BaseException | None = None
+        self.meetings: dict[tuple[Hashable, int], dict[DeviceId, Any]] = {}
+        self.visits: dict[tuple[DeviceId, Hashable], int] = {}
+        self.channels: dict[Hashable, _Channel] = {}
+        self.relayed: dict[int, DeviceId] = {}
+
+    # -- a run
+
+    def run(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
+        """Do the work on all devices at once; its results, replica-major.
+
+        Raises the error of the first device that failed, or DeadlockError.
+        """
+        self._reset()
+        self.active = {device.id for device in self.devices}
+        results: list[Any] = [None] * len(self.devices)
+        errors: list[BaseException | None] = [None] * len(self.devices)
+
+        def work_on(number: int) -> None:
+            try:
+                results[number] = work(self.devices[number])
+            except Stopped:
+                pass
+            except BaseException as error:
+                errors[number] = error
+            finally:
+                self._finish(self.devices[number].id, errors[number])
+
+        if len(self.devices) == 1:
+            work_on(0)
+        else:
+            names = [f"hloom device {device.id}" for device in self.devices]
+            threads = [
+                threading.Thread(target=work_on, args=(n,), name=name, daemon=True)
+                for n, name in enumerate(names)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        own = [e for e in errors if e is not None and not isinstance(e, DeadlockError)]
+        failure = own[0] if own else self.failure
+        if failure is not None:
+            raise failure
+        return results
+
+    def _finish(self, device: DeviceId, error: BaseException | None) -> None:
+        with self.condition:
+            self.active.discard(device)
+            if error is not None:
+                self._fail(error)
+            self._look_for_deadlock()
+            self.condition.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        for waiter in self.waiting.values():
+            waiter.released = True
+        self.waiting.clear()
+        self.condition.notify_all()
+
+    # -- waiting; all of this with the lock held
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Change the state under the lock, then let those go on who waited for the change."""
+        with self.condition:
+            yield
+            for device, waiter in list(self.waiting.items()):
+                if waiter.ready():
+                    waiter.released = True
+                    del self.waiting[device]
+            self.condition.notify_all()
+
+    def wait(
+        self,
+        device: DeviceId,
+        ready: Callable[[], bool],
+        describe: Callable[[], str],
+        *,
+        for_host: bool = False,
+    ) -> None:
+        """Wait until ``ready()``; raises Stopped or DeadlockError where that cannot come."""
+        if self.failure is not None:
+            raise Stopped
+        if ready():
+            return
+        waiter = self.waiting[device] = _Waiter(ready, describe, for_host)
+        self._look_for_deadlock()
+        deadline: float | None = None
+        while not waiter.released:
+            if for_host and self._all_wait():
+                deadline = deadline or time.monotonic() + self.host_timeout
+                if time.monotonic() >= deadline:
+                    self._fail(self._deadlock())
+                    break
+                self.condition.wait(0.05)
+            else:
+                deadline = None
+                self.condition.wait(0.05 if for_host else None)
+        if self.failure is not None:
+            if isinstance(self.failure, DeadlockError):
+                raise self.failure
+            raise Stopped
+
+    def _all_wait(self) -> bool:
+        return bool(self.waiting) and len(self.waiting) == len(self.active)
+
+    def _look_for_deadlock(self) -> None:
+        if self.failure is None and self._all_wait():
+            hopeful = any(w.for_host for w in self.waiting.values()) and self._others_run()
+            if not hopeful:
+                self._fail(self._deadlock())
+
+    def _others_run(self) -> bool:
+        """Whether a thread that does not run a device, and did not start this run, could feed one."""
+        return self.host_timeout > 0 and _foreign_threads(len(self.devices)) > 0
+
+    def _deadlock(self) -> DeadlockError:
+        lines = [f"  {name(device)} waits in {w.describe()}" for device, w in sorted(self.waiting.items())]
+        done = [d.id for d in self.devices if d.id not in self.active]
+        lines += [f"  {name(device)} has finished" for device in done]
+        message = "the devices would wait for ever:\n" + "\n".join(lines)
+        return DeadlockError(message, rule="devices.deadlock")
+
+
+def name(device: DeviceId) -> str:
+    """How messages call a device."""
+    return f"device (replica {device[0]}, partition {device[1]})"
+
+
+def _foreign_threads(device_count: int) -> int:
+    """The threads of this process beside the devices' own and one that waits for them."""
+    own = device_count + 1 if device_count > 1 else 1
+    return threading.active_count() - own
+
+
+class VirtualDevice:
+    """One replica and partition; see `hloom.ir.device.Device` for what operations ask of it."""
+
+    def __init__(self, world: World, device: DeviceId) -> None:
+        self.world = world
+        self.id = device
+        self.infeed_queue: deque[Any] = deque()
+        self.outfeed_queue: deque[Any] = deque()
+        self.to_host: dict[int, deque[Any]] = {}
+        self.from_host: dict[int, deque[Any]] = {}
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas in the run."""
+        return self.world.num_replicas
+
+    @property
+    def num_partitions(self) -> int:
+        """Partitions in the run."""
+        return self.world.num_partitions
+
+    # -- other devices
+
+    def exchange(self, place: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
+        """Give a value to all members, and get theirs in the order of ``members``."""
+        world = self.world
+        with world.changing():
+            visit = world.visits.get((self.id, place), 0)
+            world.visits[self.id, place] = visit + 1
+            meeting = world.meetings.setdefault((place, visit), {})
+            meeting[self.id] = value
+
+        def describe() -> str:
+            missing = [name(member) for member in members if member not in meeting]
+            return f"{what} for {', '.join(missing)}"
+
+        def fetch() -> list[Any]:
+            with world.condition:
+                world.wait(self.id, lambda: len(meeting) == len(members), describe)
+                world.meetings.pop((place, visit), None)
+                return [meeting[member] for member in members]
+
+        return Pending(fetch)
+
+    def send(self, channel: Hashable, value: Any, what: str) -> None:
+        """Put a value into a channel."""
+        with self.world.changing():
+            box = self.world.channels.setdefault(channel, _Channel())
+            if box.sender not in (None, self.id):
+                raise _ambiguous(what, "sends", box.sender)
+            box.sender = self.id
+            box.messages[box.sent] = value
+            box.sent += 1
+
+    def receive(self, channel: Hashable, what: str) -> Pending:
+        """The next value out of a channel."""
+        world = self.world
+        with world.condition:
+            box = world.channels.setdefault(channel, _Channel())
+            if box.receiver not in (None, self.id):
+                raise _ambiguous(what, "receives", box.receiver)
+            box.receiver = self.id
+            number = box.taken
+            box.taken += 1
+
+        def fetch() -> Any:
+            with world.condition:
+                world.wait(self.id, lambda: number in box.messages, lambda: f"{what} for {_sender(channel)}")
+                return box.messages.pop(number)
+
+        return Pending(fetch)
+
+    # -- the host, as operations see it
+
+    def infeed(self, what: str) -> Any:
+        """The next value that the host transferred."""
+        with self.world.condition:
+            self.world.wait(
+                self.id,
+                lambda: bool(self.infeed_queue),
+                lambda: f"{what} for the host: the infeed is empty",
+                for_host=True,
+            )
+            return self.infeed_queue.popleft()
+
+    def outfeed(self, value: Any) -> None:
+        """Let the host take a value."""
+        with self.world.changing():
+            self.outfeed_queue.append(value)
+
+    def send_to_host(self, channel: int, value: Any, what: str) -> None:
+        """Put a value where the host, or a device that receives from it, finds it."""
+        with self.world.changing():
+            relayed = self.world.relayed.get(channel)
+            if relayed not in (None, self.id):
+                raise _ambiguous(what, "sends", relayed)
+            self.to_host.setdefault(channel, deque()).append(value)
+
+    def receive_from_host(self, channel: int, what: str) -> Pending:
+        """The next value from the host; where it has none, what another device sent to it on this channel."""
+        world = self.world
+
+        def sources() -> list[VirtualDevice]:
+            return [device for device in world.devices if device.to_host.get(channel)]
+
+        def fetch() -> Any:
+            with world.condition:
+                world.wait(
+                    self.id,
+                    lambda: bool(self.from_host.get(channel) or sources()),
+                    lambda: f"{what} for the host: nothing was put into channel {channel}",
+                    for_host=True,
+                )
+                if self.from_host.get(channel):
+                    return self.from_host[channel].popleft()
+                senders = sources()
+                if len(senders) > 1:
+                    raise _ambiguous(what, "sends", senders[0].id)
+                world.relayed[channel] = senders[0].id
+                return senders[0].to_host[channel].popleft()
+
+        return Pending(fetch)
+
+    # -- the host's side
+
+    def put_infeed(self, value: Any) -> None:
+        """Transfer a value to this device."""
+        with self.world.changing():
+            self.infeed_queue.append(value)
+
+    def put_channel(self, channel: int, value: Any) -> None:
+        """Put a value into a host channel of this device."""
+        with self.world.changing():
+            self.from_host.setdefault(channel, deque()).append(value)
+
+    def take(self, queue: deque[Any], what: str) -> Any:
+        """The next value of a queue towards the host; waits while a run goes on.
+
+        Raises EvaluationError if the queue is empty and nothing runs.
+        """
+        world = self.world
+        with world.condition:
+            while not queue:
+                if not world.active:
+                    raise EvaluationError(
+                        f"{what} of {name(self.id)} is empty", rule="devices.nothing-to-take"
+                    )
+                world.condition.wait(0.05)
+            return queue.popleft()
+
+
+def _sender(channel: Hashable) -> str:
+    if isinstance(channel, tuple):
+        parts: tuple[Any, ...] = channel
+        devices = [part for part in parts if isinstance(part, tuple)]
+        if devices:
+            return name(devices[0])
+        return f"a send on channel {parts[1]}"
+    return f"a send on channel {channel}"
+
+
+def _ambiguous(what: str, does: str, other: DeviceId | None) -> EvaluationError:
+    message = (
+        f"{what}: {name(other or (0, 0))} {does} on this channel too; without source-target pairs a channel "
+        f"has one sender and one receiver"
+    )
+    return EvaluationError(message, rule="devices.channel-ambiguous")

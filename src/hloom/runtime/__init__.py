@@ -1,0 +1,1 @@
+"""What runs programs: executables, their devices, custom calls."""

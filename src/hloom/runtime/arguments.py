@@ -1,0 +1,99 @@
+"""Values that cross the border between the caller and a program: checked and converted on the way in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import EvaluationError, HloError
+from hloom.ir.computation import HloComputation
+from hloom.ir.operation import Value
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+
+def bound_arguments(entry: HloComputation, arguments: Sequence[Any]) -> list[Value]:
+    """The values of a caller's arguments, checked against the parameters of the entry computation.
+
+    Raises EvaluationError that names the parameter.
+    """
+    parameters = entry.parameters
+    if len(arguments) != len(parameters):
+        wanted = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
+        message = f"the program takes {len(parameters)} arguments ({wanted}), got {len(arguments)}"
+        raise EvaluationError(message, rule="run.argument-count")
+    values: list[Value] = []
+    for number, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+        try:
+            values.append(incoming(argument, parameter.shape))
+        except (HloError, TypeError, ValueError, OverflowError) as error:
+            reason = error.message if isinstance(error, HloError) else str(error)
+            shape = parameter.shape.to_string(layout=False)
+            message = f"argument {number} does not fit parameter %{parameter.name} of shape {shape}: {reason}"
+            raise EvaluationError(message, rule="run.argument") from None
+    return values
+
+
+def incoming(value: Any, shape: Shape) -> Value:
+    """A value of a shape from what a caller gave: arrays, Python numbers and lists, literals, nested tuples.
+
+    numpy arrays must have the shape's element type and dimensions (at most the bound of a dynamic one);
+    Python numbers are converted. Raises HloError, TypeError or ValueError for what does not fit.
+    """
+    if isinstance(value, Literal):
+        if not fitting(value.shape, shape):
+            raise EvaluationError(f"it is a literal of shape {value.shape}", rule="run.argument")
+        return value.numpy()
+    if shape.is_token:
+        if value is not None:
+            raise EvaluationError(
+                f"a token is given as None, not {type(value).__name__}", rule="run.argument"
+            )
+        return None
+    if shape.is_buffer:
+        return incoming(value, shape.tuple_shapes[0])
+    if shape.is_tuple:
+        if not isinstance(value, (tuple, list)) or len(value) != len(shape.tuple_shapes):
+            given = f"{len(value)} elements" if isinstance(value, (tuple, list)) else type(value).__name__
+            raise EvaluationError(
+                f"a tuple of {len(shape.tuple_shapes)} is wanted, got {given}", rule="run.argument"
+            )
+        return tuple(incoming(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True))
+    if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, list, tuple)):
+        value = np.asarray(value)
+    return Literal(value, shape).numpy()
+
+
+def fitting(given: Shape, wanted: Shape) -> bool:
+    """Whether values of one shape are values of another: in a dynamic dimension any size up to its bound."""
+    if given.element_type is not wanted.element_type or len(given.tuple_shapes) != len(wanted.tuple_shapes):
+        return False
+    if given.is_tuple:
+        return all(map(fitting, given.tuple_shapes, wanted.tuple_shapes))
+    return given.rank == wanted.rank and all(
+        bound == Shape.UNBOUNDED or size == bound or (dynamic and size < bound)
+        for size, bound, dynamic in zip(
+            given.dimensions, wanted.dimensions, wanted.dynamic_dimensions, strict=True
+        )
+    )
+
+
+class Outgoing:
+    """Makes results the caller's own: writable arrays that share memory with nothing else."""
+
+    def __init__(self) -> None:
+        self.given: set[int] = set()
+
+    def __call__(self, value: Any) -> Any:
+        """A numpy array or nested tuple; None for a token."""
+        if value is None:
+            return None
+        if isinstance(value, tuple):
+            return tuple(self(element) for element in value)
+        array = np.asarray(value)
+        if not array.flags.writeable or array.base is not None or id(array) in self.given:
+            array = array.copy()
+        self.given.add(id(array))
+        return array

@@ -1,0 +1,148 @@
+"""Functions behind custom calls: Python functions over arrays, and C functions of the form of the page "CustomCall".
+
+::
+
+    hloom.register_custom_call("double", lambda x: x * 2)
+    hloom.register_custom_call("myfunc", library.myfunc)     # void myfunc(void* out, void** in)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.errors import EvaluationError
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Value
+from hloom.operations.custom_call import TARGETS, CustomCall, Target
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+_EXTRAS: Final[dict[str, Callable[[HloInstruction], Any]]] = {
+    "backend_config": lambda instruction: instruction.backend_config,
+    "instruction": lambda instruction: instruction,
+}
+_SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+
+
+def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
+    """Let custom calls of the target ``name`` run a function. A later registration takes its place.
+
+    Args:
+        name: the ``custom_call_target``.
+        function: a Python function that takes the operands as numpy arrays (nested tuples, None for a token)
+            and gives the result in the same way; it also gets ``backend_config`` or ``instruction`` if it has
+            a keyword parameter of that name. Or a C function ``void target(void* out, void** in)``: a function
+            of a ctypes library, or its address. ``in`` holds a pointer for each operand, to its elements in
+            the order of its layout; ``out`` points to room for the result. Where an operand or the result is
+            a tuple, the pointer is to an array of pointers, one for each element.
+
+    Raises EvaluationError for something that is not such a function.
+    """
+    if isinstance(function, bool) or not (isinstance(function, int) or callable(function)):
+        message = f"custom call target {name!r}: a function or an address is wanted, got {function!r}"
+        raise EvaluationError(message, rule="custom-call.function")
+    if isinstance(function, int) or isinstance(function, ctypes._CFuncPtr):  # pyright: ignore
+        TARGETS[name] = _native(name, function)
+    else:
+        TARGETS[name] = _python(name, function)
+
+
+def unregister_custom_call(name: str) -> None:
+    """Forget a target; nothing happens if there is none of this name."""
+    TARGETS.pop(name, None)
+
+
+# -- Python functions
+
+
+def _python(name: str, function: Callable[..., Any]) -> Target:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        parameters = {}
+    named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    wanted = [key for key in _EXTRAS if key in parameters and parameters[key].kind in named]
+
+    def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+        extras = {key: _EXTRAS[key](instruction) for key in wanted}
+        try:
+            return function(*operands, **extras)
+        except Exception as error:
+            message = f"custom call target {name!r} failed: {type(error).__name__}: {error}"
+            raise EvaluationError(message, rule="custom-call.failed") from error
+
+    return target
+
+
+# -- C functions
+
+
+def _native(name: str, function: Any) -> Target:
+    address = function if isinstance(function, int) else ctypes.cast(function, ctypes.c_void_p).value
+    call = _SIGNATURE(address or 0)
+
+    def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+        operation = instruction.operation
+        assert isinstance(operation, CustomCall)
+        if operation.api_version != "API_VERSION_ORIGINAL":
+            message = f"custom call target {name!r} is a C function of the original form, not {operation.api_version}"
+            raise EvaluationError(message, rule="custom-call.api-version")
+        shapes = operation.operand_layout_constraints or [operand.shape for operand in instruction.operands]
+        sources = [_Buffer(shape, value) for shape, value in zip(shapes, operands, strict=True)]
+        result = _Buffer(instruction.shape, None)
+        pointers = (ctypes.c_void_p * max(1, len(sources)))(*[source.address for source in sources])
+        call(result.address, pointers)
+        return result.value()
+
+    # The caller's function object may own the machine code, so it lives as long as the target.
+    target.function = function  # type: ignore[attr-defined]
+    return target
+
+
+class _Buffer:
+    """A value in memory as a C function sees it: elements in layout order, or an array of pointers to elements.
+
+    Args:
+        shape: the value's shape, with its layout.
+        value: the value; None makes room for one.
+    """
+
+    def __init__(self, shape: Shape, value: Any) -> None:
+        self.shape = shape = shape.with_default_layout()
+        self.children: list[_Buffer] = []
+        if shape.is_tuple:
+            values: Sequence[Any] = [None] * len(shape.tuple_shapes) if value is None else value
+            self.children = [_Buffer(s, v) for s, v in zip(shape.tuple_shapes, values, strict=True)]
+            self.memory: Any = (ctypes.c_void_p * max(1, len(self.children)))(
+                *[c.address for c in self.children]
+            )
+        elif shape.is_array:
+            data = b"" if value is None else Literal(np.asarray(value), shape).to_bytes()
+            self.memory = ctypes.create_string_buffer(data, max(1, shape.byte_size, len(data)))
+        else:
+            self.memory = ctypes.create_string_buffer(1)
+        self.address = ctypes.addressof(self.memory)
+
+    def value(self) -> Value:
+        """What the memory holds now."""
+        if self.shape.is_tuple:
+            return tuple(child.value() for child in self.children)
+        if not self.shape.is_array:
+            return None
+        return Literal.from_bytes(self.shape, self.memory.raw[: self.shape.byte_size]).numpy()
+
+
+# -- targets that only say something about their operand
+
+
+def _operand(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    return operands[0]
+
+
+for _name in ("Sharding", "MoveToHost", "MoveToDevice", "annotate_device_placement", "Pin", "Unpin"):
+    TARGETS[_name] = _operand

@@ -1,0 +1,147 @@
+"""Executables: programs ready to run on their devices.
+
+::
+
+    exe = hloom.compile(module)
+    result = exe(x, y)
+    exe = hloom.compile(module, num_replicas=2)
+    results = exe.run([[x0, y0], [x1, y1]])
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hloom.errors import EvaluationError, HloError
+from hloom.evaluate.devices import VirtualDevice, World
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.module import HloModule
+from hloom.runtime.arguments import Outgoing, bound_arguments
+from hloom.runtime.device import Device
+
+BACKENDS: Final = ("evaluator",)
+"""What can run a program."""
+
+
+def compile(
+    module: HloModule | Sequence[HloModule],
+    backend: str = "evaluator",
+    *,
+    num_replicas: int | None = None,
+    num_partitions: int | None = None,
+) -> Executable:
+    """Make a program ready to run.
+
+    Args:
+        module: the program that all devices run; or a program for each device, replica-major.
+        backend: ``evaluator``, the reference evaluator.
+        num_replicas, num_partitions: the number of devices in both directions; by default what the module
+            says, which is 1 and 1 if it says nothing, and as many replicas as there are modules in a list.
+
+    Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
+    """
+    if backend not in BACKENDS:
+        message = f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}"
+        raise HloError(message, rule="compile.backend")
+    modules = [module] if isinstance(module, HloModule) else list(module)
+    if not modules or not all(isinstance(m, HloModule) for m in modules):
+        raise HloError("compile takes an HloModule or a list of them", rule="compile.modules")
+    config = modules[0].config
+    one = isinstance(module, HloModule)
+    partitions = num_partitions if num_partitions is not None else config.num_partitions if one else 1
+    replicas = num_replicas
+    if replicas is None:
+        replicas = config.replica_count if one else max(1, len(modules) // max(1, partitions))
+    if replicas < 1 or partitions < 1:
+        message = f"{replicas} replicas and {partitions} partitions: both are at least 1"
+        raise HloError(message, rule="compile.device-count")
+    if one:
+        modules *= replicas * partitions
+    elif len(modules) != replicas * partitions:
+        message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
+        raise HloError(message, rule="compile.module-count")
+    for each in dict.fromkeys(modules):
+        each.verify()
+    return Executable(modules, replicas, partitions)
+
+
+class Executable:
+    """A program on its devices; made by `compile`.
+
+    Attributes:
+        devices: replica-major.
+        num_replicas, num_partitions: how many there are.
+    """
+
+    def __init__(self, modules: Sequence[HloModule], num_replicas: int, num_partitions: int) -> None:
+        self.num_replicas = num_replicas
+        self.num_partitions = num_partitions
+        self._modules = list(modules)
+        self._world = World(num_replicas, num_partitions)
+        self._evaluators = {device.id: Evaluator(device) for device in self._world.devices}
+        self._running = threading.Lock()
+        self.devices = [Device(device) for device in self._world.devices]
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(m.name for m in self._modules))
+        return f"<Executable {names} on {self.num_replicas} x {self.num_partitions} devices>"
+
+    @property
+    def host_timeout(self) -> float:
+        """Seconds for which an empty infeed waits when nothing else can happen; see `hloom.evaluate.devices.World`."""
+        return self._world.host_timeout
+
+    @host_timeout.setter
+    def host_timeout(self, seconds: float) -> None:
+        self._world.host_timeout = seconds
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run on the only device: numpy arrays (or numbers, lists, literals, nested tuples) in, the result out.
+
+        Raises EvaluationError for arguments that do not fit, by rules ``run.argument`` and
+        ``run.argument-count``, or for a program that cannot be evaluated.
+        """
+        if len(self.devices) != 1:
+            message = f"the program runs on {len(self.devices)} devices; call run with the arguments of each"
+            raise EvaluationError(message, rule="run.one-device")
+        return self.run([arguments])[0]
+
+    def run(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run on all devices.
+
+        Args:
+            arguments: for each device, replica-major, the list of its arguments; tokens are None.
+
+        Returns:
+            The result of each device: a numpy array or nested tuple; tokens are None.
+
+        Raises EvaluationError, or DeadlockError if the devices would wait for each other for ever.
+        """
+        if len(arguments) != len(self.devices):
+            message = (
+                f"the arguments of {len(self.devices)} devices are wanted, got those of {len(arguments)}"
+            )
+            raise EvaluationError(message, rule="run.device-count")
+        programs = {
+            device.id: (module.entry, self._bound(device, module, given))
+            for device, module, given in zip(self._world.devices, self._modules, arguments, strict=True)
+        }
+
+        def work(device: VirtualDevice) -> Any:
+            entry, values = programs[device.id]
+            return self._evaluators[device.id].run(entry, values)
+
+        with self._running:
+            results = self._world.run(work)
+        outgoing = Outgoing()
+        return [outgoing(result) for result in results]
+
+    def _bound(self, device: VirtualDevice, module: HloModule, given: Sequence[Any]) -> list[Any]:
+        try:
+            return bound_arguments(module.entry, given)
+        except EvaluationError as error:
+            if len(self.devices) > 1:
+                error.message = f"replica {device.id[0]}, partition {device.id[1]}: {error.message}"
+            raise
