@@ -233,7 +233,8 @@ class Literal:
             return Literal.token()
         count = physical_form(shape).element_count
         elements = unpack_elements(whole, shape.element_type, shape.element_bits, count)
-        return Literal(np.ascontiguousarray(from_physical(shape, elements)), shape)
+        array = np.ascontiguousarray(from_physical(shape, elements))
+        return Literal(array.reshape(shape.dimensions), shape)
 
     # Text.
 

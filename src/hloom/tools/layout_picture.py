@@ -119,7 +119,7 @@ class _ArrayPanel:
         others = " where all other indices are 0" if self.grid.shape.rank > 2 else ""
         text = f"array: the position in memory of each element{others}"
         self.picture.marks.append(Text(_MARGIN, self.top, text, _LABEL, _GREY))
-        self.top += 20
+        self.top += 20 if columns.name else -14
         x = self.left
         for axis, arrow in ((columns, "→"), (rows, "↓")):
             if axis.name:
