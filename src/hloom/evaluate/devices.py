@@ -55,7 +55,7 @@ class World:
         num_replicas, num_partitions: how many there are.
         devices: replica-major.
         host_timeout: seconds for which a device waits for the host when nothing else can happen and another
-            thread of this Python process could still feed it. Where there is no other thread it does not wait.
+            thread of this Python process could still feed it. Where there is no other, it does not wait.
     """
 
     def __init__(self, num_replicas: int, num_partitions: int) -> None:
@@ -107,15 +107,23 @@ class World:
                 threading.Thread(target=work_on, args=(n,), name=name, daemon=True)
                 for n, name in enumerate(names)
             ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            self._join(threads)
         own = [e for e in errors if e is not None and not isinstance(e, DeadlockError)]
         failure = own[0] if own else self.failure
         if failure is not None:
             raise failure
         return results
+
+    def _join(self, threads: Sequence[threading.Thread]) -> None:
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException as interrupt:
+            with self.condition:
+                self._fail(interrupt)
+            raise
 
     def _finish(self, device: DeviceId, error: BaseException | None) -> None:
         with self.condition:
@@ -345,14 +353,16 @@ class VirtualDevice:
             self.from_host.setdefault(channel, deque()).append(value)
 
     def take(self, queue: deque[Any], what: str) -> Any:
-        """The next value of a queue towards the host; waits while a run goes on.
+        """The next value of a queue towards the host; waits while a run goes on, or may still begin.
 
         Raises EvaluationError if the queue is empty and nothing runs.
         """
         world = self.world
+        patient = world.host_timeout if threading.active_count() > 1 else 0.0
+        deadline = time.monotonic() + patient
         with world.condition:
             while not queue:
-                if not world.active:
+                if not world.active and time.monotonic() >= deadline:
                     raise EvaluationError(
                         f"{what} of {name(self.id)} is empty", rule="devices.nothing-to-take"
                     )

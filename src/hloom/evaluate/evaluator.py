@@ -68,7 +68,7 @@ class Evaluator:
         return self._map_one_by_one(computation, arguments, shape)
 
     def mappable(self, computation: HloComputation) -> bool:
-        """Whether every instruction is elementwise (or only passes values on), so that arrays may flow through."""
+        """Whether every instruction is elementwise or passes values on, so that arrays may flow through."""
         known = self._mappable.get(computation)
         if known is None:
             known = self._mappable[computation] = all(

@@ -1,4 +1,4 @@
-"""Values that cross the border between the caller and a program: checked and converted on the way in and out."""
+"""Values on their way between a caller and a program: checked and converted in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions behind custom calls: Python functions over arrays, and C functions of the form of the page "CustomCall".
+"""Functions behind custom calls: Python functions over arrays, and C functions.
 
 ::
 
@@ -26,6 +26,7 @@ _EXTRAS: Final[dict[str, Callable[[HloInstruction], Any]]] = {
     "backend_config": lambda instruction: instruction.backend_config,
     "instruction": lambda instruction: instruction,
 }
+_CFunction: Final = ctypes.CFUNCTYPE(None).__base__ or object
 _SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
 
 
@@ -35,18 +36,18 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
     Args:
         name: the ``custom_call_target``.
         function: a Python function that takes the operands as numpy arrays (nested tuples, None for a token)
-            and gives the result in the same way; it also gets ``backend_config`` or ``instruction`` if it has
-            a keyword parameter of that name. Or a C function ``void target(void* out, void** in)``: a function
-            of a ctypes library, or its address. ``in`` holds a pointer for each operand, to its elements in
-            the order of its layout; ``out`` points to room for the result. Where an operand or the result is
-            a tuple, the pointer is to an array of pointers, one for each element.
+            and gives the result in the same way; it also gets ``backend_config`` or ``instruction`` if it
+            has a keyword parameter of that name. Or a C function ``void target(void* out, void** in)``: a
+            function of a ctypes library, or its address. ``in`` holds a pointer for each operand, to its
+            elements in the order of its layout; ``out`` points to room for the result. Where an operand or
+            the result is a tuple, the pointer is to an array of pointers, one for each element.
 
     Raises EvaluationError for something that is not such a function.
     """
     if isinstance(function, bool) or not (isinstance(function, int) or callable(function)):
         message = f"custom call target {name!r}: a function or an address is wanted, got {function!r}"
         raise EvaluationError(message, rule="custom-call.function")
-    if isinstance(function, int) or isinstance(function, ctypes._CFuncPtr):  # pyright: ignore
+    if isinstance(function, (int, _CFunction)):
         TARGETS[name] = _native(name, function)
     else:
         TARGETS[name] = _python(name, function)
@@ -90,7 +91,8 @@ def _native(name: str, function: Any) -> Target:
         operation = instruction.operation
         assert isinstance(operation, CustomCall)
         if operation.api_version != "API_VERSION_ORIGINAL":
-            message = f"custom call target {name!r} is a C function of the original form, not {operation.api_version}"
+            version = operation.api_version
+            message = f"custom call target {name!r} is a C function of the original form, not {version}"
             raise EvaluationError(message, rule="custom-call.api-version")
         shapes = operation.operand_layout_constraints or [operand.shape for operand in instruction.operands]
         sources = [_Buffer(shape, value) for shape, value in zip(shapes, operands, strict=True)]
@@ -105,7 +107,7 @@ def _native(name: str, function: Any) -> Target:
 
 
 class _Buffer:
-    """A value in memory as a C function sees it: elements in layout order, or an array of pointers to elements.
+    """A value in memory as a C function sees it: elements in layout order, or pointers to elements.
 
     Args:
         shape: the value's shape, with its layout.
@@ -118,9 +120,8 @@ class _Buffer:
         if shape.is_tuple:
             values: Sequence[Any] = [None] * len(shape.tuple_shapes) if value is None else value
             self.children = [_Buffer(s, v) for s, v in zip(shape.tuple_shapes, values, strict=True)]
-            self.memory: Any = (ctypes.c_void_p * max(1, len(self.children)))(
-                *[c.address for c in self.children]
-            )
+            addresses = [child.address for child in self.children]
+            self.memory: Any = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         elif shape.is_array:
             data = b"" if value is None else Literal(np.asarray(value), shape).to_bytes()
             self.memory = ctypes.create_string_buffer(data, max(1, shape.byte_size, len(data)))

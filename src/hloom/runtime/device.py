@@ -30,7 +30,7 @@ class Device:
         return f"Device(replica={self.replica}, partition={self.partition})"
 
     def transfer_to_infeed(self, value: Any) -> None:
-        """Give a value to the next ``infeed`` of this device: a literal, array, number, or nested tuple of them."""
+        """Give a value to the next ``infeed`` of this device: literal, array, number or nested tuple."""
         self._device.put_infeed(_value(value))
 
     def transfer_from_outfeed(self) -> Any:

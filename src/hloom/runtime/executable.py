@@ -90,7 +90,7 @@ class Executable:
 
     @property
     def host_timeout(self) -> float:
-        """Seconds for which an empty infeed waits when nothing else can happen; see `hloom.evaluate.devices.World`."""
+        """Seconds for which a device waits for the host when nothing else can happen; see `World`."""
         return self._world.host_timeout
 
     @host_timeout.setter
@@ -98,7 +98,7 @@ class Executable:
         self._world.host_timeout = seconds
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run on the only device: numpy arrays (or numbers, lists, literals, nested tuples) in, the result out.
+        """Run on the only device: arrays (or numbers, lists, literals, nested tuples) in, the result out.
 
         Raises EvaluationError for arguments that do not fit, by rules ``run.argument`` and
         ``run.argument-count``, or for a program that cannot be evaluated.
