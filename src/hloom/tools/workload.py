@@ -1,0 +1,48 @@
+"""The example programs: HLO files with a note of how to draw their inputs.
+
+A directory of them holds ``NAME.hlo`` files and an ``inputs.json``, which lists the parameters of every program in
+order: ``dtype``, ``shape``, and ``kind``: ``int`` (uniform in [lo, hi)) or ``normal`` (with mean and scale).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.errors import HloError
+
+
+def examples() -> Path:
+    """The directory of example programs of this checkout; raises HloError where there is none."""
+    found = Path(__file__).resolve().parents[3] / "examples" / "workloads"
+    if not found.is_dir():
+        raise HloError(f"the example programs are not at {found}: run from a checkout", rule="workload.directory")
+    return found
+
+
+def draw_inputs(directory: Path, name: str) -> list[np.ndarray[Any, Any]]:
+    """The inputs of a program: parameter i is drawn with the seed i."""
+    described = json.loads((directory / "inputs.json").read_text())
+    if name not in described:
+        raise HloError(f"{directory / 'inputs.json'} does not describe {name!r}", rule="workload.inputs")
+    return [draw_input(parameter, seed) for seed, parameter in enumerate(described[name])]
+
+
+def draw_input(described: dict[str, Any], seed: int) -> np.ndarray[Any, Any]:
+    """One input, from its description."""
+    generator = np.random.default_rng(seed)
+    dtype = np.dtype(getattr(ml_dtypes, described["dtype"], described["dtype"]))
+    shape = described["shape"]
+    if described["kind"] == "int":
+        return generator.integers(described["lo"], described["hi"], shape).astype(dtype)
+    mean, scale = described["mean"], described["scale"]
+    values: Any = generator.normal(mean, scale, shape)
+    if dtype.kind == "c":
+        return np.asarray(values + 1j * generator.normal(mean, scale, shape)).astype(dtype)
+    if abs(mean) > 2 * scale:
+        values = abs(values)
+    return np.asarray(values).astype(dtype)

@@ -1,0 +1,39 @@
+"""XLA:CPU, by way of jaxlib, for comparison. Importing this module raises ImportError where jax is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import jax  # noqa: E402
+from jaxlib import _hlo, xla_client  # noqa: E402
+
+Array = np.ndarray[Any, Any]
+
+
+@cache
+def client() -> Any:
+    """jaxlib's CPU client."""
+    jax.config.update("jax_enable_x64", True)
+    return jax.devices("cpu")[0].client
+
+
+def compile_on_xla(text: str) -> Any:
+    """An executable of XLA:CPU for a module's text."""
+    module = _hlo.hlo_module_from_text(text)
+    computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
+    stablehlo = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
+    devices = xla_client.DeviceList(tuple(client().local_devices()[:1]))
+    return client().compile_and_load(stablehlo, devices)
+
+
+def run_on_xla(text: str, arguments: Sequence[Any]) -> list[Array]:
+    """The leaves of the result of a program on XLA:CPU."""
+    executable = compile_on_xla(text)
+    buffers = [jax.device_put(np.asarray(a), client().local_devices()[0]) for a in arguments]
+    return [np.asarray(out) for out in executable.execute(buffers)]
