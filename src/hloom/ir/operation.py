@@ -112,6 +112,11 @@ class Run(Protocol):
         """The virtual device that runs the program: ids, collectives, infeed, outfeed, channels."""
         ...
 
+    @property
+    def random_state(self) -> Any:
+        """The state of the stateful random operations, shared by all instructions of one evaluation."""
+        ...
+
 
 class Operation:
     """Base of all operations; see the module's page."""
