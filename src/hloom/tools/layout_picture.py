@@ -229,6 +229,8 @@ def _draw_cell(
 ) -> None:
     line = _PADDING_LINE if padding else _LINE
     picture.marks.append(Rectangle(x, y, width, _CELL_HEIGHT, fill, line, 1))
+    if not text:
+        return
     color = "#c4c7cc" if padding else _INK
     baseline = y + _CELL_HEIGHT / 2 + _TEXT / 2
     picture.marks.append(Text(x + width / 2, baseline, text, _TEXT, color, "middle"))

@@ -70,7 +70,7 @@ def _paint_rectangle(canvas: Canvas, mark: Rectangle, scale: float) -> None:
     width, height = mark.width * scale, mark.height * scale
     pen = mark.stroke_width * scale if mark.stroke else 0.0
     left, top = mark.x * scale, mark.y * scale
-    if not mark.radius and all(edge.is_integer() for edge in (left, top, width, height)):
+    if not mark.radius and all(float(edge).is_integer() for edge in (left, top, width, height)):
         _paint_box(canvas, (int(top), int(left), int(height), int(width)), mark, pen)
         return
     x, y = int(np.floor(left - pen)) - 1, int(np.floor(top - pen)) - 1
