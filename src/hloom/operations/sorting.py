@@ -11,7 +11,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.operations.movement import require_array
-from hloom.operations.stable_order import Comparator, stable_order, total_order_keys
+from hloom.operations.stable_order import Comparator, order_keys, stable_order
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
@@ -110,6 +110,6 @@ class TopK(Operation):
 
     def evaluate(self, run: Run, operand: Array) -> Value:
         """The first k of a stable sort."""
-        keys = total_order_keys(operand)
+        keys = order_keys(operand)
         order = np.argsort(~keys if self.largest else keys, -1, kind="stable")[..., : self.k]
         return np.take_along_axis(operand, order, -1), order.astype(np.int32)

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hloom.ir.operation import Array, Run
+from hloom.operations.comparison import total_order_key
+from hloom.operations.rounding import widen
 from hloom.shape.element_type import ElementType
 
 _SMALL = 32
@@ -59,25 +61,17 @@ def stable_order(rows: Sequence[Array], comparator: Comparator) -> Array:
     return _merge_sort(rows, comparator)
 
 
-def total_order_keys(values: Array, *, merge_equal: bool = False) -> Array:
-    """Unsigned integers (pred: bytes) in the order of the values: numbers by value, floats in total order.
+def order_keys(values: Array, *, merge_equal: bool = False) -> Array:
+    """Integers in the order of the values: numbers by value, floats in total order.
 
     Args:
         values: of any real type.
-        merge_equal: treat -0 as 0 and every NaN as the greatest one.
+        merge_equal: treat -0 as 0 and every NaN as one that is greater than all others.
     """
-    element_type = ElementType.from_dtype(values.dtype)
-    if element_type.is_integer or element_type.is_predicate:
-        bits = max(8, element_type.bits)
-        unsigned = values.astype(f"int{bits}" if element_type.is_signed else f"uint{bits}")
-        keys = unsigned.view(f"uint{bits}")
-        return keys ^ keys.dtype.type(1 << (bits - 1)) if element_type.is_signed else keys
-    if element_type.bits < 8:
-        values = values.astype(np.float32)
-    if merge_equal:
-        values = np.where(np.isnan(values), np.abs(values), np.where(values == 0, np.abs(values), values))
-    keys = np.ascontiguousarray(values).view(f"uint{8 * values.dtype.itemsize}")
-    return np.where(np.signbit(values), ~keys, keys | keys.dtype.type(1 << (8 * values.dtype.itemsize - 1)))
+    values = widen(values)
+    if merge_equal and values.dtype.kind == "f":
+        values = np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
+    return total_order_key(values)
 
 
 def _likely_orders(keys: Sequence[Array]) -> Iterator[Array]:
@@ -85,7 +79,7 @@ def _likely_orders(keys: Sequence[Array]) -> Iterator[Array]:
     if not keys or any(ElementType.from_dtype(key.dtype).is_complex for key in keys):
         return
     for merge_equal in (True, False):
-        numbers = [total_order_keys(key, merge_equal=merge_equal) for key in keys]
+        numbers = [order_keys(key, merge_equal=merge_equal) for key in keys]
         for ascending in (numbers, [~number for number in numbers]):
             if len(ascending) == 1:
                 yield np.argsort(ascending[0], -1, kind="stable")
@@ -104,7 +98,8 @@ def _merge_sort(rows: Sequence[Array], comparator: Comparator) -> Array:
     """Runs of 1, 2, 4 ... elements are merged in pairs.
 
     In each pair every element of the right run finds by bisection how many of the left run come before it or
-    are equal to it. Those of the left run then fill the places that remain.
+    are equal to it. Those of the left run then fill the places that remain. A comparator that is no weak
+    order may contradict itself; no element gets lost even so.
     """
     lines, length = rows[0].shape
     order = np.broadcast_to(np.arange(length), (lines, length)).copy()
@@ -123,7 +118,7 @@ def _merge_sort(rows: Sequence[Array], comparator: Comparator) -> Array:
             earlier = comparator.before(rows, element, probe)
             high = np.where(open_ & earlier, middle, high)
             low = np.where(open_ & ~earlier, middle + 1, low)
-        target = right - width + low
+        target = np.maximum.accumulate(left_start + low, -1) + right - left_start - width
         merged = np.empty_like(order)
         free = np.ones((lines, length), np.bool_)
         np.put_along_axis(free, target, False, -1)
