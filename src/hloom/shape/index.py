@@ -13,6 +13,7 @@ pad-reshape-transpose on whole arrays of elements (`to_physical`, `from_physical
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -124,7 +125,7 @@ def linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
     Raises ShapeError for an index of the wrong length or out of bounds.
     """
     form = physical_form(shape)
-    index = tuple(multi_index)
+    index = tuple(map(operator.index, multi_index))
     if len(index) != shape.rank or not all(
         0 <= position < size for position, size in zip(index, shape.dimensions, strict=True)
     ):
