@@ -1,4 +1,4 @@
-"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name SUBSTRING] [--opcode NAME] [--proto]``.
+"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name WORD] [--opcode NAME] [--proto]``.
 
 A and B hold programs with known answers, C texts with XLA's canonical print. See the corpus' own README.
 """
@@ -16,7 +16,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import hloom.operations  # noqa: F401
+import hloom
+import hloom.operations
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
@@ -51,7 +52,8 @@ def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any)
         value = Evaluator().run(module.entry, [])
         leaves: Any = value if isinstance(value, tuple) else (value,)
         rules = [
-            (c["kind"], c["tolerance"], leaves[c["actual_index"]], leaves[c["expected_index"]]) for c in case["checks"]
+            (c["kind"], c["tolerance"], leaves[c["actual_index"]], leaves[c["expected_index"]])
+            for c in case["checks"]
         ]
     for kind, tolerance, actual, expected in rules:
         ok, info = check(kind, tolerance, actual, expected)
@@ -63,6 +65,37 @@ def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any)
 def _typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     wanted = np.dtype(getattr(ml_dtypes, dtype, dtype))
     return array if array.dtype == wanted else array.view(wanted)
+
+
+def check_parallel(folder: Path, case: dict[str, Any], *, check: Any, **_: Any) -> str:
+    """Empty if the programs of several devices give what is expected, else what is wrong."""
+    stored = json.loads((folder / case["json"]).read_text())
+    impossible = [f"{name}: {p['error'][:200]}" for name, p in stored["programs"].items() if "hlo" not in p]
+    if impossible:
+        return f"SKIP, not expressible in HLO: {impossible[0]}"
+    modules = {name: HloModule.from_text(p["hlo"]) for name, p in stored["programs"].items()}
+    problems: list[str] = []
+    for run in stored["runs"]:
+        programs = [modules[name] for row in run["grid"] for name in row]
+        executable = hloom.compile(
+            programs, num_replicas=run["num_replicas"], num_partitions=run["num_partitions"]
+        )
+        for name in run["infeed"]:
+            executable.devices[0].transfer_to_infeed(hloom.compile(modules[name])())
+        results = executable.run([[_argument(i) for i in p["inputs"]] for p in run["processes"]])
+        for process, result in zip(run["processes"], results, strict=True):
+            for index, expected in (process.get("expected") or {}).items():
+                ok, info = check("exact", 0, result[int(index)], _argument(expected))
+                if not ok:
+                    problems.append(f"replica {process['replica']} partition {process['partition']}: {info}")
+    return "; ".join(problems)
+
+
+def _argument(stored: Any) -> Any:
+    if stored == "token":
+        return None
+    dtype = np.dtype(getattr(ml_dtypes, stored["dtype"], stored["dtype"]))
+    return np.array(stored["value"], dtype).reshape(stored["shape"])
 
 
 def check_text(folder: Path, case: dict[str, Any], **_: Any) -> str:
@@ -105,25 +138,30 @@ def main() -> None:
     folder = options.folder / options.corpus
     sys.path.insert(0, str(folder))
     check = _checker(options.folder)
-    passed, missed, start = 0, 0, time.time()
+    passed, missed, skipped, start = 0, 0, 0, time.time()
     for case in cases(folder):
-        if options.name not in case["name"] or (options.opcode and options.opcode not in case.get("opcodes", {})):
-            continue
-        if case.get("kind") == "parallel":
+        if options.name not in case["name"] or (
+            options.opcode and options.opcode not in case.get("opcodes", {})
+        ):
             continue
         try:
             run = check_text if options.corpus == "C" else check_single
+            if case.get("kind") == "parallel":
+                run = check_parallel
             problem = run(folder, case, proto=options.proto, check=check)
         except HloError as error:
             problem = f"{type(error).__name__}: {error}"
         except Exception as error:  # a crash is a miss with a name, not the end of the run
             problem = f"CRASH {type(error).__name__}: {error}"
-        if problem:
+        if problem.startswith("SKIP"):
+            skipped += 1
+            print(f"{case['name']}: {problem}")
+        elif problem:
             missed += 1
             print(f"MISS {case['name']}" + ("" if options.quiet else f": {problem[:900]}"))
         else:
             passed += 1
-    print(f"{passed} passed, {missed} missed, {time.time() - start:.1f} s")
+    print(f"{passed} passed, {missed} missed, {skipped} skipped, {time.time() - start:.1f} s")
 
 
 def _checker(folder: Path) -> Any:
