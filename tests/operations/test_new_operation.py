@@ -1,0 +1,63 @@
+"""The operation that CONTRIBUTING.md adds, added and used in every way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloom
+from hloom.ir.operation import REGISTRY
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+
+
+@pytest.fixture
+def relu() -> Iterator[None]:
+    """The declaration on the page, for the time of a test."""
+    block = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)[0]
+    exec(compile(block, "CONTRIBUTING.md", "exec"), {"__name__": "contributed"})
+    yield
+    del REGISTRY["relu"]
+
+
+TEXT = """HloModule m, entry_computation_layout={(f32[3]{0})->f32[3]{0}}
+
+ENTRY %main (x: f32[3]) -> f32[3] {
+  %x = f32[3]{0} parameter(0)
+  ROOT %y = f32[3]{0} relu(%x)
+}
+"""
+
+
+@pytest.mark.usefixtures("relu")
+def test_parses_prints_verifies_and_evaluates() -> None:
+    module = hloom.HloModule.from_text(TEXT)
+    module.verify()
+    assert module.to_text().strip() == TEXT.strip()
+    out = hloom.compile(module, backend="evaluator")(np.float32([-1, np.nan, 2]))
+    np.testing.assert_array_equal(out, np.float32([0, np.nan, 2]))
+
+
+@pytest.mark.usefixtures("relu")
+def test_goes_through_protos() -> None:
+    module = hloom.HloModule.from_text(TEXT)
+    assert hloom.HloModule.from_proto(module.to_proto()).to_text() == module.to_text()
+
+
+@pytest.mark.usefixtures("relu")
+def test_has_a_builder_function() -> None:
+    builder = hloom.XlaBuilder("built")
+    x = hloom.ops.Parameter(builder, 0, hloom.Shape.parse("bf16[2]"), "x")
+    assert "relu(%x)" in builder.build(hloom.ops.Relu(x)).to_text()
+
+
+@pytest.mark.usefixtures("relu")
+def test_refuses_what_it_does_not_take() -> None:
+    module = hloom.HloModule.from_text("HloModule m\nENTRY e { x = s32[3] parameter(0)  ROOT y = s32[3] relu(x) }")
+    with pytest.raises(hloom.HloError) as caught:
+        module.verify()
+    assert caught.value.rule == "relu.element-type"
