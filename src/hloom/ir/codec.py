@@ -24,11 +24,11 @@ REQUIRED: Final = object()
 class Codec(Protocol):
     """Reads, prints and stores one kind of attribute value."""
 
-    def parse(self, cursor: Cursor) -> Any:
+    def parse(self, cursor: Cursor, /) -> Any:
         """The value that starts at the cursor; raises ParseError at its place."""
         ...
 
-    def text(self, value: Any) -> str:
+    def text(self, value: Any, /) -> str:
         """The value as XLA prints it."""
         ...
 

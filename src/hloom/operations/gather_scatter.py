@@ -251,9 +251,9 @@ class Gather(Operation):
             start[d] = np.clip(component, 0, operand.shape[d] - sizes[d])
         for d, number in zip(self.operand_batching_dims, self.start_indices_batching_dims, strict=True):
             axis = _batch_number(number, self.index_vector_dim)
-            start[d] = _spread(np.arange(start_indices.shape[number]), [axis], rank)
+            start[d] = _spread(np.arange(start_indices.shape[number], dtype=np.int64), [axis], rank)
         for i, d in enumerate(partial):
-            offset = _spread(np.arange(sizes[d]), [batch_rank + i], rank)
+            offset = _spread(np.arange(sizes[d], dtype=np.int64), [batch_rank + i], rank)
             start[d] = start[d] + offset if d in start else offset
         return [start.get(d, np.zeros([1] * rank, np.int64)) for d in indexed]
 
@@ -384,10 +384,10 @@ class Scatter(Operation):
         place.update(zip(self.scatter_dims_to_operand_dims, vectors, strict=True))
         for d, number in zip(self.input_batching_dims, self.scatter_indices_batching_dims, strict=True):
             axis = batch_axes[_batch_number(number, self.index_vector_dim)]
-            place[d] = _spread(np.arange(indices.shape[number]), [axis], rank)
+            place[d] = _spread(np.arange(indices.shape[number], dtype=np.int64), [axis], rank)
         for d in addressed:
             if d in axis_of:
-                offset = _spread(np.arange(update_shape[axis_of[d]]), [axis_of[d]], rank)
+                offset = _spread(np.arange(update_shape[axis_of[d]], dtype=np.int64), [axis_of[d]], rank)
                 place[d] = place[d] + offset if d in place else offset
         spanned = {axis_of[d] for d in range(len(shape)) if d not in addressed}
         space = [1 if axis in spanned else size for axis, size in enumerate(update_shape)]

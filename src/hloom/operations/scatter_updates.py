@@ -42,7 +42,7 @@ def apply_updates(run: Run, tables: list[Array], rows: Array, updates: list[Arra
     rounds = int(counts.max())
     if ufunc is not None and rounds > _FEW_ROUNDS:
         columns = tables[0].shape[1]
-        places = rows[:, np.newaxis] * columns + np.arange(columns)
+        places = rows[:, np.newaxis] * columns + np.arange(columns, dtype=np.int64)
         with np.errstate(all="ignore"):
             ufunc.at(tables[0].reshape(-1), places.reshape(-1), updates[0].reshape(-1))
         return

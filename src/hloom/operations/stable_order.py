@@ -70,7 +70,8 @@ def order_keys(values: Array, *, merge_equal: bool = False) -> Array:
     """
     values = widen(values)
     if merge_equal and values.dtype.kind == "f":
-        values = np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
+        values = values + values.dtype.type(0)
+        values[np.isnan(values)] = np.nan
     return total_order_key(values)
 
 
@@ -102,24 +103,24 @@ def _merge_sort(rows: Sequence[Array], comparator: Comparator) -> Array:
     order may contradict itself; no element gets lost even so.
     """
     lines, length = rows[0].shape
-    order = np.broadcast_to(np.arange(length), (lines, length)).copy()
+    places = np.arange(length, dtype=np.int64)
+    order: Array = np.broadcast_to(places, (lines, length)).copy()
     width = 1
     while width < length:
-        places = np.arange(length)
-        right = places[places // width % 2 == 1]
-        left_start = (right // width - 1) * width
-        low = np.zeros((lines, len(right)), np.int64)
-        high = np.full((lines, len(right)), width)
-        element = order[:, right]
+        right: Array = places[places // width % 2 == 1]
+        left_start: Array = (right // width - 1) * width
+        low: Array = np.zeros((lines, len(right)), np.int64)
+        high: Array = np.full((lines, len(right)), width)
+        element: Array = order[:, right]
         for _ in range(width.bit_length()):
             open_ = low < high
             middle = (low + high) // 2
-            probe = np.take_along_axis(order, left_start + np.minimum(middle, width - 1), -1)
+            probe: Array = np.take_along_axis(order, left_start + np.minimum(middle, width - 1), -1)
             earlier = comparator.before(rows, element, probe)
             high = np.where(open_ & earlier, middle, high)
             low = np.where(open_ & ~earlier, middle + 1, low)
-        target = np.maximum.accumulate(left_start + low, -1) + right - left_start - width
-        merged = np.empty_like(order)
+        target: Array = np.maximum.accumulate(left_start + low, -1) + right - left_start - width
+        merged: Array = np.empty_like(order)
         free = np.ones((lines, length), np.bool_)
         np.put_along_axis(free, target, False, -1)
         merged[free] = order[:, places // width % 2 == 0].reshape(-1)
