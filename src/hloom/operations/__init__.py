@@ -18,11 +18,13 @@ from hloom.operations import (
     normalization,
     random,
     reduction,
+    scan,
     sorting,
     structure,
     transcendental,
     transfer,
     unary,
+    window_reduction,
 )
 
 __all__ = [
@@ -43,9 +45,11 @@ __all__ = [
     "normalization",
     "random",
     "reduction",
+    "scan",
     "sorting",
     "structure",
     "transcendental",
     "transfer",
     "unary",
+    "window_reduction",
 ]

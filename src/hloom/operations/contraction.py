@@ -1,28 +1,33 @@
 """Contractions: dot, ragged-dot and scaled-dot.
 
-The page's Dot, DotGeneral, RaggedDot and ScaledDot. Sums of products of floats are formed in f64 (complex
-ones in c128) and rounded once to the result's type, so the result does not depend on the order of
-summation in any way that the type could show. Integers wrap; for pred a product is `and` and a sum is `or`.
+The page's Dot, DotGeneral, RaggedDot and ScaledDot. Short sums of products are formed term by term, in
+order, in the result's own precision (at least f32), every product and sum rounded: what the definition
+says, word for word. Long ones are formed in f64 (complex ones in c128) and rounded once, which is nearer
+to the exact sum than any order of additions in the result's precision. Integers wrap; for pred a product
+is `and` and a sum is `or`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
-from hloom.operations.elementwise import narrow
+from hloom.operations.rounding import convert, float_format
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
-if TYPE_CHECKING:
-    import numpy as np
+SHORT_SUM: Final = 32
+"""The largest number of terms of a sum that is formed term by term in the result's own precision."""
 
 
-# -- element types and sums of products, shared with convolution
+# -- element types and sums of products, shared with convolution and reductions
 
 
 def joint_precision(lhs: ElementType, rhs: ElementType) -> ElementType:
@@ -30,29 +35,28 @@ def joint_precision(lhs: ElementType, rhs: ElementType) -> ElementType:
     return max(rhs, lhs, key=_precision_rank)
 
 
-def _precision_rank(element_type: ElementType) -> tuple[bool, float, float, int, bool]:
-    import ml_dtypes
-
+def _precision_rank(element_type: ElementType) -> tuple[bool, int, int, int, bool]:
     component = element_type.component
-    exponent: float = -1
-    mantissa: float = -1
+    exponent = mantissa = -1
     if component.is_floating:
-        info: Any = ml_dtypes.finfo(component.numpy_dtype)
-        exponent, mantissa = float(info.maxexp), float(info.nmant)
+        number = float_format(component)
+        exponent, mantissa = number.largest_exponent, number.mantissa_bits
     return element_type.is_complex, exponent, mantissa, component.bits, element_type.is_signed
 
 
 def check_result_type(opcode: str, inferred: Shape, stated: Shape) -> None:
     """Refuse a stated shape of other dimensions, or of a type that the sums do not fit into.
 
-    Floats may be summed into any type but pred, integers only into types that are at least as wide.
+    Only pred is summed into pred and only complex numbers lose no part in the sum's type; integers need a
+    type that is at least as wide.
     """
     if not stated.is_array or not inferred.with_element_type(stated.element_type).compatible(stated):
         message = f"the shape is stated as {stated}, but {inferred} follows from the operands"
         raise ShapeError(message, rule="instruction.shape-matches")
     natural, preferred = inferred.element_type, stated.element_type
     narrowed = not natural.is_floating and preferred.bits < natural.bits
-    if preferred is not natural and (narrowed or (natural.is_complex and not preferred.is_complex)):
+    part_lost = preferred.is_predicate or (natural.is_complex and not preferred.is_complex)
+    if preferred is not natural and (narrowed or part_lost):
         message = f"{opcode} of {natural.name} values cannot have results of type {preferred.name}"
         raise ShapeError(message, rule=f"{opcode}.result-type")
 
@@ -63,42 +67,41 @@ def same_size(lhs: Shape, lhs_dimension: int, rhs: Shape, rhs_dimension: int) ->
     return a == b or Shape.UNBOUNDED in (a, b)
 
 
-def accumulation_type(element_type: ElementType) -> np.dtype[Any]:
-    """The numpy type in which sums of products of a result type are formed."""
-    import numpy as np
-
+def accumulation_type(element_type: ElementType, terms: int) -> np.dtype[Any]:
+    """The numpy type in which sums of so many terms of an element type are formed."""
     if element_type.is_complex:
-        return np.dtype(np.complex128)
+        return element_type.numpy_dtype if terms <= SHORT_SUM else np.dtype(np.complex128)
     if element_type.is_floating:
-        return np.dtype(np.float64)
+        if terms > SHORT_SUM:
+            return np.dtype(np.float64)
+        return element_type.numpy_dtype if element_type.bits >= 32 else np.dtype(np.float32)
     if element_type.bits < 8:
         return np.dtype(np.int8 if element_type.is_signed else np.uint8)
     return element_type.numpy_dtype
 
 
-def accumulable(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Operand values in the type of accumulation; integers wrap, floats are kept exactly."""
-    if array.dtype == dtype:
-        return array
-    if dtype.kind in "iu" and ElementType.from_dtype(array.dtype).is_floating:
-        from hloom.operations.conversion import convert
-
-        return convert(array, ElementType.from_dtype(dtype))
-    return array.astype(dtype)
+def summands(result: ElementType, lhs: Array, rhs: Array, terms: int) -> tuple[Array, Array]:
+    """The operands in the type in which their products are summed; it holds operands and result."""
+    types = [ElementType.from_dtype(array.dtype) for array in (lhs, rhs)]
+    dtype = accumulation_type(joint_precision(joint_precision(*types), result), terms)
+    return convert(lhs, dtype), convert(rhs, dtype)
 
 
 def matrix_product(lhs: Array, rhs: Array) -> Array:
     """``lhs @ rhs`` of batches of matrices of one accumulation type: integers wrap, pred is or of and."""
-    import numpy as np
-
-    if lhs.dtype.kind in "iu" and lhs.size and rhs.size:
-        # Integers small enough go through the floating-point product, which is exact for them and far faster.
-        largest = int(_magnitude(lhs)) * int(_magnitude(rhs)) * lhs.shape[-1]
-        if largest < 2**53:
-            return (
-                np.matmul(lhs.astype(np.float64), rhs.astype(np.float64)).astype(np.int64).astype(lhs.dtype)
-            )
+    terms = lhs.shape[-1]
     with np.errstate(all="ignore"):
+        if lhs.dtype.kind in "fc" and 0 < terms <= SHORT_SUM:
+            total = lhs[..., :, :1] * rhs[..., :1, :]
+            for k in range(1, terms):
+                total += lhs[..., :, k, None] * rhs[..., None, k, :]
+            return total
+        if lhs.dtype.kind in "iu" and lhs.size and rhs.size:
+            # Integers small enough go through the floating-point product, which is exact for them and faster.
+            largest = _magnitude(lhs) * _magnitude(rhs) * terms
+            if largest < 2**53:
+                product = np.matmul(lhs.astype(np.float64), rhs.astype(np.float64))
+                return product.astype(np.int64).astype(lhs.dtype)
         return np.matmul(lhs, rhs)
 
 
@@ -164,6 +167,10 @@ class _Contraction(Operation):
             tuple(shape.dynamic_dimensions[i] for shape, i in places),
         )
 
+    def terms(self, lhs: Array) -> int:
+        """The number of products that are summed for one element of the result."""
+        return math.prod(_sizes(lhs, self.lhs_contracting_dims))
+
     def dot(self, lhs: Array, rhs: Array) -> Array:
         """The contraction of arrays of one accumulation type."""
         lhs_batch, rhs_batch = self.lhs_batch_dims, self.rhs_batch_dims
@@ -171,7 +178,7 @@ class _Contraction(Operation):
         left = [i for i in range(lhs.ndim) if i not in (*lhs_batch, *lhs_inner)]
         right = [i for i in range(rhs.ndim) if i not in (*rhs_batch, *rhs_inner)]
         batch, rows, columns = _sizes(lhs, lhs_batch), _sizes(lhs, left), _sizes(rhs, right)
-        b, m, n, k = _product(batch), _product(rows), _product(columns), _product(_sizes(lhs, lhs_inner))
+        b, m, n, k = math.prod(batch), math.prod(rows), math.prod(columns), self.terms(lhs)
         a = lhs.transpose(*lhs_batch, *left, *lhs_inner).reshape(b, m, k)
         c = rhs.transpose(*rhs_batch, *rhs_inner, *right).reshape(b, k, n)
         return matrix_product(a, c).reshape(batch + rows + columns)
@@ -183,12 +190,6 @@ class _Contraction(Operation):
 
 def _sizes(array: Array, dimensions: Sequence[int]) -> tuple[int, ...]:
     return tuple(array.shape[i] for i in dimensions)
-
-
-def _product(sizes: Sequence[int]) -> int:
-    import math
-
-    return math.prod(sizes)
 
 
 # -- the operations
@@ -227,9 +228,9 @@ class Dot(_Contraction):
         return self.dot_shape(lhs, rhs)
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
-        """Contract in the type of accumulation, round once."""
-        dtype = accumulation_type(run.shape.element_type)
-        return narrow(self.dot(accumulable(lhs, dtype), accumulable(rhs, dtype)), run.dtype)
+        """Contract in the type of accumulation, round to the result's type."""
+        lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs))
+        return convert(self.dot(lhs, rhs), run.dtype)
 
 
 RAGGED: Final = "ragged_dot_dimension_numbers."
@@ -336,11 +337,8 @@ class RaggedDot(_Contraction):
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array, group_sizes: Array) -> Array:
         """One dot a group; what lies outside of the group is left out, not multiplied by zero."""
-        import numpy as np
-
-        dtype = accumulation_type(run.shape.element_type)
-        lhs, rhs = accumulable(lhs, dtype), accumulable(rhs, dtype)
-        zero = np.zeros((), dtype)
+        lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs))
+        zero = np.zeros((), lhs.dtype)
         ragged = self.lhs_ragged_dims[0]
         member = self._membership(lhs, group_sizes)
         if ragged in self.lhs_contracting_dims:
@@ -348,18 +346,16 @@ class RaggedDot(_Contraction):
                 self.dot(np.where(inside, lhs, zero), np.where(self._in_rhs(inside, rhs.ndim), rhs, zero))
                 for inside in member
             ]
-            return narrow(np.stack(products) if products else self._no_groups(lhs, rhs), run.dtype)
+            return convert(np.stack(products) if products else self._no_groups(lhs, rhs), run.dtype)
         if ragged in self.lhs_batch_dims:
             product = self.dot(lhs, rhs)
-            return narrow(
+            return convert(
                 np.where(self._in_result(member.any(axis=0), product.ndim), product, zero), run.dtype
             )
-        return narrow(self._by_group(member, lhs, rhs, zero), run.dtype)
+        return convert(self._by_group(member, lhs, rhs, zero), run.dtype)
 
     def _by_group(self, member: Array, lhs: Array, rhs: Array, zero: Array) -> Array:
         """The result where every group of rows has a kernel of its own."""
-        import numpy as np
-
         group_dim = self.rhs_group_dims[0]
         plain = self.replace(
             rhs_batch_dims=tuple(i - (i > group_dim) for i in self.rhs_batch_dims),
@@ -373,14 +369,10 @@ class RaggedDot(_Contraction):
         return result
 
     def _no_groups(self, lhs: Array, rhs: Array) -> Array:
-        import numpy as np
-
         return np.zeros((0, *self.dot(lhs, rhs).shape), lhs.dtype)
 
     def _membership(self, lhs: Array, group_sizes: Array) -> Array:
         """For every group: which elements of lhs are in it, of size 1 along dimensions that do not matter."""
-        import numpy as np
-
         used = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
         ragged = self.lhs_ragged_dims[0]
         sizes = group_sizes.astype(np.int64)
@@ -460,13 +452,11 @@ class ScaledDot(_Contraction):
 
     def evaluate(self, run: Run, lhs: Array, lhs_scale: Array, rhs: Array, rhs_scale: Array) -> Array:
         """Scale in f64, where it is exact, contract, round once."""
-        return narrow(self.dot(_scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale)), run.dtype)
+        return convert(self.dot(_scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale)), run.dtype)
 
 
 def _scaled(operand: Array, scale: Array) -> Array:
     """Every element times the scale of its block, in f64."""
-    import numpy as np
-
     values, factors = operand.astype(np.float64), scale.astype(np.float64)
     if factors.ndim == 0:
         return values

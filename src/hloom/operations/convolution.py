@@ -1,11 +1,15 @@
 """Convolution: the page's Conv, ConvWithGeneralPadding and ConvGeneralDilated.
 
-Sums of products are formed as for ``dot``: floats in f64 and rounded once, integers wrap, pred is or of and.
+Sums of products are formed as for ``dot``: integers wrap, pred is or of and, floats are summed term by
+term where there are few and in f64 where there are many.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
@@ -13,13 +17,12 @@ from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.window import ConvolutionDimensionNumbers, Window, dim_labels, window
 from hloom.operations.contraction import (
-    accumulable,
-    accumulation_type,
     check_result_type,
     joint_precision,
     matrix_product,
+    summands,
 )
-from hloom.operations.elementwise import narrow
+from hloom.operations.rounding import convert
 from hloom.operations.windows import check_window, dilated_and_padded, output_dimension
 from hloom.shape.shape import Shape
 
@@ -141,19 +144,20 @@ class Convolution(Operation):
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
         """Bring roles and groups into a standard order, sum products, bring the result back."""
-        import numpy as np
-
         labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
-        dtype = accumulation_type(run.shape.element_type)
-        base = accumulable(lhs, dtype).transpose(
+        terms = math.prod(rhs.shape) // max(1, rhs.shape[labels.kernel_output_feature_dimension])
+        lhs, rhs = summands(run.shape.element_type, lhs, rhs, terms)
+        base = lhs.transpose(
             labels.input_batch_dimension, *labels.input_spatial_dimensions, labels.input_feature_dimension
         )
-        kernel = accumulable(rhs, dtype).transpose(
+        kernel = rhs.transpose(
             *labels.kernel_spatial_dimensions, labels.kernel_input_feature_dimension,
             labels.kernel_output_feature_dimension,
         )  # fmt: skip
-        kernel = np.flip(kernel, [i for i, d in enumerate(self.window) if d.window_reversal])
-        base = dilated_and_padded(base, {i + 1: d for i, d in enumerate(self.window)}, np.zeros((), dtype))
+        kernel = np.flip(kernel, tuple(i for i, d in enumerate(self.window) if d.window_reversal))
+        base = dilated_and_padded(
+            base, {i + 1: d for i, d in enumerate(self.window)}, np.zeros((), base.dtype)
+        )
         # Standard order: [group, batch, spatial..., input feature] and [group, spatial..., input, output
         # feature].
         grouped_base = base.reshape(
@@ -173,14 +177,10 @@ class Convolution(Operation):
             *labels.output_spatial_dimensions,
             labels.output_feature_dimension,
         )
-        return narrow(result.transpose(np.argsort(order)), run.dtype)
+        return convert(result.transpose(np.argsort(order)), run.dtype)
 
     def _slide(self, base: Array, kernel: Array) -> Array:
-        """The sums at all window positions; loops over the window, or over the positions if they are fewer."""
-        import math
-
-        import numpy as np
-
+        """The sums at all window positions; loop over the window, or over the positions if fewer."""
         positions = tuple(
             max(0, (size - d.dilated_size) // d.stride + 1) for size, d in zip(base.shape[2:-1], self.window)
         )

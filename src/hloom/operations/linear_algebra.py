@@ -1,20 +1,29 @@
 """Linear algebra and Fourier transforms: cholesky, triangular-solve, fft.
 
-Everything is computed in f64 or c128 and rounded once to the result's type.
+Matrices are factored and solved in f64 or c128 and rounded once to the result's type; transforms are
+computed in the operand's own precision.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum, flag
 from hloom.ir.operation import Array, Operation, Run, operation
-from hloom.operations.contraction import accumulation_type, same_size
-from hloom.operations.elementwise import narrow
-from hloom.shape.element_type import C64, C128, F32, F64
+from hloom.operations.contraction import same_size
+from hloom.operations.rounding import convert
+from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.shape import Shape
 
 TRANSPOSES = {"TRANSPOSE_INVALID": 0, "NO_TRANSPOSE": 1, "TRANSPOSE": 2, "ADJOINT": 3}
 FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
+
+
+def _wide(element_type: ElementType) -> np.dtype[Any]:
+    return np.dtype(np.complex128 if element_type.is_complex else np.float64)
 
 
 @operation("cholesky", "a")
@@ -46,9 +55,7 @@ class Cholesky(Operation):
 
     def evaluate(self, run: Run, a: Array) -> Array:
         """Matrix by matrix; LAPACK reads one triangle only."""
-        import numpy as np
-
-        matrices = a.astype(accumulation_type(run.shape.element_type)).reshape(-1, *a.shape[-2:])
+        matrices = a.astype(_wide(run.shape.element_type)).reshape(-1, *a.shape[-2:])
         factors = np.zeros_like(matrices)
         for matrix, factor in zip(matrices, factors):
             read = matrix if self.lower else matrix.conj().T
@@ -57,7 +64,7 @@ class Cholesky(Operation):
                 factor[...] = found if self.lower else found.conj().T
             except np.linalg.LinAlgError:
                 factor[...] = np.nan
-        return narrow(factors.reshape(a.shape), run.dtype)
+        return convert(factors.reshape(a.shape), run.dtype)
 
 
 @operation("triangular-solve", "a b")
@@ -109,9 +116,7 @@ class TriangularSolve(Operation):
 
     def evaluate(self, run: Run, a: Array, b: Array) -> Array:
         """Substitution, forward or backward, all matrices of the batch at once."""
-        import numpy as np
-
-        dtype = accumulation_type(run.shape.element_type)
+        dtype = _wide(run.shape.element_type)
         matrix, x = a.astype(dtype), b.astype(dtype)
         lower = self.lower
         if self.transpose_a != "NO_TRANSPOSE":
@@ -127,7 +132,7 @@ class TriangularSolve(Operation):
                 known = slice(0, k) if lower else slice(k + 1, m)
                 row = x[..., k, :] - (matrix[..., k, None, known] @ x[..., known, :])[..., 0, :]
                 x[..., k, :] = row if self.unit_diagonal else row / matrix[..., k, k, None]
-        return narrow(x if self.left_side else x.swapaxes(-1, -2), run.dtype)
+        return convert(x if self.left_side else x.swapaxes(-1, -2), run.dtype)
 
 
 @operation("fft", "operand")
@@ -183,20 +188,15 @@ class Fft(Operation):
         return Shape(result, dimensions, operand.dynamic_dimensions)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Numpy's transform, in double precision."""
-        import numpy as np
+        """The transforms of scipy, in the operand's precision."""
+        import scipy.fft
 
         if not operand.size or 0 in self.fft_length:
             shape = (*operand.shape[:-1], run.shape.dimensions[-1])
             return np.zeros(shape, run.dtype)
         axes = tuple(range(-len(self.fft_length), 0))
+        transform: Any = getattr(scipy.fft, self.fft_type.lower() + "n")
         with np.errstate(all="ignore"):
-            if self.fft_type == "FFT":
-                result = np.fft.fftn(operand.astype(np.complex128), axes=axes)
-            elif self.fft_type == "IFFT":
-                result = np.fft.ifftn(operand.astype(np.complex128), axes=axes)
-            elif self.fft_type == "RFFT":
-                result = np.fft.rfftn(operand.astype(np.float64), axes=axes)
-            else:
-                result = np.fft.irfftn(operand.astype(np.complex128), self.fft_length, axes=axes)
-        return narrow(result, run.dtype)
+            if self.fft_type == "IRFFT":
+                return convert(transform(operand, self.fft_length, axes=axes), run.dtype)
+            return convert(transform(operand, axes=axes), run.dtype)

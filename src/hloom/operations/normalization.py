@@ -13,7 +13,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import floating, integer
 from hloom.ir.operation import Array, Operation, Run, Value, operation
 from hloom.operations.contraction import same_size
-from hloom.operations.elementwise import narrow
+from hloom.operations.rounding import convert
 from hloom.shape.shape import Shape
 
 
@@ -92,7 +92,7 @@ class BatchNormTraining(_BatchNorm):
         output = normalized * self._spread(scale, x.ndim) + self._spread(offset, x.ndim)
         dtypes = [leaf.element_type.numpy_dtype for leaf in run.shape.tuple_shapes]
         values = (output, mean.reshape(-1), variance.reshape(-1))
-        return tuple(narrow(value, dtype) for value, dtype in zip(values, dtypes))
+        return tuple(convert(value, dtype) for value, dtype in zip(values, dtypes))
 
 
 @operation("batch-norm-inference", "operand scale offset mean variance")
@@ -123,7 +123,7 @@ class BatchNormInference(_BatchNorm):
         rank = operand.ndim
         centered = operand.astype(np.float64) - self._spread(mean, rank)
         normalized = self._normalized(centered, self._spread(variance, rank))
-        return narrow(normalized * self._spread(scale, rank) + self._spread(offset, rank), run.dtype)
+        return convert(normalized * self._spread(scale, rank) + self._spread(offset, rank), run.dtype)
 
 
 @operation("batch-norm-grad", "operand scale mean variance grad_output")
@@ -164,4 +164,8 @@ class BatchNormGrad(_BatchNorm):
         inner = grad - self._mean(grad) - normalized * self._mean(grad * normalized)
         grad_operand = self._normalized(self._spread(scale, rank) * inner, variances)
         dtypes = [leaf.element_type.numpy_dtype for leaf in run.shape.tuple_shapes]
-        return narrow(grad_operand, dtypes[0]), narrow(grad_scale, dtypes[1]), narrow(grad_offset, dtypes[2])
+        return (
+            convert(grad_operand, dtypes[0]),
+            convert(grad_scale, dtypes[1]),
+            convert(grad_offset, dtypes[2]),
+        )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.operations.elementwise import narrow
+from hloom.operations.rounding import convert
 from hloom.shape.element_type import U64, ElementType
 from hloom.shape.shape import Shape
 
@@ -164,16 +164,16 @@ class Rng(Operation):
             one, other = (_unit_interval(run, count) for _ in range(2))
             radius = np.sqrt(-2.0 * np.log(1.0 - one))
             standard = (radius * np.cos(2.0 * math.pi * other)).reshape(shape)
-            return narrow(a.astype(np.float64) + b.astype(np.float64) * standard, run.dtype)
+            return convert(a.astype(np.float64) + b.astype(np.float64) * standard, run.dtype)
         if run.shape.element_type.is_floating:
             low, high = a.astype(np.float64), b.astype(np.float64)
-            values = narrow(low + (high - low) * _unit_interval(run, count).reshape(shape), run.dtype)
+            values = convert(low + (high - low) * _unit_interval(run, count).reshape(shape), run.dtype)
             # Rounding may reach the excluded end of the interval.
             return np.where((values >= b) & (a < b), a, values).astype(run.dtype)
         words, _ = philox_bits(0, run.random_state.advance(count), (count,), 64)
         low, high = int(a), int(b)
         offsets = words % np.uint64(max(1, high - low))
-        return narrow((np.uint64(low % 2**64) + offsets).reshape(shape), run.dtype)
+        return convert((np.uint64(low % 2**64) + offsets).reshape(shape), run.dtype)
 
 
 def _unit_interval(run: Run, count: int) -> npt.NDArray[np.float64]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from hloom.errors import ShapeError
 from hloom.ir.operation import Array
 from hloom.ir.window import Window, WindowDimension, dilate
@@ -48,8 +50,6 @@ def dilated_and_padded(base: Array, window: Mapping[int, WindowDimension], fill:
         window: by dimension of the array; other dimensions stay.
         fill: a scalar of the array's type.
     """
-    import numpy as np
-
     changed = {
         axis: d for axis, d in window.items() if d.base_dilation != 1 or d.padding_low or d.padding_high
     }

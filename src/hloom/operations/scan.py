@@ -1,0 +1,160 @@
+"""Scan: a computation applied to slice after slice, carrying values on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.errors import ShapeError
+from hloom.ir.codec import ScalarCodec, attribute, dims, flag, integer
+from hloom.ir.cursor import Cursor
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.shape.shape import Shape
+
+
+class _TriStateCodec(ScalarCodec):
+    """A boolean whose proto field also knows "unspecified", which means false."""
+
+    def write(self, message: Any, field: str, value: bool) -> None:
+        """1 for true, 2 for false."""
+        setattr(message, field, 1 if value else 2)
+
+    def read(self, message: Any, field: str) -> bool:
+        """True for 1."""
+        return bool(getattr(message, field) == 1)
+
+
+TRI_STATE: Final = _TriStateCodec(Cursor.boolean, lambda value: "true" if value else "false")
+
+
+@operation("scan", "*operands", computations=["to_apply"])
+class Scan(Operation):
+    """Applies a computation to the slices of arrays along a dimension, one after the other, carrying
+    values on.
+
+    ``(outputs..., carries...) = to_apply(slices..., carries...)`` at every step; the result is the outputs
+    of all steps, stacked along the same dimension, then the last carries. A computation that returns one
+    output and no tuple gives an array.
+
+    Arguments:
+        operands: the arrays that are sliced, then the initial carries.
+        dimensions: the one dimension along which is scanned.
+        num_carries: the number of carries.
+        is_reverse: the last slice comes first; outputs stand where their slices stood.
+        is_associative: a promise that lets devices combine steps in another order.
+        to_apply: the computation of a step.
+    """
+
+    dimensions: tuple[int, ...] = dims()
+    num_carries: int = integer(always=True)
+    is_reverse: bool = flag()
+    is_associative: bool = attribute(TRI_STATE, default=False, always=True)
+
+    def _split(self, operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        inputs = len(operands) - self.num_carries
+        if self.num_carries < 0 or inputs < 0:
+            message = f"{self.num_carries} carries among {len(operands)} operands"
+            raise ShapeError(message, rule="scan.carry-count")
+        return tuple(operands[:inputs]), tuple(operands[inputs:])
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """Outputs with the scanned dimension put in, then the carries."""
+        inputs, carries = self._split(operands)
+        if not inputs:
+            raise ShapeError("without arrays to scan the shape must be stated", rule="scan.inputs")
+        axis = self._axis(inputs)
+        size, dynamic = inputs[0].dimensions[axis], inputs[0].dynamic_dimensions[axis]
+        return self._shape(inputs, carries, size, dynamic, computations[0])
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """Without inputs, the stated outputs say how many steps there are."""
+        inputs, carries = self._split(operands)
+        if inputs:
+            Operation.check(self, shape, *operands, computations=computations)
+            return
+        axis = self._axis(())
+        leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
+        if len(leaves) <= len(carries) or axis >= leaves[0].rank:
+            message = f"a scan without inputs needs an output with dimension {axis}, got {shape}"
+            raise ShapeError(message, rule="scan.length")
+        inferred = self._shape((), carries, leaves[0].dimensions[axis], False, computations[0])
+        if not inferred.compatible(shape):
+            message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
+            raise ShapeError(message, rule="instruction.shape-matches")
+
+    def _axis(self, inputs: Sequence[Shape]) -> int:
+        if len(self.dimensions) != 1:
+            message = f"a scan runs along one dimension, got {self.dimensions}"
+            raise ShapeError(message, rule="scan.one-dimension")
+        axis = self.dimensions[0]
+        if axis < 0 or not all(i.is_array and axis < i.rank for i in inputs):
+            message = f"every input needs the dimension {axis}, got {', '.join(map(str, inputs))}"
+            raise ShapeError(message, rule="scan.dimension-range")
+        if len({i.dimensions[axis] for i in inputs}) > 1:
+            message = f"the inputs must be equally long, got {', '.join(map(str, inputs))}"
+            raise ShapeError(message, rule="scan.length")
+        return axis
+
+    def _shape(
+        self, inputs: Sequence[Shape], carries: Sequence[Shape], size: int, dynamic: bool, step: ProgramShape
+    ) -> Shape:
+        axis = self.dimensions[0]
+        slices = [
+            Shape(i.element_type, _without(i.dimensions, axis), _without(i.dynamic_dimensions, axis))
+            for i in inputs
+        ]
+        wanted = (*slices, *carries)
+        if len(step.parameters) != len(wanted) or not all(
+            p.compatible(w) for p, w in zip(step.parameters, wanted)
+        ):
+            message = f"the computation must take ({', '.join(map(str, wanted))}), it is {step}"
+            raise ShapeError(message, rule="scan.computation-parameters")
+        results = step.result.tuple_shapes if step.result.is_tuple else (step.result,)
+        count = len(results) - len(carries)
+        if count < 0 or not all(r.compatible(c) for r, c in zip(results[count:], carries)):
+            message = f"the computation must return the carries last, it is {step}"
+            raise ShapeError(message, rule="scan.computation-carries")
+        if not all(r.is_array and axis <= r.rank for r in results[:count]):
+            message = f"outputs of the computation cannot be stacked along dimension {axis}, it is {step}"
+            raise ShapeError(message, rule="scan.computation-outputs")
+        outputs = [
+            Shape(
+                r.element_type,
+                (*r.dimensions[:axis], size, *r.dimensions[axis:]),
+                (*r.dynamic_dimensions[:axis], dynamic, *r.dynamic_dimensions[axis:]),
+            )
+            for r in results[:count]
+        ]
+        shapes = [*outputs, *carries]
+        return Shape.tuple_(shapes) if step.result.is_tuple else shapes[0]
+
+    def evaluate(self, run: Run, *operands: Value) -> Value:
+        """Step by step."""
+        inputs, carries = self._split(operands)
+        axis = self.dimensions[0]
+        leaves = run.shape.tuple_shapes if run.shape.is_tuple else (run.shape,)
+        count = len(leaves) - len(carries)
+        length = inputs[0].shape[axis] if inputs else leaves[0].dimensions[axis]
+        steps = range(length - 1, -1, -1) if self.is_reverse else range(length)
+        outputs: list[list[Array]] = [[] for _ in range(count)]
+        for number in steps:
+            slices = [i.take(number, axis=axis) for i in inputs]
+            value: Any = run.call(0, *slices, *carries)
+            values = value if isinstance(value, tuple) else (value,)
+            carries = values[count:]
+            for column, output in zip(outputs, values):
+                column.append(output)
+        stacked = [
+            np.stack(column[::-1] if self.is_reverse else column, axis=axis)
+            if column
+            else np.zeros(leaf.dimensions, leaf.element_type.numpy_dtype)
+            for column, leaf in zip(outputs, leaves)
+        ]
+        results = (*stacked, *carries)
+        return results if run.shape.is_tuple else results[0]
+
+
+def _without(sizes: tuple[Any, ...], dimension: int) -> tuple[Any, ...]:
+    return sizes[:dimension] + sizes[dimension + 1 :]

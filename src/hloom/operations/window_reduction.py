@@ -1,0 +1,206 @@
+"""Reductions of windows: reduce-window and select-and-scatter.
+
+Windows are reduced for all positions at once. Long windows cost no more than a logarithm of their length,
+so a cumulative sum may be written as a window as long as the axis.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import ShapeError
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.window import Window, WindowDimension, window
+from hloom.operations.reduction import (
+    Arrays,
+    Reducer,
+    check_reducer,
+    same_arrays,
+    same_type,
+    split_operands,
+    tuple_or_single,
+)
+from hloom.operations.rounding import convert
+from hloom.operations.windows import dilated_and_padded, windowed_shape
+from hloom.shape.element_type import PRED
+from hloom.shape.shape import Shape
+
+
+def slide(reducer: Reducer, arrays: Arrays, axis: int, d: WindowDimension) -> Arrays:
+    """Reduce windows along one axis of a padded base, at every position.
+
+    Blocks of 1, 2, 4 ... window elements are combined from their halves, so that a window of w elements takes
+    about 2 log2(w) combinations of whole arrays, however long it is.
+    """
+    positions = max(0, arrays[0].shape[axis] - d.dilated_size + 1)
+
+    def cut(blocks: Arrays, start: int, length: int) -> Arrays:
+        index = (slice(None),) * axis + (slice(start, start + length),)
+        return tuple(b[index] for b in blocks)
+
+    def join(first: Arrays, second: Arrays) -> Arrays:
+        return reducer.combine(second, first) if d.window_reversal else reducer.combine(first, second)
+
+    blocks, size, offset = arrays, 1, 0
+    result: Arrays = ()
+    while True:
+        if d.size & size:
+            piece = cut(blocks, offset * d.window_dilation, positions)
+            result = join(result, piece) if result else piece
+            offset += size
+        if offset == d.size or not positions:
+            break
+        step = size * d.window_dilation
+        length = blocks[0].shape[axis] - step
+        blocks = join(cut(blocks, 0, length), cut(blocks, step, length))
+        size *= 2
+    strided = (slice(None),) * axis + (slice(None, positions, d.stride),)
+    return tuple(r[strided] for r in (result or blocks))
+
+
+def slide_one_by_one(reducer: Reducer, arrays: Arrays, init: Arrays, window: Window) -> Arrays:
+    """Fold the elements of all windows of a padded base into the initial values, in window order."""
+    bases = arrays[0].shape
+    positions = tuple(max(0, (size - d.dilated_size) // d.stride + 1) for size, d in zip(bases, window))
+    result = tuple(np.broadcast_to(i, positions) for i in init)
+    for offset in np.ndindex(*(d.size for d in window)):
+        starts = [
+            (d.size - 1 - o if d.window_reversal else o) * d.window_dilation for o, d in zip(offset, window)
+        ]
+        index = tuple(
+            slice(s, s + (p - 1) * d.stride + 1 if p else s, d.stride)
+            for s, p, d in zip(starts, positions, window)
+        )
+        result = reducer.combine(result, tuple(a[index] for a in arrays))
+    return result
+
+
+# -- the operations
+
+
+@operation("reduce-window", "*operands", computations=["to_apply"])
+class ReduceWindow(Operation):
+    """Combines the elements of every window of an array with a computation; pooling and cumulative sums.
+
+    The base area is the operand with base dilation and padding, both filled with the initial value. Each
+    window
+    position gives one element: the initial value combined with all elements of the window.
+
+    Arguments:
+        operands: arrays of equal dimensions, then one scalar initial value for each.
+        window: for every dimension size, stride, padding and dilations.
+        to_apply: an associative computation of scalars, accumulators first.
+    """
+
+    window: Window = window(default=(), always=False)
+
+    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+        """One element a window position, of the types that the computation returns."""
+        inputs, inits = split_operands("reduce-window", operands)
+        same_arrays("reduce-window", inputs)
+        shape = windowed_shape("reduce-window", inputs[0], self.window)
+        results = check_reducer("reduce-window", computations[0], inputs, inits)
+        dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in range(shape.rank))
+        return tuple_or_single([Shape(r.element_type, shape.dimensions, dynamic) for r in results])
+
+    def evaluate(self, run: Run, *operands: Array) -> Value:
+        """Reduce windows along one dimension after the other, the last one first."""
+        inputs, inits = split_operands("reduce-window", operands)
+        reducer = Reducer(run, 0, math.prod(d.size for d in self.window))
+        init = reducer.lift(inits, values=False)
+        fills = reducer.lift(inits)
+        by_axis = dict(enumerate(self.window))
+        arrays = tuple(dilated_and_padded(a, by_axis, fill) for a, fill in zip(reducer.lift(inputs), fills))
+        if reducer.one_by_one:
+            return reducer.lower(slide_one_by_one(reducer, arrays, init, self.window), run.shape)
+        for axis in reversed(range(len(self.window))):
+            arrays = slide(reducer, arrays, axis, self.window[axis])
+        return reducer.lower(reducer.combine(init, arrays), run.shape)
+
+
+@operation("select-and-scatter", "operand source init_value", computations=["select", "scatter"])
+class SelectAndScatter(Operation):
+    """Selects one element in every window of ``operand`` and scatters ``source`` there; the gradient of
+    pooling.
+
+    The result has the operand's shape and begins as the initial value. Every window position has an
+    element in ``source``, which is combined with what the result holds at the place of the window's
+    selected element. Padding is never selected.
+
+    Arguments:
+        operand: the array in which elements are selected.
+        source: one element a window position.
+        init_value: what the result holds where nothing is scattered.
+        window: for every dimension size, stride, padding and dilations.
+        select: (a, b) -> pred, true if a, which has the smaller index, is kept rather than b.
+        scatter: (current value, source element) -> new value.
+    """
+
+    window: Window = window(default=(), always=False)
+
+    def infer(
+        self, operand: Shape, source: Shape, init_value: Shape, *, computations: tuple[ProgramShape, ...] = ()
+    ) -> Shape:
+        """The operand's shape."""
+        select, scatter = computations
+        if not operand.is_array or not source.is_array:
+            message = f"operand and source must be arrays, got {operand} and {source}"
+            raise ShapeError(message, rule="select-and-scatter.operand-arrays")
+        if len(select.parameters) != 2 or not (
+            select.result.is_scalar and select.result.element_type is PRED
+        ):
+            message = f"select must be (a, b) -> pred[], it is {select}"
+            raise ShapeError(message, rule="select-and-scatter.select")
+        if not all(p.is_scalar and same_type(p, operand) for p in select.parameters):
+            message = f"select must take elements of {operand}, it is {select}"
+            raise ShapeError(message, rule="select-and-scatter.select-types")
+        windows = windowed_shape("select-and-scatter", operand, self.window)
+        if not windows.with_element_type(source.element_type).compatible(source):
+            message = f"source must have the dimensions {windows.dimensions} of the windows, got {source}"
+            raise ShapeError(message, rule="select-and-scatter.source")
+        check_reducer("select-and-scatter", scatter, [source], [init_value])
+        if not same_type(scatter.result, operand):
+            message = f"the operand is {operand}, scatter returns {scatter.result}"
+            raise ShapeError(message, rule="select-and-scatter.scatter-type")
+        return operand
+
+    def evaluate(self, run: Run, operand: Array, source: Array, init_value: Array) -> Array:
+        """Select in all windows at once; then combine the first source element of every place, and so on."""
+        reducer = Reducer(run, 1, math.prod(d.size for d in self.window))
+        (result,) = reducer.lift([np.broadcast_to(init_value, operand.size)], values=False)
+        result = result.copy()
+        places = self._selected(run, operand, source.shape).ravel()
+        order = np.flatnonzero(places >= 0)
+        order = order[np.argsort(places[order], kind="stable")]
+        (values,) = reducer.lift([source.ravel()[order]])
+        places = places[order]
+        first = np.flatnonzero(np.diff(places, prepend=-1))
+        turn = np.arange(len(places)) - np.repeat(first, np.diff(first, append=len(places)))
+        for number in range(int(turn.max()) + 1 if len(turn) else 0):
+            now = turn == number
+            (result[places[now]],) = reducer.combine((result[places[now]],), (values[now],))
+        return convert(result, run.dtype).reshape(operand.shape)
+
+    def _selected(self, run: Run, operand: Array, positions: tuple[int, ...]) -> Array:
+        """The linear index of the element selected in every window; -1 where a window holds none."""
+        index = np.arange(operand.size, dtype=np.int64).reshape(operand.shape)
+        base = dilated_and_padded(index, dict(enumerate(self.window)), np.int64(-1))
+        chosen = np.full(positions, -1, np.int64)
+        if not operand.size or not chosen.size:
+            return chosen
+        signature = run.instruction.called_computations[0].program_shape
+        left, right = (convert(operand.ravel(), p.element_type.numpy_dtype) for p in signature.parameters)
+        for offset in np.ndindex(*(d.size for d in self.window)):
+            starts = [o * d.window_dilation for o, d in zip(offset, self.window)]
+            candidate = base[
+                tuple(
+                    slice(s, s + (n - 1) * d.stride + 1, d.stride)
+                    for s, n, d in zip(starts, positions, self.window)
+                )
+            ]
+            kept: Any = run.map(0, left[chosen], right[candidate])
+            chosen = np.where((candidate >= 0) & ((chosen < 0) | ~kept), candidate, chosen)
+        return chosen
