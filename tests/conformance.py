@@ -1,4 +1,4 @@
-"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name WORD] [--opcode NAME] [--proto]``.
+"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name A] [--opcode NAME] [--proto]``.
 
 A and B hold programs with known answers, C texts with XLA's canonical print. See the corpus' own README.
 """
