@@ -22,10 +22,11 @@ class HloComputation:
         root: the instruction whose value is the result.
         execution_thread: the thread that runs it; ``main`` if none is named.
         module: the module that holds it.
-        unique_id: number in the proto form; 0 until it is given.
+        unique_id: number in the proto form; -1 until it is given.
+        unmodelled: serialized HloComputationProto of what only the proto form says.
     """
 
-    __slots__ = ("_instructions", "_root", "execution_thread", "module", "name", "unique_id")
+    __slots__ = ("_instructions", "_root", "execution_thread", "module", "name", "unique_id", "unmodelled")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,7 +34,8 @@ class HloComputation:
         self._root: HloInstruction | None = None
         self.execution_thread: str = "main"
         self.module: HloModule | None = None
-        self.unique_id: int = 0
+        self.unique_id: int = -1
+        self.unmodelled: bytes = b""
 
     def __repr__(self) -> str:
         return f"<computation %{self.name}: {len(self._instructions)} instructions>"
@@ -77,10 +79,14 @@ class HloComputation:
                 number: int = instruction.operation.parameter_number  # type: ignore[attr-defined]
                 if number in found:
                     message = f"computation %{self.name} has two parameters number {number}"
-                    raise VerifyError(message, rule="computation.parameter-numbers", instruction=instruction.name)
+                    raise VerifyError(
+                        message, rule="computation.parameter-numbers", instruction=instruction.name
+                    )
                 found[number] = instruction
         if sorted(found) != list(range(len(found))):
-            message = f"computation %{self.name} has parameters number {sorted(found)}, not 0..{len(found) - 1}"
+            message = (
+                f"computation %{self.name} has parameters number {sorted(found)}, not 0..{len(found) - 1}"
+            )
             raise VerifyError(message, rule="computation.parameter-numbers")
         return [found[i] for i in range(len(found))]
 
@@ -115,7 +121,9 @@ class HloComputation:
         """Put the instructions in another order; ``order`` must hold each of them once."""
         new = dict.fromkeys(order)
         if new.keys() != self._instructions.keys():
-            raise VerifyError("the new order does not hold every instruction once", rule="computation.reorder")
+            raise VerifyError(
+                "the new order does not hold every instruction once", rule="computation.reorder"
+            )
         self._instructions = new
 
     def replace(self, old: HloInstruction, new: HloInstruction) -> HloInstruction:
@@ -135,38 +143,40 @@ class HloComputation:
     def post_order(self) -> list[HloInstruction]:
         """Every instruction after its operands and control predecessors; raises VerifyError for a cycle.
 
-        The order is that of XLA's depth-first walk, which is what its printer shows.
+        The order is that of XLA's depth-first walk, which is what its printer shows: from each instruction
+        without users on, control predecessors first, then operands.
         """
         done: dict[HloInstruction, None] = {}
         open_: set[HloInstruction] = set()
         for start in self._instructions:
-            if start.users or start.control_successors:
-                continue
-            self._visit(start, done, open_)
+            if not start.users and start not in done:
+                _visit(start, done, open_)
         if len(done) != len(self._instructions):
             for start in self._instructions:
-                self._visit(start, done, open_)
+                _visit(start, done, open_)
         return list(done)
 
-    def _visit(
-        self, start: HloInstruction, done: dict[HloInstruction, None], open_: set[HloInstruction]
-    ) -> None:
-        stack = [start]
-        while stack:
-            node = stack[-1]
-            if node in done:
-                stack.pop()
+
+def _visit(start: HloInstruction, done: dict[HloInstruction, None], open_: set[HloInstruction]) -> None:
+    stack = [start]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        if node in open_:
+            open_.discard(node)
+            done[node] = None
+            stack.pop()
+            continue
+        open_.add(node)
+        before = node.operands
+        if node.control_predecessors:
+            before = [*node.control_predecessors, *before]
+        for earlier in reversed(before):
+            if earlier in done:
                 continue
-            if node in open_:
-                open_.discard(node)
-                done[node] = None
-                stack.pop()
-                continue
-            open_.add(node)
-            for before in (*reversed(node.operands), *reversed(node.control_predecessors)):
-                if before in done:
-                    continue
-                if before in open_:
-                    raise VerifyError(f"%{before.name} depends on itself", rule="computation.cycle",
-                                      instruction=before.name)
-                stack.append(before)
+            if earlier in open_:
+                message = f"%{earlier.name} depends on itself"
+                raise VerifyError(message, rule="computation.cycle", instruction=earlier.name)
+            stack.append(earlier)

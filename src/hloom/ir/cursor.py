@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from hloom.errors import HloError, ParseError
+from hloom.shape.element_type import NAMES
 from hloom.shape.shape import Shape
+from hloom.shape.shape_parser import parse_shape_at
 
-_BLANK = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)*", re.S)
-_INTEGER = re.compile(r"-?\d+")
-_NAME = re.compile(r"%?([A-Za-z_][\w.\-]*|\d[\w.\-]*)")
-_WORD = re.compile(r"[A-Za-z_][\w.\-]*")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'', re.S)
-_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F.]+(?:[pP][+-]?\d+)?|inf|nan|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
-_CLOSING = {"(": ")", "{": "}", "[": "]"}
-_BRACKET = re.compile(r'[(){}\[\]]|"(?:[^"\\]|\\.)*"|/\*.*?\*/', re.S)
-_LAYOUT_AHEAD = re.compile(r"(?:\s|/\*.*?\*/)*\{\s*[\d:]", re.S)
-_SHAPE_HEAD = re.compile(r"([A-Za-z]\w*)\s*\[")
+# Blanks are those of XLA's lexer. Patterns are ASCII and possessive: no text makes them backtrack for long.
+_BLANK: Final = re.compile(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+")
+_INTEGER: Final = re.compile(r"-?[0-9]++")
+_NAME: Final = re.compile(r"(%?)([A-Za-z_][A-Za-z0-9_.\-]*+)(:?)")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
+_KEY: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*+)=")
+_KEYWORD_END: Final = r"(?![A-Za-z0-9_.\-:=])"
+_BOOLEAN: Final = re.compile(rf"(?:true|false){_KEYWORD_END}")
+_STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|\'([^\'\\]*+(?:\\.[^\'\\]*+)*+)\'')
+_NUMBER: Final = re.compile(
+    r"-?(?:inf(?![A-Za-z0-9_.\-])|nan(?![A-Za-z0-9_.\-])"
+    r"|(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)"
+)
+_JSON: Final = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_SHAPE_HEAD: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*+)[ \t\r\n]*+\[|\(|b\(")
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+KEYWORDS: Final = frozenset(
+    "true false inf nan HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated "
+    "manual last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
+)
+TYPE_NAMES: Final = frozenset(name for name in NAMES if name not in ("tuple", "buffer"))
+"""Words that are no names unless a ``%`` or a colon marks them as such."""
 
 
 class Cursor:
@@ -102,54 +118,91 @@ class Cursor:
         return found
 
     def integer(self) -> int:
-        """A decimal integer."""
-        return int(self.take(_INTEGER, "an integer")[0])
+        """A decimal integer of 64 bits."""
+        self.skip()
+        start = self.position
+        word = self.take(_INTEGER, "an integer")[0]
+        if len(word) > 20 or int(word) not in _INT64:
+            raise self.error(f"{word[:24]} is no integer of 64 bits", rule="text.integer", position=start)
+        return int(word)
+
+    def integer32(self) -> int:
+        """A decimal integer of 32 bits."""
+        self.skip()
+        start = self.position
+        value = self.integer()
+        if not -(1 << 31) <= value < 1 << 31:
+            raise self.error(f"{value} is no integer of 32 bits", rule="text.integer", position=start)
+        return value
 
     def number(self) -> float:
-        """A floating point number in any of the spellings of HLO text."""
+        """A decimal number, inf or nan, as a double."""
+        self.skip()
+        start = self.position
         word = self.take(_NUMBER, "a number")[0]
-        return float.fromhex(word) if "x" in word.lower() else float(word)
+        value = float(word)
+        if value in (float("inf"), float("-inf")) and "inf" not in word:
+            raise self.error(
+                f"{word[:24]} is out of the range of doubles", rule="text.number", position=start
+            )
+        return value
 
     def boolean(self) -> bool:
-        """``true`` or ``false`` (also 1 and 0)."""
-        word = self.take(re.compile(r"true|false|[01]\b"), "true or false")[0]
-        return word in ("true", "1")
+        """``true`` or ``false``."""
+        return self.take(_BOOLEAN, "true or false")[0] == "true"
 
     def word(self) -> str:
         """An identifier."""
         return self.take(_WORD, "a word")[0]
 
+    def key(self, what: str = "an attribute name") -> str:
+        """The name of an attribute and the ``=`` that follows it at once."""
+        return self.take(_KEY, what)[1]
+
     def name(self, what: str = "a name") -> str:
-        """The name of an instruction or computation, without its ``%``."""
-        return self.take(_NAME, what)[1]
+        """The name of an instruction or computation, without its ``%``.
+
+        Without ``%`` (or a colon behind it) a name is neither a keyword nor an element type.
+        """
+        self.skip()
+        found = _NAME.match(self.text, self.position)
+        if found is None:
+            raise self.expected(what)
+        percent, word, colon = found.groups()
+        if not percent and not colon:
+            if word in KEYWORDS or word in TYPE_NAMES or self.text.startswith("=", found.end()):
+                raise self.expected(what)
+        elif percent and colon:
+            self.position = found.end() - 1
+            return word
+        self.position = found.end()
+        return word
 
     def string(self) -> str:
         """A quoted string, with its C escapes undone."""
+        self.skip()
+        start = self.position
         found = self.take(_STRING, "a quoted string")
-        return unescape(found[1] if found[1] is not None else found[2])
+        try:
+            return unescape(found[1] if found[1] is not None else found[2])
+        except ValueError as error:
+            raise self.error(str(error), rule="text.string-escape", position=start) from None
 
-    def braced_text(self) -> str:
-        """The raw text of a balanced ``{...}``, braces included; quoted strings inside are skipped whole."""
+    def json_dictionary(self) -> str:
+        """The raw text of ``{...}``: braces are balanced, except in double-quoted strings."""
         self.skip()
         start = self.position
         if not self.text.startswith("{", start):
             raise self.expected("'{'")
-        self.position = self.balanced_end(start)
-        return self.text[start : self.position]
+        end = json_end(self.text, start)
+        if end < 0:
+            raise self.error("a brace is never closed", position=start)
+        self.position = end
+        return self.text[start:end]
 
-    def balanced_end(self, start: int) -> int:
-        """The position after the bracket that closes the one at ``start``."""
-        stack: list[str] = []
-        for found in _BRACKET.finditer(self.text, start):
-            token = found[0]
-            if token in _CLOSING:
-                stack.append(_CLOSING[token])
-            elif len(token) == 1:
-                if not stack or stack.pop() != token:
-                    raise self.error(f"unbalanced {token!r}", position=found.start())
-                if not stack:
-                    return found.end()
-        raise self.error("a bracket is never closed", position=start)
+    def string_or_json(self) -> str:
+        """A quoted string, or the raw text of a JSON dictionary in braces."""
+        return self.json_dictionary() if self.peek("{") else self.string()
 
     def integers(self, opening: str = "{", closing: str = "}") -> tuple[int, ...]:
         """``{1,2,3}``."""
@@ -164,51 +217,79 @@ class Cursor:
     def at_shape(self) -> bool:
         """Whether a shape starts here."""
         self.skip()
-        if self.text.startswith("(", self.position):
-            return True
         return _SHAPE_HEAD.match(self.text, self.position) is not None
 
     def shape(self) -> Shape:
         """An array, tuple, token or opaque shape; ``{`` counts as a layout only before a digit or a colon."""
         self.skip()
-        start = self.position
-        if self.text.startswith("(", start):
-            end = self.balanced_end(start)
-        else:
-            head = _SHAPE_HEAD.match(self.text, start)
-            if head is None:
-                raise self.expected("a shape")
-            end = self.balanced_end(head.end() - 1)
-            if _LAYOUT_AHEAD.match(self.text, end):
-                end = self.balanced_end(self.text.index("{", end))
         try:
-            shape = Shape.parse(self.text[start:end])
-        except ParseError as error:
-            offset = (error.column or 1) - 1 if (error.line or 1) == 1 else 0
-            error.line = None
-            raise self.locate(error, start + offset) from None
-        self.position = end
+            shape, self.position = parse_shape_at(self.text, self.position)
+        except HloError as error:
+            raise self.locate(error) from None
         return shape
 
 
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "0": "\0", "a": "\a", "b": "\b",
-            "f": "\f", "v": "\v", "?": "?"}
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.S)
+def json_end(text: str, start: int) -> int:
+    """The position after the brace that closes the one at ``start``; -1 if it is never closed."""
+    depth = 0
+    for found in _JSON.finditer(text, start):
+        token = found[0]
+        if token == "{":
+            depth += 1
+        elif token == "}":
+            depth -= 1
+            if not depth:
+                return found.end()
+    return -1
+
+
+def is_json_dictionary(text: str) -> bool:
+    """Whether a text can stand unquoted: braces around it that balance."""
+    return text.startswith("{") and json_end(text, 0) == len(text)
+
+
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "?": "?",
+}
+_ESCAPE: Final = re.compile(
+    r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.?))", re.S
+)
 
 
 def unescape(text: str) -> str:
-    """Undo C escapes; bytes above 127 form UTF-8 together, and stay as surrogates where they do not."""
+    """Undo C escapes; bytes above 127 form UTF-8 together, and stay as surrogates where they do not.
+
+    Raises ValueError for an escape that C does not know.
+    """
     if "\\" not in text:
         return text
 
     def replace(match: re.Match[str]) -> str:
-        octal, hexadecimal, letter = match.groups()
-        if octal:
-            return chr(0xDC00 + int(octal, 8)) if int(octal, 8) > 127 else chr(int(octal, 8) & 255)
-        if hexadecimal:
-            code = int(hexadecimal, 16)
+        octal, hexadecimal, short, long, letter = match.groups()
+        if octal or hexadecimal:
+            code = int(octal, 8) if octal else int(hexadecimal, 16)
+            if code > 255:
+                raise ValueError(f"the escape {match[0][:12]} is no byte")
             return chr(0xDC00 + code) if code > 127 else chr(code)
-        return _ESCAPES.get(letter, letter)
+        if short or long:
+            code = int(short or long, 16)
+            if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+                raise ValueError(f"the escape {match[0]} is no character")
+            return chr(code)
+        if letter not in _ESCAPES:
+            raise ValueError(f"unknown escape {match[0]!r}")
+        return _ESCAPES[letter]
 
     plain = _ESCAPE.sub(replace, text)
     return plain.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")

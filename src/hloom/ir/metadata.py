@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from hloom.ir.cursor import Cursor, escape
+from hloom.errors import ParseError
+from hloom.ir.codec import float_text
+from hloom.ir.cursor import Cursor, escape, is_json_dictionary
 
-_KEY: Final = re.compile(r"[A-Za-z_][\w\-]*")
-_TEXT_FIELDS: Final = ("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name")
-_NUMBER_FIELDS: Final = ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id")
+Message: TypeAlias = Any
+ShapeIndex: TypeAlias = tuple[int, ...]
+
+_TEXTS: Final = (
+    "op_type",
+    "op_name",
+    "source_file",
+    "deduplicated_name",
+    "scheduling_name",
+    "metadata_payload",
+)
+_INT32S: Final = ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id")
+_STORED: Final = (
+    *_TEXTS[:-1], *_INT32S, "size_of_generated_code_in_bytes", "size_of_memory_working_set_in_bytes",
+)  # fmt: skip
+_PROFILE_TYPES: Final = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """Where an instruction comes from: framework operation, source place, profile hints."""
+    """Where an instruction comes from: framework operation, source place, profile hints; as in xla_data.proto.
+
+    Attributes:
+        stack_frame_id: 1-based number of a frame of the module's stack frame table; 0 for none.
+        profile_type: numbers of the ProfileType enum.
+        profile_info: a serialized ProfileInfo message.
+    """
 
     op_type: str = ""
     op_name: str = ""
@@ -25,11 +47,13 @@ class OpMetadata:
     source_column: int = 0
     source_end_column: int = 0
     stack_frame_id: int = 0
+    profile_type: tuple[int, ...] = ()
+    profile_info: bytes = b""
     size_of_generated_code_in_bytes: int = 0
     size_of_memory_working_set_in_bytes: int = 0
     deduplicated_name: str = ""
     scheduling_name: str = ""
-    preserve_layout: bool = False
+    metadata_payload: str = ""
 
     @classmethod
     def parse(cls, cursor: Cursor) -> OpMetadata:
@@ -38,64 +62,298 @@ class OpMetadata:
         values: dict[str, Any] = {}
         while not cursor.accept("}"):
             cursor.accept(",")
+            cursor.skip()
             start = cursor.position
-            key = cursor.take(_KEY, "a metadata field")[0]
-            cursor.expect("=")
-            if key in values or key not in cls.__slots__:
-                raise cursor.error(f"unexpected metadata field {key!r}", rule="metadata.fields", position=start)
-            kind = type(getattr(_EMPTY, key))
-            values[key] = cursor.string() if kind is str else cursor.boolean() if kind is bool else cursor.integer()
+            key = cursor.key("a metadata field")
+            if key in values:
+                raise cursor.error(
+                    f"metadata field {key!r} is given twice", rule="metadata.fields", position=start
+                )
+            if key in _TEXTS:
+                values[key] = cursor.string()
+            elif key in _INT32S:
+                values[key] = cursor.integer32()
+            elif key == "profile_type":
+                values[key] = cursor.integers()
+                if any(number not in _PROFILE_TYPES for number in values[key]):
+                    raise cursor.error(
+                        "profile types are 0 to 3", rule="metadata.profile-type", position=start
+                    )
+            else:
+                message = f"unexpected metadata field {key!r}; there are {', '.join((*_TEXTS, *_INT32S))}"
+                raise cursor.error(message, rule="metadata.fields", position=start)
         return cls(**values)
 
-    def text(self) -> str:
-        """``{op_name="..." source_file="..."}``: the fields that are set."""
+    @classmethod
+    def parse_one_or_list(cls, cursor: Cursor) -> tuple[OpMetadata, ...]:
+        """``{op_name="a"}`` or ``{{op_name="a"}, {op_name="b"}}``."""
+        start = cursor.position
+        cursor.expect("{")
+        if not cursor.peek("{"):
+            cursor.position = start
+            return (cls.parse(cursor),)
+        found = [cls.parse(cursor)]
+        while cursor.accept(","):
+            found.append(cls.parse(cursor))
+        cursor.expect("}")
+        return tuple(found)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the text of an instruction shows this: it names an operation, a source or a schedule."""
+        return bool(self.op_type or self.op_name or self.source_file or self.scheduling_name)
+
+    def text(self, stack_frame_id: int = 0) -> str:
+        """``{op_name="..." source_file="..."}``: the fields that are set, and the frame number if not 0."""
         parts: list[str] = []
-        for name in _PRINTED:
-            value = getattr(self, name)
-            if value:
-                parts.append(f'{name}="{escape(value)}"' if isinstance(value, str) else f"{name}={_plain(value)}")
+        if self.op_type:
+            parts.append(f'op_type="{escape(self.op_type)}"')
+        if self.op_name:
+            parts.append(f'op_name="{escape(self.op_name)}"')
+        if self.source_file:
+            parts.append(f'source_file="{escape(self.source_file)}"')
+        for field in ("source_line", "source_end_line", "source_column", "source_end_column"):
+            number = getattr(self, field)
+            if number:
+                parts.append(f"{field}={number}")
+        if self.profile_type:
+            parts.append("profile_type={" + ",".join(map(str, self.profile_type)) + "}")
+        if self.deduplicated_name:
+            parts.append(f'deduplicated_name="{escape(self.deduplicated_name)}"')
+        if self.scheduling_name:
+            parts.append(f'scheduling_name="{escape(self.scheduling_name)}"')
+        if stack_frame_id:
+            parts.append(f"stack_frame_id={stack_frame_id}")
+        if self.metadata_payload:
+            parts.append(f'metadata_payload="{escape(self.metadata_payload)}"')
         return "{" + " ".join(parts) + "}"
 
+    def write(self, message: Message) -> None:
+        """Store the metadata in an OpMetadata message."""
+        message.SetInParent()
+        for field in _STORED:
+            value = getattr(self, field)
+            if value:
+                setattr(message, field, value)
+        message.profile_type.extend(self.profile_type)
+        if self.profile_info:
+            message.profile_info.ParseFromString(self.profile_info)
+        if self.metadata_payload:
+            message.metadata_payload.value = self.metadata_payload.encode("utf-8", "surrogateescape")
 
-_PRINTED: Final = (
-    "op_type", "op_name", "source_file", "source_line", "source_end_line", "source_column", "source_end_column",
-    "deduplicated_name", "preserve_layout", "scheduling_name", "stack_frame_id",
-)  # fmt: skip
-_EMPTY: Final = OpMetadata()
+    @staticmethod
+    def read(message: Message, payloads: Sequence[bytes] = ()) -> OpMetadata:
+        """The metadata of an OpMetadata message; ``payloads`` are those of the module."""
+        values = {field: getattr(message, field) for field in _STORED}
+        payload = message.metadata_payload.value
+        if message.metadata_payload.WhichOneof("payload_source") == "id":
+            number = message.metadata_payload.id
+            if not 0 <= number < len(payloads):
+                raise ParseError(f"there is no payload number {number}", rule="metadata.payload")
+            payload = payloads[number]
+        return OpMetadata(
+            **values,
+            profile_type=tuple(message.profile_type),
+            profile_info=message.profile_info.SerializeToString(deterministic=True)
+            if message.HasField("profile_info")
+            else b"",
+            metadata_payload=payload.decode("utf-8", "surrogateescape"),
+        )
 
 
-def _plain(value: int) -> str:
-    return "true" if value is True else str(value)
+# -- frontend attributes
 
 
 def parse_frontend_attributes(cursor: Cursor) -> dict[str, str]:
-    """``{key="value",other={...}}``; values that are no quoted strings are kept as they are."""
+    """``{key="value",other={...}}``; a JSON dictionary need not be quoted. Of equal keys the last one counts."""
     cursor.expect("{")
     values: dict[str, str] = {}
-    while not cursor.accept("}"):
-        if values:
-            cursor.expect(",")
-        key = cursor.string() if cursor.peek('"') else cursor.take(re.compile(r"[\w.\-]+"), "an attribute name")[0]
-        cursor.expect("=")
-        values[key] = cursor.braced_text() if cursor.peek("{") else '"' + escape(cursor.string()) + '"'
+    if cursor.accept("}"):
+        return values
+    while True:
+        key = cursor.key()
+        values[key] = cursor.string_or_json()
+        if not cursor.accept(","):
+            break
+    cursor.expect("}")
     return values
 
 
 def frontend_attributes_text(values: dict[str, str]) -> str:
-    """``{key="value"}`` in the order of the keys."""
-    return "{" + ",".join(f"{key}={values[key]}" for key in sorted(values)) + "}"
+    """``{key="value"}`` in the order of the keys; JSON dictionaries are not quoted."""
+    return "{" + ",".join(f"{key}={quoted_or_json(values[key])}" for key in sorted(values)) + "}"
+
+
+def quoted_or_json(value: str) -> str:
+    """A JSON dictionary as it is, any other text as a quoted string."""
+    return value if is_json_dictionary(value) else f'"{escape(value)}"'
+
+
+# -- statistics
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Named numbers for visualization; ``visualizing_index`` chooses the one to show."""
+    """Named numbers for viewers; ``visualizing_index`` is the one to show first."""
 
     visualizing_index: int
     values: tuple[tuple[str, float], ...]
 
+    @staticmethod
+    def parse(cursor: Cursor) -> Statistics:
+        """``{visualizing_index=0,flops=3,bytes=4.5}``."""
+        cursor.expect("{")
+        if cursor.accept("}"):
+            return Statistics(0, ())
+        cursor.key("visualizing_index=")
+        index = cursor.integer()
+        values: list[tuple[str, float]] = []
+        while cursor.accept(","):
+            key = cursor.key("the name of a statistic")
+            values.append((key, cursor.number()))
+        cursor.expect("}")
+        return Statistics(index, tuple(values))
+
+    def text(self) -> str:
+        """``{visualizing_index=0,flops=3}``."""
+        values = "".join(f",{name}={float_text(value)}" for name, value in self.values)
+        return f"{{visualizing_index={self.visualizing_index}{values}}}"
+
+    def write(self, message: Message) -> None:
+        """Store the statistics in a StatisticsViz message."""
+        message.SetInParent()
+        message.stat_index_to_visualize = self.visualizing_index
+        for name, value in self.values:
+            message.statistics.add(stat_name=name, stat_val=value)
+
+    @staticmethod
+    def read(message: Message) -> Statistics:
+        """The statistics of a StatisticsViz message."""
+        values = tuple((s.stat_name, s.stat_val) for s in message.statistics)
+        return Statistics(message.stat_index_to_visualize, values)
+
+
+# -- original values
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalArray:
+    """An array of the program before any pass: an instruction, and a place in its tuple."""
+
+    instruction: str
+    index: ShapeIndex = ()
+
+    @staticmethod
+    def parse(cursor: Cursor) -> OriginalArray | None:
+        """``{"name"}``, ``{"name" {0,1}}``, or ``{}`` for an array that is not known."""
+        cursor.expect("{")
+        if cursor.accept("}"):
+            return None
+        name = cursor.string()
+        index = cursor.integers() if cursor.peek("{") else ()
+        cursor.expect("}")
+        return OriginalArray(name, index) if name else None
+
+    def text(self) -> str:
+        """``{"name" {0,1}}``."""
+        index = " {" + ",".join(map(str, self.index)) + "}" if self.index else ""
+        return f'{{"{escape(self.instruction)}"{index}}}'
+
+    def write(self, message: Message) -> None:
+        """Store the array in an OriginalArrayProto."""
+        message.SetInParent()
+        message.instruction_name = self.instruction
+        message.shape_index.extend(self.index)
+
+    @staticmethod
+    def read(message: Message) -> OriginalArray:
+        """The array of an OriginalArrayProto."""
+        return OriginalArray(message.instruction_name, tuple(message.shape_index))
+
+
+_TREE_TOKEN: Final = re.compile(r"[(),{}]")
+_DEEPEST: Final = 200
+_WIDEST: Final = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class OriginalValue:
-    """Which instruction of the unoptimized program computed each leaf of this value; kept as its text."""
+    """For each array of an instruction's value, the original array that it is equal to.
 
-    text_form: str
+    Attributes:
+        arrays: places in the value, in order, with their original arrays, None where it is not known.
+        is_synthetic_call: the instruction is a call that a pass made; it has no original.
+    """
+
+    arrays: tuple[tuple[ShapeIndex, OriginalArray | None], ...] = ()
+    is_synthetic_call: bool = False
+
+    @staticmethod
+    def parse(cursor: Cursor) -> OriginalValue:
+        """``{{"a"}}``, ``{({"a"}, {"b" {1}})}`` or ``{[synthetic_call]}``."""
+        cursor.expect("{")
+        if cursor.accept("["):
+            cursor.expect("synthetic_call")
+            cursor.expect("]")
+            cursor.expect("}")
+            return OriginalValue(is_synthetic_call=True)
+        arrays: list[tuple[ShapeIndex, OriginalArray | None]] = []
+        index: list[int] = []
+        while not cursor.accept("}"):
+            if cursor.peek("{"):
+                arrays.append((tuple(index), OriginalArray.parse(cursor)))
+                continue
+            cursor.skip()
+            start = cursor.position
+            token = cursor.take(_TREE_TOKEN, "an original array")[0]
+            if token == "(" and len(index) < _DEEPEST:
+                index.append(0)
+            elif token == ")" and index:
+                index.pop()
+            elif token == "," and index:
+                index[-1] += 1
+            else:
+                raise cursor.error(f"unexpected {token!r}", rule="origin.tree", position=start)
+        return OriginalValue(tuple(arrays))
+
+    def text(self) -> str:
+        """The value as XLA prints it."""
+        if self.is_synthetic_call:
+            return "{[synthetic_call]}"
+        return "{" + _tree_text(dict(self.arrays), 0) + "}"
+
+    def write(self, message: Message) -> None:
+        """Store the value in an OriginalValueProto."""
+        message.SetInParent()
+        message.is_synthetic_call = self.is_synthetic_call
+        for index, array in self.arrays:
+            element = message.elements.add(shape_index=index)
+            if array is not None:
+                array.write(element.original_array)
+
+    @staticmethod
+    def read(message: Message) -> OriginalValue:
+        """The value of an OriginalValueProto."""
+        arrays = tuple(
+            (
+                tuple(e.shape_index),
+                OriginalArray.read(e.original_array) if e.HasField("original_array") else None,
+            )
+            for e in message.elements
+        )
+        return OriginalValue(arrays, message.is_synthetic_call)
+
+
+def _tree_text(arrays: Mapping[ShapeIndex, OriginalArray | None], depth: int) -> str:
+    """The part of a tree whose indices agree up to ``depth``; what is not there is an empty tuple."""
+    if depth > _DEEPEST:
+        raise ParseError("an original value is nested too deeply", rule="origin.depth")
+    children: dict[int, dict[ShapeIndex, OriginalArray | None]] = {}
+    for index, array in arrays.items():
+        if len(index) == depth:
+            return "{}" if array is None else array.text()
+        children.setdefault(index[depth], {})[index] = array
+    if not all(0 <= i < _WIDEST for i in children):
+        raise ParseError("an original value has an index out of range", rule="origin.index")
+    parts = (_tree_text(children.get(i, {}), depth + 1) for i in range(max(children, default=-1) + 1))
+    return "(" + ", ".join(parts) + ")"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hloom.errors import VerifyError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.metadata import OriginalArray
+from hloom.ir.naming import NameUniquer
 from hloom.ir.operation import ProgramShape
+from hloom.ir.stack_frames import StackFrames
 
 if TYPE_CHECKING:
     from hloom.text.options import PrintOptions
@@ -32,19 +35,33 @@ class ModuleConfig:
 
     Attributes:
         entry_layout: parameter and result shapes of the entry with their layouts, if stated.
+        is_scheduled: the order of the instructions in each computation is the order of execution.
         aliases: output ShapeIndex -> Alias.
         buffer_donors: (parameter number, ShapeIndex) pairs.
-        extras: further header attributes by their names, as values of their codecs.
+        alias_passthrough_params: parameters that are returned as they are share their buffer with the output.
+        allow_spmd_sharding_propagation_to_parameters, allow_spmd_sharding_propagation_to_output: whether the
+            partitioner may choose shardings, for all of them or for each.
+        recovery_table: original arrays that were lost, the arrays that replace them, and the program that
+            computes the lost ones from those.
+        stack_frames: the table that ``stack_frame_id`` of metadata points into.
+        unmodelled: serialized HloModuleProto of what only the proto form says.
     """
 
     entry_layout: ProgramShape | None = None
     is_scheduled: bool = False
     aliases: dict[ShapeIndex, Alias] = field(default_factory=dict[ShapeIndex, Alias])
     buffer_donors: list[tuple[int, ShapeIndex]] = field(default_factory=list[tuple[int, ShapeIndex]])
+    alias_passthrough_params: bool = False
+    allow_spmd_sharding_propagation_to_parameters: tuple[bool, ...] = (False,)
+    allow_spmd_sharding_propagation_to_output: tuple[bool, ...] = (False,)
     replica_count: int = 1
     num_partitions: int = 1
     frontend_attributes: dict[str, str] = field(default_factory=dict[str, str])
-    extras: dict[str, Any] = field(default_factory=dict[str, Any])
+    recovery_table: dict[OriginalArray, tuple[OriginalArray, HloModule | None]] = field(
+        default_factory=dict[OriginalArray, "tuple[OriginalArray, HloModule | None]"]
+    )
+    stack_frames: StackFrames = StackFrames()
+    unmodelled: bytes = b""
 
 
 class HloModule:
@@ -64,7 +81,7 @@ class HloModule:
         self.config = ModuleConfig()
         self._computations: dict[HloComputation, None] = {}
         self._entry: HloComputation | None = None
-        self._names: set[str] | None = None
+        self._names: NameUniquer | None = None
 
     def __repr__(self) -> str:
         return f"<HloModule {self.name}: {len(self._computations)} computations>"
@@ -107,32 +124,24 @@ class HloModule:
             yield from computation.instructions
 
     def unique_name(self, wanted: str) -> str:
-        """``wanted``, with a number appended if an instruction or computation has that name already."""
+        """``wanted``, well formed and with a number appended if something in the module has that name already."""
         if self._names is None:
-            self._names = {i.name for i in self.instructions()} | {c.name for c in self._computations}
-        name, number = wanted, 0
-        while name in self._names:
-            number += 1
-            name = f"{wanted}.{number}"
-        self._names.add(name)
-        return name
+            self._names = NameUniquer()
+            for computation in self._computations:
+                self._names.unique(computation.name)
+            for instruction in self.instructions():
+                self._names.unique(instruction.name)
+        return self._names.unique(wanted)
 
     def post_order(self) -> list[HloComputation]:
         """Every computation after the ones it calls, in the order XLA prints them."""
-        done: dict[HloComputation, None] = {}
         called = {c for i in self.instructions() for c in i.called_computations}
-        for start in self._computations:
-            if start in called:
-                continue
-            stack: list[tuple[HloComputation, bool]] = [(start, False)]
-            while stack:
-                node, ready = stack.pop()
-                if ready:
-                    done[node] = None
-                elif node not in done:
-                    stack.append((node, True))
-                    callees = [c for i in node.instructions for c in i.called_computations]
-                    stack.extend((c, False) for c in reversed(callees) if c not in done)
+        done: dict[HloComputation, None] = {}
+        for root in self._computations:
+            if root not in called:
+                for computation in _embedded(root):
+                    done.setdefault(computation)
+                done.setdefault(root)
         return list(done)
 
     def verify(self) -> None:
@@ -171,3 +180,23 @@ class HloModule:
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+def _embedded(root: HloComputation) -> list[HloComputation]:
+    """The computations that one calls, directly and indirectly, callees before callers, as XLA walks them."""
+    order: list[HloComputation] = []
+    seen: set[HloComputation] = set()
+    stack: list[tuple[HloComputation, Iterator[HloInstruction]]] = [(root, iter(root.instructions))]
+    while stack:
+        computation, instructions = stack[-1]
+        for instruction in instructions:
+            fresh = [c for c in reversed(instruction.called_computations) if c not in seen]
+            if fresh:
+                for callee in dict.fromkeys(fresh):
+                    seen.add(callee)
+                    stack.append((callee, iter(callee.instructions)))
+                break
+        else:
+            stack.pop()
+            order.append(computation)
+    return order[:-1]

@@ -1,23 +1,330 @@
-"""How a value is split over devices."""
+"""How a value is spread over devices.
+
+A sharding is *replicated* (every device has all of it), *maximal* (one device has all of it), *manual*
+(the program is written for one device already), *unreduced* (devices hold summands), *unknown*, *tiled*
+(cut into tiles, each on a device of its own), *named* (said in the axes of a mesh), or a *tuple* of
+shardings, one for each array of a tuple.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
+from hloom.errors import ParseError
 from hloom.ir.cursor import Cursor
+from hloom.ir.device_groups import IotaTiles
+from hloom.ir.metadata import OpMetadata
+from hloom.ir.named_sharding import NamedSharding
+from hloom.ir.tile_assignment import TileAssignment
+from hloom.shape.shape import Shape
+
+Message: TypeAlias = Any
+
+_TYPES: Final = {
+    "replicated": 0, "maximal": 1, "tuple": 2, "tiled": 3, "manual": 4, "unknown": 5, "unreduced": 6,
+}  # fmt: skip
+_KINDS: Final = {number: kind for kind, number in _TYPES.items()}
+_WHOLE: Final = ("replicated", "maximal", "manual", "unknown", "unreduced")
+_SUBGROUPS: Final = ("maximal", "replicated", "manual", "unreduced")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardGroup:
+    """Shardings of one group are to become equal (``as``) or alike (``like``)."""
+
+    kind: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """A sharding, kept as its text."""
+    """One sharding; `kind` is a word of this module's page.
 
-    text_form: str
+    Attributes:
+        kind: replicated, maximal, manual, unreduced, unknown, tiled, named or tuple.
+        device: the device of a maximal sharding.
+        tiles: the tiles of a tiled sharding.
+        last_tile_dims: what the last dimensions of the tiles mean: over them the value is replicated,
+            manual ... instead of cut.
+        elements: the shardings of a tuple, one for each array in it.
+        named: a sharding in mesh axes.
+        group: the group of shardings it belongs to.
+        metadata: where it comes from.
+    """
+
+    kind: str
+    device: int = 0
+    tiles: TileAssignment | None = None
+    last_tile_dims: tuple[str, ...] = ()
+    elements: tuple[Sharding, ...] = ()
+    named: NamedSharding | None = None
+    group: ShardGroup | None = None
+    metadata: tuple[OpMetadata, ...] = ()
+
+    @staticmethod
+    def replicated() -> Sharding:
+        """Every device has all of the value."""
+        return Sharding("replicated")
+
+    @staticmethod
+    def tiled(tiles: TileAssignment, last_tile_dims: tuple[str, ...] = ()) -> Sharding:
+        """A tiled sharding in its one form: subgroups of one kind are merged, in a fixed order, sorted.
+
+        If the tiles do not cut the value at all, the result is the replicated, manual or unreduced sharding.
+        """
+        if not last_tile_dims:
+            return Sharding("tiled", tiles=tiles)
+        data = len(tiles.dimensions) - len(last_tile_dims)
+        uncut = all(size == 1 for size in tiles.dimensions[:data])
+        first = last_tile_dims[0]
+        if uncut and first != "maximal" and all(kind == first for kind in last_tile_dims):
+            return Sharding(first)
+        places: dict[str, list[int]] = {}
+        for number, kind in enumerate(last_tile_dims, data):
+            if tiles.dimensions[number] != 1:
+                places.setdefault(kind, []).append(number)
+        kinds = sorted(places, key=lambda kind: (kind == "replicated", _TYPES[kind]))
+        trivial = [d for d in range(data, len(tiles.dimensions)) if tiles.dimensions[d] == 1]
+        order = [*range(data), *(d for kind in kinds for d in places[kind]), *trivial]
+        merged = list(tiles.dimensions[:data])
+        for kind in kinds:
+            size = 1
+            for d in places[kind]:
+                size *= tiles.dimensions[d]
+            merged.append(size)
+        tiles = tiles.transposed(tuple(order)).reshaped(tuple(merged))
+        if not kinds:
+            return Sharding("tiled", tiles=tiles)
+        if tiles.tile_count == merged[-1] and kinds in (["replicated"], ["manual"], ["unreduced"]):
+            return Sharding(kinds[0])
+        if kinds[-1] == "replicated":
+            tiles = tiles.sorted_along_last()
+        return Sharding("tiled", tiles=tiles, last_tile_dims=tuple(kinds))
+
+    def for_shape(self, shape: Shape) -> Sharding:
+        """The sharding of a tuple all of whose arrays have this one; itself for an array."""
+        if not shape.is_tuple or self.kind == "tuple":
+            return self
+        leaves = max(1, sum(1 for _ in shape.leaves()))
+        return Sharding("tuple", elements=(self,) * leaves)
+
+    # -- text
 
     @classmethod
     def parse(cls, cursor: Cursor) -> Sharding:
-        """``{devices=[2,1]<=[2]}`` and its kin."""
-        return cls(cursor.braced_text())
+        """``{replicated}``, ``{devices=[2,1]<=[2]}``, ``{{maximal device=0}, {manual}}`` and their kin."""
+        cursor.expect("{")
+        if not cursor.peek("{") and not cursor.peek("}"):
+            return cls._parse_single(cursor)
+        elements: list[Sharding] = []
+        while not cursor.accept("}"):
+            if elements:
+                cursor.expect(",")
+            cursor.expect("{")
+            elements.append(cls._parse_single(cursor))
+        return cls("tuple", elements=tuple(elements))
 
-    def text(self) -> str:
+    @classmethod
+    def _parse_single(cls, cursor: Cursor) -> Sharding:
+        """One sharding after its opening brace."""
+        if cursor.peek("mesh[") or cursor.peek("maximal_mesh["):
+            named, metadata = NamedSharding.parse(cursor)
+            return cls("named", named=named, metadata=metadata)
+        cursor.skip()
+        return _SingleParser(cursor).parse()
+
+    def text(self, *, metadata: bool = True) -> str:
         """The sharding as XLA prints it."""
-        return self.text_form
+        if self.kind == "tuple":
+            parts = [
+                (f"/*index={i}*/" if i and i % 5 == 0 else "") + element.text(metadata=metadata)
+                for i, element in enumerate(self.elements)
+            ]
+            return "{" + ", ".join(parts) + "}"
+        if self.named is not None:
+            return "{" + self.named.text() + self._metadata_text(", ", metadata, listed=True) + "}"
+        if self.tiles is not None:
+            text = self.tiles.text()
+            if self.last_tile_dims == ("replicated",):
+                text += " last_tile_dim_replicate"
+            elif self.last_tile_dims:
+                text += " last_tile_dims={" + ", ".join(self.last_tile_dims) + "}"
+        else:
+            text = f"maximal device={self.device}" if self.kind == "maximal" else self.kind
+        if self.group is not None:
+            text += f" shard_{self.group.kind} {self.group.number}"
+        return "{" + text + self._metadata_text(" ", metadata, listed=False) + "}"
+
+    def _metadata_text(self, before: str, wanted: bool, *, listed: bool) -> str:
+        if not wanted or not self.metadata:
+            return ""
+        texts = [metadata.text() for metadata in self.metadata]
+        one = len(texts) == 1 and not listed
+        return before + "metadata=" + (texts[0] if one else "{" + ", ".join(texts) + "}")
+
+    # -- proto
+
+    def write(self, message: Message) -> None:
+        """Store the sharding in an OpSharding message."""
+        message.SetInParent()
+        if self.named is not None:
+            self.named.write(message.named_sharding, self.metadata)
+            return
+        message.type = _TYPES[self.kind]
+        for element in self.elements:
+            element.write(message.tuple_shardings.add())
+        for metadata in self.metadata:
+            metadata.write(message.metadata.add())
+        if self.kind == "maximal":
+            message.tile_assignment_dimensions.append(1)
+            message.tile_assignment_devices.append(self.device)
+        if self.tiles is not None:
+            message.tile_assignment_dimensions.extend(self.tiles.dimensions)
+            if isinstance(self.tiles.devices, IotaTiles):
+                message.iota_reshape_dims.extend(self.tiles.devices.reshape)
+                message.iota_transpose_perm.extend(self.tiles.devices.permutation)
+            else:
+                message.tile_assignment_devices.extend(self.tiles.devices)
+            if self.last_tile_dims == ("replicated",):
+                message.replicate_on_last_tile_dim = True
+            else:
+                message.last_tile_dims.extend(_TYPES[kind] for kind in self.last_tile_dims)
+        if self.group is not None:
+            message.is_shard_group = True
+            message.shard_group_id = self.group.number
+            message.shard_group_type = ("as", "like").index(self.group.kind)
+
+    @staticmethod
+    def read(message: Message) -> Sharding:
+        """The sharding of an OpSharding message; raises ParseError for one that means nothing."""
+        if message.HasField("named_sharding"):
+            named, metadata = NamedSharding.read(message.named_sharding)
+            return Sharding("named", named=named, metadata=metadata)
+        kind = _KINDS.get(message.type)
+        if kind is None:
+            raise ParseError(f"a sharding of type {message.type}", rule="sharding.type")
+        if kind == "tuple":
+            return Sharding("tuple", elements=tuple(map(Sharding.read, message.tuple_shardings)))
+        if kind == "tiled":
+            found = _read_tiled(message)
+        elif kind == "maximal":
+            if len(message.tile_assignment_devices) != 1:
+                raise ParseError("a maximal sharding has one device", rule="sharding.maximal-device")
+            found = Sharding("maximal", device=message.tile_assignment_devices[0])
+        else:
+            found = Sharding(kind)
+        group = None
+        if message.is_shard_group:
+            group = ShardGroup(("as", "like")[message.shard_group_type == 1], message.shard_group_id)
+        return replace(found, group=group, metadata=tuple(map(OpMetadata.read, message.metadata)))
+
+
+def _read_tiled(message: Message) -> Sharding:
+    dimensions = tuple(message.tile_assignment_dimensions)
+    devices: IotaTiles | tuple[int, ...] = tuple(message.tile_assignment_devices)
+    count = len(devices)
+    if message.iota_reshape_dims:
+        reshape, permutation = tuple(message.iota_reshape_dims), tuple(message.iota_transpose_perm)
+        if sorted(permutation) != list(range(len(reshape))) or min(reshape) < 1:
+            raise ParseError(f"no iota: {reshape}T{permutation}", rule="sharding.iota-permutation")
+        devices = IotaTiles.canonical(reshape, permutation)
+        count = 1
+        for size in reshape:
+            count *= size
+    kinds = [_KINDS.get(number, "") for number in message.last_tile_dims]
+    if message.replicate_on_last_tile_dim:
+        kinds = ["replicated"]
+    tiles = TileAssignment(dimensions, devices)
+    if not dimensions or min(dimensions) < 0 or tiles.tile_count != count or count == 0:
+        message_text = f"{list(dimensions)} tiles need as many devices, got {count}"
+        raise ParseError(message_text, rule="sharding.device-count")
+    if any(kind not in _SUBGROUPS for kind in kinds) or len(kinds) > len(dimensions):
+        raise ParseError("last_tile_dims do not fit the tiles", rule="sharding.last-tile-dims")
+    return Sharding.tiled(tiles, tuple(kinds))
+
+
+class _SingleParser:
+    """Reads the words of one sharding, which may come in any order, up to its closing brace."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.start = cursor.position
+        self.whole: set[str] = set()
+        self.device: int | None = None
+        self.tiles: TileAssignment | None = None
+        self.last_tile_dims: list[str] | None = None
+        self.group: ShardGroup | None = None
+        self.metadata: list[OpMetadata] = []
+
+    def parse(self) -> Sharding:
+        cursor = self.cursor
+        while not cursor.accept("}"):
+            self.word()
+        return replace(self.sharding(), group=self.group, metadata=tuple(self.metadata))
+
+    def word(self) -> None:
+        cursor = self.cursor
+        cursor.skip()
+        start = cursor.position
+        word = cursor.word()
+        if word in _WHOLE:
+            self.whole.add(word)
+        elif word in ("shard_as", "shard_like"):
+            kind = word.removeprefix("shard_")
+            number = cursor.integer()
+            if self.group is None or self.group.kind != "as" or kind == "as":
+                self.group = ShardGroup(kind, number)
+            else:
+                self.group = ShardGroup("as", number)
+        elif word == "last_tile_dim_replicate":
+            self.last_tile_dims = ["replicated"]
+        elif not cursor.accept("="):
+            raise cursor.error(f"unexpected {word!r} in a sharding", rule="sharding.words", position=start)
+        elif word == "device":
+            self.device = cursor.integer()
+        elif word == "devices":
+            self.tiles = TileAssignment.parse(cursor)
+        elif word == "metadata":
+            self.metadata.extend(OpMetadata.parse_one_or_list(cursor))
+        elif word == "last_tile_dims":
+            self.last_tile_dims = self.subgroups()
+        else:
+            raise cursor.error(f"unexpected {word!r} in a sharding", rule="sharding.words", position=start)
+
+    def subgroups(self) -> list[str]:
+        cursor = self.cursor
+        cursor.expect("{")
+        found: list[str] = []
+        while not cursor.accept("}"):
+            if found:
+                cursor.expect(",")
+            cursor.skip()
+            start = cursor.position
+            found.append(cursor.word())
+            if found[-1] not in _SUBGROUPS:
+                message = f"expected one of {', '.join(_SUBGROUPS)}, found {found[-1]!r}"
+                raise cursor.error(message, rule="sharding.last-tile-dims", position=start)
+        return found
+
+    def sharding(self) -> Sharding:
+        kind = next((word for word in ("replicated", "maximal", "manual", "unknown", "unreduced")
+                     if word in self.whole), "tiled")  # fmt: skip
+        if kind == "maximal":
+            if self.device is None or self.tiles is not None:
+                raise self.refused("a maximal sharding has one device", "sharding.maximal-device")
+            return Sharding("maximal", device=self.device)
+        if kind != "tiled":
+            if self.device is not None or self.tiles is not None:
+                raise self.refused(f"a {kind} sharding has no devices", "sharding.no-devices")
+            return Sharding(kind)
+        if self.tiles is None or self.device is not None:
+            raise self.refused("a tiled sharding needs devices=[...]", "sharding.tiles")
+        kinds = tuple(self.last_tile_dims or ())
+        if len(kinds) > len(self.tiles.dimensions):
+            message = f"{len(kinds)} last_tile_dims in {len(self.tiles.dimensions)} tile dimensions"
+            raise self.refused(message, "sharding.last-tile-dims")
+        return Sharding.tiled(self.tiles, kinds)
+
+    def refused(self, message: str, rule: str) -> ParseError:
+        return self.cursor.error(message, rule=rule, position=self.start)

@@ -1,14 +1,24 @@
-"""HLO text out: what XLA's HloModule::ToString prints, derived from the declarations."""
+"""HLO text out: what XLA's ``HloModule::ToString`` prints, derived from the declarations."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from hloom.ir.codec import REQUIRED
 from hloom.ir.computation import HloComputation
+from hloom.ir.cursor import escape
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.metadata import frontend_attributes_text
+from hloom.ir.metadata import OpMetadata, frontend_attributes_text, quoted_or_json
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
+from hloom.shape.shape import Shape
+from hloom.text import asynchronous
+from hloom.text.constants import constant_text
+from hloom.text.header import header_text
 from hloom.text.options import PrintOptions
+
+_COMPACT_OPERANDS: Final = 4
+_CONFIGURATIONS: Final = ("infeed_config", "outfeed_config")
 
 
 def print_module(module: HloModule, options: PrintOptions | None = None) -> str:
@@ -18,102 +28,281 @@ def print_module(module: HloModule, options: PrintOptions | None = None) -> str:
 
 def print_computation(computation: HloComputation, options: PrintOptions | None = None) -> str:
     """The text of one computation."""
-    return "".join(_Printer(options or PrintOptions()).computation(computation))
+    options = options or PrintOptions()
+    return _Printer(options).computation(computation, options.indent_amount, None, named=True)
 
 
 def print_instruction(instruction: HloInstruction, options: PrintOptions | None = None) -> str:
     """The text of one instruction, without ROOT and indentation."""
-    return _Printer(options or PrintOptions()).instruction(instruction)
+    options = options or PrintOptions()
+    printer = _Printer(options)
+    if not options.canonicalize_instruction_names:
+        return printer.instruction(instruction, options.indent_amount, {})
+    # The names of operands mean nothing outside the computation; the result has none at all.
+    text = printer.instruction(instruction, options.indent_amount, None)
+    return text
 
 
 class _Printer:
     def __init__(self, options: PrintOptions) -> None:
         self.options = options
         self.percent = "%" if options.print_percent else ""
-        self.operation_texts: dict[int, tuple[Operation, str]] = {}
+        self.texts: dict[int, tuple[Operation, str]] = {}
+        self.metadata_texts: dict[int, tuple[OpMetadata, str]] = {}
+        self.frames: dict[int, int] = {}
+
+    # -- modules and computations
 
     def module(self, module: HloModule) -> str:
-        out = [f"HloModule {module.name}"]
-        config = module.config
-        if config.is_scheduled:
-            out.append(", is_scheduled=true")
-        if config.entry_layout is not None:
-            layout = config.entry_layout
-            parameters = ", ".join(s.to_string() for s in layout.parameters)
-            out.append(f", entry_computation_layout={{({parameters})->{layout.result.to_string()}}}")
-        out.append("\n\n")
-        order = module.post_order()
-        for index, computation in enumerate(order):
-            if index:
-                out.append("\n\n")
-            if computation is module.entry:
-                out.append("ENTRY ")
-            out.extend(self.computation(computation))
-        return "".join(out) + "\n"
-
-    def computation(self, computation: HloComputation) -> list[str]:
-        module = computation.module
-        scheduled = module is not None and module.config.is_scheduled
-        order = list(computation.instructions) if scheduled else computation.post_order()
-        out = [f"{self.percent}{computation.name} "]
-        if self.options.print_program_shape:
-            parameters = ", ".join(
-                f"{p.name}: {p.shape.to_string(layout=False)}" for p in computation.parameters
+        options = self.options
+        computations = module.computations if options.canonicalize_computations else module.post_order()
+        orders = self.orders(module, computations)
+        tab = "  " * options.indent_amount
+        out = [tab, header_text(module, options), "\n\n"]
+        if options.print_metadata and module.config.stack_frames.frames:
+            out.append(self.stack_frames(module, orders))
+        hidden = self.hidden_computations(module) if options.syntax_sugar_async_ops else set()
+        for computation in computations:
+            if computation in hidden:
+                continue
+            text = self.computation(
+                computation,
+                options.indent_amount,
+                orders[computation],
+                named=not options.is_in_nested_computation,
             )
-            result = computation.root.shape.to_string(layout=False)
-            out.append(f"({parameters}) -> {result} ")
-        out.append("{\n")
-        root = computation.root
-        for instruction in order:
-            out.append("  ROOT " if instruction is root else "  ")
-            out.append(self.instruction(instruction))
+            if computation is module.entry:
+                text = f"{tab}ENTRY {text[len(tab) :]}"
+            out.append(text)
+            out.append("\n\n")
+        return "".join(out)
+
+    def orders(
+        self, module: HloModule, computations: list[HloComputation]
+    ) -> dict[HloComputation, list[HloInstruction]]:
+        """The instructions of each computation: its schedule if it has one, else operands first."""
+        if not module.config.is_scheduled:
+            return {c: c.post_order() for c in computations}
+        fused = {c for i in module.instructions() if i.opcode == "fusion" for c in i.called_computations}
+        return {c: c.post_order() if c in fused else list(c.instructions) for c in computations}
+
+    def hidden_computations(self, module: HloModule) -> set[HloComputation]:
+        """The computations that are shown as ``...-start`` instructions."""
+        return {
+            computation
+            for instruction in module.instructions()
+            if instruction.opcode == asynchronous.START
+            for computation in instruction.called_computations
+            if asynchronous.is_single(computation)
+        }
+
+    def stack_frames(self, module: HloModule, orders: dict[HloComputation, list[HloInstruction]]) -> str:
+        """The tables of the frames that instructions name, renumbered in the order of printing."""
+        numbers = (
+            instruction.metadata.stack_frame_id
+            for order in orders.values()
+            for instruction in order
+            if instruction.metadata is not None and instruction.metadata.stack_frame_id
+        )
+        tables, self.frames = module.config.stack_frames.used(numbers)
+        return tables.text() + "\n" if self.frames else ""
+
+    def computation(
+        self, computation: HloComputation, indent: int, order: list[HloInstruction] | None, *, named: bool
+    ) -> str:
+        """A computation with its braces, each line indented."""
+        options = self.options
+        tab = "  " * indent
+        head = tab
+        if named:
+            head += f"{self.percent}{computation.name} " if options.print_ids else self.percent
+        if options.print_program_shape:
+            parameters = ", ".join(
+                f"{self.name(p.name)}: {p.shape.to_string(layout=False)}" for p in computation.parameters
+            )
+            head += f"({parameters}) -> {computation.root.shape.to_string(layout=False)} "
+        out = [head, "{\n"]
+        root, names = computation.root, _CanonicalNames()
+        for instruction in order if order is not None else computation.post_order():
+            out.append(f"{tab}  ROOT " if instruction is root else f"{tab}  ")
+            out.append(self.instruction(instruction, indent + 1, names))
             out.append("\n")
-        out.append("}")
-        if computation.execution_thread != "main":
-            out.append(f', execution_thread="{computation.execution_thread}"')
-        return out
+        out.append(tab + "}")
+        if options.print_ids and computation.execution_thread != "main":
+            out.append(f', execution_thread="{escape(computation.execution_thread)}"')
+        return "".join(out)
 
-    def instruction(self, instruction: HloInstruction) -> str:
+    # -- instructions
+
+    def instruction(
+        self, instruction: HloInstruction, indent: int, names: dict[HloInstruction, str] | None
+    ) -> str:
+        """An instruction without its indentation; ``names`` are the canonical ones of its computation."""
+        options = self.options
         operation = instruction.operation
-        percent = self.percent
-        operands = operation.operand_text(instruction)
-        if operands is None:
-            operands = ", ".join([percent + o.name for o in instruction.operands])
-        shape = instruction.shape.to_string(layout=self.options.include_layout_in_shapes)
-        text = f"{percent}{instruction.name} = {shape} {operation.opcode}({operands})"
-        return text + self.operation_text(operation, instruction) + self.annotations(instruction)
+        opcode = operation.opcode
+        if opcode in asynchronous.OPCODES and options.syntax_sugar_async_ops:
+            opcode = asynchronous.short_opcode(instruction) or opcode
+        if not options.canonicalize_instruction_names:
+            text = f"{self.percent}{self.name(instruction.name)} = "
+        else:
+            text = "" if names is None else f"{names[instruction]} = "
+        if options.print_result_shape:
+            text += self.shape(instruction.shape) + " "
+        text += f"{opcode}({self.operands(instruction, names)})"
+        text += self.attributes(instruction, indent)
+        return text + self.annotations(instruction)
 
-    def operation_text(self, operation: Operation, instruction: HloInstruction) -> str:
-        """``, name=value`` for every printed attribute and called computation."""
-        if not operation.attributes and not instruction.called_computations:
+    def shape(self, shape: Shape) -> str:
+        return str(shape) if self.options.include_layout_in_shapes else shape.to_string(layout=False)
+
+    def name(self, name: str) -> str:
+        return name if self.options.print_ids else name.partition(".")[0]
+
+    def operands(self, instruction: HloInstruction, names: dict[HloInstruction, str] | None) -> str:
+        """What stands between the parentheses."""
+        options = self.options
+        operation = instruction.operation
+        if operation.opcode == "constant":
+            return constant_text(operation.literal, options)  # type: ignore[attr-defined]
+        special = operation.operand_text(instruction)
+        if special is not None:
+            return special
+        operands = instruction.operands
+        if not operands:
             return ""
-        before: list[str] = []
-        after: list[str] = []
+        shown = operands[:_COMPACT_OPERANDS] if options.compact_operands else operands
+        if (
+            options.print_operand_shape
+            or options.canonicalize_instruction_names
+            or not options.print_operand_names
+        ):
+            parts = [self.operand(operand, names) for operand in shown]
+        elif options.print_ids:
+            percent = self.percent
+            parts = [percent + operand.name for operand in shown]
+        else:
+            parts = [self.percent + self.name(operand.name) for operand in shown]
+        interval = options.print_operand_index_annotation_interval
+        if interval and len(parts) > interval:
+            for i in range(interval, len(parts), interval):
+                parts[i] = f"/*index={i}*/{parts[i]}"
+        left_out = len(operands) - len(shown)
+        return ", ".join(parts) + (f", ...(+{left_out})" if left_out else "")
+
+    def operand(self, operand: HloInstruction, names: dict[HloInstruction, str] | None) -> str:
+        options = self.options
+        parts = [self.shape(operand.shape)] if options.print_operand_shape else []
+        if options.canonicalize_instruction_names:
+            if names is not None:
+                parts.append(names[operand])
+        elif options.print_operand_names:
+            parts.append(self.percent + self.name(operand.name))
+        return " ".join(parts)
+
+    # -- attributes
+
+    def attributes(self, instruction: HloInstruction, indent: int) -> str:
+        """``, name=value`` for every printed attribute and called computation."""
+        operation = instruction.operation
+        if operation.opcode in asynchronous.OPCODES and self.options.syntax_sugar_async_ops:
+            wrapped = asynchronous.wrapped_instruction(instruction)
+            if wrapped is not None:
+                own = self.own_attributes(operation, instruction)
+                return (
+                    own
+                    if operation.opcode in asynchronous.CHAINED
+                    else own + self.attributes(wrapped, indent)
+                )
+        if not operation.roles:
+            return self.own_attributes(operation, instruction) if operation.attributes else ""
+        before = self.own_attributes(operation, instruction, after=False)
+        after = self.own_attributes(operation, instruction, after=True)
+        return before + self.called_computations(operation, instruction, indent) + after
+
+    def own_attributes(
+        self, operation: Operation, instruction: HloInstruction, *, after: bool | None = None
+    ) -> str:
+        """The operation's attributes; ``after`` chooses those behind (or before) the called computations."""
+        options = self.options
+        if not options.print_extra_attributes:
+            return ""
+        out = ""
         for attribute in operation.attributes:
+            if after is not None and attribute.after_computations is not after:
+                continue
             value = getattr(operation, attribute.field)
             if attribute.default is not REQUIRED and value == attribute.default and not attribute.always:
                 continue
             if operation.omitted(attribute.field, instruction):
                 continue
-            part = f", {attribute.name}={attribute.codec.text(value)}"
-            (after if attribute.after_computations else before).append(part)
+            if attribute.name in _CONFIGURATIONS and not options.print_infeed_outfeed_config:
+                continue
+            if attribute.name == "replica_groups" and options.print_full_replica_group_list:
+                value = _written_out(value)
+            out += f", {attribute.name}={attribute.codec.text(value)}"
+        return out
+
+    def called_computations(self, operation: Operation, instruction: HloInstruction, indent: int) -> str:
+        """``, to_apply=%name``, or the bodies where the options want them."""
+        out = ""
+        bodies = self.options.print_subcomputations
         for role, computations in operation.role_of(instruction):
-            names = ", ".join(self.percent + c.name for c in computations)
-            before.append(f", {role.name}={{{names}}}" if role.many else f", {role.name}={names}")
-        return "".join(before) + "".join(after)
+            if bodies:
+                texts = [self.computation(c, indent, None, named=False) for c in computations]
+                joined = ",\n".join(texts)
+                out += f", {role.name}={{\n{joined}\n}}" if role.many else f", {role.name}=\n{joined}"
+            else:
+                joined = ", ".join([self.percent + self.name(c.name) for c in computations])
+                out += f", {role.name}={{{joined}}}" if role.many else f", {role.name}={joined}"
+        return out
 
     def annotations(self, instruction: HloInstruction) -> str:
         """``, sharding=...`` and what else travels with an instruction."""
+        options = self.options
         out = ""
         if instruction.sharding is not None:
-            out += ", sharding=" + instruction.sharding.text()
-        if instruction.frontend_attributes:
+            out += ", sharding=" + instruction.sharding.text(metadata=options.print_metadata)
+        if instruction.frontend_attributes and options.print_frontend_attributes:
             out += ", frontend_attributes=" + frontend_attributes_text(instruction.frontend_attributes)
-        if instruction.control_predecessors and self.options.print_control_dependencies:
-            names = ", ".join(self.percent + p.name for p in instruction.control_predecessors)
+        if instruction.control_predecessors and options.print_control_dependencies:
+            names = ", ".join(self.percent + self.name(p.name) for p in instruction.control_predecessors)
             out += f", control-predecessors={{{names}}}"
-        if instruction.metadata is not None and self.options.print_metadata:
-            out += ", metadata=" + instruction.metadata.text()
-        if instruction.backend_config and self.options.print_backend_config:
-            out += ", backend_config=" + instruction.backend_config
+        if instruction.statistics is not None:
+            out += ", statistics=" + instruction.statistics.text()
+        if instruction.original_value is not None and options.print_original_value:
+            out += ", origin=" + instruction.original_value.text()
+        if instruction.metadata is not None and options.print_metadata:
+            out += self.metadata(instruction.metadata)
+        if instruction.backend_config and options.print_backend_config:
+            out += ", backend_config=" + quoted_or_json(instruction.backend_config)
         return out
+
+    def metadata(self, metadata: OpMetadata) -> str:
+        """``, metadata={...}``, or nothing if it says nothing that text shows."""
+        known = self.metadata_texts.get(id(metadata))
+        if known is not None:
+            return known[1]
+        frame = self.frames.get(metadata.stack_frame_id, 0)
+        text = ""
+        if self.options.print_metadata_only_op_name:
+            text = OpMetadata(op_name=metadata.op_name).text() if metadata.op_name else ""
+        elif metadata.is_shown or frame:
+            text = metadata.text(frame)
+        text = f", metadata={text}" if text else ""
+        self.metadata_texts[id(metadata)] = (metadata, text)
+        return text
+
+
+class _CanonicalNames(dict[HloInstruction, str]):
+    """``tmp_0``, ``tmp_1`` ... in the order in which names are first asked for."""
+
+    def __missing__(self, instruction: HloInstruction) -> str:
+        name = self[instruction] = f"tmp_{len(self)}"
+        return name
+
+
+def _written_out(groups: Any) -> Any:
+    from hloom.ir.device_groups import DeviceList
+
+    return DeviceList(groups.groups)

@@ -1,0 +1,220 @@
+"""Shardings said in the axes of a mesh: ``mesh['a'=2,'b'=4], [{'a'}, {?}], replicated={'b'}``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hloom.errors import ParseError
+from hloom.ir.cursor import Cursor
+from hloom.ir.device_groups import AxisRef, Mesh, read_axis, read_mesh, write_axis, write_mesh
+from hloom.ir.metadata import OpMetadata
+
+Message: TypeAlias = Any
+Axes: TypeAlias = tuple[AxisRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionSharding:
+    """The axes one dimension is cut along; an open one (``?``) may be cut further."""
+
+    axes: Axes = ()
+    is_closed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSharding:
+    """A sharding over a mesh.
+
+    Attributes:
+        mesh: the devices with named axes; without axes, its one device id is that of a maximal sharding.
+        dimensions: how each dimension is cut; empty if none is.
+        replicated_axes, unreduced_axes, manual_axes: axes that cut no dimension.
+    """
+
+    mesh: Mesh
+    dimensions: tuple[DimensionSharding, ...] = ()
+    replicated_axes: Axes = ()
+    unreduced_axes: Axes = ()
+    manual_axes: Axes = ()
+
+    @staticmethod
+    def parse(cursor: Cursor) -> tuple[NamedSharding, tuple[OpMetadata, ...]]:
+        """A named sharding after its opening brace, and its metadata; the closing brace is consumed."""
+        cursor.skip()
+        start = cursor.position
+        if cursor.accept("maximal_mesh["):
+            cursor.expect("device_id=")
+            mesh = Mesh((), (cursor.integer(),))
+            cursor.expect("]")
+            return NamedSharding(mesh), _parse_end(cursor)
+        mesh = Mesh.parse(cursor)
+        names = [name for name, _ in mesh.axes]
+        if len(set(names)) != len(names):
+            raise cursor.error(
+                "the axes of a mesh have different names", rule="mesh.axis-names", position=start
+            )
+        cursor.accept(",")
+        every = tuple(AxisRef(i) for i in range(len(names)))
+        for word, whole in (
+            ("replicated", NamedSharding(mesh)),
+            ("unreduced", NamedSharding(mesh, unreduced_axes=every)),
+            ("manual", NamedSharding(mesh, manual_axes=every)),
+        ):
+            if cursor.accept(word):
+                return whole, _parse_end(cursor)
+        dimensions = _parse_dimensions(cursor, mesh)
+        axes: dict[str, Axes] = {}
+        metadata: tuple[OpMetadata, ...] = ()
+        while not cursor.accept("}"):
+            cursor.expect(",")
+            cursor.skip()
+            at = cursor.position
+            key = cursor.key()
+            if key == "metadata":
+                metadata += OpMetadata.parse_one_or_list(cursor)
+            elif key in ("replicated", "unreduced", "manual"):
+                cursor.expect("{")
+                found = _parse_axes(cursor, mesh)
+                axes[f"{key}_axes"] = axes.get(f"{key}_axes", ()) + found.axes
+                if not found.is_closed:
+                    raise cursor.error(
+                        "'?' stands only in a dimension", rule="sharding.open-axes", position=at
+                    )
+            else:
+                raise cursor.error(f"unexpected {key!r} in a sharding", rule="sharding.words", position=at)
+        sharding = NamedSharding(mesh, dimensions, **axes)
+        problem = sharding.problem()
+        if problem:
+            raise cursor.error(problem, rule="sharding.axes", position=start)
+        return sharding, metadata
+
+    def problem(self) -> str:
+        """What is wrong with the axes: used twice, out of order, mergeable; empty if nothing is."""
+        kept = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
+        used: list[AxisRef] = []
+        for axes in (*(d.axes for d in self.dimensions), *kept):
+            for previous, axis in zip((None, *axes), axes):
+                if any(not _disjoint(axis, other) for other in used):
+                    return f"axis {self.mesh.axis_text(axis)} is used twice"
+                if previous is not None and _mergeable(previous, axis):
+                    return f"axis {self.mesh.axis_text(axis)} continues the one before it and is to be merged with it"
+                used.append(axis)
+        for axes in kept:
+            if list(axes) != sorted(axes, key=lambda axis: (axis.axis, axis.sub_axis or (1, 0))):
+                return "replicated, unreduced and manual axes stand in the order of the mesh"
+        return ""
+
+    def text(self) -> str:
+        """The sharding without braces and metadata."""
+        mesh = self.mesh
+        if not mesh.axes and mesh.device_ids:
+            return f"maximal_mesh[device_id={mesh.numbers[0]}]"
+        every = tuple(AxisRef(i) for i in range(len(mesh.axes)))
+        if not self.dimensions:
+            kept = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
+            for word, whole in (
+                ("replicated", ((), (), ())),
+                ("unreduced", ((), every, ())),
+                ("manual", ((), (), every)),
+            ):
+                if kept == whole:
+                    return f"{mesh.text()}, {word}"
+        text = f"{mesh.text()}, [{', '.join(map(self._dimension_text, self.dimensions))}]"
+        for word, axes in (
+            ("replicated", self.replicated_axes),
+            ("unreduced", self.unreduced_axes),
+            ("manual", self.manual_axes),
+        ):
+            if axes:
+                text += f", {word}={{{', '.join(map(mesh.axis_text, axes))}}}"
+        return text
+
+    def _dimension_text(self, dimension: DimensionSharding) -> str:
+        parts = [self.mesh.axis_text(axis) for axis in dimension.axes]
+        return "{" + ", ".join(parts if dimension.is_closed else [*parts, "?"]) + "}"
+
+    def write(self, message: Message, metadata: tuple[OpMetadata, ...]) -> None:
+        """Store the sharding in a NamedShardingProto."""
+        message.SetInParent()
+        write_mesh(message.mesh, self.mesh)
+        for dimension in self.dimensions:
+            stored = message.dim_shardings.add(is_closed=dimension.is_closed)
+            for axis in dimension.axes:
+                write_axis(stored.axes.add(), axis)
+        for field in ("replicated_axes", "unreduced_axes", "manual_axes"):
+            for axis in getattr(self, field):
+                write_axis(getattr(message, field).add(), axis)
+        for one in metadata:
+            one.write(message.metadata.add())
+
+    @staticmethod
+    def read(message: Message) -> tuple[NamedSharding, tuple[OpMetadata, ...]]:
+        """The sharding and metadata of a NamedShardingProto; raises ParseError for axes that do not exist."""
+        sharding = NamedSharding(
+            read_mesh(message.mesh),
+            tuple(
+                DimensionSharding(tuple(map(read_axis, d.axes)), d.is_closed) for d in message.dim_shardings
+            ),
+            tuple(map(read_axis, message.replicated_axes)),
+            tuple(map(read_axis, message.unreduced_axes)),
+            tuple(map(read_axis, message.manual_axes)),
+        )
+        lists = [*(d.axes for d in sharding.dimensions), sharding.replicated_axes, sharding.unreduced_axes]
+        for axis in (axis for axes in (*lists, sharding.manual_axes) for axis in axes):
+            if not 0 <= axis.axis < len(sharding.mesh.axes):
+                raise ParseError(f"the mesh has no axis number {axis.axis}", rule="mesh.axis")
+        problem = sharding.problem()
+        if problem:
+            raise ParseError(problem, rule="sharding.axes")
+        return sharding, tuple(map(OpMetadata.read, message.metadata))
+
+
+def _parse_end(cursor: Cursor) -> tuple[OpMetadata, ...]:
+    metadata: tuple[OpMetadata, ...] = ()
+    if cursor.accept(","):
+        cursor.expect("metadata=")
+        metadata = OpMetadata.parse_one_or_list(cursor)
+    cursor.expect("}")
+    return metadata
+
+
+def _parse_dimensions(cursor: Cursor, mesh: Mesh) -> tuple[DimensionSharding, ...]:
+    cursor.expect("[")
+    dimensions: list[DimensionSharding] = []
+    while not cursor.accept("]"):
+        if dimensions:
+            cursor.expect(",")
+        cursor.expect("{")
+        dimensions.append(_parse_axes(cursor, mesh))
+    return tuple(dimensions)
+
+
+def _parse_axes(cursor: Cursor, mesh: Mesh) -> DimensionSharding:
+    """Axes up to the closing brace; a last ``?`` leaves the list open."""
+    axes: list[AxisRef] = []
+    while not cursor.accept("}"):
+        if axes:
+            cursor.expect(",")
+        if cursor.accept("?"):
+            cursor.expect("}")
+            return DimensionSharding(tuple(axes), is_closed=False)
+        axes.append(mesh.parse_axis(cursor))
+    return DimensionSharding(tuple(axes))
+
+
+def _disjoint(a: AxisRef, b: AxisRef) -> bool:
+    """Whether two axes, or factors of axes, can cut one value independently."""
+    if a.axis != b.axis:
+        return True
+    if a.sub_axis is None or b.sub_axis is None:
+        return False
+    first, second = sorted((a.sub_axis, b.sub_axis))
+    end = first[0] * first[1]
+    return end <= second[0] and second[0] % end == 0
+
+
+def _mergeable(a: AxisRef, b: AxisRef) -> bool:
+    """Whether ``b`` is the factor that follows ``a`` in the same axis."""
+    same = a.axis == b.axis and a.sub_axis is not None and b.sub_axis is not None
+    return bool(same and a.sub_axis and b.sub_axis and a.sub_axis[0] * a.sub_axis[1] == b.sub_axis[0])

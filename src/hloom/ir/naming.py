@@ -1,0 +1,90 @@
+"""Names of instructions and computations: which are well formed, and how they become unique in a module."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hloom.shape.element_type import NAMES
+
+_BAD_START: Final = re.compile(r"[^A-Za-z_]")
+_BAD: Final = re.compile(r"[^A-Za-z0-9_.\-]")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_INT64_END: Final = 1 << 63
+
+
+def sanitized(name: str) -> str:
+    """The name with what no name may contain replaced, as XLA does.
+
+    Names have ASCII letters, digits, ``_``, ``.`` and ``-``, and start with a letter or ``_``; they are no
+    element types, and do not start with ``__`` (which is kept for ``__xla_``).
+    """
+    if not name:
+        return ""
+    name = _BAD_START.sub("_", name[0]) + _BAD.sub("_", name[1:])
+    if name in NAMES and name != "tuple":
+        name += "_"
+    if name.startswith("__") and not name.startswith("__xla_"):
+        name = "a" + name[1:]
+    return name
+
+
+class NameUniquer:
+    """Hands out names that differ, by a number behind the last dot: ``add``, ``add.1``, ``add.2``.
+
+    ``add`` and ``add.0`` count as the same name, as in XLA.
+    """
+
+    __slots__ = ("_roots",)
+
+    def __init__(self) -> None:
+        self._roots: dict[str, int | _Numbers] = {}
+
+    def unique(self, wanted: str) -> str:
+        """``wanted`` itself if it is new, else the same with the next free number."""
+        return self.unique_of_sanitized(sanitized(wanted) or "name")
+
+    def unique_of_sanitized(self, name: str) -> str:
+        """`unique` for a name that is well formed already."""
+        root, number, numbered = _split(name)
+        found = self._roots.get(root)
+        if found is None:
+            self._roots[root] = number
+        else:
+            if isinstance(found, int):
+                found = self._roots[root] = _Numbers(found)
+            number = found.register(number)
+        if number == 0:
+            return f"{root}.0" if numbered else root
+        return f"{root}.{number}"
+
+
+class _Numbers:
+    """The numbers that are used behind one root."""
+
+    __slots__ = ("following", "used")
+
+    def __init__(self, first: int) -> None:
+        self.used = {first}
+        self.following = 0
+
+    def register(self, number: int) -> int:
+        """The number itself if it is free, else the next free one."""
+        if number in self.used:
+            while self.following in self.used:
+                self.following += 1
+            number = self.following
+            self.following += 1
+        self.used.add(number)
+        return number
+
+
+def _split(name: str) -> tuple[str, int, bool]:
+    """The name before its number, the number (0 if it has none), and whether it has one."""
+    root, dot, suffix = name.rpartition(".")
+    if not dot or not root or not suffix or _NUMBER.fullmatch(suffix) is None:
+        return name, 0, False
+    number = int(suffix)
+    if not -_INT64_END <= number < _INT64_END:
+        return name, 0, False
+    return root, number, True

@@ -1,0 +1,145 @@
+"""Which device holds which tile of a sharded array: ``devices=[2,2]3,1,2,0`` or ``devices=[4,2]<=[2,4]T(1,0)``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hloom.ir.cursor import Cursor
+from hloom.ir.device_groups import IotaTiles
+
+
+@dataclass(frozen=True, slots=True)
+class TileAssignment:
+    """An array of devices, one for each tile.
+
+    Attributes:
+        dimensions: how many tiles there are along each dimension.
+        devices: their devices in row-major order: an arranged iota, or the numbers themselves.
+    """
+
+    dimensions: tuple[int, ...]
+    devices: IotaTiles | tuple[int, ...]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The devices in row-major order, written out."""
+        return self.devices.numbers if isinstance(self.devices, IotaTiles) else self.devices
+
+    @property
+    def tile_count(self) -> int:
+        """How many tiles there are in all."""
+        return math.prod(self.dimensions)
+
+    @staticmethod
+    def parse(cursor: Cursor) -> TileAssignment:
+        """``[2,2]3,1,2,0`` or ``[4,2]<=[2,4]T(1,0)``; every tile has one device."""
+        cursor.skip()
+        start = cursor.position
+        dimensions = cursor.integers("[", "]")
+        if not dimensions or min(dimensions) < 0:
+            raise cursor.error(
+                f"{list(dimensions)} are no numbers of tiles", rule="sharding.tile-dimensions", position=start
+            )
+        if cursor.accept("<="):
+            devices: IotaTiles | tuple[int, ...] = _parse_iota(cursor)
+            count = math.prod(devices.reshape)
+        else:
+            listed = [cursor.integer()]
+            while cursor.accept(","):
+                listed.append(cursor.integer())
+            devices, count = tuple(listed), len(listed)
+            if count < 2:
+                message = "a tiled sharding lists two or more devices"
+                raise cursor.error(message, rule="sharding.tiled-devices", position=start)
+        if count != math.prod(dimensions):
+            message = f"{math.prod(dimensions)} tiles need as many devices, got {count}"
+            raise cursor.error(message, rule="sharding.device-count", position=start)
+        return TileAssignment(dimensions, devices)
+
+    def text(self) -> str:
+        """``devices=[2,2]3,1,2,0``."""
+        dimensions = ",".join(map(str, self.dimensions))
+        if isinstance(self.devices, IotaTiles):
+            return f"devices=[{dimensions}]<={self.devices.text()}"
+        return f"devices=[{dimensions}]{','.join(map(str, self.devices))}"
+
+    def reshaped(self, dimensions: tuple[int, ...]) -> TileAssignment:
+        """The same devices in the same row-major order along other dimensions."""
+        return TileAssignment(dimensions, self.devices)
+
+    def transposed(self, permutation: tuple[int, ...]) -> TileAssignment:
+        """Dimension ``i`` of the result is dimension ``permutation[i]``; an iota stays one where it can."""
+        dimensions = tuple(self.dimensions[d] for d in permutation)
+        if isinstance(self.devices, IotaTiles):
+            factors = _factors(self.devices, self.dimensions)
+            if factors is not None:
+                reshape, groups = factors
+                order = tuple(factor for d in permutation for factor in groups[d])
+                return TileAssignment(dimensions, IotaTiles.canonical(reshape, order))
+        import numpy as np
+
+        array = np.array(self.numbers).reshape(self.dimensions).transpose(permutation)
+        return TileAssignment(dimensions, tuple(array.ravel().tolist()))
+
+    def sorted_along_last(self) -> TileAssignment:
+        """The devices of each row of the last dimension in ascending order."""
+        if isinstance(self.devices, IotaTiles):
+            factors = _factors(self.devices, self.dimensions)
+            if factors is not None:
+                reshape, groups = factors
+                order = [factor for group in groups[:-1] for factor in group] + sorted(groups[-1])
+                return TileAssignment(self.dimensions, IotaTiles.canonical(reshape, tuple(order)))
+        import numpy as np
+
+        array = np.sort(np.array(self.numbers).reshape(self.dimensions), axis=-1)
+        return TileAssignment(self.dimensions, tuple(array.ravel().tolist()))
+
+
+def _parse_iota(cursor: Cursor) -> IotaTiles:
+    """``[8]`` or ``[2,4]T(1,0)``; the transposition is left out only in one dimension."""
+    cursor.skip()
+    start = cursor.position
+    reshape = cursor.integers("[", "]")
+    if len(reshape) == 1:
+        permutation: tuple[int, ...] = (0,)
+    else:
+        cursor.expect("T")
+        permutation = cursor.integers("(", ")")
+    if sorted(permutation) != list(range(len(reshape))) or min(reshape, default=0) < 1:
+        message = f"{list(permutation)} does not permute the dimensions of {list(reshape)}"
+        raise cursor.error(message, rule="sharding.iota-permutation", position=start)
+    return IotaTiles.canonical(reshape, permutation)
+
+
+def _factors(
+    iota: IotaTiles, dimensions: tuple[int, ...]
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
+    """The iota with its dimensions cut so that each of ``dimensions`` is made of whole ones, if that is possible.
+
+    Returns the cut reshape dimensions, and for each of ``dimensions`` the numbers of those it is made of.
+    """
+    arranged = [iota.reshape[d] for d in iota.permutation]
+    cuts = sorted({*_strides(arranged), *_strides(dimensions), math.prod(arranged)})
+    if any(larger % smaller for smaller, larger in zip(cuts, cuts[1:])):
+        return None
+    pieces = {stride: larger // stride for stride, larger in zip(cuts, cuts[1:])}
+    # The pieces of each reshape dimension, major to minor, known by their strides in the arrangement.
+    of_source: dict[int, list[int]] = {}
+    for source, stride, size in zip(iota.permutation, _strides(arranged), arranged):
+        of_source[source] = [s for s in reversed(cuts) if stride <= s < stride * size]
+    in_order = [stride for source in sorted(of_source) for stride in of_source[source]]
+    number = {stride: i for i, stride in enumerate(in_order)}
+    groups = [
+        tuple(number[s] for s in reversed(cuts) if stride <= s < stride * size)
+        for stride, size in zip(_strides(dimensions), dimensions)
+    ]
+    return tuple(pieces[stride] for stride in in_order) or (1,), groups
+
+
+def _strides(sizes: tuple[int, ...] | list[int]) -> list[int]:
+    """The row-major strides of an array of these sizes."""
+    strides = [1] * len(sizes)
+    for i in range(len(sizes) - 2, -1, -1):
+        strides[i] = strides[i + 1] * sizes[i + 1]
+    return strides

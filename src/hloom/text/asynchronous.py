@@ -1,0 +1,175 @@
+"""The short text of asynchronous operations: ``custom-call-start(x), custom_call_target="f"``.
+
+It stands for an ``async-start`` that calls a computation with one custom call in it. The ``-update`` and
+``-done`` that follow name the same operation and have no attributes of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction, check_arity
+from hloom.ir.operation import REGISTRY, Operation
+
+if TYPE_CHECKING:
+    from hloom.text.instruction_parser import Attributes, InstructionParser
+
+START: Final = "async-start"
+CHAINED: Final = frozenset(("async-update", "async-done"))
+OPCODES: Final = CHAINED | {START}
+_SUFFIXES: Final = {"-start": START, "-update": "async-update", "-done": "async-done"}
+
+
+def split_opcode(word: str) -> tuple[str, str | None]:
+    """The opcode that a word stands for, and in the short form the opcode that is wrapped."""
+    if word not in REGISTRY:
+        for suffix, opcode in _SUFFIXES.items():
+            if word.endswith(suffix):
+                return opcode, word.removesuffix(suffix)
+    return word, None
+
+
+def short_opcode(instruction: HloInstruction) -> str | None:
+    """The opcode of the short form; None where only the full form says what the instruction does."""
+    wrapped = wrapped_instruction(instruction)
+    if wrapped is None:
+        return None
+    for suffix, opcode in _SUFFIXES.items():
+        if opcode == instruction.opcode:
+            return wrapped.opcode + suffix
+    return None
+
+
+def wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
+    """The operation that an asynchronous instruction runs, if its computation is nothing but that one."""
+    computation = wrapped_computation(instruction)
+    return computation.root if computation is not None and is_single(computation) else None
+
+
+def wrapped_computation(instruction: HloInstruction) -> HloComputation | None:
+    """The computation that the first instruction of an asynchronous chain calls."""
+    while instruction.opcode in CHAINED and instruction.operands:
+        instruction = instruction.operands[0]
+    return instruction.called_computations[0] if instruction.opcode == START else None
+
+
+def is_single(computation: HloComputation) -> bool:
+    """Whether a computation has only parameters beside its root."""
+    return all(i.opcode == "parameter" or i is computation.root for i in computation.instructions)
+
+
+# -- reading
+
+
+def wrap(
+    parser: InstructionParser,
+    instruction: HloInstruction,
+    wrapped: type[Operation],
+    read: Attributes,
+    position: int,
+) -> None:
+    """Make an async-start of an instruction that was read with the attributes of the wrapped operation."""
+    start = REGISTRY[START]
+    _check_form(parser, instruction, position)
+    own = {a.field for a in start.attributes} - {a.field for a in wrapped.attributes}
+    inner = read._replace(fields={f: v for f, v in read.fields.items() if f not in own})
+    operation, called = parser.made(wrapped, inner, position)
+    check_arity(wrapped, len(instruction.operands))
+    computation = HloComputation("async_wrapped")
+    parameters = [
+        computation.add(
+            HloInstruction("async_param", REGISTRY["parameter"](parameter_number=number), operand.shape)  # type: ignore[call-arg]
+        )
+        for number, operand in enumerate(instruction.operands)
+    ]
+    root = HloInstruction("async_op", operation, instruction.shape.tuple_shapes[1], parameters, called)
+    computation.add(root, root=True)
+    parser.computations.append(computation)
+    instruction.operation = start(**{f: v for f, v in read.fields.items() if f in own})
+    instruction.called_computations = (computation,)
+
+
+def check(
+    parser: InstructionParser,
+    instruction: HloInstruction,
+    wrapped: str | None,
+    read: Attributes,
+    position: int,
+) -> None:
+    """Refuse chains that do not fit together; let the wrapped operation share thread and annotations."""
+    computation = _start(parser, instruction, position) if instruction.opcode == START else None
+    if computation is None:
+        computation = _continuation(parser, instruction, wrapped, read, position)
+    root = computation.root
+    root.metadata = instruction.metadata or root.metadata
+    root.original_value = instruction.original_value or root.original_value
+    root.backend_config = instruction.backend_config or root.backend_config
+    root.frontend_attributes = instruction.frontend_attributes or root.frontend_attributes
+    root.statistics = instruction.statistics or root.statistics
+
+
+def _start(parser: InstructionParser, instruction: HloInstruction, position: int) -> HloComputation:
+    _check_form(parser, instruction, position)
+    (computation,) = instruction.called_computations
+    if computation in parser.wrapped:
+        message = f"computation {computation.name!r} is called by two async-starts"
+        raise parser.cursor.error(message, rule="async-start.one-caller", position=position)
+    parser.wrapped.add(computation)
+    set_thread(computation, instruction.operation.async_execution_thread)  # type: ignore[attr-defined]
+    return computation
+
+
+def _check_form(parser: InstructionParser, instruction: HloInstruction, position: int) -> None:
+    shape = instruction.shape
+    if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
+        message = f"the shape of an async-start is ((operands), result, contexts ...), not {shape}"
+        raise parser.cursor.error(message, rule="async-start.shape-form", position=position)
+
+
+def _continuation(
+    parser: InstructionParser,
+    instruction: HloInstruction,
+    wrapped: str | None,
+    read: Attributes,
+    position: int,
+) -> HloComputation:
+    """The computation of the chain that an async-update or async-done goes on with."""
+    before = instruction.operands[0]
+    if before.opcode not in OPCODES or before.opcode == "async-done":
+        message = f"the operand of {instruction.opcode} is an async-start or async-update"
+        raise parser.cursor.error(message, rule="async.chain", position=position)
+    if instruction.opcode == "async-update" and instruction.shape != before.shape:
+        message = f"async-update is of its operand's shape {before.shape}, not {instruction.shape}"
+        raise parser.cursor.error(message, rule="async-update.shape", position=position)
+    computation = wrapped_computation(before)
+    assert computation is not None
+    while before.opcode != START:
+        before = before.operands[0]
+    thread: str = before.operation.async_execution_thread  # type: ignore[attr-defined]
+    if wrapped is not None and computation.root.opcode != wrapped:
+        message = f"the chain runs {computation.root.opcode}, not {wrapped}"
+        raise parser.cursor.error(message, rule="async.wrapped-opcode", position=position)
+    if read.thread is not None and read.thread != thread:
+        message = f"the chain runs on thread {thread!r}, not {read.thread!r}"
+        raise parser.cursor.error(message, rule="async.thread", position=position)
+    if read.called and read.called["calls"] != [computation]:
+        message = f"the chain calls {computation.name!r}, not {read.called['calls'][0].name!r}"
+        raise parser.cursor.error(message, rule="async.calls", position=position)
+    return computation
+
+
+def set_thread(computation: HloComputation, thread: str) -> None:
+    """Let a computation, and all that it calls, run on a thread."""
+    pending = [computation]
+    seen: set[HloComputation] = set()
+    while pending:
+        current = pending.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        current.execution_thread = thread
+        for instruction in current.instructions:
+            if instruction.opcode == START:
+                instruction.operation = instruction.operation.replace(async_execution_thread=thread)
+            pending.extend(instruction.called_computations)

@@ -1,0 +1,36 @@
+"""The text of constants: in full, or elided where it would be long."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.shape.literal import Literal
+from hloom.text.options import PrintOptions
+
+_ELIDED: Final = "{...}"
+_LARGE: Final = 10
+_LARGEST_ESSENTIAL: Final = 500_000
+
+
+def constant_text(literal: Literal, options: PrintOptions) -> str:
+    """What stands between the parentheses of a constant."""
+    shape = literal.shape
+    if options.print_only_essential_constants:
+        return _essential_text(literal)
+    if options.print_large_constants or (shape.is_array and shape.element_count <= _LARGE):
+        return literal.to_text()
+    return _ELIDED
+
+
+def _essential_text(literal: Literal) -> str:
+    """Only what programs are likely to be recognized by: zeros, ones, integers."""
+    shape = literal.shape
+    if not shape.is_array or literal.is_elided:
+        return _ELIDED
+    values = literal.numpy()
+    for value in (0, 1):
+        if (values == value).all():
+            return str(value)
+    if shape.element_type.is_integer and shape.element_count <= _LARGEST_ESSENTIAL:
+        return literal.to_text()
+    return _ELIDED

@@ -1,0 +1,240 @@
+"""Reads instruction lines in the form that XLA's printer writes, quickly.
+
+One regular expression recognizes the whole line; shapes, metadata and sets of attributes are remembered by
+their text. What is not of that form, or not right, is left to the general reader, which reads it again and
+gives errors their place. Both read the same from the lines that this one accepts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from hloom.errors import HloError
+from hloom.ir.codec import REQUIRED, Attribute
+from hloom.ir.computation import HloComputation
+from hloom.ir.cursor import KEYWORDS, TYPE_NAMES, Cursor
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.metadata import OpMetadata
+from hloom.ir.operation import REGISTRY, Operation, Role
+from hloom.ir.sharding import Sharding
+from hloom.shape.shape import Shape
+from hloom.text import asynchronous
+from hloom.text.annotations import CONTROL_PREDECESSORS, READERS
+from hloom.text.instruction_parser import InstructionParser
+
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
+_KEY: Final = r"[A-Za-z_][A-Za-z0-9_\-]*+"
+_QUOTED: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_BRACES_1: Final = rf"\{{(?:[^{{}}\"]++|{_QUOTED})*+\}}"
+_BRACES_2: Final = rf"\{{(?:[^{{}}\"]++|{_QUOTED}|{_BRACES_1})*+\}}"
+_BRACES_3: Final = rf"\{{(?:[^{{}}\"]++|{_QUOTED}|{_BRACES_2})*+\}}"
+_IOTA: Final = r"\[[0-9,]++\]<=\[[0-9,]++\](?:T\([0-9,]++\))?+"
+_VALUE: Final = rf"(?:[^\s,{{}}\"()\[\]/]++|{_BRACES_3}|{_QUOTED}|{_IOTA})"
+_PARENS_1: Final = r"\([^()\n]*+\)"
+_PARENS_2: Final = rf"\((?:[^()\n]++|{_PARENS_1})*+\)"
+_PARENS_3: Final = rf"\((?:[^()\n]++|{_PARENS_2})*+\)"
+_SHAPE: Final = rf"(?:[a-z][a-z0-9]*+\[[0-9,<=?]*+\](?:\{{[^{{}}\s/]*+\}})?+|{_PARENS_3})"
+_LINE: Final = re.compile(
+    rf"[ \t\r\n]*+(ROOT )?+(%?+)({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*+)"
+    rf"\(((?:[^()\"\n]++|{_PARENS_3})*+)\)"
+    rf"((?:, (?!metadata=){_KEY}={_VALUE})*+)(?:, metadata=({_BRACES_2}))?+((?:, {_KEY}={_VALUE})*+)[ \t\r]*+\n"
+)
+_ATTRIBUTE: Final = re.compile(rf", ({_KEY})=({_VALUE})")
+_SHAPED_OPERAND: Final = re.compile(rf"(?:/\*index=[0-9]++\*/)?+({_SHAPE}) %?({_NAME})(?:, |$)")
+_COMPUTATIONS: Final = re.compile(rf"%?{_NAME}|\{{(?:%?{_NAME}(?:, %?{_NAME})*+)?+\}}")
+_RESERVED: Final = KEYWORDS | TYPE_NAMES
+
+
+class _Declaration(NamedTuple):
+    """What is asked of an operation's class again and again."""
+
+    cls: type[Operation]
+    least: int
+    most: int
+    in_parentheses: bool
+    attributes: dict[str, Attribute]
+    roles: dict[str, Role]
+
+
+class _Plan(NamedTuple):
+    """What a text of attributes says."""
+
+    operation: Operation
+    called: tuple[HloComputation, ...]
+    annotations: list[tuple[str, str]]
+
+
+class FastLines:
+    """The fast reader of a parser; `read` is its ``read_line``."""
+
+    def __init__(self, parser: InstructionParser) -> None:
+        self.parser = parser
+        self._declarations: dict[str, _Declaration | None] = {}
+        self._plans: dict[tuple[str, str], _Plan] = {}
+        self._metadata: dict[str, OpMetadata] = {}
+        self._shardings: dict[str, Sharding] = {}
+        self._match = _LINE.match
+
+    def read(self, computation: HloComputation, has_root: bool) -> tuple[HloInstruction, bool] | None:
+        """The instruction of the line that starts here, added to the computation, and whether it is the root."""
+        parser = self.parser
+        cursor = parser.cursor
+        line = self._match(cursor.text, cursor.position)
+        if line is None:
+            return None
+        root, percent, name, shape, opcode, operands, attributes, metadata, others = line.groups()
+        if root and has_root or name in parser.names or name.startswith("__") or parser.has_keyword_names:
+            return None
+        if name in _RESERVED and (not percent or name in TYPE_NAMES):
+            return None
+        declaration = self._declarations.get(opcode) or self._declaration(opcode)
+        if declaration is None:
+            return None
+        try:
+            instruction = self._instruction(
+                declaration, name, Shape.parse(shape), operands, attributes + others
+            )
+            if instruction is None:
+                return None
+            if metadata is not None:
+                found = self._metadata.get(metadata)
+                if found is None:
+                    found = self._metadata[metadata] = _whole(Cursor(metadata), OpMetadata.parse)
+                instruction.metadata = found
+        except (HloError, KeyError):
+            return None
+        parser.names[name] = instruction
+        computation.add(instruction)
+        cursor.position = line.end()
+        return instruction, root is not None
+
+    def _declaration(self, opcode: str) -> _Declaration | None:
+        cls = REGISTRY.get(opcode)
+        if cls is None or opcode in asynchronous.OPCODES:
+            return None
+        names = cls.operand_names
+        varies = bool(names) and names[-1].startswith("*")
+        made = _Declaration(
+            cls,
+            len(names) - varies,
+            1 << 62 if varies else len(names),
+            cls.parse_operands is not Operation.parse_operands
+            and cls.parse_operands.__func__ is not Operation.parse_operands.__func__,  # type: ignore[attr-defined]
+            {a.name: a for a in cls.attributes},
+            {role.name: role for role in cls.roles},
+        )
+        self._declarations[opcode] = made
+        return made
+
+    def _instruction(
+        self, declaration: _Declaration, name: str, shape: Shape, operand_text: str, attribute_text: str
+    ) -> HloInstruction | None:
+        if declaration.in_parentheses:
+            fields = self._fields(declaration.cls, operand_text, shape)
+            operands: list[HloInstruction] = []
+            plan = self._plan(declaration, attribute_text, fields)
+        else:
+            operands = self._operands(operand_text) if operand_text else []
+            if not declaration.least <= len(operands) <= declaration.most:
+                return None
+            plan = self._plans.get((declaration.cls.opcode, attribute_text))
+            if plan is None:
+                plan = self._plan(declaration, attribute_text, {})
+                self._plans[declaration.cls.opcode, attribute_text] = plan
+        instruction = HloInstruction(name, plan.operation, shape, operands, plan.called)
+        for key, value in plan.annotations:
+            self._annotate(instruction, key, value)
+        return instruction
+
+    def _operands(self, text: str) -> list[HloInstruction]:
+        """Operands between single blanks and commas; KeyError for what is not one."""
+        names = self.parser.names
+        if "[" not in text and "*" not in text:
+            return [names[o[1:] if o[0] == "%" else o] for o in text.split(", ")]
+        if "[" not in text:
+            plain = (o.partition("*/")[2] if o.startswith("/*index=") else o for o in text.split(", "))
+            return [names[o.removeprefix("%")] for o in plain]
+        operands: list[HloInstruction] = []
+        position = 0
+        while position < len(text):
+            found = _SHAPED_OPERAND.match(text, position)
+            if found is None:
+                raise KeyError(text)
+            operand = names[found[2]]
+            stated = Shape.parse(found[1])
+            if stated is not operand.shape and not stated.compatible(operand.shape):
+                raise KeyError(text)
+            operands.append(operand)
+            position = found.end()
+        if text.endswith(", "):
+            raise KeyError(text)
+        return operands
+
+    def _fields(self, cls: type[Operation], text: str, shape: Shape) -> dict[str, Any]:
+        cursor = Cursor(text)
+        fields = cls.parse_operands(cursor, shape)
+        if fields is None or not cursor.at_end():
+            raise KeyError(text)
+        return fields
+
+    def _plan(self, declaration: _Declaration, text: str, fields: dict[str, Any]) -> _Plan:
+        """What the attributes say; KeyError or HloError where the general reader has to look."""
+        called: dict[str, list[HloComputation]] = {}
+        annotations: list[tuple[str, str]] = []
+        pairs = _ATTRIBUTE.findall(text)
+        if len({key for key, _ in pairs}) < len(pairs):
+            raise KeyError(text)
+        for key, value in pairs:
+            attribute = declaration.attributes.get(key)
+            if attribute is not None:
+                if attribute.field in fields:
+                    raise KeyError(key)
+                fields[attribute.field] = _whole(Cursor(value), attribute.codec.parse)
+            elif key in declaration.roles:
+                called[key] = self._computations(value, many=declaration.roles[key].many)
+            elif key in READERS and key != "metadata" or key == CONTROL_PREDECESSORS:
+                annotations.append((key, value))
+            else:
+                raise KeyError(key)
+        for attribute in declaration.attributes.values():
+            if attribute.default is REQUIRED and attribute.field not in fields:
+                raise KeyError(attribute.name)
+        for role in declaration.roles.values():
+            if role.required and role.name not in called:
+                raise KeyError(role.name)
+        computations = tuple(c for name in declaration.roles for c in called.get(name, ()))
+        return _Plan(declaration.cls(**fields), computations, annotations)
+
+    def _computations(self, value: str, *, many: bool) -> list[HloComputation]:
+        """The computations of ``%name`` or ``{%name, %other}``."""
+        if _COMPUTATIONS.fullmatch(value) is None or many is not (value[0] == "{"):
+            raise KeyError(value)
+        names = value.strip("{}").split(", ") if value != "{}" else []
+        return [self.parser.pool[name.removeprefix("%")] for name in names]
+
+    def _annotate(self, instruction: HloInstruction, key: str, value: str) -> None:
+        if key == "sharding":
+            sharding = self._shardings.get(value)
+            if sharding is None:
+                sharding = self._shardings[value] = _whole(Cursor(value), Sharding.parse)
+            instruction.sharding = sharding.for_shape(instruction.shape)
+        elif key == CONTROL_PREDECESSORS:
+            if _COMPUTATIONS.fullmatch(value) is None or value[0] != "{" or value == "{}":
+                raise KeyError(value)
+            names = self.parser.names
+            for before in [names[name.removeprefix("%")] for name in value[1:-1].split(", ")]:
+                before.add_control_dependency_to(instruction)
+        else:
+            cursor = Cursor(value)
+            READERS[key](cursor, instruction)
+            if not cursor.at_end():
+                raise KeyError(value)
+
+
+def _whole(cursor: Cursor, parse: Any) -> Any:
+    """What ``parse`` reads from the cursor, which must be all there is."""
+    value = parse(cursor)
+    if not cursor.at_end():
+        raise KeyError(cursor.text)
+    return value

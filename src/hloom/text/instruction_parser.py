@@ -1,0 +1,344 @@
+"""Reads instructions and the bodies of computations, in any spelling, with errors at their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from hloom.errors import HloError
+from hloom.ir.codec import REQUIRED
+from hloom.ir.computation import HloComputation
+from hloom.ir.cursor import KEYWORDS, Cursor
+from hloom.ir.instruction import HloInstruction, check_arity
+from hloom.ir.naming import NameUniquer, sanitized
+from hloom.ir.operation import REGISTRY, Operation, Role
+from hloom.shape.shape import Shape
+from hloom.text import asynchronous
+from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES, READERS
+from hloom.text.inferred_layout import with_inferred_layout
+
+_OPCODE: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+")
+_CALL_AHEAD: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+[ \t\r\n]*+\(")
+_ROOT: Final = re.compile(r"ROOT(?![A-Za-z0-9_.\-:=])")
+_DEEPEST: Final = 100
+
+
+class _Unfinished(Operation):
+    """Stands for the operation of an instruction whose attributes are being read."""
+
+    opcode = "unfinished"
+
+
+_UNFINISHED: Final = _Unfinished()
+_NO_SHAPE: Final = Shape.token()
+
+
+LineReader: TypeAlias = Callable[[HloComputation, bool], "tuple[HloInstruction, bool] | None"]
+
+
+def _read_nothing(computation: HloComputation, has_root: bool) -> None:
+    return None
+
+
+class InstructionParser:
+    """Reads instructions at a cursor.
+
+    Attributes:
+        cursor: the place in the text.
+        pool: the named computations read so far.
+        computations: all computations, those without a name and wrapped ones too, in the order they ended.
+        names: the instructions of the computation being read.
+        create_missing: makes an instruction for an operand that does not exist, where that is allowed.
+        wrapped: the computations that an async-start calls.
+        has_keyword_names: some instruction has a name such as ``%true``, which only a ``%`` makes a name.
+        read_line: a quick reader of whole lines that is asked first; None from it means: read it slowly.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.pool: dict[str, HloComputation] = {}
+        self.computations: list[HloComputation] = []
+        self.names: dict[str, HloInstruction] = {}
+        self.create_missing: Callable[[str, Shape], HloInstruction] | None = None
+        self.wrapped: set[HloComputation] = set()
+        self.has_keyword_names = False
+        self.read_line: LineReader = _read_nothing
+        self._anonymous: NameUniquer | None = None
+        self._all_names: list[dict[str, HloInstruction]] = []
+        self._depth = 0
+
+    # -- bodies
+
+    def body(self, name: str) -> HloComputation:
+        """The computation whose instructions stand here in braces."""
+        cursor = self.cursor
+        cursor.expect("{")
+        computation = HloComputation(name)
+        outer, self.names = self.names, {}
+        missing, self.create_missing = self.create_missing, None
+        self._all_names.append(self.names)
+        self._enter()
+        root: HloInstruction | None = None
+        last: HloInstruction | None = None
+        while True:
+            line = self.read_line(computation, root is not None)
+            if line is None:
+                if last is not None and cursor.accept("}"):
+                    break
+                line = self.instruction(computation, root)
+            last, is_root = line
+            root = last if is_root else root
+        computation.root = root or last
+        self.names, self.create_missing = outer, missing
+        self._depth -= 1
+        self.computations.append(computation)
+        return computation
+
+    def instruction(
+        self, computation: HloComputation, root: HloInstruction | None
+    ) -> tuple[HloInstruction, bool]:
+        """One instruction, ``ROOT name = ...``, and whether it is the root."""
+        cursor = self.cursor
+        cursor.skip()
+        start = cursor.position
+        is_root = cursor.match(_ROOT) is not None
+        if is_root and root is not None:
+            raise cursor.error("a computation has only one ROOT", rule="computation.one-root", position=start)
+        cursor.skip()
+        start = cursor.position
+        name = cursor.name("an instruction's name")
+        cursor.expect("=")
+        return self.right_hand_side(computation, name, start), is_root
+
+    # -- one instruction
+
+    def right_hand_side(
+        self, computation: HloComputation, name: str, start: int, *, nested: bool = False
+    ) -> HloInstruction:
+        """What stands behind ``name =``; ``nested`` for an operand that is an instruction itself."""
+        cursor = self.cursor
+        self._enter()
+        try:
+            instruction = self._right_hand_side(computation, name, nested)
+        except HloError as error:
+            raise cursor.locate(error, start).at(instruction=name or None) from None
+        self._depth -= 1
+        if nested:
+            instruction.name = self._anonymous_name(instruction.opcode)
+        elif name in self.names:
+            message = f"instruction {name!r} is defined twice"
+            raise cursor.error(message, rule="text.instruction-twice", position=start)
+        elif sanitized(name) != name:
+            message = f"{name!r} is no name for an instruction; {sanitized(name)!r} would be"
+            raise cursor.error(message, rule="text.name", position=start)
+        self.has_keyword_names |= name in KEYWORDS
+        self.names[instruction.name] = instruction
+        return computation.add(instruction)
+
+    def _right_hand_side(self, computation: HloComputation, name: str, nested: bool) -> HloInstruction:
+        cursor = self.cursor
+        shape = cursor.shape() if cursor.at_shape() else None
+        cursor.skip()
+        opcode_at = cursor.position
+        word = cursor.take(_OPCODE, "an opcode")[0]
+        opcode, wrapped = asynchronous.split_opcode(word)
+        if opcode not in REGISTRY or (wrapped is not None and wrapped not in REGISTRY):
+            raise cursor.error(f"unknown opcode {word!r}", rule="text.opcode", position=opcode_at)
+        cls = REGISTRY[opcode]
+        if shape is None and not cls.infers:
+            message = f"the shape of {word} must be stated"
+            raise cursor.error(message, rule="text.shape-stated", position=opcode_at)
+        cursor.expect("(")
+        fields = cls.parse_operands(cursor, shape)
+        operands = [] if fields is not None else self._operands(computation)
+        cursor.expect(")")
+        instruction = HloInstruction(name, _UNFINISHED, shape or _NO_SHAPE, operands)
+        target = REGISTRY[wrapped] if wrapped is not None and opcode == asynchronous.START else cls
+        read = Attributes(dict(fields or {}), {})
+        if not nested:
+            read = self._attributes(instruction, cls, target, read, short=wrapped is not None)
+        if target is cls:
+            self._finish(instruction, cls, read, opcode_at)
+        else:
+            asynchronous.wrap(self, instruction, target, read, opcode_at)
+        if shape is None:
+            instruction.shape = with_inferred_layout(instruction, instruction.infer_shape())
+            if instruction.sharding is not None:
+                instruction.sharding = instruction.sharding.for_shape(instruction.shape)
+        if opcode in asynchronous.OPCODES:
+            asynchronous.check(self, instruction, wrapped, read, opcode_at)
+        return instruction
+
+    def _finish(
+        self, instruction: HloInstruction, cls: type[Operation], read: Attributes, position: int
+    ) -> None:
+        """Give the instruction its operation and computations, once the attributes are read."""
+        instruction.operation, instruction.called_computations = self.made(cls, read, position)
+        try:
+            check_arity(cls, len(instruction.operands))
+        except HloError as error:
+            raise self.cursor.locate(error, position) from None
+
+    def made(
+        self, cls: type[Operation], read: Attributes, position: int
+    ) -> tuple[Operation, tuple[HloComputation, ...]]:
+        """The operation and the called computations in the order of the roles; refuses missing ones."""
+        required = [a.name for a in cls.attributes if a.default is REQUIRED and a.field not in read.fields]
+        required += [role.name for role in cls.roles if role.required and role.name not in read.called]
+        if required:
+            message = f"{cls.opcode} needs {', '.join(required)}"
+            raise self.cursor.error(message, rule="text.attribute-missing", position=position)
+        called = tuple(c for role in cls.roles for c in read.called.get(role.name, ()))
+        return cls(**read.fields), called
+
+    def _anonymous_name(self, opcode: str) -> str:
+        """A name for an instruction that has none; it differs from all names that were read."""
+        if self._anonymous is None:
+            self._anonymous = NameUniquer()
+        while True:
+            name = self._anonymous.unique(f"{opcode}.anon")
+            if not any(name in names for names in self._all_names):
+                return name
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self.cursor.error(f"more than {_DEEPEST} levels of nesting", rule="text.depth")
+
+    # -- operands
+
+    def _operands(self, computation: HloComputation) -> list[HloInstruction]:
+        """Operands up to the closing parenthesis."""
+        cursor = self.cursor
+        operands: list[HloInstruction] = []
+        if cursor.peek(")"):
+            return operands
+        while True:
+            operands.append(self._operand(computation))
+            if not cursor.accept(","):
+                return operands
+
+    def _operand(self, computation: HloComputation) -> HloInstruction:
+        """A name with or without its shape before it, or an instruction without attributes."""
+        cursor = self.cursor
+        cursor.skip()
+        start = cursor.position
+        shape = cursor.shape() if cursor.at_shape() else None
+        cursor.skip()
+        if _CALL_AHEAD.match(cursor.text, cursor.position):
+            cursor.position = start
+            return self.right_hand_side(computation, "", start, nested=True)
+        named_at = cursor.position
+        if self.create_missing is not None and shape is not None and (cursor.peek(",") or cursor.peek(")")):
+            return self.create_missing("", shape)
+        name = cursor.name("an operand")
+        found = self.names.get(name)
+        if found is None:
+            if self.create_missing is not None and shape is not None:
+                return self.create_missing(name, shape)
+            message = f"instruction {name!r} does not exist"
+            raise cursor.error(message, rule="text.operand", position=named_at)
+        if shape is not None and not shape.compatible(found.shape):
+            message = f"the operand is stated as {shape}, but {name!r} is {found.shape}"
+            raise cursor.error(message, rule="text.operand-shape", position=start)
+        return found
+
+    # -- attributes
+
+    def _attributes(
+        self, instruction: HloInstruction, cls: type[Operation], target: type[Operation], read: Attributes,
+        *, short: bool,
+    ) -> Attributes:  # fmt: skip
+        """Attributes in any order, each at most once, into ``read`` or the instruction.
+
+        An async-start in its short form takes the attributes of the operation it wraps, and its own.
+        """
+        cursor = self.cursor
+        known = {a.name: a for a in (*cls.attributes, *target.attributes) if a.field not in read.fields}
+        roles = {role.name: role for role in target.roles}
+        chained = cls.opcode in asynchronous.CHAINED
+        if chained and not short:
+            roles["calls"] = Role("calls")
+        seen: set[str] = set()
+        while cursor.accept(","):
+            cursor.skip()
+            start = cursor.position
+            key = cursor.key()
+            if key in seen:
+                message = f"attribute {key!r} is given twice"
+                raise cursor.error(message, rule="text.attribute-twice", position=start)
+            seen.add(key)
+            if key in known:
+                read.fields[known[key].field] = known[key].codec.parse(cursor)
+            elif key in roles:
+                read.called[key] = self._computations(many=roles[key].many)
+            elif key in READERS:
+                READERS[key](cursor, instruction)
+            elif key == CONTROL_PREDECESSORS:
+                self._control_predecessors(instruction)
+            elif chained and key == "async_execution_thread":
+                read = read._replace(thread=cursor.string())
+            else:
+                allowed = ", ".join(sorted({*known, *roles, *NAMES}))
+                message = f"unexpected attribute {key!r}; {cls.opcode} takes {allowed}"
+                raise cursor.error(message, rule="text.attribute", position=start)
+        return read
+
+    def _control_predecessors(self, instruction: HloInstruction) -> None:
+        """``{%a, %b}``: at least one."""
+        cursor = self.cursor
+        cursor.expect("{")
+        while True:
+            cursor.skip()
+            start = cursor.position
+            name = cursor.name("an instruction")
+            if name not in self.names:
+                message = f"instruction {name!r} does not exist"
+                raise cursor.error(message, rule="text.operand", position=start)
+            self.names[name].add_control_dependency_to(instruction)
+            if not cursor.accept(","):
+                break
+        cursor.expect("}")
+
+    def _computations(self, *, many: bool) -> list[HloComputation]:
+        """A computation, or any number of them in braces."""
+        cursor = self.cursor
+        if not many:
+            return [self._computation()]
+        found: list[HloComputation] = []
+        cursor.expect("{")
+        if cursor.accept("}"):
+            return found
+        while True:
+            found.append(self._computation())
+            if not cursor.accept(","):
+                break
+        cursor.expect("}")
+        return found
+
+    def _computation(self) -> HloComputation:
+        """The name of a computation that was defined before, or a body in braces."""
+        cursor = self.cursor
+        if cursor.peek("{"):
+            return self.body("_")
+        start = cursor.position
+        name = cursor.name("a computation")
+        if name not in self.pool:
+            message = f"computation {name!r} does not exist"
+            raise cursor.error(message, rule="text.computation", position=start)
+        return self.pool[name]
+
+
+class Attributes(NamedTuple):
+    """What was read of an instruction's attributes.
+
+    Attributes:
+        fields: the fields of its operation.
+        called: computations by the name of their role.
+        thread: what an async-update or async-done says of the thread; its async-start has said it before.
+    """
+
+    fields: dict[str, Any]
+    called: dict[str, list[HloComputation]]
+    thread: str | None = None
