@@ -1,0 +1,141 @@
+"""Mutated texts and protos: ``python -m tests.fuzz --cases 100000 [FILES ...]``.
+
+Whatever bytes come in, the only exception is HloError, and no case takes long. A mutation is a splice, a
+deletion, a doubling, a bit flip or a token from another place; half of the cases mutate more than once.
+Accepted modules are verified and printed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+
+TOKENS = (
+    "{", "}", "(", ")", "[", "]", ",", "=", "%", '"', "->", "/*", "*/", "//", "\n", "0", "-1", "99999999999999999999",
+    "f32", "s4", "f32[]", "f32[2,2]{1,0}", "{0,1}", "{1,0:T(8,128)}", "(f32[2], s32[])", "ROOT", "ENTRY", "HloModule",
+    "dimensions={0}", "to_apply=%add", "window={size=3x3}", "dim_labels=b01f_01io->b01f", "replica_groups={{0,1}}",
+    "sharding={devices=[2,1]<=[2]}", "constant", "parameter(0)", "nan", "inf", "-0", "<=", "?", "token[]", "1e999",
+)  # fmt: skip
+SLOW_SECONDS = 1.0
+
+
+def mutate_text(text: str, choose: random.Random) -> str:
+    """A text with one thing changed."""
+    at, to = sorted(choose.randrange(len(text) + 1) for _ in range(2))
+    match choose.randrange(6):
+        case 0:
+            return text[:at] + choose.choice(TOKENS) + text[at:]
+        case 1:
+            return text[:at] + text[min(to, at + 40) :]
+        case 2:
+            return text[:at] + text[at : at + 60] + text[at:]
+        case 3:
+            return text[:at] + choose.choice(TOKENS) + text[at + choose.randrange(8) :]
+        case 4:
+            return text[:at] + chr(choose.choice((0, 9, 34, 37, 123, 125, 0x2028, choose.randrange(0x110000 - 0x800)))) + text[at + 1 :]
+        case _:
+            lines = text.split("\n")
+            i, j = choose.randrange(len(lines)), choose.randrange(len(lines))
+            lines[i], lines[j] = lines[j], lines[i]
+            return "\n".join(lines)
+
+
+def mutate_bytes(data: bytes, choose: random.Random) -> bytes:
+    """Bytes with one thing changed."""
+    changed = bytearray(data)
+    at = choose.randrange(len(data) + 1)
+    match choose.randrange(4):
+        case 0 if at < len(changed):
+            changed[at] ^= 1 << choose.randrange(8)
+        case 1:
+            del changed[at : at + choose.randrange(1, 20)]
+        case 2:
+            changed[at:at] = changed[at : at + 30]
+        case _:
+            changed[at:at] = bytes(choose.randrange(256) for _ in range(choose.randrange(1, 8)))
+    return bytes(changed)
+
+
+def try_text(text: str) -> None:
+    """Read a text, verify it, print it."""
+    module = HloModule.from_text(text)
+    module.to_text()
+    module.verify()
+
+
+def try_bytes(data: bytes) -> None:
+    """Read a proto, verify it, print it."""
+    module = HloModule.from_proto(data)
+    module.to_text()
+    module.verify()
+
+
+def run_case(attempt: Callable[[], None]) -> str:
+    """Empty, or what was wrong with a case: an exception that is no HloError, or too much time."""
+    start = time.perf_counter()
+    try:
+        attempt()
+    except HloError as error:
+        str(error)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return f"{type(error).__name__}: {str(error)[:200]}\n" + "".join(traceback.format_exc().splitlines(True)[-7:])
+    seconds = time.perf_counter() - start
+    return f"took {seconds:.1f} s" if seconds > SLOW_SECONDS else ""
+
+
+def fuzz(texts: Sequence[str], protos: Sequence[bytes], cases: int, seed: int, save: Path | None = None) -> list[str]:
+    """Run mutated cases; returns a description of every failure."""
+    choose = random.Random(seed)
+    failures: list[str] = []
+    for number in range(cases):
+        rounds = 1 if choose.random() < 0.5 else choose.randrange(2, 6)
+        if protos and choose.random() < 0.4:
+            data = choose.choice(protos)
+            for _ in range(rounds):
+                data = mutate_bytes(data, choose)
+            problem, content = run_case(lambda data=data: try_bytes(data)), data
+        else:
+            text = choose.choice(texts)
+            for _ in range(rounds):
+                text = mutate_text(text, choose)
+            problem = run_case(lambda text=text: try_text(text))
+            content = text.encode("utf-8", "surrogatepass")
+        if problem:
+            failures.append(f"case {number}: {problem}")
+            if save is not None:
+                (save / f"case{seed}_{number}").write_bytes(content)
+    return failures
+
+
+def main() -> None:
+    """Fuzz the given files (.pb are protos, all others texts)."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", type=Path)
+    options = parser.parse_args()
+    files = [f for f in options.files if f.stat().st_size < 20_000]
+    texts = [f.read_text(errors="replace") for f in files if f.suffix != ".pb"]
+    protos = [f.read_bytes() for f in files if f.suffix == ".pb"]
+    if options.save:
+        options.save.mkdir(parents=True, exist_ok=True)
+    start = time.time()
+    failures = fuzz(texts, protos, options.cases, options.seed, options.save)
+    print("\n".join(failures[:40]))
+    print(f"{options.cases} cases, {len(failures)} failures, {time.time() - start:.0f} s")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()
