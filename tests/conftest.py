@@ -1,9 +1,11 @@
-"""What all tests share: how hypothesis draws."""
+"""What all tests share: how hypothesis draws, and the collection of HLO file tests."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # In CI the same examples are drawn every time, so that a red run can be repeated; by hand new ones are.
@@ -11,3 +13,17 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("hand", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "hand")
+
+HLO_TESTS = Path(__file__).parent / "hlo"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bless", action="store_true", help="rewrite the expectations of HLO file tests")
+
+
+def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
+    if file_path.suffix == ".hlo" and HLO_TESTS in file_path.parents:
+        from hlo_file import HloFile
+
+        return HloFile.from_parent(parent, path=file_path)
+    return None

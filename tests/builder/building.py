@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom import XlaBuilder, XlaComputation, XlaOp, ops
+from hloom import HloModule, PrintOptions, XlaBuilder, XlaComputation, XlaOp, ops
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.shape import Shape
 
@@ -24,11 +24,8 @@ def value(function: Callable[..., XlaOp], *arguments: Any) -> Any:
     """What the program gives for these arrays; it also survives being printed and parsed."""
     arrays = [np.asarray(a) for a in arguments]
     computation = built(function, *(str(Shape.of(a)) for a in arrays))
-    computation.verify()
-    if 0:
-        text = computation.to_text()
-    if 0:
-        assert type(computation).from_text(text).to_text() == text
+    text = computation.to_text(PrintOptions(print_large_constants=True))
+    assert HloModule.from_text(text).to_text() == computation.to_text()
     return Evaluator().run(computation.entry, arrays)
 
 

@@ -26,7 +26,7 @@ def test_the_first_program() -> None:
         "  %multiply = f32[4]{0} multiply(%x, %broadcast)\n"
         "  %sine = f32[4]{0} sine(%x)\n"
         "  ROOT %add = f32[4]{0} add(%multiply, %sine)\n"
-        "}\n"
+        "}\n\n"
     )
     assert str(computation.program_shape) == "(f32[4]{0}) -> f32[4]{0}"
 

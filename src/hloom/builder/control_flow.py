@@ -21,7 +21,6 @@ from hloom.builder.operands import (
 )
 from hloom.errors import HloError, ShapeError
 from hloom.ir.computation import HloComputation
-from hloom.ir.cursor import escape
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import PRED, S32, U32
@@ -115,7 +114,7 @@ def CustomCall(
         custom_call_has_side_effect=has_side_effect or None,
         **attributes,
     )
-    op.instruction.backend_config = f'"{escape(opaque)}"' if opaque else ""
+    op.instruction.backend_config = opaque
     return op
 
 

@@ -1,0 +1,379 @@
+"""HLO file tests: a program, and what is expected of it, in one `.hlo` file that reads like documentation.
+
+::
+
+    // RUN: verify
+    // EXPECT-ERROR: reshape.element-count        parsing or verifying ends with this rule
+
+    // RUN: print                                 print, print short, print canonical ...
+    // CHECK: ROOT %sum = f32[] add               lines of the output that hold these texts, in this order
+    // CHECK-NEXT: }                              ... the very next line
+    // CHECK-NOT: constant                        no line between the neighbouring checks holds this
+
+    // run: main(f32[2]{1,2}) == f32[2]{3,4}      sent to every backend; equal bits
+    // run: main(f32[2]{1,2}) ~= f32[2]{3,4}      nearly equal; `within 1e-3` sets the tolerance
+    // run: main(s32[]{1}) raises evaluate.rule   refused while running
+    // run: main[replicas=2](f32[]{1} | f32[]{2}) == f32[]{3} | f32[]{3}
+
+    // -----                                      the next program of the file
+
+Values are a shape and its elements; tuples are `(f32[]{1}, s32[2]{1,2})`, tokens `token[]`. A program without
+any directive is verified. `pytest --bless` rewrites CHECK lines, results and error rules from what happens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom
+from hloom import HloError, HloModule, Literal, PrintOptions, Shape
+
+DIVIDER = re.compile(r"^// -----.*$", re.M)
+DIRECTIVE = re.compile(r"^\s*//\s*(RUN|CHECK(?:-NEXT|-NOT)?|EXPECT-ERROR|run|BACKENDS):\s*(.*?)\s*$")
+RUN_LINE = re.compile(r"^main(?:\[(.*?)\])?\((.*)\)\s*(==|~=|raises)\s*(.*?)(?:\s+within\s+(\S+))?$")
+SHAPE = re.compile(r"[a-z]\w*\[[^\]]*\]")
+
+
+BACKENDS = ("evaluator",)
+"""The backends that every run line is sent to; a program says `// BACKENDS: names` if it is for some only."""
+
+
+# -- values
+
+
+class _Reader:
+    """Reads the values of a run line."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.position = text, 0
+
+    def skip(self) -> None:
+        while self.text[self.position : self.position + 1].isspace():
+            self.position += 1
+
+    def accept(self, literal: str) -> bool:
+        self.skip()
+        found = self.text.startswith(literal, self.position)
+        self.position += len(literal) if found else 0
+        return found
+
+    def values(self) -> Iterator[Literal]:
+        """Values up to a bar or the end."""
+        self.skip()
+        while self.position < len(self.text) and not self.text.startswith("|", self.position):
+            yield self.value()
+            self.accept(",")
+            self.skip()
+
+    def value(self) -> Literal:
+        self.skip()
+        if self.accept("("):
+            elements: list[Literal] = []
+            while not self.accept(")"):
+                elements.append(self.value())
+                self.accept(",")
+            return Literal.tuple_(elements)
+        head = SHAPE.match(self.text, self.position)
+        assert head is not None, f"a value is wanted at {self.text[self.position :]!r}"
+        self.position = head.end()
+        shape = Shape.parse(head[0])
+        return Literal.token() if shape.is_token else Literal.parse(self.elements(shape), shape)
+
+    def elements(self, shape: Shape) -> str:
+        self.skip()
+        start, depth = self.position, 0
+        while self.position < len(self.text):
+            char = self.text[self.position]
+            depth += (char in "({") - (char in ")}")
+            self.position += 1
+            if depth == 0 and char in ")}":
+                break
+        text = self.text[start : self.position]
+        return text if shape.rank else text.strip()[1:-1]
+
+
+def devices(text: str) -> list[list[Literal]]:
+    """The values of every device: lists divided by bars."""
+    reader = _Reader(text)
+    groups = [list(reader.values())]
+    while reader.accept("|"):
+        groups.append(list(reader.values()))
+    return groups
+
+
+def value_text(literal: Literal) -> str:
+    """A value as run lines write it."""
+    if literal.shape.is_tuple:
+        return "(" + ", ".join(value_text(element) for element in literal.elements) + ")"
+    if literal.shape.is_token:
+        return "token[]"
+    text = literal.to_text().replace(", ", ",").replace("{ ", "{").replace(" }", "}")
+    shape = literal.shape.to_string(layout=False)
+    return shape + (text if literal.shape.rank else "{" + text + "}")
+
+
+def plain(literal: Literal) -> Any:
+    """A literal as backends take it."""
+    if literal.shape.is_tuple:
+        return tuple(plain(element) for element in literal.elements)
+    return None if literal.shape.is_token else literal.array
+
+
+def near(actual: Literal, expected: Literal, tolerance: float) -> bool:
+    """Whether two values differ by at most `tolerance`, absolutely or relatively; NaNs are equal."""
+    if actual.shape.is_tuple:
+        return len(actual.elements) == len(expected.elements) and all(
+            near(a, e, tolerance) for a, e in zip(actual.elements, expected.elements, strict=True)
+        )
+    if not actual.shape.is_array or actual.array.shape != expected.array.shape:
+        return actual == expected
+    kind = np.complex128 if actual.shape.element_type.is_complex else np.float64
+    found, wanted = actual.array.astype(kind), expected.array.astype(kind)
+    return bool(np.allclose(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True))
+
+
+# -- sections and directives
+
+
+@dataclass
+class RunLine:
+    """One `// run:` directive."""
+
+    line: int
+    replicas: int
+    partitions: int
+    arguments: list[list[Literal]]
+    relation: str
+    expected: str
+    tolerance: float
+
+
+@dataclass
+class Section:
+    """One program of a file, with its directives; lines count from 0 in the whole file."""
+
+    first_line: int
+    text: str
+    commands: list[str] = field(default_factory=list[str])
+    checks: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    error: tuple[int, str] | None = None
+    runs: list[RunLine] = field(default_factory=list[RunLine])
+    backends: list[str] = field(default_factory=lambda: list(BACKENDS))
+
+    def module(self) -> HloModule:
+        return HloModule.from_text(self.text)
+
+
+def sections(text: str) -> Iterator[Section]:
+    """The programs of a file."""
+    start = 0
+    for divider in [*DIVIDER.finditer(text), None]:
+        end = len(text) if divider is None else divider.start()
+        yield _section(text[start:end], text.count("\n", 0, start))
+        start = len(text) if divider is None else divider.end()
+
+
+def _section(text: str, first_line: int) -> Section:
+    section = Section(first_line, text)
+    for number, line in enumerate(text.split("\n"), first_line):
+        found = DIRECTIVE.match(line)
+        if found is None:
+            continue
+        kind, rest = found.groups()
+        if kind == "RUN":
+            section.commands.append(rest)
+        elif kind == "EXPECT-ERROR":
+            section.error = (number, rest)
+        elif kind == "BACKENDS":
+            section.backends = [name for name in rest.split() if name in BACKENDS]
+        elif kind == "run":
+            section.runs.append(_run_line(number, rest))
+        else:
+            section.checks.append((number, kind, rest))
+    return section
+
+
+def _run_line(number: int, text: str) -> RunLine:
+    found = RUN_LINE.match(text)
+    assert found is not None, f"line {number + 1}: a run line reads main(...) == ..., got {text!r}"
+    options = dict(pair.split("=") for pair in (found[1] or "").replace(" ", "").split(",") if pair)
+    replicas, partitions = int(options.pop("replicas", 1)), int(options.pop("partitions", 1))
+    assert not options, f"line {number + 1}: unknown options {sorted(options)}"
+    tolerance = float(found[5] or 1e-5)
+    return RunLine(number, replicas, partitions, devices(found[2]), found[3], found[4], tolerance)
+
+
+# -- running
+
+
+def command_output(section: Section, command: str) -> str:
+    """What a RUN command prints; raises HloError."""
+    name, *words = command.split()
+    module = section.module()
+    module.verify()
+    if name == "verify":
+        return ""
+    assert name == "print", f"RUN is verify or print, got {command!r}"
+    return module.to_text(getattr(PrintOptions, words[0])() if words else None)
+
+
+def check_output(output: str, checks: Sequence[tuple[int, str, str]]) -> None:
+    """Hold the lines of an output to CHECK lines."""
+    lines, at, forbidden = output.split("\n"), 0, list[str]()
+    for number, kind, wanted in checks:
+        if kind == "CHECK-NOT":
+            forbidden.append(wanted)
+            continue
+        rest = range(at, min(at + 1, len(lines)) if kind == "CHECK-NEXT" else len(lines))
+        found = next((i for i in rest if wanted in lines[i]), None)
+        assert found is not None, f"line {number + 1}: no {kind} line {wanted!r} in\n" + "\n".join(lines[at:])
+        _check_absent(lines[at:found], forbidden)
+        at, forbidden = found + 1, []
+    _check_absent(lines[at:], forbidden)
+
+
+def _check_absent(lines: Sequence[str], forbidden: Sequence[str]) -> None:
+    for line in lines:
+        for text in forbidden:
+            assert text not in line, f"CHECK-NOT: {text!r} stands in {line!r}"
+
+
+def results(section: Section, run: RunLine, backend: str) -> list[Literal]:
+    """What a backend gives for the arguments of a run line, as literals; raises HloError."""
+    module = section.module()
+    module.verify()
+    result = module.entry.root.shape
+    executable = hloom.compile(
+        module, backend=backend, num_replicas=run.replicas, num_partitions=run.partitions
+    )
+    values = executable.run([[plain(v) for v in group] for group in run.arguments])
+    return [Literal(_fitting(v, result), result) for v in values]
+
+
+def _fitting(value: Any, shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_fitting(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True))
+    return value if value is None else np.asarray(value)
+
+
+def check_run(section: Section, run: RunLine, backend: str) -> None:
+    """Hold one run line on one backend."""
+    if run.relation == "raises":
+        with pytest.raises(HloError) as caught:
+            results(section, run, backend)
+        assert caught.value.rule == run.expected, str(caught.value)
+        return
+    actual, expected = results(section, run, backend), devices(run.expected)
+    assert [len(group) for group in expected] == [1] * len(actual), "one result for every device"
+    for device, (found, (wanted,)) in enumerate(zip(actual, expected, strict=True)):
+        same = found == wanted if run.relation == "==" else near(found, wanted, run.tolerance)
+        assert same, f"device {device}: got {value_text(found)}, want {value_text(wanted)}"
+
+
+# -- pytest
+
+
+class HloFile(pytest.File):
+    """Collects the checks of one file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        for number, section in enumerate(sections(self.path.read_text())):
+            prefix = f"{number}" if number else "program"
+            if section.error is not None:
+                yield HloItem.make(self, f"{prefix}:error", section, None, "")
+                continue
+            for command in section.commands or ([] if section.runs else ["verify"]):
+                yield HloItem.make(self, f"{prefix}:{command}", section, None, command)
+            for run in section.runs:
+                for backend in section.backends:
+                    name = f"{prefix}:line-{run.line + 1}:{backend}"
+                    yield HloItem.make(self, name, section, run, backend)
+
+
+class HloItem(pytest.Item):
+    """One check: a RUN command, an expected error, or a run line on a backend."""
+
+    section: Section
+    run: RunLine | None
+    what: str
+
+    @classmethod
+    def make(cls, parent: HloFile, name: str, section: Section, run: RunLine | None, what: str) -> HloItem:
+        item = cls.from_parent(parent, name=name)
+        item.section, item.run, item.what = section, run, what
+        return item
+
+    def runtest(self) -> None:
+        if self.config.getoption("--bless"):
+            bless(self.path, self.section, self.run, self.what)
+        if self.run is not None:
+            check_run(self.section, self.run, self.what)
+        elif self.section.error is not None:
+            with pytest.raises(HloError) as caught:
+                self.section.module().verify()
+            assert caught.value.rule == self.section.error[1], str(caught.value)
+        else:
+            check_output(command_output(self.section, self.what), self.section.checks)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if excinfo.errisinstance((AssertionError, HloError)):
+            return f"{self.path}: {excinfo.value}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        line = self.run.line if self.run is not None else self.section.first_line
+        return self.path, line, self.name
+
+
+# -- blessing
+
+
+def bless(path: Path, section: Section, run: RunLine | None, what: str) -> None:
+    """Rewrite the expectations of one check from what happens now, in the file and in the section."""
+    lines = path.read_text().split("\n")
+    if run is not None:
+        head = lines[run.line].split(f" {run.relation} ")[0]
+        if run.relation == "raises":
+            with pytest.raises(HloError) as caught:
+                results(section, run, what)
+            run.expected = caught.value.rule
+        else:
+            run.expected = " | ".join(map(value_text, results(section, run, what)))
+        within = f" within {run.tolerance:g}" if " within " in lines[run.line] else ""
+        lines[run.line] = f"{head} {run.relation} {run.expected}{within}"
+    elif section.error is not None:
+        number, _ = section.error
+        with pytest.raises(HloError) as caught:
+            section.module().verify()
+        section.error = (number, caught.value.rule)
+        lines[number] = f"// EXPECT-ERROR: {caught.value.rule}"
+    elif section.checks and what.startswith("print"):
+        output = command_output(section, what).split("\n")
+        printed = [line.strip() for line in output[output.index("") :] if line.strip()]
+        section.checks = _blessed_checks(section.checks, printed)
+        for number, kind, text in section.checks:
+            lines[number] = f"// {kind}: {text}"
+    path.write_text("\n".join(lines))
+
+
+def _blessed_checks(checks: list[tuple[int, str, str]], printed: list[str]) -> list[tuple[int, str, str]]:
+    """CHECK lines keep their number: each gets the printed line that is most like it, in order."""
+    import difflib
+
+    blessed: list[tuple[int, str, str]] = []
+    rest = list(printed)
+    for number, kind, text in checks:
+        if kind != "CHECK-NOT" and not any(text in line for line in rest):
+            text = max(rest, key=lambda line: difflib.SequenceMatcher(None, text, line).ratio(), default=text)
+        blessed.append((number, kind, text))
+        if kind != "CHECK-NOT":
+            at = next((i for i, line in enumerate(rest) if text in line), -1)
+            rest = rest[at + 1 :]
+    return blessed
