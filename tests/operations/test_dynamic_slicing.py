@@ -17,9 +17,9 @@ def test_the_pages_slices() -> None:
     ROOT r = f32[2] dynamic-slice(a, s), dynamic_slice_sizes={2}"""
     assert evaluate(one, A).tolist() == [2, 3]
     two = """b = f32[4,3] parameter(0)
-    s0 = s32[] constant(2)
-    s1 = s32[] constant(1)
-    ROOT r = f32[2,2] dynamic-slice(b, s0, s1), dynamic_slice_sizes={2,2}"""
+    x = s32[] constant(2)
+    y = s32[] constant(1)
+    ROOT r = f32[2,2] dynamic-slice(b, x, y), dynamic_slice_sizes={2,2}"""
     assert evaluate(two, B).tolist() == [[7, 8], [10, 11]]
 
 

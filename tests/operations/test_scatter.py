@@ -316,32 +316,32 @@ def test_the_second_opinion() -> None:
 
 COMPUTATIONS = """
 combine {
- c0 = f32[] parameter(0)
- u0 = f32[] parameter(1)
- ROOT r0 = f32[] add(c0, u0)
+ x0 = f32[] parameter(0)
+ y0 = f32[] parameter(1)
+ ROOT z0 = f32[] add(x0, y0)
 }
 one {
- ROOT c1 = f32[] parameter(0)
+ ROOT x1 = f32[] parameter(0)
 }
 integers {
- c2 = s32[] parameter(0)
- u2 = s32[] parameter(1)
- ROOT r2 = s32[] add(c2, u2)
+ x2 = s32[] parameter(0)
+ y2 = s32[] parameter(1)
+ ROOT z2 = s32[] add(x2, y2)
 }
 mixed {
- c3 = f32[] parameter(0)
- u3 = s32[] parameter(1)
- ROOT r3 = f32[] add(c3, c3)
+ x3 = f32[] parameter(0)
+ y3 = s32[] parameter(1)
+ ROOT z3 = f32[] add(x3, x3)
 }
 vectors {
- c4 = f32[2] parameter(0)
- u4 = f32[2] parameter(1)
- ROOT r4 = f32[2] add(c4, u4)
+ x4 = f32[2] parameter(0)
+ y4 = f32[2] parameter(1)
+ ROOT z4 = f32[2] add(x4, y4)
 }
 pair {
- c5 = f32[] parameter(0)
- u5 = f32[] parameter(1)
- ROOT r5 = (f32[], f32[]) tuple(c5, u5)
+ x5 = f32[] parameter(0)
+ y5 = f32[] parameter(1)
+ ROOT z5 = (f32[], f32[]) tuple(x5, y5)
 }
 ENTRY e {
  o = f32[50,49,48] parameter(0)

@@ -69,15 +69,15 @@ second = pred[] compare(a1, b1), direction=GT
 both = pred[] and(equal, second)
 ROOT c = pred[] or(first, both)"""
 JAX = """zero = f32[] constant(0)
-nan = f32[] constant(nan)
+quiet = f32[] constant(nan)
 az = pred[] compare(a0, zero), direction=EQ
 an = pred[] compare(a0, a0), direction=NE
 a1 = f32[] select(az, zero, a0)
-a2 = f32[] select(an, nan, a1)
+a2 = f32[] select(an, quiet, a1)
 bz = pred[] compare(b0, zero), direction=EQ
 bn = pred[] compare(b0, b0), direction=NE
 b1 = f32[] select(bz, zero, b0)
-b2 = f32[] select(bn, nan, b1)
+b2 = f32[] select(bn, quiet, b1)
 ROOT c = pred[] compare(a2, b2), direction=LT, type=TOTALORDER"""
 
 

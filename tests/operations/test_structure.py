@@ -192,7 +192,7 @@ SIZE = TUPLE + "s = s32[] constant(1)\nb = f32[2] set-dimension-size"
     ("rule", "text"),
     [
         ("parameter.replication-leaves", "a = (f32[], f32[]) parameter(0), parameter_replication={true}"),
-        ("constant.shape-stated", "a = constant(1)"),
+        ("text.shape-stated", "a = constant(1)"),
         ("get-tuple-element.operand-tuple", TUPLE + "b = f32[] get-tuple-element(a), index=0"),
         ("get-tuple-element.index", TUPLE + "b = f32[2] get-tuple-element(t), index=2"),
         ("get-tuple-element.index", TUPLE + "b = f32[2] get-tuple-element(t), index=-1"),

@@ -141,7 +141,7 @@ class Constant(Operation):
     def parse_operands(cls, cursor: Cursor, shape: Shape | None) -> dict[str, Any]:
         """The value up to the closing parenthesis."""
         if shape is None:
-            raise cursor.error("the shape of a constant must be stated", rule="constant.shape-stated")
+            raise cursor.error("the shape of a constant must be stated", rule="text.shape-stated")
         start = cursor.position
         try:
             literal, cursor.position = parse_literal_at(cursor.text, start, shape)
