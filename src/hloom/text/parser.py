@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError, ParseError
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import Cursor
