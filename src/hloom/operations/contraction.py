@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -349,9 +349,8 @@ class RaggedDot(_Contraction):
             return convert(np.stack(products) if products else self._no_groups(lhs, rhs), run.dtype)
         if ragged in self.lhs_batch_dims:
             product = self.dot(lhs, rhs)
-            return convert(
-                np.where(self._in_result(member.any(axis=0), product.ndim), product, zero), run.dtype
-            )
+            inside = self._in_result(np.asarray(member.any(axis=0)), product.ndim)
+            return convert(np.where(inside, product, zero), run.dtype)
         return convert(self._by_group(member, lhs, rhs, zero), run.dtype)
 
     def _by_group(self, member: Array, lhs: Array, rhs: Array, zero: Array) -> Array:
@@ -377,7 +376,7 @@ class RaggedDot(_Contraction):
         ragged = self.lhs_ragged_dims[0]
         sizes = group_sizes.astype(np.int64)
         ends = np.cumsum(sizes, axis=-1)
-        index = np.arange(lhs.shape[ragged])
+        index = cast(Array, np.arange(lhs.shape[ragged]))
         inside = (index >= (ends - sizes)[..., None]) & (index < ends[..., None])
         prefix = self._prefix([i for i in range(lhs.ndim) if i not in used]) if group_sizes.ndim > 1 else []
         order = [*prefix, ragged]

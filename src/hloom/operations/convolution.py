@@ -7,7 +7,6 @@ term where there are few and in f64 where there are many.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
 from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
-from hloom.ir.window import ConvolutionDimensionNumbers, Window, dim_labels, window
+from hloom.ir.window import ConvolutionDimensionNumbers, Window, WindowDimension, dim_labels, window
 from hloom.operations.contraction import (
     check_result_type,
     joint_precision,
@@ -144,74 +143,68 @@ class Convolution(Operation):
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
         """Bring roles and groups into a standard order, sum products, bring the result back."""
-        labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
+        labels = self.dim_labels
         terms = math.prod(rhs.shape) // max(1, rhs.shape[labels.kernel_output_feature_dimension])
         lhs, rhs = summands(run.shape.element_type, lhs, rhs, terms)
-        base = lhs.transpose(
-            labels.input_batch_dimension, *labels.input_spatial_dimensions, labels.input_feature_dimension
-        )
-        kernel = rhs.transpose(
-            *labels.kernel_spatial_dimensions, labels.kernel_input_feature_dimension,
-            labels.kernel_output_feature_dimension,
-        )  # fmt: skip
-        kernel = np.flip(kernel, tuple(i for i, d in enumerate(self.window) if d.window_reversal))
-        base = dilated_and_padded(
-            base, {i + 1: d for i, d in enumerate(self.window)}, np.zeros((), base.dtype)
-        )
-        # Standard order: [group, batch, spatial..., input feature] and [group, spatial..., input, output
-        # feature].
-        grouped_base = base.reshape(
-            batch_groups, base.shape[0] // batch_groups, *base.shape[1:-1], groups, base.shape[-1] // groups
-        )
-        grouped_base = np.moveaxis(grouped_base, -2, 1)
-        grouped_base = grouped_base.reshape(batch_groups * groups, *grouped_base.shape[2:])
-        count = groups * batch_groups
-        grouped_kernel = np.moveaxis(
-            kernel.reshape(*kernel.shape[:-1], count, kernel.shape[-1] // count), -2, 0
-        )
-        sums = self._slide(grouped_base, grouped_kernel)
+        sums = self._slide(self._grouped_base(lhs), self._grouped_kernel(rhs))
         result = np.moveaxis(sums, 0, -2)
         result = result.reshape(*result.shape[:-2], result.shape[-2] * result.shape[-1])
-        order = (
-            labels.output_batch_dimension,
-            *labels.output_spatial_dimensions,
-            labels.output_feature_dimension,
+        order = (labels.output_batch_dimension, *labels.output_spatial_dimensions)
+        return convert(result.transpose(np.argsort((*order, labels.output_feature_dimension))), run.dtype)
+
+    def _grouped_base(self, lhs: Array) -> Array:
+        """The base area as [group, batch, spatial..., input feature]."""
+        labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
+        order = (labels.input_batch_dimension, *labels.input_spatial_dimensions)
+        base = lhs.transpose(*order, labels.input_feature_dimension)
+        by_axis = dict(enumerate(self.window, 1))
+        base = dilated_and_padded(base, by_axis, np.zeros((), base.dtype))
+        batch, features = base.shape[0], base.shape[-1]
+        base = base.reshape(
+            batch_groups, batch // batch_groups, *base.shape[1:-1], groups, features // groups
         )
-        return convert(result.transpose(np.argsort(order)), run.dtype)
+        base = np.moveaxis(base, -2, 1)
+        return base.reshape(batch_groups * groups, *base.shape[2:])
+
+    def _grouped_kernel(self, rhs: Array) -> Array:
+        """The kernel as [group, spatial..., input feature, output feature]."""
+        labels, count = self.dim_labels, self.feature_group_count * self.batch_group_count
+        features = (labels.kernel_input_feature_dimension, labels.kernel_output_feature_dimension)
+        kernel = rhs.transpose(*labels.kernel_spatial_dimensions, *features)
+        kernel = np.flip(kernel, tuple(i for i, d in enumerate(self.window) if d.window_reversal))
+        return np.moveaxis(kernel.reshape(*kernel.shape[:-1], count, kernel.shape[-1] // count), -2, 0)
 
     def _slide(self, base: Array, kernel: Array) -> Array:
-        """The sums at all window positions; loop over the window, or over the positions if fewer."""
+        """The sums at all window positions; loops over the window, or over the positions if fewer."""
         positions = tuple(
             max(0, (size - d.dilated_size) // d.stride + 1) for size, d in zip(base.shape[2:-1], self.window)
         )
         groups, batch = base.shape[:2]
         inputs, outputs = kernel.shape[-2:]
         result = np.zeros((groups, batch, *positions, outputs), base.dtype)
-        if not result.size:
+        if not result.size or not inputs:
             return result
-        sizes = tuple(d.size for d in self.window)
-        if math.prod(sizes) <= math.prod(positions):
-            for offset in np.ndindex(*sizes):
-                part = base[(slice(None), slice(None), *map(_every_position, offset, positions, self.window))]
+        everything = (slice(None), slice(None))
+        if math.prod(d.size for d in self.window) <= math.prod(positions):
+            for offset in np.ndindex(*(d.size for d in self.window)):
+                part = base[(*everything, *map(_every_position, offset, positions, self.window))]
                 product = matrix_product(part.reshape(groups, -1, inputs), kernel[(slice(None), *offset)])
                 result += product.reshape(result.shape)
             return result
         flat = kernel.reshape(groups, -1, outputs)
         for position in np.ndindex(*positions):
-            part = base[(slice(None), slice(None), *map(_every_element, position, self.window))]
-            result[(slice(None), slice(None), *position)] = matrix_product(
-                part.reshape(groups, batch, -1), flat
-            )
+            part = base[(*everything, *map(_every_element, position, self.window))]
+            result[(*everything, *position)] = matrix_product(part.reshape(groups, batch, -1), flat)
         return result
 
 
-def _every_position(offset: int, positions: int, d: Any) -> slice:
+def _every_position(offset: int, positions: int, d: WindowDimension) -> slice:
     """What the window element ``offset`` meets at all positions."""
     start = offset * d.window_dilation
     return slice(start, start + (positions - 1) * d.stride + 1, d.stride)
 
 
-def _every_element(position: int, d: Any) -> slice:
+def _every_element(position: int, d: WindowDimension) -> slice:
     """What the window meets at one position."""
     start = position * d.stride
     return slice(start, start + d.dilated_size, d.window_dilation)

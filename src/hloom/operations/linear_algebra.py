@@ -6,7 +6,7 @@ computed in the operand's own precision.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Cholesky(Operation):
         for matrix, factor in zip(matrices, factors):
             read = matrix if self.lower else matrix.conj().T
             try:
-                found = np.linalg.cholesky(read)
+                found = cast(Array, np.linalg.cholesky(read))
                 factor[...] = found if self.lower else found.conj().T
             except np.linalg.LinAlgError:
                 factor[...] = np.nan

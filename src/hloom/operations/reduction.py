@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -129,7 +129,7 @@ class Reducer:
             with np.errstate(all="ignore"):
                 return (self.plain(left[0], right[0]),)
         result: Any = self.run.map(self.index, *left, *right)
-        return result if isinstance(result, tuple) else (result,)
+        return cast(Arrays, result if isinstance(result, tuple) else (result,))
 
     def lower(self, arrays: Arrays, shape: Shape) -> Value:
         """Combined values in the types of the result."""

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, cast
 
 import numpy as np
 
 from hloom.errors import ShapeError
-from hloom.ir.codec import ScalarCodec, attribute, dims, flag, integer
+from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.shape.shape import Shape
 
 
-class _TriStateCodec(ScalarCodec):
-    """A boolean whose proto field also knows "unspecified", which means false."""
+class _TriStateCodec:
+    """``true`` or ``false``; the proto field also knows "unspecified", which means false."""
 
-    def write(self, message: Any, field: str, value: bool) -> None:
+    def parse(self, cursor: Cursor) -> bool:
+        """A boolean."""
+        return cursor.boolean()
+
+    def text(self, value: bool) -> str:
+        """``true`` or ``false``."""
+        return "true" if value else "false"
+
+    def write(self, message: Message, field: str, value: bool) -> None:
         """1 for true, 2 for false."""
         setattr(message, field, 1 if value else 2)
 
-    def read(self, message: Any, field: str) -> bool:
+    def read(self, message: Message, field: str) -> bool:
         """True for 1."""
         return bool(getattr(message, field) == 1)
-
-
-TRI_STATE: Final = _TriStateCodec(Cursor.boolean, lambda value: "true" if value else "false")
 
 
 @operation("scan", "*operands", computations=["to_apply"])
@@ -50,7 +55,7 @@ class Scan(Operation):
     dimensions: tuple[int, ...] = dims()
     num_carries: int = integer(always=True)
     is_reverse: bool = flag()
-    is_associative: bool = attribute(TRI_STATE, default=False, always=True)
+    is_associative: bool = attribute(_TriStateCodec(), default=False, always=True)
 
     def _split(self, operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         inputs = len(operands) - self.num_carries
@@ -142,7 +147,7 @@ class Scan(Operation):
         for number in steps:
             slices = [i.take(number, axis=axis) for i in inputs]
             value: Any = run.call(0, *slices, *carries)
-            values = value if isinstance(value, tuple) else (value,)
+            values = cast(tuple[Any, ...], value if isinstance(value, tuple) else (value,))
             carries = values[count:]
             for column, output in zip(outputs, values):
                 column.append(output)
@@ -152,7 +157,7 @@ class Scan(Operation):
             else np.zeros(leaf.dimensions, leaf.element_type.numpy_dtype)
             for column, leaf in zip(outputs, leaves)
         ]
-        results = (*stacked, *carries)
+        results: tuple[Value, ...] = (*stacked, *carries)
         return results if run.shape.is_tuple else results[0]
 
 

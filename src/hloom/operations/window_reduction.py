@@ -7,7 +7,7 @@ so a cumulative sum may be written as a window as long as the axis.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -186,8 +186,8 @@ class SelectAndScatter(Operation):
 
     def _selected(self, run: Run, operand: Array, positions: tuple[int, ...]) -> Array:
         """The linear index of the element selected in every window; -1 where a window holds none."""
-        index = np.arange(operand.size, dtype=np.int64).reshape(operand.shape)
-        base = dilated_and_padded(index, dict(enumerate(self.window)), np.int64(-1))
+        index = cast(Array, np.arange(operand.size, dtype=np.int64)).reshape(operand.shape)
+        base = dilated_and_padded(index, dict(enumerate(self.window)), np.array(-1))
         chosen = np.full(positions, -1, np.int64)
         if not operand.size or not chosen.size:
             return chosen
