@@ -46,11 +46,12 @@ class Broadcast(Operation):
 
     Arguments:
         operand: an array.
-        dimensions: for each dimension of the operand, the dimension of the result that it becomes.
+        dimensions: for each dimension of the operand, the dimension of the result that it becomes; a scalar has
+            none.
     """
 
     infers: ClassVar[bool] = False
-    dimensions: tuple[int, ...] = dims()
+    dimensions: tuple[int, ...] = dims(default=(), always=True)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Each dimension of the operand has the size of the one that it becomes."""
