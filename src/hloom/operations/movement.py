@@ -46,8 +46,8 @@ class Broadcast(Operation):
 
     Arguments:
         operand: an array.
-        dimensions: for each dimension of the operand, the dimension of the result that it becomes; a scalar has
-            none.
+        dimensions: for each dimension of the operand, the dimension of the result that it becomes; may be
+            left out for a scalar.
     """
 
     infers: ClassVar[bool] = False
