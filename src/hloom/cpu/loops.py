@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, Variable, linearize, refine
@@ -18,7 +19,10 @@ from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
 from hloom.cpu.types import storage_bytes
 from hloom.ir.instruction import HloInstruction
 
-VECTOR_BYTES = 64
+VECTOR_BYTES: Final = 64
+MOST_LANES: Final = 128
+_NESTED: Final = frozenset(("reduce", "reduce-window", "dot", "convolution"))
+"""Operations whose elements are loops of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,10 @@ def emit_loop_kernel(
     *pointers, begin, end = function.parameters
     lane = space.variables[-1] if space.variables else None
     lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
+    if any(m.opcode in _NESTED for m in members):
+        # several vectors side by side: each step along the reduced dimension then reads whole cache lines
+        while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
+            lanes *= 2
     elements = Elements(function, lanes, _views(inputs, pointers))
     targets = [
         View(p, r.shape.element_type, r.shape.dimensions)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from hloom.cpu import movement, reduction  # noqa: F401  (register element rules)
+from hloom.cpu import contraction, movement, reduction  # noqa: F401  (register element rules)
 from hloom.cpu.assignment import ALIASES, Assignment, Copy, assign
 from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.cpu.elements import Elements, View
