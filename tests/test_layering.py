@@ -39,8 +39,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": READERS | {"cpu", "runtime", "jax_plugin"},
 }
 
-# Conveniences such as HloModule.from_text reach forward, inside the function that needs it.
-REACHES_FORWARD: set[tuple[str, str]] = {("ir/module.py", "text"), ("ir/module.py", "proto")}
+# Conveniences such as HloModule.from_text, and codecs of values whose messages the proto room knows, reach
+# forward, inside the function that needs it.
+REACHES_FORWARD: set[tuple[str, str]] = {
+    ("ir/module.py", "text"),
+    ("ir/module.py", "proto"),
+    ("ir/calling.py", "proto"),
+    ("operations/structure.py", "proto"),
+}
 
 MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
