@@ -164,6 +164,12 @@ def test_complex_numbers_by_their_real_parts() -> None:
     )
 
 
+def test_a_comparator_may_be_more_precise_than_the_operand() -> None:
+    values = np.array([3, 1, 2] * 20, np.float16)
+    text = sort_text([values], PLAIN.format("LT")).replace("f16[]", "f32[]")
+    np.testing.assert_array_equal(evaluate(text, values), np.sort(values))
+
+
 def test_nothing_to_sort() -> None:
     assert sort(np.zeros((0, 3), np.float32)).shape == (0, 3)
     pair = sort(np.zeros((3, 0), np.float32), np.zeros((3, 0), np.int32))

@@ -73,7 +73,8 @@ def _check_comparator(comparator: ProgramShape, operands: tuple[Shape, ...]) -> 
         raise ShapeError(message, rule="sort.comparator-arity")
     for number, parameter in enumerate(comparator.parameters):
         wanted = operands[number // 2].element_type
-        if not parameter.is_scalar or parameter.element_type is not wanted:
+        floats = parameter.element_type.is_floating and wanted.is_floating
+        if not parameter.is_scalar or not (parameter.element_type is wanted or floats):
             message = f"parameter {number} of the comparator is {wanted.name}[], not {parameter}"
             raise ShapeError(message, rule="sort.comparator-parameters")
 
