@@ -113,6 +113,8 @@ def check_text(folder: Path, case: dict[str, Any], **_: Any) -> str:
     wanted = (folder / (case["name"] + ".canon")).read_text()
     if printed.strip() != wanted.strip():
         return "\n".join(_first_difference(printed, wanted))
+    if not case.get("full_fixed_point"):
+        return ""  # XLA's own print does not read back to itself
     again = HloModule.from_text(printed).to_text()
     return "" if again == printed else "print -> parse -> print differs"
 

@@ -76,7 +76,7 @@ class TypedLiteralCodec:
                     cursor.expect(",")
                 elements.append(self.parse(cursor))
             return Literal.tuple_(elements)
-        shape = cursor.shape().with_default_layout()
+        shape = cursor.shape()
         start = cursor.position
         try:
             literal, cursor.position = parse_literal_at(cursor.text, start, shape)
@@ -107,7 +107,7 @@ class OptionalShapeCodec:
 
     def parse(self, cursor: Cursor) -> Shape:
         """A shape; the default layout where none is written."""
-        return cursor.shape().with_default_layout()
+        return cursor.shape()
 
     def text(self, value: Shape) -> str:
         """The shape with its layout."""
@@ -137,7 +137,7 @@ class LayoutConstraintsCodec:
         while not cursor.accept("}"):
             if shapes:
                 cursor.expect(",")
-            shapes.append(cursor.shape().with_default_layout())
+            shapes.append(cursor.shape())
         return tuple(shapes)
 
     def text(self, value: tuple[Shape, ...]) -> str:

@@ -45,7 +45,7 @@ class PrecisionCodec:
                 cursor.expect(",")
             cursor.skip()
             start = cursor.position
-            word = cursor.word()
+            word = cursor.word().lower()
             if word not in PRECISIONS:
                 message = f"expected a precision ({', '.join(PRECISIONS)}), found {word!r}"
                 raise cursor.error(message, rule="operand-precision.known", position=start)

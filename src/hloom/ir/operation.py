@@ -127,6 +127,8 @@ class Operation:
     """Names of the operands; a last name with a star takes any number of them."""
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     roles: ClassVar[tuple[Role, ...]] = ()
+    written_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of HloInstructionProto that `write_rest` fills in."""
     elementwise: ClassVar[bool] = False
     """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
     side_effect: ClassVar[bool] = False
@@ -168,6 +170,19 @@ class Operation:
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
         """Whether an attribute is left out of the text although it does not have its default value."""
         return False
+
+    # -- proto hooks
+
+    def canonical(self, *operands: Shape) -> Operation:
+        """The operation without attributes that say only what follows from the operands; for readers."""
+        return self
+
+    def write_rest(self, message: Any, instruction: HloInstruction) -> None:
+        """Fill in the fields of a HloInstructionProto that XLA always writes and no attribute stores."""
+
+    def spelled_out(self, instruction: HloInstruction) -> Operation:
+        """The operation with attributes that follow from operands or shape, but are printed all the same."""
+        return self
 
     def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
         """The called computations by role, in the order of printing."""

@@ -16,6 +16,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.operations.contraction import SHORT_SUM, accumulation_type
 from hloom.operations.rounding import convert
@@ -229,11 +230,19 @@ class Map(Operation):
 
     Arguments:
         operands: arrays of equal dimensions; scalars stand for arrays of equal elements.
-        dimensions: all dimensions in order.
+        dimensions: all dimensions in order; they may be left out.
         to_apply: a computation of as many scalars as there are operands.
     """
 
-    dimensions: tuple[int, ...] = dims()
+    dimensions: tuple[int, ...] = dims(default=(), always=True)
+
+    def canonical(self, *operands: Shape) -> Map:
+        """Without the dimensions, which are all there are."""
+        return self.replace(dimensions=()) if self.dimensions else self
+
+    def spelled_out(self, instruction: HloInstruction) -> Map:
+        """With all dimensions."""
+        return self.replace(dimensions=tuple(range(instruction.shape.rank)))
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The operands' dimensions, of the type that the computation returns."""
@@ -241,7 +250,7 @@ class Map(Operation):
             raise ShapeError(f"map takes at least one array, got {operands}", rule="map.operands")
         largest = max(operands, key=lambda o: o.rank)
         same_arrays("map", [o for o in operands if not o.is_scalar] or [largest])
-        if self.dimensions != tuple(range(largest.rank)):
+        if self.dimensions not in ((), tuple(range(largest.rank))):
             message = (
                 f"map applies to all dimensions in order, {tuple(range(largest.rank))}, got {self.dimensions}"
             )

@@ -20,6 +20,7 @@ from hloom.ir.device_groups import channel_id, device_of, group_mode
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
 from hloom.operations.collectives import waiting
+from hloom.operations.values import described, fits, zeros
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
@@ -200,43 +201,6 @@ class RecvDone(_Channel):
         return arrived(recv[0]), None
 
 
-def zeros(shape: Shape) -> Value:
-    """A value of a shape, all zeros."""
-    if shape.is_tuple:
-        return tuple(map(zeros, shape.tuple_shapes))
-    return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else None
-
-
-def fits(value: Any, shape: Shape) -> bool:
-    """Whether a value is of a shape; in a dynamic dimension up to its bound."""
-    if shape.is_tuple:
-        return (
-            isinstance(value, tuple)
-            and len(value) == len(shape.tuple_shapes)
-            and all(map(fits, value, shape.tuple_shapes))
-        )
-    if not shape.is_array:
-        return value is None
-    return (
-        isinstance(value, (np.ndarray, np.generic))
-        and value.dtype == shape.element_type.dtype
-        and value.ndim == shape.rank
-        and all(
-            bound == Shape.UNBOUNDED or size == bound or (dynamic and size < bound)
-            for size, bound, dynamic in zip(
-                value.shape, shape.dimensions, shape.dynamic_dimensions, strict=True
-            )
-        )
-    )
-
-
-def described(value: Any) -> str:
-    """The type and sizes of a value, for messages."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(described, value))})"
-    return "a token" if value is None else f"{value.dtype}{list(value.shape)}"
-
-
 def _as_wanted(run: Run, value: Any, shape: Shape) -> Value:
     if not fits(value, shape):
         message = f"{run.instruction.opcode} wants {shape}, what came is {described(value)}"
@@ -284,8 +248,10 @@ class Infeed(Operation):
             raise ShapeError(f"the shape is (value, token[]), not {shape}", rule="infeed.shape-form")
 
     def evaluate(self, run: Run, token: Value) -> Value:
-        """Wait for the host; a tuple of one element may be fed by the element."""
+        """Wait for the host; a tuple of one element may be fed by the element, an empty one reads nothing."""
         wanted = run.shape.tuple_shapes[0]
+        if wanted.is_tuple and not wanted.tuple_shapes:
+            return (), None
         value = run.device.infeed(waiting(run))
         if wanted.is_tuple and len(wanted.tuple_shapes) == 1 and not isinstance(value, tuple):
             value = (value,)
@@ -306,6 +272,16 @@ class Outfeed(Operation):
     side_effect: ClassVar[bool] = True
     outfeed_shape: Shape | None = optional_shape("outfeed_shape")
     outfeed_config: str = attribute(_BytesCodec(), default="")
+
+    def canonical(self, *operands: Shape) -> Outfeed:
+        """Without an outfeed_shape that is the operand's."""
+        return self.replace(outfeed_shape=None) if operands[:1] == (self.outfeed_shape,) else self
+
+    def spelled_out(self, instruction: HloInstruction) -> Outfeed:
+        """With its outfeed_shape."""
+        if self.outfeed_shape is not None or not instruction.operands:
+            return self
+        return self.replace(outfeed_shape=instruction.operands[0].shape)
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
         """A token."""

@@ -77,13 +77,14 @@ def wrap(
     operation, called = parser.made(wrapped, inner, position)
     check_arity(wrapped, len(instruction.operands))
     computation = HloComputation("async_wrapped")
+    operation = operation.canonical(*(operand.shape for operand in instruction.operands))
     parameters = [
         computation.add(
             HloInstruction("async_param", REGISTRY["parameter"](parameter_number=number), operand.shape)  # type: ignore[call-arg]
         )
         for number, operand in enumerate(instruction.operands)
     ]
-    root = HloInstruction("async_op", operation, instruction.shape.tuple_shapes[1], parameters, called)
+    root = HloInstruction(wrapped.opcode, operation, instruction.shape.tuple_shapes[1], parameters, called)
     computation.add(root, root=True)
     parser.computations.append(computation)
     instruction.operation = start(**{f: v for f, v in read.fields.items() if f in own})

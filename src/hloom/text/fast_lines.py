@@ -22,6 +22,7 @@ from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, READERS
 from hloom.text.instruction_parser import InstructionParser
+from hloom.text.result_shape import DERIVED
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
 _KEY: Final = r"[A-Za-z_][A-Za-z0-9_\-]*+"
@@ -55,6 +56,7 @@ class _Declaration(NamedTuple):
     in_parentheses: bool
     attributes: dict[str, Attribute]
     roles: dict[str, Role]
+    has_canonical_form: bool
 
 
 class _Plan(NamedTuple):
@@ -111,7 +113,7 @@ class FastLines:
 
     def _declaration(self, opcode: str) -> _Declaration | None:
         cls = REGISTRY.get(opcode)
-        if cls is None or opcode in asynchronous.OPCODES:
+        if cls is None or opcode in asynchronous.OPCODES or opcode in DERIVED:
             return None
         names = cls.operand_names
         varies = bool(names) and names[-1].startswith("*")
@@ -123,6 +125,7 @@ class FastLines:
             and cls.parse_operands.__func__ is not Operation.parse_operands.__func__,  # type: ignore[attr-defined]
             {a.name: a for a in cls.attributes},
             {role.name: role for role in cls.roles},
+            cls.canonical is not Operation.canonical,
         )
         self._declarations[opcode] = made
         return made
@@ -142,7 +145,10 @@ class FastLines:
             if plan is None:
                 plan = self._plan(declaration, attribute_text, {})
                 self._plans[declaration.cls.opcode, attribute_text] = plan
-        instruction = HloInstruction(name, plan.operation, shape, operands, plan.called)
+        operation = plan.operation
+        if declaration.has_canonical_form:
+            operation = operation.canonical(*(operand.shape for operand in operands))
+        instruction = HloInstruction(name, operation, shape, operands, plan.called)
         for key, value in plan.annotations:
             self._annotate(instruction, key, value)
         return instruction

@@ -201,9 +201,8 @@ def header_text(module: HloModule, options: PrintOptions) -> str:
         parts.append("alias_passthrough_params=true")
     if config.entry_layout is not None:
         layout = config.entry_layout
-        parts.append(
-            f"entry_computation_layout={{({', '.join(map(str, layout.parameters))})->{layout.result}}}"
-        )
+        parameters = Shape.tuple_(layout.parameters)
+        parts.append(f"entry_computation_layout={{{parameters}->{layout.result}}}")
     for name in (
         "allow_spmd_sharding_propagation_to_parameters",
         "allow_spmd_sharding_propagation_to_output",

@@ -16,7 +16,7 @@ from hloom.ir.operation import REGISTRY, Operation, Role
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES, READERS
-from hloom.text.inferred_layout import with_inferred_layout
+from hloom.text.result_shape import DERIVED, inferred_shape
 
 _OPCODE: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+")
 _CALL_AHEAD: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+[ \t\r\n]*+\(")
@@ -162,10 +162,12 @@ class InstructionParser:
             self._finish(instruction, cls, read, opcode_at)
         else:
             asynchronous.wrap(self, instruction, target, read, opcode_at)
-        if shape is None:
-            instruction.shape = with_inferred_layout(instruction, instruction.infer_shape())
-            if instruction.sharding is not None:
-                instruction.sharding = instruction.sharding.for_shape(instruction.shape)
+        if opcode in DERIVED:
+            instruction.shape = DERIVED[opcode](instruction)
+        elif shape is None:
+            instruction.shape = inferred_shape(instruction)
+        if instruction.shape is not shape and instruction.sharding is not None:
+            instruction.sharding = instruction.sharding.for_shape(instruction.shape)
         if opcode in asynchronous.OPCODES:
             asynchronous.check(self, instruction, wrapped, read, opcode_at)
         return instruction
@@ -179,6 +181,8 @@ class InstructionParser:
             check_arity(cls, len(instruction.operands))
         except HloError as error:
             raise self.cursor.locate(error, position) from None
+        shapes = [operand.shape for operand in instruction.operands]
+        instruction.operation = instruction.operation.canonical(*shapes)
 
     def made(
         self, cls: type[Operation], read: Attributes, position: int

@@ -79,11 +79,11 @@ class _ModuleParser:
             self.stack_frames(module)
             self.all_computations()
         elif self.is_headerless():
-            self.stack_frames(module)
             self.all_computations()
         else:
             self.single_instruction(module)
         self.assemble(module)
+        module.name = module.name or f"module_{module.entry.name}"
         self.finish_config(module, start)
         return module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from hloom.ir.codec import REQUIRED
@@ -18,6 +19,8 @@ from hloom.text.header import header_text
 from hloom.text.options import PrintOptions
 
 _COMPACT_OPERANDS: Final = 4
+# XLA does not print that a GPU instruction waits for no queue.
+_NO_QUEUES: Final = re.compile(r'"wait_on_operation_queues":\s*+\[\s*+\]\s*+,')
 _CONFIGURATIONS: Final = ("infeed_config", "outfeed_config")
 
 
@@ -139,8 +142,7 @@ class _Printer:
     ) -> str:
         """An instruction without its indentation; ``names`` are the canonical ones of its computation."""
         options = self.options
-        operation = instruction.operation
-        opcode = operation.opcode
+        opcode = instruction.operation.opcode
         if opcode in asynchronous.OPCODES and options.syntax_sugar_async_ops:
             opcode = asynchronous.short_opcode(instruction) or opcode
         if not options.canonicalize_instruction_names:
@@ -204,16 +206,13 @@ class _Printer:
 
     def attributes(self, instruction: HloInstruction, indent: int) -> str:
         """``, name=value`` for every printed attribute and called computation."""
-        operation = instruction.operation
+        operation = instruction.operation.spelled_out(instruction)
         if operation.opcode in asynchronous.OPCODES and self.options.syntax_sugar_async_ops:
             wrapped = asynchronous.wrapped_instruction(instruction)
             if wrapped is not None:
                 own = self.own_attributes(operation, instruction)
-                return (
-                    own
-                    if operation.opcode in asynchronous.CHAINED
-                    else own + self.attributes(wrapped, indent)
-                )
+                starts = operation.opcode == asynchronous.START
+                return own + self.attributes(wrapped, indent) if starts else own
         if not operation.roles:
             return self.own_attributes(operation, instruction) if operation.attributes else ""
         before = self.own_attributes(operation, instruction, after=False)
@@ -261,21 +260,29 @@ class _Printer:
         """``, sharding=...`` and what else travels with an instruction."""
         options = self.options
         out = ""
-        if instruction.sharding is not None:
-            out += ", sharding=" + instruction.sharding.text(metadata=options.print_metadata)
-        if instruction.frontend_attributes and options.print_frontend_attributes:
-            out += ", frontend_attributes=" + frontend_attributes_text(instruction.frontend_attributes)
+        sharding, frontend_attributes = instruction.sharding, instruction.frontend_attributes
+        statistics = instruction.statistics
+        if instruction.opcode == asynchronous.START and options.syntax_sugar_async_ops:
+            wrapped = asynchronous.wrapped_instruction(instruction)
+            if wrapped is not None:
+                sharding = sharding or wrapped.sharding
+                frontend_attributes = frontend_attributes or wrapped.frontend_attributes
+                statistics = statistics or wrapped.statistics
+        if sharding is not None:
+            out += ", sharding=" + sharding.text(metadata=options.print_metadata)
+        if frontend_attributes and options.print_frontend_attributes:
+            out += ", frontend_attributes=" + frontend_attributes_text(frontend_attributes)
         if instruction.control_predecessors and options.print_control_dependencies:
             names = ", ".join(self.percent + self.name(p.name) for p in instruction.control_predecessors)
             out += f", control-predecessors={{{names}}}"
-        if instruction.statistics is not None:
-            out += ", statistics=" + instruction.statistics.text()
+        if statistics is not None:
+            out += ", statistics=" + statistics.text()
         if instruction.original_value is not None and options.print_original_value:
             out += ", origin=" + instruction.original_value.text()
         if instruction.metadata is not None and options.print_metadata:
             out += self.metadata(instruction.metadata)
         if instruction.backend_config and options.print_backend_config:
-            out += ", backend_config=" + quoted_or_json(instruction.backend_config)
+            out += ", backend_config=" + quoted_or_json(_NO_QUEUES.sub("", instruction.backend_config))
         return out
 
     def metadata(self, metadata: OpMetadata) -> str:

@@ -1,0 +1,115 @@
+"""Result shapes in text: the layout of an inferred shape, and operations that do not believe a stated one.
+
+A shape rule says dimensions and element type. Which layout goes with them is a convention of XLA's parser:
+operations that work element by element, and some that only move elements, keep the layout of an operand; all
+others give the default layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.shape.element_type import U32
+from hloom.shape.layout import Layout
+from hloom.shape.shape import Shape
+
+_KEEP_OPERAND: Final = frozenset(
+    ("copy", "reverse", "fft", "sort", "set-dimension-size", "opt-barrier", "domain")
+)
+_KEEP_INFERRED: Final = frozenset(("tuple", "get-tuple-element", "call", "conditional"))
+
+
+def inferred_shape(instruction: HloInstruction) -> Shape:
+    """The shape of an instruction that states none, in the layout that XLA's parser gives it."""
+    opcode = instruction.opcode
+    inferred = instruction.infer_shape()
+    operands = [operand.shape for operand in instruction.operands]
+    if opcode in _KEEP_INFERRED:
+        return inferred
+    if opcode == "while":
+        return operands[0]
+    if opcode == "transpose" and operands[0].layout is not None:
+        permutation: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
+        return inferred.with_layout(_transposed(operands[0].layout, permutation))
+    if opcode == "select":
+        return _selected(inferred, operands[0], operands[1])
+    keeps = instruction.operation.elementwise or opcode in _KEEP_OPERAND
+    if not keeps or opcode == "map" or not operands:
+        return inferred.with_default_layout()
+    return _with_layout_of(inferred, operands[0] if len(operands) == 1 else Shape.tuple_(operands))
+
+
+def _selected(inferred: Shape, predicate: Shape, on_true: Shape) -> Shape:
+    """The predicate's layout, unless it is a scalar; the element size of what is selected."""
+    if not inferred.is_array or predicate.layout is None or on_true.layout is None:
+        return inferred
+    layout = (predicate if predicate.rank == inferred.rank else on_true).layout
+    assert layout is not None
+    return inferred.with_layout(
+        layout.with_element_size_in_bits(on_true.layout.element_size_in_bits)
+    )
+
+
+def _with_layout_of(shape: Shape, source: Shape) -> Shape:
+    """``shape`` in the layouts of ``source``: of a tuple each element, of arrays the first one's."""
+    if shape.is_tuple:
+        if not source.is_tuple or len(source.tuple_shapes) < len(shape.tuple_shapes):
+            return shape.with_default_layout()
+        return Shape.tuple_(_with_layout_of(s, t) for s, t in zip(shape.tuple_shapes, source.tuple_shapes))
+    if source.is_tuple:
+        source = source.tuple_shapes[0]
+    layout = source.layout
+    if not shape.is_array or layout is None or source.rank != shape.rank:
+        return shape.with_default_layout()
+    if shape.element_type is not source.element_type and layout.element_size_in_bits:
+        layout = layout.with_element_size_in_bits(0)
+    return shape.with_layout(layout)
+
+
+def _transposed(layout: Layout, permutation: tuple[int, ...]) -> Layout:
+    """The layout in which a transposition moves no element."""
+    place = {source: number for number, source in enumerate(permutation)}
+    return replace(layout, minor_to_major=tuple(place[d] for d in layout.minor_to_major))
+
+
+# -- operations whose shape follows from the operands even where another one is stated
+
+
+def _token(instruction: HloInstruction) -> Shape:
+    return Shape.token()
+
+
+def _operand(instruction: HloInstruction) -> Shape:
+    return instruction.operands[0].shape
+
+
+def _first_and_token(instruction: HloInstruction) -> Shape:
+    return Shape.tuple_([instruction.shape.subshape((0,)), Shape.token()])
+
+
+def _operand_first_and_token(instruction: HloInstruction) -> Shape:
+    return Shape.tuple_([instruction.operands[0].shape.subshape((0,)), Shape.token()])
+
+
+def _send(instruction: HloInstruction) -> Shape:
+    return Shape.tuple_([instruction.operands[0].shape, Shape(U32), Shape.token()])
+
+
+def _recv(instruction: HloInstruction) -> Shape:
+    return Shape.tuple_([instruction.shape.subshape((0,)), Shape(U32), Shape.token()])
+
+
+DERIVED: Final[dict[str, Callable[[HloInstruction], Shape]]] = {
+    "add-dependency": _operand,
+    "after-all": _token,
+    "infeed": _first_and_token,
+    "outfeed": _token,
+    "recv": _recv,
+    "recv-done": _operand_first_and_token,
+    "send": _send,
+    "send-done": _token,
+}
+"""The shape that XLA gives an instruction whatever its text says; raises ShapeError where there is none."""
