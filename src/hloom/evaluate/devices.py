@@ -63,6 +63,7 @@ class World:
         self.num_partitions = num_partitions
         self.host_timeout = 2.0
         self.condition = threading.Condition()
+        self.running = False
         self.devices = [
             VirtualDevice(self, (r, p)) for r in range(num_replicas) for p in range(num_partitions)
         ]
@@ -85,7 +86,8 @@ class World:
         Raises the error of the first device that failed, or DeadlockError.
         """
         self._reset()
-        self.active = {device.id for device in self.devices}
+        self.active.update(device.id for device in self.devices)
+        self.running = True
         results: list[Any] = [None] * len(self.devices)
         errors: list[BaseException | None] = [None] * len(self.devices)
 
@@ -108,8 +110,8 @@ class World:
                 for n, name in enumerate(names)
             ]
             self._join(threads)
-        own = [e for e in errors if e is not None and not isinstance(e, DeadlockError)]
-        failure = own[0] if own else self.failure
+        self.running = False
+        failure = next((error for error in errors if error is not None), self.failure)
         if failure is not None:
             raise failure
         return results
@@ -162,7 +164,7 @@ class World:
         *,
         for_host: bool = False,
     ) -> None:
-        """Wait until ``ready()``; raises Stopped or DeadlockError where that cannot come."""
+        """Wait until ``ready()``; raises Stopped where that cannot come, or another device has failed."""
         if self.failure is not None:
             raise Stopped
         if ready():
@@ -181,8 +183,6 @@ class World:
                 deadline = None
                 self.condition.wait(0.05 if for_host else None)
         if self.failure is not None:
-            if isinstance(self.failure, DeadlockError):
-                raise self.failure
             raise Stopped
 
     def _all_wait(self) -> bool:
@@ -362,7 +362,7 @@ class VirtualDevice:
         deadline = time.monotonic() + patient
         with world.condition:
             while not queue:
-                if not world.active and time.monotonic() >= deadline:
+                if not world.running and time.monotonic() >= deadline:
                     raise EvaluationError(
                         f"{what} of {name(self.id)} is empty", rule="devices.nothing-to-take"
                     )

@@ -13,7 +13,7 @@ from hloom.ir.cursor import Cursor, escape
 from hloom.ir.device import arrived
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
 from hloom.operations.control_flow import check_arguments
-from hloom.operations.transfer import zeros
+from hloom.operations.values import zeros
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 

@@ -19,13 +19,14 @@ from hloom.ir.calling import (
     TypedLiteralCodec,
     output_to_operand_aliasing,
 )
-from hloom.ir.codec import attribute, enum, flag, string
+from hloom.ir.codec import Message, attribute, enum, flag, string
 from hloom.ir.computation import HloComputation
 from hloom.ir.contraction import PrecisionCodec
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation, ProgramShape, Role, Run, Value, operation
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
 from hloom.operations.control_flow import check_aliasing
+from hloom.operations.values import described, fits
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -96,6 +97,11 @@ class CustomCall(Operation):
     schedule: str = enum(SCHEDULES, default="SCHEDULE_NONE", proto="custom_call_schedule")
     api_version: str = enum(API_VERSIONS, default="API_VERSION_ORIGINAL", proto="custom_call_api_version")
 
+    def write_rest(self, message: Message, instruction: HloInstruction) -> None:
+        """A precision is written for every operand."""
+        if not self.operand_precision:
+            message.precision_config.operand_precision.extend([0] * len(instruction.operands))
+
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Layout constraints and aliases fit the operands and the result."""
         constraints = self.operand_layout_constraints
@@ -129,6 +135,8 @@ class CustomCall(Operation):
 
 def _result(target: str, value: Any, shape: Shape) -> Value:
     """The value a function gave, as the stated shape wants it; raises EvaluationError if it does not fit."""
+    if shape.is_buffer:
+        shape = shape.tuple_shapes[0]
     if shape.is_token:
         return None
     if shape.is_tuple:
@@ -137,12 +145,13 @@ def _result(target: str, value: Any, shape: Shape) -> Value:
             message = f"custom call target {target!r} gave {given}, not a tuple {shape}"
             raise EvaluationError(message, rule="custom-call.result")
         return tuple(_result(target, v, s) for v, s in zip(value, shape.tuple_shapes, strict=True))
-    array = np.asarray(value)
-    fits = array.ndim == shape.rank and all(
-        size <= bound if dynamic and bound != Shape.UNBOUNDED else dynamic or size == bound
-        for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
-    )
-    if not fits or array.dtype != shape.element_type.dtype:
-        message = f"custom call target {target!r} gave {array.dtype}{list(array.shape)}, not {shape}"
+    try:
+        typed = isinstance(value, (np.ndarray, np.generic))
+        array = np.asarray(value) if typed else np.asarray(value, shape.element_type.dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"custom call target {target!r} gave a {type(value).__name__}, not {shape}: {error}"
+        raise EvaluationError(message, rule="custom-call.result") from None
+    if not fits(array, shape):
+        message = f"custom call target {target!r} gave {described(array)}, not {shape}"
         raise EvaluationError(message, rule="custom-call.result")
     return array
