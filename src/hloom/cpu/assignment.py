@@ -36,6 +36,7 @@ class Assignment:
         entering: copies before a loop starts.
         returning: copies at the end of a loop's body or of a branch: by instruction and number of the branch.
         results: copies at the very end.
+        workspaces: scratch memory of instructions that need some while they run.
         constants: the constants that lie in memory, by number.
         temp_bytes: size of the arena.
     """
@@ -46,6 +47,7 @@ class Assignment:
         default_factory=dict[tuple[HloInstruction, int], list[Copy]]
     )
     results: list[Copy] = field(default_factory=list[Copy])
+    workspaces: dict[HloInstruction, Buffer] = field(default_factory=dict[HloInstruction, Buffer])
     constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
     temp_bytes: int = 0
 
@@ -54,9 +56,11 @@ class Assignment:
         return self.values[instruction][index].find()
 
 
-def assign(entry: HloComputation, in_place: InPlace, order: Order) -> Assignment:
+def assign(
+    entry: HloComputation, in_place: InPlace, order: Order, workspace: Callable[[HloInstruction], int]
+) -> Assignment:
     """Assign buffers to a program; every called computation must have one caller."""
-    walk = _Walk(in_place, order)
+    walk = _Walk(in_place, order, workspace)
     arguments: list[Values] = []
     number = 0
     for parameter in entry.parameters:
@@ -80,10 +84,11 @@ def assign(entry: HloComputation, in_place: InPlace, order: Order) -> Assignment
 class _Walk:
     """Gives every leaf a buffer, and notes when values are born and read."""
 
-    def __init__(self, in_place: InPlace, order: Order) -> None:
+    def __init__(self, in_place: InPlace, order: Order, workspace: Callable[[HloInstruction], int]) -> None:
         self.assignment = Assignment()
         self.in_place = in_place
         self.order = order
+        self.workspace = workspace
         self.position = 0
         self.buffers: list[Buffer] = []
         self.births: dict[Buffer, list[int]] = {}
@@ -147,6 +152,11 @@ class _Walk:
         made = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
         for buffer in made.values():
             self.born(buffer, writing)
+        scratch = self.workspace(i)
+        if scratch:
+            self.assignment.workspaces[i] = buffer = self.new(scratch)
+            self.born(buffer, reading)
+            self.read([buffer], writing)
         overwritten = frozenset(self.in_place(i)) if len(made) == 1 else frozenset[int]()
         for number, operand in enumerate(operands):
             free = number in overwritten

@@ -35,6 +35,16 @@ EMITTERS: Final[dict[str, Emitter]] = {}
 """Operations whose kernels are not loops over elements: by opcode."""
 
 
+WORKSPACES: Final[dict[str, Callable[[HloInstruction], int]]] = {}
+"""Bytes of scratch memory that the kernels of an instruction need: by opcode."""
+
+
+def scratch_bytes(instruction: HloInstruction) -> int:
+    """Bytes of scratch memory that an instruction needs while it runs."""
+    rule = WORKSPACES.get(instruction.opcode)
+    return rule(instruction) if rule is not None else 0
+
+
 def emitter(*opcodes: str) -> Callable[[Emitter], Emitter]:
     """Register the emitter of some opcodes."""
 
@@ -77,7 +87,7 @@ class ProgramEmitter:
         self.module = Module()
         self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
-        self.assignment: Assignment = assign(module.entry, in_place_operands, schedule)
+        self.assignment: Assignment = assign(module.entry, in_place_operands, schedule, scratch_bytes)
         self._pointers: dict[Buffer, Value] = {}
         self._kernels: dict[str, LoopKernel] = {}
         self.calls: list[tuple[str, str]] = []
@@ -109,6 +119,8 @@ class ProgramEmitter:
                 found = buffer.find()
                 if found not in self._pointers:
                     self._pointers[found] = self._address(found)
+        for buffer in self.assignment.workspaces.values():
+            self._pointers[buffer.find()] = self._address(buffer.find())
         for copy in self.assignment.results:
             found = copy.target.find()
             if found not in self._pointers:
@@ -138,6 +150,11 @@ class ProgramEmitter:
         for number in index:
             shape = shape.tuple_shapes[number]
         return View(self.pointer(instruction, index), shape.element_type, shape.dimensions)
+
+    def workspace(self, instruction: HloInstruction) -> Value:
+        """The scratch memory of an instruction; see `WORKSPACES`."""
+        buffer = self.assignment.workspaces.get(instruction)
+        return Value(self.function, PTR, "null") if buffer is None else self._pointers[buffer.find()]
 
     def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
         """Whether two arrays share their bytes."""
