@@ -54,10 +54,11 @@ class ResultAccuracyCodec:
         return f"{{tolerance={{atol={float_text(atol)},rtol={float_text(rtol)},ulps={ulps}}}}}"
 
     def write(self, message: Message, field: str, value: ResultAccuracy) -> None:
-        """Set the mode or the tolerance."""
+        """Set the tolerance, or a mode that is not ``default``."""
         target = getattr(message, field)
         if value.tolerance is None:
-            target.mode = _MODES.index(value.mode)
+            if value.mode != "default":
+                target.mode = _MODES.index(value.mode)
         else:
             target.tolerance.atol, target.tolerance.rtol, target.tolerance.ulps = value.tolerance
 

@@ -28,6 +28,7 @@ def _clone_computation(
     target = HloComputation(source.name)
     target.execution_thread = source.execution_thread
     target.unique_id = source.unique_id
+    target.unmodelled = source.unmodelled
     copies: dict[HloInstruction, HloInstruction] = {}
     for instruction in source.post_order():
         made = instruction.clone(

@@ -75,12 +75,8 @@ class Attribute:
         """The value stored at the attribute's path; the default where a message on the way is absent."""
         *path, last = self.proto.split(".")
         for step in path:
-            if not message.HasField(step):
-                return (
-                    self.codec.read(getattr(message, step), last)
-                    if self.default is REQUIRED
-                    else self.default
-                )
+            if self.default is not REQUIRED and not message.HasField(step):
+                return self.default
             message = getattr(message, step)
         return self.codec.read(message, last)
 
@@ -150,8 +146,9 @@ class FirstCodec(ScalarCodec):
         self.absent = absent
 
     def write(self, message: Message, field: str, value: Any) -> None:
-        """Append the value."""
-        getattr(message, field).append(value)
+        """Append the value, unless it says that there is none."""
+        if value != self.absent:
+            getattr(message, field).append(value)
 
     def read(self, message: Message, field: str) -> Any:
         """The first element; ``absent`` if there is none."""

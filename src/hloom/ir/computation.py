@@ -18,7 +18,7 @@ class HloComputation:
 
     Attributes:
         name: unique in its module.
-        instructions: every instruction, operands before users, in the order they were added.
+        instructions: every instruction, in the order they were added; in a scheduled module, of execution.
         root: the instruction whose value is the result.
         execution_thread: the thread that runs it; ``main`` if none is named.
         module: the module that holds it.
@@ -140,20 +140,24 @@ class HloComputation:
             self.remove(old)
         return new
 
-    def post_order(self) -> list[HloInstruction]:
+    def post_order(self, start: Iterable[HloInstruction] | None = None) -> list[HloInstruction]:
         """Every instruction after its operands and control predecessors; raises VerifyError for a cycle.
 
         The order is that of XLA's depth-first walk, which is what its printer shows: from each instruction
         without users on, control predecessors first, then operands.
+
+        Args:
+            start: every instruction, in the order in which to walk from them; as they were added if absent.
         """
+        every = self._instructions if start is None else list(start)
         done: dict[HloInstruction, None] = {}
         open_: set[HloInstruction] = set()
-        for start in self._instructions:
-            if not start.users and start not in done:
-                _visit(start, done, open_)
+        for instruction in every:
+            if not instruction.users and instruction not in done:
+                _visit(instruction, done, open_)
         if len(done) != len(self._instructions):
-            for start in self._instructions:
-                _visit(start, done, open_)
+            for instruction in every:
+                _visit(instruction, done, open_)
         return list(done)
 
 

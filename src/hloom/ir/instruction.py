@@ -29,13 +29,14 @@ class HloInstruction:
         metadata, sharding, frontend_attributes, backend_config, original_value, statistics:
             what travels with the instruction and does not change its meaning.
         parent: the computation that holds it.
-        unique_id: number in the proto form; 0 until it is given.
+        unique_id: number in the proto form; -1 until it is given.
+        unmodelled: serialized HloInstructionProto of what only the proto form says.
     """
 
     __slots__ = (
         "backend_config", "called_computations", "control_predecessors", "control_successors",
         "frontend_attributes", "metadata", "name", "operands", "operation", "original_value", "parent",
-        "shape", "sharding", "statistics", "unique_id", "users",
+        "shape", "sharding", "statistics", "unique_id", "unmodelled", "users",
     )  # fmt: skip
 
     def __init__(
@@ -61,12 +62,15 @@ class HloInstruction:
         self.original_value: OriginalValue | None = None
         self.statistics: Statistics | None = None
         self.parent: HloComputation | None = None
-        self.unique_id: int = 0
+        self.unique_id: int = -1
+        self.unmodelled: bytes = b""
         for operand in self.operands:
             operand.users[self] = None
 
     def __repr__(self) -> str:
-        return f"<{self.shape} %{self.name} = {self.opcode}({', '.join('%' + o.name for o in self.operands)})>"
+        return (
+            f"<{self.shape} %{self.name} = {self.opcode}({', '.join('%' + o.name for o in self.operands)})>"
+        )
 
     @property
     def opcode(self) -> str:
@@ -146,6 +150,8 @@ class HloInstruction:
             self.called_computations if called_computations is None else called_computations,
         )
         copy.copy_annotations(self)
+        if type(copy.operation) is type(self.operation):
+            copy.unmodelled = self.unmodelled
         return copy
 
     def infer_shape(self) -> Shape:

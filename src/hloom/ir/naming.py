@@ -22,7 +22,7 @@ def sanitized(name: str) -> str:
     if not name:
         return ""
     name = _BAD_START.sub("_", name[0]) + _BAD.sub("_", name[1:])
-    if name in NAMES and name != "tuple":
+    if name in NAMES and name not in ("tuple", "buffer"):
         name += "_"
     if name.startswith("__") and not name.startswith("__xla_"):
         name = "a" + name[1:]

@@ -127,8 +127,6 @@ class Operation:
     """Names of the operands; a last name with a star takes any number of them."""
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     roles: ClassVar[tuple[Role, ...]] = ()
-    written_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields of HloInstructionProto that `write_rest` fills in."""
     elementwise: ClassVar[bool] = False
     """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
     side_effect: ClassVar[bool] = False

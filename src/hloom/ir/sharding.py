@@ -177,7 +177,6 @@ class Sharding:
         for metadata in self.metadata:
             metadata.write(message.metadata.add())
         if self.kind == "maximal":
-            message.tile_assignment_dimensions.append(1)
             message.tile_assignment_devices.append(self.device)
         if self.tiles is not None:
             message.tile_assignment_dimensions.extend(self.tiles.dimensions)

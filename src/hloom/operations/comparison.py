@@ -10,7 +10,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, ProgramShape, Run, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.operations.arithmetic import maximum, minimum
 from hloom.operations.elementwise import (
     ANY,
@@ -56,6 +56,17 @@ class Compare(Elementwise):
 
     def result_type(self, operand: ElementType) -> ElementType:
         return PRED
+
+    def canonical(self, *operands: Shape) -> Operation:
+        """Without the comparison type that belongs to the operands' element type."""
+        natural = operands[0].is_array and self.comparison_type == natural_type(operands[0].element_type)
+        return self.replace(comparison_type="") if natural else self
+
+    def spelled_out(self, instruction: HloInstruction) -> Operation:
+        """With its comparison type."""
+        if self.comparison_type:
+            return self
+        return self.replace(comparison_type=natural_type(instruction.operands[0].shape.element_type))
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Elementwise; the comparison type fits the element type, and complex numbers are not ordered."""

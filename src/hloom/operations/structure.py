@@ -36,7 +36,20 @@ def _parse_flags(cursor: Cursor) -> tuple[bool, ...]:
     return tuple(values)
 
 
-_FLAGS = TupleCodec(_parse_flags, lambda value: "{" + ",".join(map(FLAG.text, value)) + "}")
+class _ReplicationCodec(TupleCodec):
+    """``{true,false}``; stored in a message of its own, which is absent where nothing is said."""
+
+    def __init__(self) -> None:
+        super().__init__(_parse_flags, lambda value: "{" + ",".join(map(FLAG.text, value)) + "}")
+
+    def write(self, message: Message, field: str, value: tuple[bool, ...]) -> None:
+        """Store a ParameterReplication message."""
+        if value:
+            super().write(getattr(message, field), "replicated_at_leaf_buffers", value)
+
+    def read(self, message: Message, field: str) -> tuple[bool, ...]:
+        """The flags of a ParameterReplication message."""
+        return super().read(getattr(message, field), "replicated_at_leaf_buffers")
 
 
 @operation("parameter")
@@ -50,9 +63,7 @@ class Parameter(Operation):
 
     infers = False
     parameter_number: int = integer()
-    parameter_replication: tuple[bool, ...] = attribute(
-        _FLAGS, default=(), proto="parameter_replication.replicated_at_leaf_buffers"
-    )
+    parameter_replication: tuple[bool, ...] = attribute(_ReplicationCodec(), default=())
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Numbers count from 0; replication is said of every leaf or of none."""
@@ -385,7 +396,7 @@ class Iota(Operation):
     """
 
     infers: ClassVar[bool] = False
-    iota_dimension: int = attribute(FirstCodec(INTEGER, absent=0), proto="dimensions")
+    iota_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), proto="dimensions")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """A numeric array that has the dimension."""

@@ -1,0 +1,144 @@
+"""What a module says about itself beside its computations, from and to the fields of HloModuleProto."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.errors import ParseError
+from hloom.ir.metadata import OriginalArray
+from hloom.ir.module import Alias, HloModule, ModuleConfig, ShapeIndex
+from hloom.ir.operation import ProgramShape
+from hloom.ir.stack_frames import FileLocation, StackFrame, StackFrames
+from hloom.proto.schema.hlo_pb2 import HloModuleProto, StackFrameIndexProto
+from hloom.proto.shape import read_program_shape, write_program_shape
+from hloom.shape.shape import Shape
+
+READ_FROM_MODULES: Final = frozenset((
+    "buffer_donor", "computations", "entry_computation_id", "entry_computation_name", "frontend_attributes",
+    "host_program_shape", "input_output_alias", "name", "original_value_recovery_table", "schedule",
+    "stack_frame_index",
+))  # fmt: skip
+"""The fields of HloModuleProto that hloom understands; the others it keeps."""
+
+_ALIAS_KINDS: Final = {"may-alias": 1, "must-alias": 2}
+_DEEPEST_RECOVERY: Final = 8
+
+
+def read_config(message: HloModuleProto, module: HloModule, depth: int = 0) -> None:
+    """Fill the configuration of a module whose computations are read already."""
+    config = module.config
+    if message.HasField("host_program_shape"):
+        config.entry_layout = read_program_shape(message.host_program_shape)
+    else:
+        config.entry_layout = _with_default_layouts(module.entry.program_shape)
+    for entry in message.input_output_alias.entries:
+        output = tuple(entry.output_shape_index)
+        _check_output(output, config.entry_layout.result)
+        kind = "may-alias" if entry.kind == _ALIAS_KINDS["may-alias"] else "must-alias"
+        place = _parameter_place(
+            entry.parameter_number, tuple(entry.parameter_shape_index), config.entry_layout
+        )
+        if output in config.aliases:
+            raise ParseError(f"output {list(output)} is aliased twice", rule="module.alias-once")
+        config.aliases[output] = Alias(*place, kind)
+    for donor in message.buffer_donor.entries:
+        place = _parameter_place(
+            donor.parameter_number, tuple(donor.parameter_shape_index), config.entry_layout
+        )
+        config.buffer_donors.append(place)
+    config.frontend_attributes = dict(message.frontend_attributes.map)
+    config.stack_frames = _read_stack_frames(message.stack_frame_index)
+    _read_recovery_table(message, config, depth)
+
+
+def write_config(module: HloModule, message: HloModuleProto) -> None:
+    """Fill the fields of a message that say what the configuration says."""
+    config = module.config
+    layout = config.entry_layout or module.entry.program_shape
+    names = [f"p{number}" for number in range(len(layout.parameters))]
+    write_program_shape(layout, names, message.host_program_shape)
+    message.input_output_alias.SetInParent()
+    for output, alias in sorted(config.aliases.items()):
+        message.input_output_alias.entries.add(
+            output_shape_index=output,
+            parameter_number=alias.parameter_number,
+            parameter_shape_index=alias.parameter_index,
+            kind=_ALIAS_KINDS[alias.kind],  # type: ignore[arg-type]
+        )
+    message.buffer_donor.SetInParent()
+    for number, index in sorted(config.buffer_donors):
+        message.buffer_donor.entries.add(parameter_number=number, parameter_shape_index=index)
+    message.frontend_attributes.SetInParent()
+    message.frontend_attributes.map.update(config.frontend_attributes)
+    _write_stack_frames(config.stack_frames, message)
+    for lost, (kept, recovery) in config.recovery_table.items():
+        entry = message.original_value_recovery_table.entries.add()
+        lost.write(entry.old_original_array)
+        kept.write(entry.new_original_array)
+        if recovery is not None:
+            from hloom.proto.writer import module_message
+
+            entry.recovery_module.CopyFrom(module_message(recovery))
+
+
+def _with_default_layouts(shape: ProgramShape) -> ProgramShape:
+    return ProgramShape(
+        tuple(p.with_default_layout() for p in shape.parameters), shape.result.with_default_layout()
+    )
+
+
+def _check_output(index: ShapeIndex, result: Shape) -> None:
+    if not _is_index(index, result):
+        raise ParseError(f"an alias for output {list(index)} of {result}", rule="module.alias-output")
+
+
+def _parameter_place(number: int, index: ShapeIndex, program: ProgramShape) -> tuple[int, ShapeIndex]:
+    if not 0 <= number < len(program.parameters) or not _is_index(index, program.parameters[number]):
+        raise ParseError(f"there is no {list(index)} in parameter {number}", rule="module.alias-parameter")
+    return number, index
+
+
+def _is_index(index: ShapeIndex, shape: Shape) -> bool:
+    for element in index:
+        if not shape.is_tuple or not 0 <= element < len(shape.tuple_shapes):
+            return False
+        shape = shape.tuple_shapes[element]
+    return True
+
+
+def _read_stack_frames(message: StackFrameIndexProto) -> StackFrames:
+    return StackFrames(
+        tuple(message.file_names),
+        tuple(message.function_names),
+        tuple(
+            FileLocation(o.file_name_id, o.function_name_id, o.line, o.end_line, o.column, o.end_column)
+            for o in message.file_locations
+        ),
+        tuple(StackFrame(frame.file_location_id, frame.parent_frame_id) for frame in message.stack_frames),
+    )
+
+
+def _write_stack_frames(frames: StackFrames, message: HloModuleProto) -> None:
+    if frames == StackFrames():
+        return
+    stored = message.stack_frame_index
+    stored.file_names.extend(frames.file_names)
+    stored.function_names.extend(frames.function_names)
+    for location in frames.file_locations:
+        stored.file_locations.add(**{field: getattr(location, field) for field in FileLocation.__slots__})
+    for frame in frames.frames:
+        stored.stack_frames.add(**{field: getattr(frame, field) for field in StackFrame.__slots__})
+
+
+def _read_recovery_table(message: HloModuleProto, config: ModuleConfig, depth: int) -> None:
+    for entry in message.original_value_recovery_table.entries:
+        lost = OriginalArray.read(entry.old_original_array)
+        kept = OriginalArray.read(entry.new_original_array)
+        recovery = None
+        if entry.HasField("recovery_module"):
+            if depth >= _DEEPEST_RECOVERY:
+                raise ParseError("recovery modules are nested too deeply", rule="proto.recovery-depth")
+            from hloom.proto.reader import read_module
+
+            recovery = read_module(entry.recovery_module, depth + 1)
+        config.recovery_table.setdefault(lost, (kept, recovery))

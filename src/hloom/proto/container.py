@@ -1,0 +1,71 @@
+"""The messages that hold a module: alone, with its buffers, with the values of a run.
+
+XLA writes all of them into files of the same suffix. Which one some bytes are is told by trying: only a real
+module has computations whose instructions have opcodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from hloom.errors import ParseError
+from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot
+
+Container: TypeAlias = HloModuleProto | HloProto | HloSnapshot | HloUnoptimizedSnapshot
+
+# The field numbers of HloUnoptimizedSnapshot that HloProto does not have.
+_PARTITIONS, _VERSION = 2, 3
+_VARINT = 0
+
+
+def parse_container(data: bytes) -> Container:
+    """The message that ``data`` serializes; raises ParseError for bytes that hold no module."""
+    for kind in (HloModuleProto, HloProto, HloSnapshot):
+        try:
+            message = kind.FromString(data)
+        except (DecodeError, ValueError):
+            continue
+        if _is_module(held_module(message)):
+            return _unoptimized(data) if _is_unoptimized(message) else message
+    message = (
+        "these bytes are no HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot with a program"
+    )
+    raise ParseError(message, rule="proto.no-module")
+
+
+def held_module(container: Container) -> HloModuleProto:
+    """The module in a message."""
+    if isinstance(container, HloModuleProto):
+        return container
+    return container.hlo.hlo_module if isinstance(container, HloSnapshot) else container.hlo_module
+
+
+def module_message(data: bytes) -> HloModuleProto:
+    """The module in serialized bytes; raises ParseError for bytes that hold none."""
+    return held_module(parse_container(data))
+
+
+def _is_module(message: HloModuleProto) -> bool:
+    return len(message.computations) > 0 and all(
+        computation.instructions and computation.instructions[0].opcode
+        for computation in message.computations
+    )
+
+
+def _is_unoptimized(message: Message) -> bool:
+    """Whether a message read as HloProto has fields that only HloUnoptimizedSnapshot has."""
+    unknown: Any = UnknownFieldSet(message) if isinstance(message, HloProto) else ()
+    return any(
+        field.field_number == _PARTITIONS or (field.field_number == _VERSION and field.wire_type == _VARINT)
+        for field in unknown
+    )
+
+
+def _unoptimized(data: bytes) -> HloUnoptimizedSnapshot:
+    try:
+        return HloUnoptimizedSnapshot.FromString(data)
+    except DecodeError as error:
+        raise ParseError(f"a malformed HloUnoptimizedSnapshot: {error}", rule="proto.malformed") from None

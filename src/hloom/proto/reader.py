@@ -1,0 +1,252 @@
+"""HloModuleProto in: every attribute is read by its codec, and what nobody reads is kept as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import hloom.operations  # noqa: F401  (declares the operations)
+from hloom.errors import HloError, ParseError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction, check_arity
+from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics
+from hloom.ir.module import HloModule
+from hloom.ir.naming import sanitized
+from hloom.ir.operation import REGISTRY, Operation
+from hloom.ir.sharding import Sharding
+from hloom.proto.config import READ_FROM_MODULES, read_config
+from hloom.proto.container import module_message
+from hloom.proto.remainder import has_unknown_fields, remainder
+from hloom.proto.schema.hlo_pb2 import HloComputationProto, HloInstructionProto, HloModuleProto
+from hloom.proto.shape import read_shape
+
+_READ_FROM_INSTRUCTIONS: Final = frozenset((
+    "backend_config", "backend_config_payload", "called_computation_ids", "control_predecessor_ids",
+    "frontend_attributes", "id", "metadata", "name", "opcode", "operand_ids", "original_value", "shape",
+    "sharding", "statistics_viz",
+))  # fmt: skip
+"""The fields that are read whatever the operation is."""
+_READ_FROM_COMPUTATIONS: Final = frozenset((
+    "execution_thread", "id", "instructions", "is_fusion_computation", "name", "program_shape", "root_id",
+))  # fmt: skip
+_LOCAL_ID: Final = (1 << 32) - 1
+"""The part of an instruction's id that counts: its number in the computation."""
+
+
+def module_from_bytes(data: bytes) -> HloModule:
+    """The module of a serialized HloModuleProto, or of a message that holds one.
+
+    That is an HloProto, HloSnapshot or HloUnoptimizedSnapshot. Raises ParseError for bytes that are none of
+    them, and HloError by the rule's name for a program that cannot be; like text, a module is not verified.
+    """
+    return read_module(module_message(data))
+
+
+def read_module(message: HloModuleProto, depth: int = 0) -> HloModule:
+    """The module that a message describes, ``depth`` modules deep in another; raises HloError."""
+    return _ModuleReader(message).module(depth)
+
+
+class _ModuleReader:
+    """Reads one module."""
+
+    def __init__(self, message: HloModuleProto) -> None:
+        self.message = message
+        self.has_unknown = has_unknown_fields(message)
+        self.computations: dict[int, HloComputation] = {}
+        self.names: set[str] = set()
+        self.metadata: dict[bytes, OpMetadata] = {}
+        self.operations: dict[type[Operation], _OperationReader] = {}
+
+    def module(self, depth: int) -> HloModule:
+        message = self.message
+        module = HloModule(message.name)
+        names: set[str] = set()
+        for part in message.computations:
+            name = unique_name(part.name, names, "computation")
+            if part.id in self.computations:
+                raise ParseError(f"two computations have the id {part.id}", rule="proto.unique-ids")
+            self.computations[part.id] = self.computation(part, HloComputation(name))
+        entry = self.computations.get(message.entry_computation_id)
+        if entry is None:
+            text = f"no computation has the id of the entry, {message.entry_computation_id}"
+            raise ParseError(text, rule="proto.entry")
+        for computation in sorted(self.computations.values(), key=lambda c: c.unique_id):
+            module.add(computation, entry=computation is entry)
+        read_config(message, module, depth)
+        if message.HasField("schedule"):
+            self.schedule(module)
+        module.config.unmodelled = self.rest(message, READ_FROM_MODULES, "computations")
+        return module
+
+    def rest(self, message: Any, read: frozenset[str], elsewhere: str = "") -> bytes:
+        """What is left beside the fields ``read``; messages in the field ``elsewhere`` have their own."""
+        unread = {field.name for field, _ in message.ListFields()} - read
+        if not unread and not self.has_unknown:
+            return b""
+        return remainder(message, unread, skipped=elsewhere)
+
+    # -- computations
+
+    def computation(self, message: HloComputationProto, computation: HloComputation) -> HloComputation:
+        computation.unique_id = message.id
+        computation.execution_thread = message.execution_thread or "main"
+        computation.unmodelled = self.rest(message, _READ_FROM_COMPUTATIONS, "instructions")
+        found: dict[int, HloInstruction] = {}
+        for part in message.instructions:
+            local = part.id & _LOCAL_ID
+            if local in found:
+                text = f"two instructions of %{computation.name} have the id {part.id}"
+                raise ParseError(text, rule="proto.unique-ids")
+            found[local] = self.instruction(part, found)
+        for local in sorted(found):
+            computation.add(found[local])
+        if message.root_id & _LOCAL_ID not in found:
+            text = f"computation %{computation.name} has no root with the id {message.root_id}"
+            raise ParseError(text, rule="proto.root")
+        computation.root = found[message.root_id & _LOCAL_ID]
+        _ = computation.parameters  # refuses doubled and missing numbers
+        return computation
+
+    def schedule(self, module: HloModule) -> None:
+        """Put the instructions of every scheduled computation in the order in which they run."""
+        module.config.is_scheduled = True
+        for number, sequence in self.message.schedule.sequences.items():
+            computation = self.computations.get(number)
+            if computation is None:
+                raise ParseError(f"a schedule for the unknown computation {number}", rule="proto.schedule")
+            by_id = {i.unique_id & _LOCAL_ID: i for i in computation.instructions}
+            done: set[HloInstruction] = set()
+            for unique_id in sequence.instruction_ids:
+                instruction = by_id.pop(unique_id & _LOCAL_ID, None)
+                before = (
+                    () if instruction is None else (*instruction.operands, *instruction.control_predecessors)
+                )
+                if instruction is None or not done.issuperset(before):
+                    text = f"in the schedule of %{computation.name} {unique_id} is unknown or too early"
+                    raise ParseError(text, rule="proto.schedule")
+                done.add(instruction)
+            if by_id:
+                text = f"the schedule of %{computation.name} leaves out {len(by_id)} instructions"
+                raise ParseError(text, rule="proto.schedule")
+            order = {unique_id & _LOCAL_ID: place for place, unique_id in enumerate(sequence.instruction_ids)}
+            computation.reorder(sorted(done, key=lambda i: order[i.unique_id & _LOCAL_ID]))
+
+    # -- instructions
+
+    def instruction(self, message: HloInstructionProto, before: dict[int, HloInstruction]) -> HloInstruction:
+        try:
+            instruction = self.operation(message, before)
+            self.annotations(message, instruction)
+        except HloError as error:
+            raise error.at(instruction=message.name) from None
+        return instruction
+
+    def operation(self, message: HloInstructionProto, before: dict[int, HloInstruction]) -> HloInstruction:
+        cls = REGISTRY.get(message.opcode)
+        if cls is None:
+            raise ParseError(f"unknown opcode {message.opcode!r}", rule="proto.opcode")
+        reader = self.operations.get(cls)
+        if reader is None:
+            reader = self.operations[cls] = _OperationReader(cls)
+        operands = _resolved(message.operand_ids, before, "operand")
+        check_arity(cls, len(operands))
+        name = unique_name(message.name, self.names, "instruction")
+        operation = reader.read(message)
+        if reader.adapts:
+            operation = operation.canonical(*(operand.shape for operand in operands))
+        called = self.called(cls, message.called_computation_ids)
+        instruction = HloInstruction(name, operation, read_shape(message.shape), operands, called)
+        instruction.unique_id = message.id
+        instruction.unmodelled = self.rest(message, reader.fields)
+        for predecessor in _resolved(message.control_predecessor_ids, before, "control predecessor"):
+            predecessor.add_control_dependency_to(instruction)
+        return instruction
+
+    def called(self, cls: type[Operation], ids: Iterable[int]) -> list[HloComputation]:
+        """The computations with these ids, which must be as many as the operation calls."""
+        found: list[HloComputation] = []
+        for number in ids:
+            if number not in self.computations:
+                text = f"it calls computation {number}, which does not exist before it"
+                raise ParseError(text, rule="proto.computation")
+            found.append(self.computations[number])
+        least = sum(role.required for role in cls.roles)
+        most = None if any(role.many for role in cls.roles) else len(cls.roles)
+        if len(found) < least or (most is not None and len(found) > most):
+            wanted = f"{least}" if least == most else f"{least} to {'any number' if most is None else most}"
+            text = f"{cls.opcode} calls {wanted} computations, got {len(found)}"
+            raise ParseError(text, rule="proto.computation-count")
+        return found
+
+    def annotations(self, message: HloInstructionProto, instruction: HloInstruction) -> None:
+        """What travels with an instruction, whatever its operation."""
+        metadata = message.metadata.SerializeToString()
+        if metadata:
+            found = self.metadata.get(metadata)
+            if found is None:
+                found = self.metadata[metadata] = OpMetadata.read(message.metadata, self.message.payloads)
+            instruction.metadata = found
+        if message.HasField("sharding"):
+            instruction.sharding = Sharding.read(message.sharding)
+        if message.frontend_attributes.map:
+            instruction.frontend_attributes = dict(message.frontend_attributes.map)
+        instruction.backend_config = self.backend_config(message).decode("utf-8", "surrogateescape")
+        if message.statistics_viz.statistics:
+            instruction.statistics = Statistics.read(message.statistics_viz)
+        if message.HasField("original_value"):
+            instruction.original_value = OriginalValue.read(message.original_value)
+
+    def backend_config(self, message: HloInstructionProto) -> bytes:
+        payload = message.backend_config_payload
+        source = payload.WhichOneof("payload_source")
+        if source is None:
+            return message.backend_config
+        if source == "value":
+            return payload.value
+        if not 0 <= payload.id < len(self.message.payloads):
+            raise ParseError(f"there is no payload number {payload.id}", rule="proto.payload")
+        return self.message.payloads[payload.id]
+
+
+class _OperationReader:
+    """Reads the attributes of one kind of operation.
+
+    Attributes:
+        fields: the fields of HloInstructionProto that are read for this operation.
+        adapts: the operation drops attributes that follow from its operands.
+    """
+
+    def __init__(self, cls: type[Operation]) -> None:
+        self.cls = cls
+        self.attributes = [
+            (attribute.field, attribute.read) for attribute in cls.attributes if attribute.proto
+        ]
+        own = {attribute.proto.partition(".")[0] for attribute in cls.attributes}
+        self.fields = _READ_FROM_INSTRUCTIONS | own
+        self.adapts = cls.canonical is not Operation.canonical
+        self.plain = None if self.attributes else cls()
+
+    def read(self, message: HloInstructionProto) -> Operation:
+        """The operation of an instruction; operations without attributes are all the same."""
+        if self.plain is not None:
+            return self.plain
+        return self.cls(**{field: read(message) for field, read in self.attributes})
+
+
+def unique_name(name: str, names: set[str], what: str) -> str:
+    """The name as XLA makes it well formed, added to ``names``; refused if it is empty or one of them."""
+    name = sanitized(name)
+    if not name or name in names:
+        text = f"two {what}s are named {name!r}" if name else f"{what} without a name"
+        raise ParseError(text, rule="proto.unique-names")
+    names.add(name)
+    return name
+
+
+def _resolved(ids: Iterable[int], before: dict[int, HloInstruction], what: str) -> list[HloInstruction]:
+    try:
+        return [before[number & _LOCAL_ID] for number in ids]
+    except KeyError as error:
+        text = f"{what} {error.args[0]} does not exist before its user"
+        raise ParseError(text, rule="proto.operand") from None
