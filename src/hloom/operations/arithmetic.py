@@ -5,7 +5,7 @@ The page "Element-wise binary arithmetic operations"; corner cases are decided s
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -237,9 +237,8 @@ class Patterned(Elementwise):
     __slots__ = ()
     accepts: ClassVar[frozenset[ElementType]] = INTEGER
 
-    @abstractmethod
-    def patterns(self, element_type: ElementType, *operands: Any) -> Any:
-        """The result for unsigned patterns of ``element_type.bits`` bits."""
+    patterns: ClassVar[Callable[..., Any]]
+    """A method: the result for an element type and operands as unsigned patterns of so many bits."""
 
     def evaluate(self, run: Run, *operands: Array) -> Array:
         """Take the patterns, compute, and keep as many low bits as the type has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,9 +31,8 @@ class Elementwise(Operation):
     accepts: ClassVar[frozenset[ElementType]] = NUMERIC
     """Element types of the operands."""
 
-    @abstractmethod
-    def compute(self, *operands: Any) -> Any:
-        """The result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
+    compute: ClassVar[Callable[..., Any]]
+    """A method: the result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
 
     def widen(self, operand: Array) -> Array:
         """The operand in the type in which ``compute`` works."""
