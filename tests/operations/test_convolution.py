@@ -235,7 +235,8 @@ def test_dynamic_dimensions_pass_through() -> None:
         ((4, 6, 3), (2, 3, 8), "window={size=2 pad=1_0}, dim_labels=b0f_0io->b0f, batch_group_count=2"),
         ((2, 6, 4), (2, 2, 8), "window={size=2 lhs_dilate=3 rhs_dilate=2}, dim_labels=b0f_0io->b0f, "
          "feature_group_count=2"),
-        ((2, 3, 4, 5, 2), (2, 3, 2, 2, 4), "window={size=2x3x2 rhs_reversal=1x0x1}, dim_labels=b012f_012io->b012f"),
+        ((2, 3, 4, 5, 2), (2, 3, 2, 2, 4), "window={size=2x3x2 rhs_reversal=1x0x1}, "
+         "dim_labels=b012f_012io->b012f"),
     ],
 )  # fmt: skip
 def test_xla_agrees(lhs: tuple[int, ...], rhs: tuple[int, ...], attributes: str) -> None:

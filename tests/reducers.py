@@ -1,0 +1,63 @@
+"""Computations for reductions, in tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evaluation import evaluate, refused
+from hloom.errors import HloError
+from hloom.shape.shape import Shape
+
+
+def binary(opcode: str, element_type: str = "f32", name: str = "f") -> str:
+    """``f(x, y) = opcode(x, y)``."""
+    return (
+        f"{name} {{\n x = {element_type}[] parameter(0)\n y = {element_type}[] parameter(1)\n"
+        f" ROOT r = {element_type}[] {opcode}(x, y)\n}}\n"
+    )
+
+
+def comparison(direction: str, element_type: str = "f32", name: str = "g") -> str:
+    """``g(x, y) = x direction y``."""
+    return (
+        f"{name} {{\n x = {element_type}[] parameter(0)\n y = {element_type}[] parameter(1)\n"
+        f" ROOT r = pred[] compare(x, y), direction={direction}\n}}\n"
+    )
+
+
+ARGMAX = """f {
+  max = f32[] parameter(0)
+  argmax = s32[] parameter(1)
+  value = f32[] parameter(2)
+  index = s32[] parameter(3)
+  newer = pred[] compare(value, max), direction=GE
+  best = f32[] select(newer, value, max)
+  where = s32[] select(newer, index, argmax)
+  ROOT r = (f32[], s32[]) tuple(best, where)
+}
+"""
+"""The page's reduction function: the largest value and where it is."""
+
+LATER = "f {\n x = f32[] parameter(0)\n ROOT y = f32[] parameter(1)\n}\n"
+"""The second value: associative, not commutative."""
+
+
+def program(computations: str, operation: str, *shapes: str) -> str:
+    """A program of one operation whose operands are called p0, p1 ...; ``@`` stands for all of them."""
+    parameters = "".join(f"  p{i} = {shape} parameter({i})\n" for i, shape in enumerate(shapes))
+    names = ", ".join(f"p{i}" for i in range(len(shapes)))
+    entry = f"ENTRY entry {{\n{parameters}  ROOT root = {operation.replace('@', names)}\n}}\n"
+    return f"HloModule m\n{computations}{entry}"
+
+
+def apply(computations: str, operation: str, *operands: Any) -> Any:
+    """The value of an operation with called computations."""
+    arrays = [np.asarray(operand) for operand in operands]
+    return evaluate(program(computations, operation, *(str(Shape.of(a)) for a in arrays)), *arrays)
+
+
+def refusal(computations: str, operation: str, *shapes: str) -> HloError:
+    """The error for an operation with called computations."""
+    return refused(program(computations, operation, *shapes))
