@@ -24,8 +24,10 @@ from hloom.shape.element_type import ElementType
 
 ROWS: Final = 8
 VECTORS: Final = 2
-BLOCK_ROWS: Final = 128
-"""Rows of A that stay in the second-level cache while all panels of B pass by."""
+BLOCK_BYTES: Final = 1 << 18
+"""Bytes of A that stay in the second-level cache while all panels of B pass by."""
+MANY_BATCHES: Final = 4
+"""From so many on, batches (or row blocks) are what threads share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,45 +277,46 @@ def emit_gemm(module: Module, name: str, gemm: Gemm, extra: int, finish: Callabl
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     a, b, *pointers, begin, end = f.parameters
-    done = finish(pointers)
+    tile = _Tile(f, gemm, finish(pointers))
     blocks = -(-gemm.m // gemm.rows)
-    whole_blocks = gemm.m // gemm.rows
-    per_batch = blocks
-    split_panels = blocks < 4 and gemm.panels > blocks
-    if split_panels:
-        per_batch = gemm.panels
-    tile = _Tile(f, gemm, done)
-    with f.loop(begin, end) as loop:
-        batch = loop.index.unsigned_divide(per_batch) if gemm.batches > 1 else f.constant(I64, 0)
-        number = loop.index - batch * per_batch
-        tile.enter(batch, a, b)
-        if split_panels:
-            for block in range(whole_blocks):
-                tile.run(f.constant(I64, block * gemm.rows), gemm.rows, number)
-            if gemm.m % gemm.rows:
-                tile.run(f.constant(I64, whole_blocks * gemm.rows), gemm.m % gemm.rows, number)
-        else:
-            _rows(f, gemm, tile, number, whole_blocks)
+    zero = f.constant(I64, 0)
+    if gemm.batches >= MANY_BATCHES:
+        with f.loop(begin, end) as batch:
+            tile.enter(batch.index, a, b)
+            _row_blocks(f, gemm, tile, zero, f.constant(I64, blocks))
+        trips = gemm.batches
+    else:
+        split_panels = blocks < MANY_BATCHES and gemm.panels > blocks
+        with f.loop(0, gemm.batches) as batch:
+            tile.enter(batch.index, a, b)
+            if split_panels:
+                _few_rows(f, gemm, tile, begin, end)
+            else:
+                _row_blocks(f, gemm, tile, begin, end)
+        trips = gemm.panels if split_panels else blocks
     f.finish()
-    return LoopKernel(name, gemm.batches * per_batch, 1, gemm.batches * gemm.m * gemm.n * gemm.k)
+    return LoopKernel(name, trips, 1, gemm.batches * gemm.m * gemm.n * gemm.k)
 
 
-def _rows(f: Function, gemm: Gemm, tile: _Tile, number: Value, whole_blocks: int) -> None:
-    row = number * gemm.rows
-    rest = gemm.m % gemm.rows
+def _few_rows(f: Function, gemm: Gemm, tile: _Tile, begin: Value, end: Value) -> None:
+    """All rows for a range of panels."""
+    with f.loop(begin, end) as panel:
+        for row in range(0, gemm.m, gemm.rows):
+            tile.run(f.constant(I64, row), min(gemm.rows, gemm.m - row), panel.index)
 
-    def panels(height: int) -> None:
-        with f.loop(0, gemm.panels) as panel:
-            tile.run(row, height, panel.index)
 
-    if not rest:
-        panels(gemm.rows)
-        return
-    is_whole = number.compare("slt", whole_blocks)
-    with f.when(is_whole):
-        panels(gemm.rows)
-    with f.when(is_whole ^ 1):
-        panels(rest)
+def _row_blocks(f: Function, gemm: Gemm, tile: _Tile, begin: Value, end: Value) -> None:
+    """A range of row blocks: some at a time, so that they stay in the cache while all panels pass by."""
+    whole, rest = gemm.m // gemm.rows, gemm.m % gemm.rows
+    limit = f.intrinsic("smin", end, f.constant(I64, whole)) if rest else end
+    step = max(1, min(BLOCK_BYTES // (gemm.k * storage_bytes(gemm.kind) * gemm.rows), whole))
+    with f.loop(begin, limit, step) as some:
+        last = f.intrinsic("smin", some.index + step, limit)
+        with f.loop(0, gemm.panels) as panel, f.loop(some.index, last) as block:
+            tile.run(block.index * gemm.rows, gemm.rows, panel.index)
+    if rest:
+        with f.when(end.compare("sgt", whole)), f.loop(0, gemm.panels) as panel:
+            tile.run(f.constant(I64, whole * gemm.rows), rest, panel.index)
 
 
 class _Tile:

@@ -133,7 +133,7 @@ class Operation:
     infers: ClassVar[bool] = True
     """The result shape follows from operands and attributes; otherwise the program must state it."""
 
-    def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
+    def infer(self, *operands: Any, **keywords: Any) -> Shape:
         """The result shape; raises ShapeError by rule name. Absent where ``infers`` is false."""
         raise ShapeError(f"the shape of {self.opcode} must be stated", rule=f"{self.opcode}.shape-stated")
 
@@ -150,7 +150,7 @@ class Operation:
     def verify(self, instruction: HloInstruction) -> None:
         """Rules beyond shapes: attributes against module and computation. The default has none."""
 
-    def evaluate(self, run: Run, *operands: Any) -> Value:
+    def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Value:
         """The result's value, by the reference semantics."""
         raise HloError(f"{self.opcode} has no value", rule="evaluate.no-value")
 

@@ -40,9 +40,9 @@ def draw_input(described: dict[str, Any], seed: int) -> np.ndarray[Any, Any]:
     if described["kind"] == "int":
         return generator.integers(described["lo"], described["hi"], shape).astype(dtype)
     mean, scale = described["mean"], described["scale"]
-    values: Any = generator.normal(mean, scale, shape)
+    values: np.ndarray[Any, Any] = np.asarray(generator.normal(mean, scale, shape))
     if dtype.kind == "c":
         return np.asarray(values + 1j * generator.normal(mean, scale, shape)).astype(dtype)
     if abs(mean) > 2 * scale:
-        values = abs(values)
+        values = np.abs(values)
     return np.asarray(values).astype(dtype)

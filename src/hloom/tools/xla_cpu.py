@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-import jax  # noqa: E402
-from jaxlib import _hlo, xla_client  # noqa: E402
+# jaxlib has no types for what is used here
+jax: Any = import_module("jax")
+_hlo: Any = import_module("jaxlib._hlo")
+xla_client: Any = import_module("jaxlib.xla_client")
 
 Array = np.ndarray[Any, Any]
 
 
 @cache
 def client() -> Any:
-    """jaxlib's CPU client."""
+    """Jaxlib's CPU client."""
     jax.config.update("jax_enable_x64", True)
     return jax.devices("cpu")[0].client
 
