@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from hloom.errors import DeadlockError, EvaluationError
 from hloom.ir.device import DeviceId, Pending
@@ -146,7 +146,7 @@ class World:
     # -- waiting; all of this with the lock held
 
     @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> Generator[None, None, None]:
         """Change the state under the lock, then let those go on who waited for the change."""
         with self.condition:
             yield
@@ -371,13 +371,9 @@ class VirtualDevice:
 
 
 def _sender(channel: Hashable) -> str:
-    if isinstance(channel, tuple):
-        parts: tuple[Any, ...] = channel
-        devices = [part for part in parts if isinstance(part, tuple)]
-        if devices:
-            return name(devices[0])
-        return f"a send on channel {parts[1]}"
-    return f"a send on channel {channel}"
+    """Who puts values into a channel (kind, id) or (kind, id, source, target, ...)."""
+    _, number, *ends = cast("tuple[Any, ...]", channel)
+    return name(ends[0]) if ends else f"a send on channel {number}"
 
 
 def _ambiguous(what: str, does: str, other: DeviceId | None) -> EvaluationError:

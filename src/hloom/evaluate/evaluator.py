@@ -33,8 +33,11 @@ class Evaluator:
     """
 
     def __init__(self, device: Device | None = None) -> None:
-        self.alone = World(1, 1) if device is None else None
-        self.device: Device = self.alone.devices[0] if self.alone else device
+        self.alone: World | None = None
+        if device is None:
+            self.alone = World(1, 1)
+            device = self.alone.devices[0]
+        self.device = device
         self.random_state = RandomState()
         self._plans: dict[HloComputation, _Plan] = {}
         self._mappable: dict[HloComputation, bool] = {}

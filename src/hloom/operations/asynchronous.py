@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from hloom.errors import ShapeError
 from hloom.ir.codec import Message, ScalarCodec, attribute
 from hloom.ir.cursor import Cursor, escape
 from hloom.ir.device import arrived
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
 from hloom.operations.control_flow import check_arguments
-from hloom.operations.values import zeros
+from hloom.operations.values import context, zeros
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
@@ -149,7 +147,7 @@ class CopyStart(Operation):
 
     def evaluate(self, run: Run, operand: Value) -> Value:
         """Values never change, so a copy is the value itself."""
-        return (operand, operand, np.uint32(0))[: len(run.shape.tuple_shapes)]
+        return (operand, operand, context())[: len(run.shape.tuple_shapes)]
 
 
 @operation("copy-done", "start")

@@ -199,7 +199,11 @@ class _Reducing(Collective):
 
     def reduced(self, run: Run, values: list[Any]) -> list[Any]:
         """The operands of all members, reduced in the order of the group."""
-        return [reduce(lambda a, b: run.map(0, a, b), arrays) for arrays in zip(*values, strict=True)]
+
+        def combined(a: Any, b: Any) -> Any:
+            return run.map(0, a, b)
+
+        return [reduce(combined, arrays) for arrays in zip(*values, strict=True)]
 
 
 class _AllReducing(_Reducing):

@@ -6,7 +6,7 @@ What a target computes is not part of HLO: `TARGETS` says it for the evaluator, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from hloom.ir.codec import Message, attribute, enum, flag, string
 from hloom.ir.computation import HloComputation
 from hloom.ir.contraction import PrecisionCodec
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
 from hloom.operations.control_flow import check_aliasing
-from hloom.operations.values import described, fits
+from hloom.operations.values import described, elements_of, fits
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -140,16 +140,18 @@ def _result(target: str, value: Any, shape: Shape) -> Value:
     if shape.is_token:
         return None
     if shape.is_tuple:
-        if not isinstance(value, (tuple, list)) or len(value) != len(shape.tuple_shapes):
-            given = f"{len(value)} elements" if isinstance(value, (tuple, list)) else type(value).__name__
+        elements = elements_of(value)
+        if elements is None or len(elements) != len(shape.tuple_shapes):
+            given = type(value).__name__ if elements is None else f"{len(elements)} elements"
             message = f"custom call target {target!r} gave {given}, not a tuple {shape}"
             raise EvaluationError(message, rule="custom-call.result")
-        return tuple(_result(target, v, s) for v, s in zip(value, shape.tuple_shapes, strict=True))
+        return tuple(_result(target, v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     try:
         typed = isinstance(value, (np.ndarray, np.generic))
-        array = np.asarray(value) if typed else np.asarray(value, shape.element_type.dtype)
+        array: Array = np.asarray(cast("Any", value), None if typed else shape.element_type.dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        message = f"custom call target {target!r} gave a {type(value).__name__}, not {shape}: {error}"
+        given = type(cast("object", value)).__name__
+        message = f"custom call target {target!r} gave a {given}, not {shape}: {error}"
         raise EvaluationError(message, rule="custom-call.result") from None
     if not fits(array, shape):
         message = f"custom call target {target!r} gave {described(array)}, not {shape}"

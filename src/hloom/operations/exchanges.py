@@ -33,6 +33,7 @@ from hloom.operations.collectives import (
     tuple_unless_one,
     waiting,
 )
+from hloom.operations.values import context, elements_of
 from hloom.shape.element_type import S32, S64, U32
 from hloom.shape.shape import Shape
 
@@ -324,10 +325,11 @@ class _Permuting(Operation):
 
 def _paired(arrays: Any, starts: Any) -> Iterator[tuple[Array, Any]]:
     """Every buffer with its start indices."""
-    if isinstance(arrays, tuple):
-        yield from zip(arrays, starts, strict=True)
-    else:
+    several = elements_of(arrays)
+    if several is None:
         yield arrays, starts
+    else:
+        yield from zip(several, starts, strict=True)
 
 
 def _starts(windows: Any, occurrence: int) -> list[int]:
@@ -409,7 +411,7 @@ class CollectivePermuteStart(_Permuting):
         """Send without waiting."""
         pending: Any = self.begin(run, *operands)
         source = operands[0] if self.slice_sizes else alone(operands)
-        return (source, pending, *[np.uint32(0)] * (len(run.shape.tuple_shapes) - 2))
+        return (source, pending, *[context()] * (len(run.shape.tuple_shapes) - 2))
 
 
 @operation("collective-permute-done", "start")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.calling import optional_shape
 from hloom.ir.codec import Message, ScalarCodec, attribute, flag
@@ -20,7 +18,7 @@ from hloom.ir.device_groups import channel_id, device_of, group_mode
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
 from hloom.operations.collectives import waiting
-from hloom.operations.values import described, fits, zeros
+from hloom.operations.values import context, described, fits, zeros
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
@@ -85,7 +83,7 @@ class Send(_Channel):
     def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
         """Put the value into the channel, which never waits."""
         device, what = run.device, waiting(run)
-        sent = (operand, np.uint32(0), None)
+        sent = (operand, context(), None)
         if self.is_host_transfer:
             device.send_to_host(self.channel_id or 0, operand, what)
             return sent
@@ -168,9 +166,9 @@ class Recv(_Channel):
                     coming = device.receive(("send", self.channel_id, *ends), what)
         wanted = run.shape.tuple_shapes[0]
         if coming is None:
-            return zeros(wanted), np.uint32(0), None
+            return zeros(wanted), context(), None
         checked: Any = Pending(lambda: _as_wanted(run, coming.wait(), wanted))
-        return checked, np.uint32(0), None
+        return checked, context(), None
 
 
 @operation("recv-done", "recv")

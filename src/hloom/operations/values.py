@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
-from hloom.ir.operation import Value
+from hloom.ir.operation import Array, Value
 from hloom.shape.shape import Shape
 
 
@@ -17,31 +18,47 @@ def zeros(shape: Shape) -> Value:
     return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else None
 
 
+def context() -> Array:
+    """The u32[] that stands for a transfer under way; its value says nothing."""
+    return np.zeros((), np.uint32)
+
+
+def elements_of(value: Any) -> Sequence[Any] | None:
+    """The elements of a tuple or list; None for anything else."""
+    return cast("Sequence[Any]", value) if isinstance(value, (tuple, list)) else None
+
+
 def fits(value: Any, shape: Shape) -> bool:
     """Whether a value is of a shape; in a dynamic dimension up to its bound."""
+    if shape.is_buffer:
+        return fits(value, shape.tuple_shapes[0])
     if shape.is_tuple:
+        elements = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else None
         return (
-            isinstance(value, tuple)
-            and len(value) == len(shape.tuple_shapes)
-            and all(map(fits, value, shape.tuple_shapes))
+            elements is not None
+            and len(elements) == len(shape.tuple_shapes)
+            and all(map(fits, elements, shape.tuple_shapes))
         )
-    if not shape.is_array:
-        return value is None
+    if not shape.is_array or not isinstance(value, (np.ndarray, np.generic)):
+        return value is None and not shape.is_array
+    array = cast("Array", value)
     return (
-        isinstance(value, (np.ndarray, np.generic))
-        and value.dtype == shape.element_type.dtype
-        and value.ndim == shape.rank
-        and all(
-            bound == Shape.UNBOUNDED or size == bound or (dynamic and size < bound)
-            for size, bound, dynamic in zip(
-                value.shape, shape.dimensions, shape.dynamic_dimensions, strict=True
-            )
-        )
+        array.dtype == shape.element_type.dtype
+        and array.ndim == shape.rank
+        and fits_dimensions(array.shape, shape)
+    )
+
+
+def fits_dimensions(sizes: Sequence[int], shape: Shape) -> bool:
+    """Whether sizes are those of a shape of the same rank: in a dynamic dimension at most its bound."""
+    return all(
+        bound == Shape.UNBOUNDED or size == bound or (dynamic and size < bound)
+        for size, bound, dynamic in zip(sizes, shape.dimensions, shape.dynamic_dimensions, strict=True)
     )
 
 
 def described(value: Any) -> str:
     """The type and sizes of a value, for messages."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(described, value))})"
+        return f"({', '.join(map(described, cast('tuple[Any, ...]', value)))})"
     return "a token" if value is None else f"{value.dtype}{list(value.shape)}"

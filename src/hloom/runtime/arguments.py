@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hloom.errors import EvaluationError, HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.operation import Value
+from hloom.operations.values import elements_of, fits_dimensions
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -55,12 +56,13 @@ def incoming(value: Any, shape: Shape) -> Value:
     if shape.is_buffer:
         return incoming(value, shape.tuple_shapes[0])
     if shape.is_tuple:
-        if not isinstance(value, (tuple, list)) or len(value) != len(shape.tuple_shapes):
-            given = f"{len(value)} elements" if isinstance(value, (tuple, list)) else type(value).__name__
+        elements = elements_of(value)
+        if elements is None or len(elements) != len(shape.tuple_shapes):
+            given = type(value).__name__ if elements is None else f"{len(elements)} elements"
             raise EvaluationError(
                 f"a tuple of {len(shape.tuple_shapes)} is wanted, got {given}", rule="run.argument"
             )
-        return tuple(incoming(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True))
+        return tuple(incoming(v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, list, tuple)):
         value = np.asarray(value)
     return Literal(value, shape).numpy()
@@ -72,12 +74,7 @@ def fitting(given: Shape, wanted: Shape) -> bool:
         return False
     if given.is_tuple:
         return all(map(fitting, given.tuple_shapes, wanted.tuple_shapes))
-    return given.rank == wanted.rank and all(
-        bound == Shape.UNBOUNDED or size == bound or (dynamic and size < bound)
-        for size, bound, dynamic in zip(
-            given.dimensions, wanted.dimensions, wanted.dynamic_dimensions, strict=True
-        )
-    )
+    return given.rank == wanted.rank and fits_dimensions(given.dimensions, wanted)
 
 
 class Outgoing:
@@ -91,7 +88,7 @@ class Outgoing:
         if value is None:
             return None
         if isinstance(value, tuple):
-            return tuple(self(element) for element in value)
+            return tuple(self(element) for element in cast("tuple[Any, ...]", value))
         array = np.asarray(value)
         if not array.flags.writeable or array.base is not None or id(array) in self.given:
             array = array.copy()

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -47,10 +47,8 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
     if isinstance(function, bool) or not (isinstance(function, int) or callable(function)):
         message = f"custom call target {name!r}: a function or an address is wanted, got {function!r}"
         raise EvaluationError(message, rule="custom-call.function")
-    if isinstance(function, (int, _CFunction)):
-        TARGETS[name] = _native(name, function)
-    else:
-        TARGETS[name] = _python(name, function)
+    native = isinstance(function, int) or isinstance(cast("object", function), _CFunction)
+    TARGETS[name] = (_native if native else _python)(name, cast("Any", function))
 
 
 def unregister_custom_call(name: str) -> None:
@@ -63,7 +61,7 @@ def unregister_custom_call(name: str) -> None:
 
 def _python(name: str, function: Callable[..., Any]) -> Target:
     try:
-        parameters = inspect.signature(function).parameters
+        parameters: Mapping[str, inspect.Parameter] = inspect.signature(function).parameters
     except (TypeError, ValueError):
         parameters = {}
     named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

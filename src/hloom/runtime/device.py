@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -56,8 +56,7 @@ class Device:
 def _value(value: Any) -> Any:
     """A value of its own shape; Python numbers become pred, s32, f32 or c64 as in a `Literal`."""
     if isinstance(value, tuple):
-        elements: tuple[Any, ...] = value
-        return tuple(_value(element) for element in elements)
+        return tuple(_value(element) for element in cast("tuple[Any, ...]", value))
     if not isinstance(value, (Literal, np.ndarray, np.generic, bool, int, float, complex, list)):
         value = np.asarray(value)
     return Literal(value).numpy()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
@@ -46,7 +46,7 @@ def compile(
         message = f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}"
         raise HloError(message, rule="compile.backend")
     modules = [module] if isinstance(module, HloModule) else list(module)
-    if not modules or not all(isinstance(m, HloModule) for m in modules):
+    if not modules or not all(isinstance(cast("Any", m), HloModule) for m in modules):
         raise HloError("compile takes an HloModule or a list of them", rule="compile.modules")
     config = modules[0].config
     one = isinstance(module, HloModule)
