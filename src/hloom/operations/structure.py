@@ -155,7 +155,7 @@ class Constant(Operation):
             raise cursor.error("the shape of a constant must be stated", rule="text.shape-stated")
         start = cursor.position
         try:
-            literal, cursor.position = parse_literal_at(cursor.text, start, shape)
+            literal, cursor.position = parse_literal_at(cursor.text, start, _unpacked(shape))
         except HloError as error:
             raise cursor.locate(error, start) from None
         return {"literal": literal}
@@ -163,6 +163,15 @@ class Constant(Operation):
     def evaluate(self, run: Run) -> Value:
         """The value; raises EvaluationError if it was elided."""
         return self.literal.numpy()
+
+
+def _unpacked(shape: Shape) -> Shape:
+    """The shape without element sizes: a literal's elements are of their own size."""
+    if shape.is_tuple:
+        return Shape.tuple_(map(_unpacked, shape.tuple_shapes))
+    if shape.layout is None or not shape.layout.element_size_in_bits:
+        return shape
+    return shape.with_layout(shape.layout.with_element_size_in_bits(0))
 
 
 # -- tuples
@@ -282,14 +291,15 @@ class _DomainCodec:
         return f'{{kind="sharding", entry={value.entry.text()}, exit={value.exit.text()}}}'
 
     def write(self, message: Message, field: str, value: DomainShardings) -> None:
-        """Store the OpSharding messages ``domain_entry_sharding`` and ``domain_exit_sharding``."""
-        value.entry.write(message.domain_entry_sharding)
-        value.exit.write(message.domain_exit_sharding)
+        """Store two OpSharding messages; what text calls the entry is the exit of protos, as in XLA."""
+        value.exit.write(message.domain_entry_sharding)
+        value.entry.write(message.domain_exit_sharding)
 
     def read(self, message: Message, field: str) -> DomainShardings:
         """The two shardings."""
         return DomainShardings(
-            Sharding.read(message.domain_entry_sharding), Sharding.read(message.domain_exit_sharding)
+            entry=Sharding.read(message.domain_exit_sharding),
+            exit=Sharding.read(message.domain_entry_sharding),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import hloom.operations  # noqa: F401  (declares the operations)
+import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError, ParseError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, check_arity
