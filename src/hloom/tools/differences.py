@@ -1,0 +1,200 @@
+"""`hloom diff`: what is different between two programs, by structure and not by text.
+
+Instructions are matched first where whole subgraphs are equal, then by name, then by their order among
+instructions of the same opcode; names alone are no difference. What is left is added, removed or changed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+
+_HEADER: Final = (
+    "entry_layout", "is_scheduled", "aliases", "buffer_donors", "replica_count", "num_partitions",
+)  # fmt: skip
+
+
+@dataclass
+class ComputationDifference:
+    """How two computations differ.
+
+    Attributes:
+        left, right: the computations; one is None where the other is removed or added.
+        pairs: the instruction of the left that goes with each of the right.
+        changed: the pairs that differ in more than their names.
+        removed, added: instructions without a partner.
+    """
+
+    left: HloComputation | None
+    right: HloComputation | None
+    pairs: dict[HloInstruction, HloInstruction] = field(default_factory=dict[HloInstruction, HloInstruction])
+    changed: list[tuple[HloInstruction, HloInstruction]] = field(
+        default_factory=list[tuple[HloInstruction, HloInstruction]]
+    )
+    removed: list[HloInstruction] = field(default_factory=list[HloInstruction])
+    added: list[HloInstruction] = field(default_factory=list[HloInstruction])
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether there is no difference."""
+        return (
+            self.left is not None
+            and self.right is not None
+            and not (self.changed or self.removed or self.added)
+        )
+
+
+def differences(left: HloModule, right: HloModule) -> list[ComputationDifference]:
+    """The differences of two programs, computation by computation, entries last; equal ones too."""
+    return _Comparison(left, right).all()
+
+
+def header_differences(left: HloModule, right: HloModule) -> Iterator[tuple[str, str, str]]:
+    """(what, left, right) for what the modules say about themselves and do not say equally."""
+    for name in (
+        "entry_layout",
+        "is_scheduled",
+        "aliases",
+        "buffer_donors",
+        "replica_count",
+        "num_partitions",
+    ):
+        ours, theirs = getattr(left.config, name), getattr(right.config, name)
+        if ours != theirs:
+            yield name.replace("_", " "), str(ours), str(theirs)
+
+
+class _Comparison:
+    """Matches the computations and instructions of two modules."""
+
+    def __init__(self, left: HloModule, right: HloModule) -> None:
+        self.left, self.right = left, right
+        self.hashes: dict[HloComputation, int] = {}
+        self.partners: dict[HloComputation, HloComputation] = {}
+
+    def all(self) -> list[ComputationDifference]:
+        order = self.right.post_order()
+        self.match_computations()
+        found = [self.compare(self.partners.get(c), c) for c in order]
+        matched = set(self.partners.values())
+        found += [ComputationDifference(c, None) for c in self.left.post_order() if c not in matched]
+        return found
+
+    def match_computations(self) -> None:
+        """Right computations to left ones: the entries, those of one name, those of equal content."""
+        self.partners[self.right.entry] = self.left.entry
+        free = [c for c in self.left.post_order() if c is not self.left.entry]
+        rest = [c for c in self.right.post_order() if c is not self.right.entry]
+        by_name = {c.name: c for c in free}
+        by_content: dict[int, list[HloComputation]] = {}
+        for computation in free:
+            by_content.setdefault(self.content(computation), []).append(computation)
+        for computation in rest:
+            named = by_name.get(computation.name)
+            equal = by_content.get(self.content(computation), [])
+            partner = named if named in equal else next((c for c in equal if c in free), named)
+            if partner is not None and partner in free:
+                self.partners[computation] = partner
+                free.remove(partner)
+
+    def content(self, computation: HloComputation) -> int:
+        """A number that is equal for computations that differ in names only."""
+        known = self.hashes.get(computation)
+        if known is None:
+            self.hashes[computation] = 0
+            known = self.hashes[computation] = hash(self.graph_hashes(computation)[computation.root])
+        return known
+
+    def graph_hashes(self, computation: HloComputation) -> dict[HloInstruction, int]:
+        """For every instruction a number that is equal for equal graphs above it."""
+        found: dict[HloInstruction, int] = {}
+        for instruction in computation.post_order():
+            operands = tuple(found[operand] for operand in instruction.operands)
+            found[instruction] = hash((self.own(instruction), operands))
+        return found
+
+    def own(self, instruction: HloInstruction) -> Hashable:
+        """What an instruction is, without its name and its operands."""
+        called = tuple(self.content(c) for c in instruction.called_computations)
+        return (_operation_key(instruction), instruction.shape, called)
+
+    def compare(self, left: HloComputation | None, right: HloComputation) -> ComputationDifference:
+        found = ComputationDifference(left, right)
+        if left is None:
+            return found
+        self.match_instructions(left, right, found.pairs)
+        for instruction in right.post_order():
+            partner = found.pairs.get(instruction)
+            if partner is None:
+                found.added.append(instruction)
+            elif not self.same(partner, instruction, found.pairs):
+                found.changed.append((partner, instruction))
+        taken = set(found.pairs.values())
+        found.removed = [i for i in left.post_order() if i not in taken]
+        return found
+
+    def same(
+        self, left: HloInstruction, right: HloInstruction, pairs: dict[HloInstruction, HloInstruction]
+    ) -> bool:
+        """Whether paired instructions do the same with paired operands and computations."""
+        return (
+            _operation_key(left) == _operation_key(right)
+            and left.shape == right.shape
+            and left.is_root == right.is_root
+            and [pairs.get(o) for o in right.operands] == left.operands
+            and [self.partners.get(c) for c in right.called_computations] == list(left.called_computations)
+        )
+
+    def match_instructions(
+        self, left: HloComputation, right: HloComputation, pairs: dict[HloInstruction, HloInstruction]
+    ) -> None:
+        ours, theirs = left.post_order(), right.post_order()
+        hashes, other_hashes = self.graph_hashes(left), self.graph_hashes(right)
+        _pair_in_order(ours, theirs, hashes.__getitem__, other_hashes.__getitem__, pairs)
+        _pair_in_order(ours, theirs, _name_key, _name_key, pairs)
+        _pair_in_order(ours, theirs, self.own, self.own, pairs)
+        _pair_in_order(ours, theirs, _kind_key, _kind_key, pairs)
+
+
+def _operation_key(instruction: HloInstruction) -> Hashable:
+    operation: Any = instruction.operation
+    return operation if instruction.opcode != "constant" else ("constant", operation.literal)
+
+
+def _name_key(instruction: HloInstruction) -> Hashable:
+    return instruction.opcode, instruction.name
+
+
+def _kind_key(instruction: HloInstruction) -> Hashable:
+    return instruction.opcode
+
+
+def _pair_in_order(
+    left: list[HloInstruction], right: list[HloInstruction], left_key: Any, right_key: Any,
+    pairs: dict[HloInstruction, HloInstruction],
+) -> None:  # fmt: skip
+    """Pair what is free on both sides and has equal keys, keeping the order as far as it is common."""
+    taken = set(pairs.values())
+    ours = [i for i in left if i not in taken]
+    theirs = [i for i in right if i not in pairs]
+    numbers: dict[Hashable, int] = {}
+    a = [numbers.setdefault(left_key(i), len(numbers)) for i in ours]
+    b = [numbers.setdefault(right_key(i), len(numbers)) for i in theirs]
+    for block in difflib.SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks():
+        pairs.update(
+            zip(theirs[block.b : block.b + block.size], ours[block.a : block.a + block.size], strict=True)
+        )
+    free: dict[int, list[HloInstruction]] = {}
+    taken = set(pairs.values())
+    for instruction, key in zip(ours, a, strict=True):
+        if instruction not in taken:
+            free.setdefault(key, []).append(instruction)
+    for instruction, key in zip(theirs, b, strict=True):
+        if instruction not in pairs and free.get(key):
+            pairs[instruction] = free[key].pop(0)
