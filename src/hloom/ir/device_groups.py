@@ -80,10 +80,10 @@ class IotaTiles:
         start = cursor.position
         reshape = cursor.integers("[", "]")
         permutation = cursor.integers("(", ")") if cursor.accept("T") else tuple(range(len(reshape)))
-        if sorted(permutation) != list(range(len(reshape))) or not reshape or min(reshape) < 1:
-            message = f"{permutation} does not permute the dimensions of {list(reshape)}"
-            raise cursor.error(message, rule="replica-groups.permutation", position=start)
-        return IotaTiles.canonical(reshape, permutation)
+        try:
+            return checked_tiles(reshape, permutation)
+        except ParseError as error:
+            raise cursor.locate(error, start) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,31 @@ class Mesh:
     axes: tuple[tuple[str, int], ...]
     device_ids: IotaTiles | tuple[int, ...] | None = None
 
+    @classmethod
+    def checked(
+        cls, axes: tuple[tuple[str, int], ...], device_ids: IotaTiles | tuple[int, ...] | None = None
+    ) -> Mesh:
+        """A mesh that holds every device once, or, without axes, one device of any number.
+
+        Raises ParseError for axes without a name of their own or without devices, and for other ids.
+        """
+        names = [name for name, _ in axes]
+        if len(set(names)) != len(names):
+            raise ParseError(f"the mesh has two axes of one name: {names}", rule="mesh.axis-names")
+        count = 1
+        for name, size in axes:
+            count *= size
+            if size < 1 or count > _MOST_DEVICES:
+                message = f"axis {name!r} of size {size}: a mesh has 1 to {_MOST_DEVICES} devices"
+                raise ParseError(message, rule="mesh.axis-size")
+        mesh = cls(axes, device_ids)
+        if device_ids is None or (not axes and len(mesh.numbers) == 1 and mesh.numbers[0] >= 0):
+            return mesh
+        if sorted(mesh.numbers) != list(range(count)):
+            message = f"device_ids hold every one of the {count} devices of the mesh once"
+            raise ParseError(message, rule="mesh.device-ids")
+        return cls(axes) if mesh.numbers == tuple(range(count)) else mesh
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of the axes."""
@@ -153,6 +178,8 @@ class Mesh:
     @staticmethod
     def parse(cursor: Cursor) -> Mesh:
         """The form that `text` writes; names may stand between double quotes."""
+        cursor.skip()
+        start = cursor.position
         cursor.expect("mesh")
         cursor.expect("[")
         axes: list[tuple[str, int]] = []
@@ -162,19 +189,17 @@ class Mesh:
             name = cursor.string()
             cursor.expect("=")
             axes.append((name, cursor.integer()))
-        if not cursor.accept(", device_ids="):
-            return Mesh(tuple(axes))
-        cursor.expect("(")
-        if cursor.peek("["):
-            ids: IotaTiles | tuple[int, ...] = IotaTiles.parse(cursor)
-            cursor.expect(")")
-        else:
-            cursor.position -= 1
-            ids = cursor.integers("(", ")")
-        mesh = Mesh(tuple(axes), ids)
-        if sorted(mesh.numbers) != list(range(math.prod(mesh.sizes))):
-            raise cursor.error("device_ids must hold every device of the mesh once", rule="mesh.device-ids")
-        return mesh
+        ids: IotaTiles | tuple[int, ...] | None = None
+        if cursor.match(_DEVICE_IDS):
+            if cursor.match(_TILES_AHEAD):
+                ids = IotaTiles.parse(cursor)
+                cursor.expect(")")
+            else:
+                ids = cursor.integers("(", ")")
+        try:
+            return Mesh.checked(tuple(axes), ids)
+        except ParseError as error:
+            raise cursor.locate(error, start) from None
 
     def parse_axis(self, cursor: Cursor) -> AxisRef:
         """``'a'`` or ``'a':(1)2``."""
@@ -190,11 +215,10 @@ class Mesh:
             before = cursor.integer()
             cursor.expect(")")
             reference = AxisRef(reference.axis, (before, cursor.integer()))
-            full = self.axes[reference.axis][1]
-            _, size = reference.sub_axis or (0, 0)
-            if before < 1 or not 1 < size < full or full % (before * size):
-                message = f"{size} after {before} is no proper factor of axis {name!r} of size {full}"
-                raise cursor.error(message, rule="mesh.sub-axis", position=start)
+        try:
+            check_axes(self, (reference,))
+        except ParseError as error:
+            raise cursor.locate(error, start) from None
         return reference
 
 
@@ -239,6 +263,29 @@ class MeshDeviceList:
         return f"{self.mesh.text()} {{{','.join(map(self.mesh.axis_text, self.axes))}}}"
 
 
+def check_axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> None:
+    """Refuse axes that the mesh does not have, factors that are none, and axes that share one.
+
+    Raises ParseError.
+    """
+    taken: dict[int, list[tuple[int, int]]] = {}
+    for reference in axes:
+        if not 0 <= reference.axis < len(mesh.axes):
+            raise ParseError(f"the mesh has no axis number {reference.axis}", rule="mesh.axis")
+        name, full = mesh.axes[reference.axis]
+        before, size = reference.sub_axis or (1, full)
+        proper = reference.sub_axis is None or (before >= 1 and 1 < size < full)
+        if not proper or full % (before * size):
+            message = f"{size} after {before} is no proper factor of axis {name!r} of size {full}"
+            raise ParseError(message, rule="mesh.sub-axis")
+        taken.setdefault(reference.axis, []).append((before, size))
+    for number, parts in taken.items():
+        parts.sort()
+        if any(after % (before * size) for (before, size), (after, _) in pairwise(parts)):
+            message = f"parts of axis {mesh.axes[number][0]!r} overlap"
+            raise ParseError(message, rule="mesh.axes-disjoint")
+
+
 ReplicaGroups: TypeAlias = DeviceList | IotaDeviceList | MeshDeviceList
 
 
@@ -246,6 +293,9 @@ def _rows(numbers: tuple[int, ...], size: int) -> Groups:
     return tuple(numbers[i : i + size] for i in range(0, len(numbers), size))
 
 
+_MOST_DEVICES: Final = 1 << 24
+_DEVICE_IDS: Final = re.compile(r",\s*device_ids\s*=\s*(?=\()")
+_TILES_AHEAD: Final = re.compile(r"\(\s*(?=\[)")
 _PAIR_OF_SIZES: Final = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]\s*<=")
 
 
@@ -261,11 +311,11 @@ class ReplicaGroupsCodec:
         if not cursor.peek("["):
             return DeviceList(integer_lists(cursor))
         found = cursor.take(_PAIR_OF_SIZES, "a number of groups and their size, as in [2,4]<=")
-        value = IotaDeviceList(int(found[1]), int(found[2]), IotaTiles.parse(cursor))
-        if value.group_count * value.group_size != math.prod(value.tiles.reshape):
-            message = f"{value.text()} does not use every device once"
-            raise cursor.error(message, rule="replica-groups.iota-size", position=start)
-        return value
+        tiles = IotaTiles.parse(cursor)
+        try:
+            return _groups_of(int(found[1]), int(found[2]), tiles)
+        except ParseError as error:
+            raise cursor.locate(error, start) from None
 
     @staticmethod
     def _mesh(cursor: Cursor) -> MeshDeviceList:
@@ -277,14 +327,10 @@ class ReplicaGroupsCodec:
             if axes:
                 cursor.expect(",")
             axes.append(mesh.parse_axis(cursor))
-        value = MeshDeviceList(mesh, tuple(axes))
-        if len(value.groups[0]) < 2:
-            raise cursor.error(
-                "a group along mesh axes has two or more devices",
-                rule="replica-groups.mesh-size",
-                position=start,
-            )
-        return value
+        try:
+            return _along(mesh, tuple(axes))
+        except ParseError as error:
+            raise cursor.locate(error, start) from None
 
     def text(self, value: ReplicaGroups) -> str:
         """The notation of the value."""
@@ -315,7 +361,7 @@ class ReplicaGroupsCodec:
             return _read_iota(message.iota_collective_device_list)
         if kind == "mesh_axes_replica_group_list":
             stored = message.mesh_axes_replica_group_list
-            return MeshDeviceList(read_mesh(stored.mesh), tuple(map(read_axis, stored.axes)))
+            return _along(read_mesh(stored.mesh), tuple(map(read_axis, stored.axes)))
         if kind == "collective_device_list":
             stored = message.collective_device_list
             if stored.HasField("iota_replica_group_list"):
@@ -324,14 +370,37 @@ class ReplicaGroupsCodec:
         return DeviceList(tuple(tuple(g.replica_ids) for g in message.replica_groups))
 
 
+def _along(mesh: Mesh, axes: tuple[AxisRef, ...]) -> MeshDeviceList:
+    """Groups along axes of a mesh; raises ParseError where the axes make none of two or more devices."""
+    check_axes(mesh, axes)
+    value = MeshDeviceList(mesh, axes)
+    if len(value.groups[0]) < 2:
+        raise ParseError("a group along mesh axes has two or more devices", rule="replica-groups.mesh-size")
+    return value
+
+
 def _read_iota(stored: Message) -> IotaDeviceList:
-    reshape, permutation = tuple(stored.iota_reshape_dims), tuple(stored.iota_transpose_perm)
-    count, size = stored.num_replica_groups, stored.num_devices_per_group
-    sound = sorted(permutation) == list(range(len(reshape))) and all(d > 0 for d in reshape)
-    if not sound or count * size != math.prod(reshape):
-        message = f"[{count},{size}]<={list(reshape)}T{permutation} does not use every device once"
+    tiles = checked_tiles(tuple(stored.iota_reshape_dims), tuple(stored.iota_transpose_perm))
+    return _groups_of(stored.num_replica_groups, stored.num_devices_per_group, tiles)
+
+
+def checked_tiles(reshape: tuple[int, ...], permutation: tuple[int, ...]) -> IotaTiles:
+    """An arranged iota in its canonical form; raises ParseError for one that is none."""
+    if not reshape or min(reshape) < 1 or sorted(permutation) != list(range(len(reshape))):
+        message = f"{list(permutation)} does not permute the dimensions of {list(reshape)}"
+        raise ParseError(message, rule="replica-groups.permutation")
+    if math.prod(reshape) > _MOST_DEVICES:
+        message = f"{list(reshape)} has more than {_MOST_DEVICES} devices"
+        raise ParseError(message, rule="replica-groups.device-count")
+    return IotaTiles.canonical(reshape, permutation)
+
+
+def _groups_of(count: int, size: int, tiles: IotaTiles) -> IotaDeviceList:
+    value = IotaDeviceList(count, size, tiles)
+    if count < 1 or count * size != math.prod(tiles.reshape):
+        message = f"{value.text()} does not use every device once"
         raise ParseError(message, rule="replica-groups.iota-size")
-    return IotaDeviceList(count, size, IotaTiles.canonical(reshape, permutation))
+    return value
 
 
 def write_mesh(stored: Message, mesh: Mesh) -> None:
@@ -347,12 +416,12 @@ def write_mesh(stored: Message, mesh: Mesh) -> None:
 
 
 def read_mesh(stored: Message) -> Mesh:
-    """The mesh of a MeshProto."""
+    """The mesh of a MeshProto; raises ParseError for one that is none."""
     axes = tuple((axis.name, axis.size) for axis in stored.axes)
-    if stored.HasField("iota_transform"):
-        transform = stored.iota_transform
-        return Mesh(axes, IotaTiles.canonical(tuple(transform.reshape_dims), tuple(transform.transpose_perm)))
-    return Mesh(axes, tuple(stored.device_ids) or None)
+    if not stored.HasField("iota_transform"):
+        return Mesh.checked(axes, tuple(stored.device_ids) or None)
+    transform = stored.iota_transform
+    return Mesh.checked(axes, checked_tiles(tuple(transform.reshape_dims), tuple(transform.transpose_perm)))
 
 
 def write_axis(stored: Message, reference: AxisRef) -> None:
