@@ -52,6 +52,7 @@ class Elements:
         mask: lanes (or the scalar condition) under which loads may happen; None: all.
         views: instructions whose values lie in memory.
         accesses: every linear index used by a load, for the planning of loops.
+        reads: the same by array (the text of its address).
         pinned: variables that appear in conditions or values and so cannot be merged with others.
     """
 
@@ -61,6 +62,7 @@ class Elements:
         self.views = views
         self.mask: Value | None = None
         self.accesses: list[Index] = []
+        self.reads: dict[str, set[Index]] = {}
         self.pinned: set[Variable] = set()
         self._known: list[dict[tuple[HloInstruction, Indices, str], Element]] = [{}]
         self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
@@ -237,6 +239,7 @@ class Elements:
         """The element of an array in memory; where the mask is off the result is arbitrary."""
         linear = linearize(indices, view.dimensions)
         self.accesses.append(linear)
+        self.reads.setdefault(view.pointer.text, set()).add(linear)
         element_type = view.element_type
         stored = storage_type(element_type)
         if view.count == 0:

@@ -16,8 +16,9 @@ from typing import Final
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, Variable, linearize, refine
 from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
-from hloom.cpu.types import storage_bytes
+from hloom.cpu.types import Element, storage_bytes
 from hloom.ir.instruction import HloInstruction
+from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64
 MOST_LANES: Final = 128
@@ -147,9 +148,10 @@ def emit_loop_kernel(
         roots: instructions whose values are written, in the order of the pointers that follow.
         members: every instruction computed on the way, roots included.
     """
-    dimensions = roots[0].shape.dimensions
+    shapes = result_shapes(roots)
+    dimensions = shapes[0].dimensions
     space = _planned(inputs, roots, members)
-    function = module.function(name, [PTR] * (len(inputs) + len(roots)) + [I64, I64])
+    function = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
     *pointers, begin, end = function.parameters
     lane = space.variables[-1] if space.variables else None
     lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
@@ -159,12 +161,12 @@ def emit_loop_kernel(
             lanes *= 2
     elements = Elements(function, lanes, _views(inputs, pointers))
     targets = [
-        View(p, r.shape.element_type, r.shape.dimensions)
-        for p, r in zip(pointers[len(inputs) :], roots, strict=True)
+        View(p, shape.element_type, shape.dimensions)
+        for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
     ]
 
     def body() -> None:
-        made = [elements.element(root, space.indices) for root in roots]
+        made = root_values(elements, roots, space.indices)
         for target, value in zip(targets, made, strict=True):
             elements.store(target, space.indices, value)
 
@@ -188,6 +190,20 @@ def emit_loop_kernel(
     return LoopKernel(name, trips, grain, math.prod(dimensions) * max(1, len(members)))
 
 
+def result_shapes(roots: Sequence[HloInstruction]) -> list[Shape]:
+    """The shapes of a kernel's results: of several roots, or of the leaves of one tuple-shaped root."""
+    if roots[0].shape.is_tuple:
+        return list(roots[0].shape.tuple_shapes)
+    return [root.shape for root in roots]
+
+
+def root_values(elements: Elements, roots: Sequence[HloInstruction], indices: Sequence[Index]) -> list[Element]:
+    """The elements of a kernel's results at an index."""
+    if roots[0].shape.is_tuple:
+        return elements.leaves(roots[0], tuple(indices))
+    return [elements.element(root, tuple(indices)) for root in roots]
+
+
 def _innermost(
     elements: Elements, lane: Variable, low: Value, high: Value, body: Callable[[], None], *, exact: bool
 ) -> None:
@@ -207,21 +223,38 @@ def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[
     }
 
 
+def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:
+    """The inputs of which a kernel reads, for each element it writes, only the element in the same place."""
+    elements, space = _walked(inputs, [root], [root])
+    written = linearize(space.indices, root.shape.dimensions)
+    return {
+        i
+        for number, i in enumerate(inputs)
+        if i.shape.element_count == root.shape.element_count
+        and elements.reads.get(f"%a{number}", set()) <= {written}
+    }
+
+
 def _planned(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> Space:
     """The iteration space of a kernel, found by walking the elements once without keeping the code."""
-    dimensions = roots[0].shape.dimensions
+    elements, space = _walked(inputs, roots, members)
+    accesses = [*elements.accesses, linearize(space.indices, result_shapes(roots)[0].dimensions)]
+    return merge_loops(space, accesses, elements.pinned)
+
+
+def _walked(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> tuple[Elements, Space]:
+    """The elements of the roots at the indices of their unmerged space, emitted into nowhere."""
     shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
-    space = split_space(dimensions, shapes)
+    space = split_space(result_shapes(roots)[0].dimensions, shapes)
     scratch = Module().function("plan", [PTR] * len(inputs))
     elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
     for variable in space.variables:
         variable.value = Value(scratch, I64, "%plan")
-    for root in roots:
-        elements.element(root, space.indices)
-    accesses = [*elements.accesses, linearize(space.indices, dimensions)]
+    root_values(elements, roots, space.indices)
     for variable in space.variables:
         variable.value = None
-    return merge_loops(space, accesses, elements.pinned)
-
+    return elements, space

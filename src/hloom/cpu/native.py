@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.cpu import llvm, matrix_product  # noqa: F401  (registers emitters)
+from hloom.cpu import emitters, llvm  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
 from hloom.cpu.buffers import ALIGNMENT, leaves
 from hloom.cpu.loader import LoadedObject
 from hloom.cpu.pipeline import CPU_PIPELINE

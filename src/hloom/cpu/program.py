@@ -15,12 +15,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from hloom.cpu import contraction, movement, reduction  # noqa: F401  (register element rules)
+from hloom.cpu import reduction
 from hloom.cpu.assignment import ALIASES, Assignment, Copy, assign
 from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
-from hloom.cpu.loops import LoopKernel, emit_loop_kernel
+from hloom.cpu.loops import LoopKernel, emit_loop_kernel, read_where_written, root_values
 from hloom.cpu.schedule import schedule
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -207,10 +207,8 @@ class ProgramEmitter:
             self.branches(i)
         elif opcode == "call":
             self.computation(i.called_computations[0])
-        elif opcode in EMITTERS:
-            EMITTERS[opcode](self, i)
         else:
-            self.kernel(i)
+            EMITTERS.get(hero(i).opcode, ProgramEmitter.kernel)(self, i)
 
     def loop(self, i: HloInstruction) -> None:
         """A native loop; its state lies in the buffers of the while's result."""
@@ -255,17 +253,25 @@ class ProgramEmitter:
         targets = [self.view(i, index) for index, _ in leaves(i.shape)]
         if all(t.count == 0 for t in targets):
             return
-        operands = i.operands if i.opcode == "fusion" else dict.fromkeys(i.operands)
-        sources = [self.pointer(o) for o in operands if o.shape.is_array]
+        sources = self.input_pointers(i)
         root = members[-1]
         if root.opcode == "reduce" and reduction.is_row_reduction(root):
             kernel = self.shared(lambda name: reduction.emit_row_reduction(self.module, name, inputs, root, members))
-        elif all(r.shape.rank == 0 for r in roots) and len(roots) <= SCALAR_WORK:
+        elif all(t.dimensions == () for t in targets) and len(targets) <= SCALAR_WORK:
             self.scalar(inputs, roots, sources, targets)
             return
         else:
             kernel = self.shared(lambda name: emit_loop_kernel(self.module, name, inputs, roots, members))
         self.call(i, kernel, [*sources, *(t.pointer for t in targets)])
+
+    def input_pointers(self, i: HloInstruction) -> list[Value]:
+        """The addresses of a kernel's inputs, in the order of `kernel_parts`."""
+        operands = i.operands if i.opcode == "fusion" else dict.fromkeys(i.operands)
+        return [self.pointer(o) for o in operands if o.shape.is_array]
+
+    def size(self, i: HloInstruction) -> int:
+        """Bytes of an array."""
+        return leaf_bytes(i.shape)
 
     def scalar(
         self, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], sources: Sequence[Value],
@@ -276,7 +282,7 @@ class ProgramEmitter:
             i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, sources, strict=True)
         }
         elements = Elements(self.function, 0, views)
-        made = [leaf for root in dict.fromkeys(roots) for leaf in elements.leaves(root, ())]
+        made = root_values(elements, roots, ())
         for target, value in zip(targets, made, strict=True):
             elements.store(target, (), value)
 
@@ -318,11 +324,50 @@ def _width(i: HloInstruction) -> int:
     return len(i.shape.tuple_shapes) if i.shape.is_tuple else 1
 
 
+def hero(i: HloInstruction) -> HloInstruction:
+    """The operation that decides how a kernel is made: a fusion's product or update, else its root."""
+    if i.opcode != "fusion":
+        return i
+    body = i.called_computations[0]
+    for member in body.instructions:
+        if member.opcode in HEROES:
+            return member
+    return body.root
+
+
+HEROES: Final = frozenset(("dot", "convolution", "scatter", "sort"))
+"""Operations around which elementwise ones may be fused."""
+
+
 def in_place_operands(i: HloInstruction) -> Sequence[int]:
-    """Operands that a kernel reads only at the index it writes."""
-    if i.operation.elementwise and i.shape.rank > 0:
+    """Operands that a kernel reads only at the index it writes, or never after it has written there."""
+    if not i.shape.is_array or not i.shape.rank:
+        return ()
+    if i.operation.elementwise:
         return range(len(i.operands))
+    key = hero(i)
+    if key.opcode in UPDATES:
+        return _updated(i, key)
+    if i.opcode == "fusion" and key.opcode not in EMITTERS and key.opcode != "reduce":
+        inputs, roots, _ = kernel_parts(i)
+        read = read_where_written(inputs, roots[0])
+        return [number for number, p in enumerate(inputs) if p in read]
     return ()
+
+
+UPDATES: Final = frozenset(("dynamic-update-slice", "scatter"))
+"""Operations that change some elements of their first operand."""
+
+
+def _updated(i: HloInstruction, update: HloInstruction) -> Sequence[int]:
+    """The operand that an update may change where it lies: one that nothing else in the kernel reads."""
+    changed = update.operands[0]
+    if i is update:
+        return (0,) if i.operands.count(changed) == 1 else ()
+    if changed.opcode != "parameter" or len(changed.users) != 1 or update.operands.count(changed) != 1:
+        return ()
+    number: int = changed.operation.parameter_number  # type: ignore[attr-defined]
+    return (number,)
 
 
 def constant_data(constant: HloInstruction) -> bytes:

@@ -118,9 +118,9 @@ class _Plan:
 
     def open(self, p: HloInstruction) -> _Group:
         """A new group with ``p`` as its root."""
-        reduces = p.opcode == "reduce"
-        shape = p.operands[0].shape if reduces else p.shape
-        accepts = reduces or self.loops(p)
+        reduces, updates = p.opcode == "reduce", p.opcode == "dynamic-update-slice"
+        shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
+        accepts = reduces or updates or self.loops(p)
         group = _Group(shape.dimensions if shape.is_array else (), accepts, reduces)
         group.members[p] = None
         group.outputs.append(p)
@@ -153,6 +153,9 @@ class _Plan:
         """Whether a group may compute ``p`` for itself."""
         if not group.accepts or len(group.members) >= self.options.most_members:
             return False
+        root = group.outputs[0]
+        if root.opcode == "dynamic-update-slice" and root.operands[0] in (p, *p.operands):
+            return False  # what is updated must not be read elsewhere in the kernel that updates it in place
         if p.opcode in _FREE or p.opcode == "constant":
             return True
         loop, mine = math.prod(group.dimensions), p.shape.element_count
@@ -164,7 +167,8 @@ class _Plan:
 
     def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
         """Whether ``p`` may be a further output: the same loop, and nothing between it and the group."""
-        if group.reduces or p.shape.dimensions != group.dimensions or p.opcode in _FREE:
+        updates = group.outputs[0].opcode == "dynamic-update-slice"
+        if group.reduces or updates or p.shape.dimensions != group.dimensions or p.opcode in _FREE:
             return False
         outside = [u for u in p.users if group not in self.groups[u]]
         return not self.reaches(outside, group)
