@@ -9,11 +9,12 @@ from hloom.ir.metadata import OriginalArray
 from hloom.ir.module import Alias, HloModule, ModuleConfig, ShapeIndex
 from hloom.ir.operation import ProgramShape
 from hloom.ir.stack_frames import FileLocation, StackFrame, StackFrames
+from hloom.proto.remainder import fields_of
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, StackFrameIndexProto
 from hloom.proto.shape import read_program_shape, write_program_shape
 from hloom.shape.shape import Shape
 
-READ_FROM_MODULES: Final = frozenset((
+READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
     "buffer_donor", "computations", "entry_computation_id", "entry_computation_name", "frontend_attributes",
     "host_program_shape", "input_output_alias", "name", "original_value_recovery_table", "schedule",
     "stack_frame_index",

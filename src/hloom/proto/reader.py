@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
@@ -16,19 +18,20 @@ from hloom.ir.operation import REGISTRY, Operation
 from hloom.ir.sharding import Sharding
 from hloom.proto.config import READ_FROM_MODULES, read_config
 from hloom.proto.container import module_message
-from hloom.proto.remainder import has_unknown_fields, remainder
+from hloom.proto.remainder import Fields, fields_of, has_unknown_fields, remainder
 from hloom.proto.schema.hlo_pb2 import HloComputationProto, HloInstructionProto, HloModuleProto
 from hloom.proto.shape import read_shape
 
-_READ_FROM_INSTRUCTIONS: Final = frozenset((
+_READ_FROM_INSTRUCTIONS: Final = (
     "backend_config", "backend_config_payload", "called_computation_ids", "control_predecessor_ids",
     "frontend_attributes", "id", "metadata", "name", "opcode", "operand_ids", "original_value", "shape",
     "sharding", "statistics_viz",
-))  # fmt: skip
+)  # fmt: skip
 """The fields that are read whatever the operation is."""
-_READ_FROM_COMPUTATIONS: Final = frozenset((
-    "execution_thread", "id", "instructions", "is_fusion_computation", "name", "program_shape", "root_id",
-))  # fmt: skip
+_READ_FROM_COMPUTATIONS: Final = fields_of(
+    HloComputationProto,
+    ["execution_thread", "id", "instructions", "is_fusion_computation", "name", "program_shape", "root_id"],
+)
 _LOCAL_ID: Final = (1 << 32) - 1
 """The part of an instruction's id that counts: its number in the computation."""
 
@@ -44,7 +47,20 @@ def module_from_bytes(data: bytes) -> HloModule:
 
 def read_module(message: HloModuleProto, depth: int = 0) -> HloModule:
     """The module that a message describes, ``depth`` modules deep in another; raises HloError."""
-    return _ModuleReader(message).module(depth)
+    with _collector_paused():
+        return _ModuleReader(message).module(depth)
+
+
+@contextmanager
+def _collector_paused() -> Generator[None, None, None]:
+    """Keep the garbage collector from walking a growing graph again and again; it holds no garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _ModuleReader:
@@ -79,12 +95,12 @@ class _ModuleReader:
         module.config.unmodelled = self.rest(message, READ_FROM_MODULES, "computations")
         return module
 
-    def rest(self, message: Any, read: frozenset[str], elsewhere: str = "") -> bytes:
+    def rest(self, message: Any, read: Fields, elsewhere: str = "") -> bytes:
         """What is left beside the fields ``read``; messages in the field ``elsewhere`` have their own."""
-        unread = {field.name for field, _ in message.ListFields()} - read
+        unread = [field for field, _ in message.ListFields() if field not in read]
         if not unread and not self.has_unknown:
             return b""
-        return remainder(message, unread, skipped=elsewhere)
+        return remainder(message, {field.name for field in unread}, skipped=elsewhere)
 
     # -- computations
 
@@ -222,8 +238,8 @@ class _OperationReader:
         self.attributes = [
             (attribute.field, attribute.read) for attribute in cls.attributes if attribute.proto
         ]
-        own = {attribute.proto.partition(".")[0] for attribute in cls.attributes}
-        self.fields = _READ_FROM_INSTRUCTIONS | own
+        own = {attribute.proto.partition(".")[0] for attribute in cls.attributes if attribute.proto}
+        self.fields = fields_of(HloInstructionProto, (*_READ_FROM_INSTRUCTIONS, *own))
         self.adapts = cls.canonical is not Operation.canonical
         self.plain = None if self.attributes else cls()
 

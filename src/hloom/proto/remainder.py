@@ -7,7 +7,7 @@ of messages keep their length, so that each element finds its own.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
@@ -17,6 +17,16 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 AnyMessage: TypeAlias = Any
 
 _NOTHING: Final = frozenset[str]()
+
+
+Fields: TypeAlias = frozenset[Any]
+"""Field descriptors of one kind of message; they compare faster than names."""
+
+
+def fields_of(kind: type[Message], names: Iterable[str]) -> Fields:
+    """The descriptors of the fields with these names."""
+    fields: AnyMessage = kind.DESCRIPTOR.fields_by_name
+    return frozenset(fields[name] for name in names)
 
 
 def has_unknown_fields(message: Message) -> bool:
