@@ -6,6 +6,7 @@ computed in the operand's own precision.
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -55,16 +56,20 @@ class Cholesky(Operation):
 
     def evaluate(self, run: Run, a: Array) -> Array:
         """Matrix by matrix; LAPACK reads one triangle only."""
-        matrices = a.astype(_wide(run.shape.element_type)).reshape(-1, *a.shape[-2:])
+        matrices = a.astype(_wide(run.shape.element_type)).reshape(math.prod(a.shape[:-2]), *a.shape[-2:])
         factors = np.zeros_like(matrices)
         for matrix, factor in zip(matrices, factors):
-            read = matrix if self.lower else matrix.conj().T
-            try:
-                found = cast(Array, np.linalg.cholesky(read))
-                factor[...] = found if self.lower else found.conj().T
-            except np.linalg.LinAlgError:
-                factor[...] = np.nan
+            factor[...] = _factor(matrix) if self.lower else _factor(matrix.conj().T).conj().T
         return convert(factors.reshape(a.shape), run.dtype)
+
+
+def _factor(matrix: Array) -> Array:
+    """The lower factor from the lower triangle; NaN everywhere if the matrix is not positive definite."""
+    try:
+        found = cast(Array, np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
+    return np.full_like(matrix, np.nan) if np.isnan(found).any() else found
 
 
 @operation("triangular-solve", "a b")

@@ -129,13 +129,14 @@ class RandomState:
 # -- the operations
 
 
-@operation("rng", "a b")
+@operation("rng", "a b *obsolete")
 class Rng(Operation):
     """Random numbers of a distribution; which ones is up to the implementation, and each use gives others.
 
     Arguments:
         a, b: scalars of the result's type: the interval [a, b) of rng_uniform, mean and standard deviation of
             rng_normal.
+        obsolete: in old texts, the dimensions of the result; such a program can be read but not run.
         distribution: rng_uniform or rng_normal.
     """
 
@@ -145,6 +146,8 @@ class Rng(Operation):
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Two scalars of the result's type."""
+        if len(operands) > 2:
+            raise ShapeError(f"rng takes two parameters, got {len(operands)}", rule="rng.parameters")
         for operand in operands:
             if not (operand.is_array and operand.is_scalar and operand.element_type is shape.element_type):
                 message = f"the parameters must be scalars of the type of {shape}, got {operand}"
@@ -152,7 +155,8 @@ class Rng(Operation):
         kind = shape.element_type
         if self.distribution == "rng_invalid":
             raise ShapeError("the distribution must be rng_uniform or rng_normal", rule="rng.distribution")
-        if not (kind.is_floating or (kind.is_integer and self.distribution == "rng_uniform")):
+        whole = (kind.is_integer or kind.is_predicate) and self.distribution == "rng_uniform"
+        if not (kind.is_floating or whole):
             message = f"{self.distribution} numbers cannot be of type {kind.name}"
             raise ShapeError(message, rule="rng.element-type")
 

@@ -1,0 +1,116 @@
+"""Scan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oracle
+from one_operation import same
+from reducers import apply, program, refusal
+
+F32 = np.float32
+STEP = """f {
+  x = f32[] parameter(0)
+  carry = f32[] parameter(1)
+  two = f32[] constant(2)
+  doubled = f32[] multiply(carry, two)
+  next = f32[] add(x, doubled)
+  ROOT r = (f32[], f32[]) tuple(carry, next)
+}
+"""
+ROWS = """f {
+  x = f32[3] parameter(0)
+  carry = f32[3] parameter(1)
+  sum = f32[3] add(x, carry)
+  ROOT r = (f32[3], f32[3]) tuple(sum, sum)
+}
+"""
+SCAN = "scan(@), dimensions={0}, num_carries=1, to_apply=f"
+
+
+def test_outputs_and_the_last_carry() -> None:
+    outputs, carry = apply(STEP, SCAN, F32([1, 10, 100]), F32(3))
+    assert outputs.tolist() == [3, 7, 24]
+    assert carry == 148
+
+
+def test_in_reverse_outputs_stand_where_their_slices_stood() -> None:
+    outputs, carry = apply(STEP, SCAN + ", is_reverse=true", F32([1, 10, 100]), F32(3))
+    assert outputs.tolist() == [222, 106, 3]
+    assert carry == 445
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_cumulative_sum_of_slices(axis: int) -> None:
+    values = np.arange(12, dtype=F32).reshape((4, 3) if axis == 0 else (3, 4))
+    operation = f"scan(@), dimensions={{{axis}}}, num_carries=1, is_associative=true, to_apply=f"
+    sums, last = apply(ROWS, operation, values, np.zeros(3, F32))
+    same(sums, np.cumsum(values, axis=axis))
+    same(last, values.sum(axis=axis))
+
+
+def test_without_carries() -> None:
+    negate = "f {\n x = f32[] parameter(0)\n ROOT r = f32[] negate(x)\n}\n"
+    result = apply(negate, "scan(@), dimensions={0}, num_carries=0, to_apply=f", F32([1, 2]))
+    assert result.tolist() == [-1, -2]
+
+
+def test_without_inputs_the_stated_shape_tells_the_steps() -> None:
+    count = """f {
+      carry = s32[] parameter(0)
+      one = s32[] constant(1)
+      next = s32[] add(carry, one)
+      ROOT r = (s32[], s32[]) tuple(carry, next)
+    }
+    """
+    operation = "(s32[4], s32[]) scan(@), dimensions={0}, num_carries=1, to_apply=f"
+    outputs, carry = apply(count, operation, np.int32(5))
+    assert (outputs.tolist(), carry) == ([5, 6, 7, 8], 9)
+
+
+def test_no_steps() -> None:
+    outputs, carry = apply(STEP, SCAN, np.zeros(0, F32), F32(3))
+    assert (outputs.shape, carry) == ((0,), 3)
+
+
+@pytest.mark.parametrize(
+    ("operation", "shapes", "rule"),
+    [
+        (SCAN.replace("num_carries=1", "num_carries=3"), ["f32[4]", "f32[]"], "scan.carry-count"),
+        (SCAN.replace("num_carries=1", "num_carries=-1"), ["f32[4]", "f32[]"], "scan.carry-count"),
+        (SCAN, ["f32[]"], "scan.inputs"),
+        (SCAN.replace("{0}", "{0,1}"), ["f32[4]", "f32[]"], "scan.one-dimension"),
+        (SCAN.replace("{0}", "{1}"), ["f32[4]", "f32[]"], "scan.dimension-range"),
+        (SCAN, ["f32[4]", "f32[5]", "f32[]"], "scan.length"),
+        ("(f32[]) " + SCAN, ["f32[]"], "scan.length"),
+        ("(f32[4], f32[]) " + SCAN, ["f32[]"], "scan.computation-parameters"),
+        (SCAN, ["f32[4,2]", "f32[]"], "scan.computation-parameters"),
+        (SCAN, ["f32[4]", "s32[]"], "scan.computation-parameters"),
+        ("(f32[5], f32[]) " + SCAN, ["f32[4]", "f32[]"], "instruction.shape-matches"),
+    ],
+)
+def test_scan_refuses(operation: str, shapes: list[str], rule: str) -> None:
+    assert refusal(STEP, operation, *shapes).rule == rule
+
+
+def test_scan_refuses_computations_that_lose_the_carries() -> None:
+    lost = STEP.replace("(f32[], f32[]) tuple(carry, next)", "(f32[], pred[]) tuple(carry, less)").replace(
+        "ROOT", "less = pred[] compare(x, carry), direction=LT\n  ROOT"
+    )
+    assert refusal(lost, SCAN, "f32[4]", "f32[]").rule == "scan.computation-carries"
+
+
+def test_scan_refuses_outputs_that_cannot_be_stacked() -> None:
+    rank_0 = ROWS.replace("tuple(sum, sum)", "tuple(one, sum)").replace("(f32[3], f32[3])", "(f32[], f32[3])")
+    rank_0 = rank_0.replace("ROOT", "one = f32[] constant(1)\n  ROOT")
+    operation = SCAN.replace("{0}", "{1}")
+    assert refusal(rank_0, operation, "f32[3,4]", "f32[3]").rule == "scan.computation-outputs"
+
+
+@pytest.mark.parametrize("direction", ["", ", is_reverse=true"])
+def test_xla_agrees(direction: str) -> None:
+    values = F32([1, 10, 100, 1000])
+    wanted = oracle.run(program(STEP, SCAN + direction, "f32[4]", "f32[]"), values, F32(3))
+    for got, other in zip(apply(STEP, SCAN + direction, values, F32(3)), wanted, strict=True):
+        same(got, other)
