@@ -107,12 +107,13 @@ def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
                 e.pin(moved)
                 value = e.index_value(moved)
                 quotient = value.unsigned_divide(step)
-                condition = _also(e, condition, (quotient * step).compare("eq", value))
+                condition = also(e, condition, (quotient * step).compare("eq", value))
                 inside = value.compare("ult", max(size - 1, 0) * step + 1)
-                condition = _also(e, condition, inside)
-                source.append(e.opaque(quotient, max(size, 1)))
+                condition = also(e, condition, inside)
+                held = e.function.intrinsic("umin", quotient, e.function.constant(quotient.type, max(size - 1, 0)))
+                source.append(e.opaque(held, max(size, 1)))
                 continue
-        condition = _also(e, condition, e.inside(moved, size))
+        condition = also(e, condition, e.inside(moved, size))
         source.append(moved)
     padding = e.element(padding_value, ())
     if condition is None:
@@ -124,7 +125,8 @@ def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     return e.choose(condition, value, padding)
 
 
-def _also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
+def also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
+    """The conjunction of two conditions, None being the one that always holds."""
     if a is None or b is None:
         return a if b is None else b
     return e.both(a, b)
@@ -233,7 +235,7 @@ def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Ind
     ):
         moved = index - clamped_start(e, start, whole - size)
         e.pin(moved)
-        condition = _also(e, condition, e.index_value(moved).compare("ult", size) if size < whole else None)
+        condition = also(e, condition, e.index_value(moved).compare("ult", size) if size < whole else None)
         source.append(moved)
     old = e.element(operand, indices)
     if 0 in update.shape.dimensions:

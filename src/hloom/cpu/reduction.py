@@ -55,7 +55,7 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
     variables = [Variable(size, "r") for size in _reduced_sizes(instruction)]
-    start = [_spread(e, e.element(i, ())) for i in initial]
+    start = [spread(e, e.element(i, ())) for i in initial]
 
     def round_(accumulators: list[Element]) -> list[Element]:
         source = _source_indices(instruction, indices, [Index.of(v) for v in variables])
@@ -64,14 +64,15 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
     return nested_reduction(e, variables, start, round_)
 
 
-def _spread(e: Elements, element: Element) -> Element:
+def spread(e: Elements, element: Element) -> Element:
+    """An element in every lane."""
     return (e.wide(element[0]), e.wide(element[1])) if isinstance(element, tuple) else e.wide(element)
 
 
 def nested_reduction(e: Elements, variables: Sequence[Variable], start: list[Element], round_: Any) -> list[Element]:
     """Loops over variables that carry accumulators through ``round_``."""
     if not variables:
-        return [_spread(e, x) for x in round_(start)]
+        return [spread(e, x) for x in round_(start)]
     first, *rest = variables
     with e.function.loop(0, first.trips, 1, flatten(start)) as loop, e.scope():
         first.value = loop.index
@@ -213,7 +214,7 @@ class _RowReduction:
         lane.is_lane, lane.value = True, self.function.constant(I64, 0)
         source = _source_indices(self.root, self.kept, self.reduced.indices)
         with self.vectors.scope():
-            return [_spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
+            return [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
 
     def _rounds(self, outer: list[Variable], lane: Variable, low: int, start: list[Element]) -> list[Element]:
         if outer:
@@ -241,7 +242,7 @@ class _RowReduction:
 
     def _combined(self, accumulators: list[Element]) -> list[Element]:
         source = _source_indices(self.root, self.kept, self.reduced.indices)
-        values = [_spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
+        values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
         return self.vectors.apply(self.combiner, [*accumulators, *values])
 
     def _across(self, accumulators: list[Element]) -> list[Element]:
@@ -252,7 +253,7 @@ class _RowReduction:
             low = [_lanes(a, range(half)) for a in accumulators]
             high = [_lanes(a, range(half, lanes)) for a in accumulators]
             narrow = Elements(self.function, half, {})
-            accumulators = [_spread(narrow, x) for x in narrow.apply(self.combiner, [*low, *high])]
+            accumulators = [spread(narrow, x) for x in narrow.apply(self.combiner, [*low, *high])]
             lanes = half
         return [_lane_zero(a) for a in accumulators]
 
