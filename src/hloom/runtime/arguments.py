@@ -65,7 +65,8 @@ def incoming(value: Any, shape: Shape) -> Value:
         return tuple(incoming(v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, list, tuple)):
         value = np.asarray(value)
-    return Literal(value, shape).numpy()
+    elements = elements_of(value)
+    return Literal(value if elements is None else list(elements), shape).numpy()
 
 
 def fitting(given: Shape, wanted: Shape) -> bool:

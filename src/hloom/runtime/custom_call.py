@@ -113,7 +113,9 @@ class _Buffer:
     """
 
     def __init__(self, shape: Shape, value: Any) -> None:
-        self.shape = shape = shape.with_default_layout()
+        if shape.is_array and shape.layout is None:
+            shape = shape.with_default_layout()
+        self.shape = shape
         self.children: list[_Buffer] = []
         if shape.is_tuple:
             values: Sequence[Any] = [None] * len(shape.tuple_shapes) if value is None else value

@@ -136,7 +136,10 @@ class Executable:
         with self._running:
             results = self._world.run(work)
         outgoing = Outgoing()
-        return [outgoing(result) for result in results]
+        try:
+            return [outgoing(result) for result in results]
+        except MemoryError:
+            raise EvaluationError("not enough memory for the result", rule="evaluate.memory") from None
 
     def _bound(self, device: VirtualDevice, module: HloModule, given: Sequence[Any]) -> list[Any]:
         try:
