@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import oracle
+from evaluation import evaluate
 from one_operation import apply, array, program, refusal, same
 
 F32 = np.float32
@@ -156,6 +157,18 @@ def test_algorithm_and_precision_permit_and_do_not_demand(algorithm: str) -> Non
     lhs, rhs = F32([[1 + 2**-20]]), F32([[1]])
     attributes = f"{MATRICES}, operand_precision={{high,highest}}, algorithm={algorithm}"
     same(dot(lhs, rhs, attributes), lhs)
+
+
+def test_what_lies_beyond_a_dynamic_size_counts_as_zero() -> None:
+    text = f"""
+      lhs = f32[2,3] parameter(0)
+      size = s32[] constant(2)
+      dynamic = f32[2,<=3] set-dimension-size(lhs, size), dimensions={{1}}
+      rhs = f32[3,2] parameter(1)
+      ROOT r = f32[2,2] dot(dynamic, rhs), {MATRICES}
+    """
+    lhs, rhs = np.arange(6, dtype=F32).reshape(2, 3), np.arange(6, dtype=F32).reshape(3, 2)
+    same(evaluate(text, lhs, rhs), lhs[:, :2] @ rhs[:2])
 
 
 # Rules.

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import oracle
-from evaluation import parse
-from hloom.errors import ShapeError
+from evaluation import evaluate, parse
+from hloom.errors import HloError, ShapeError
 from hloom.ir.operation import ProgramShape
 from hloom.operations.reduction import Map
 from hloom.shape.shape import Shape
@@ -178,6 +178,27 @@ def test_a_computation_with_a_loop_in_it() -> None:
 def test_dynamic_dimensions_pass_through() -> None:
     module = parse(program(ADD, REDUCE, "f32[<=4,<=5]", "f32[]"))
     assert str(module.entry.root.shape) == "f32[<=5]{0}"
+
+
+def test_values_beyond_a_dynamic_size_are_ignored() -> None:
+    text = program(ADD, "reduce(d, p1), dimensions={0}, to_apply=f", "f32[4]", "f32[]").replace(
+        "  ROOT root",
+        "  n = s32[] constant(2)\n  d = f32[<=4] set-dimension-size(p0, n), dimensions={0}\n  ROOT root",
+    )
+    assert evaluate(text, F32([1, 2, 4, 8]), F32(0)) == 3
+
+
+def test_actual_sizes_that_do_not_fit_together_are_refused() -> None:
+    text = program(
+        ARGMAX, "reduce(d, p1, p2, p3), dimensions={0}, to_apply=f", "f32[4]", "s32[4]", "f32[]", "s32[]"
+    )
+    text = text.replace(
+        "  ROOT root",
+        "  n = s32[] constant(2)\n  d = f32[<=4] set-dimension-size(p0, n), dimensions={0}\n  ROOT root",
+    )
+    with pytest.raises(HloError) as caught:
+        evaluate(text, np.ones(4, F32), np.zeros(4, np.int32), F32(0), np.int32(0))
+    assert caught.value.rule == "evaluate.actual-sizes"
 
 
 # Rules.

@@ -211,3 +211,10 @@ def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value])
     except RecursionError:
         message = "computations call each other too deeply"
         raise EvaluationError(message, rule="evaluate.call-depth") from None
+    except (ValueError, IndexError) as error:
+        if not any(operand.shape.is_dynamic for operand in step.instruction.operands):
+            raise
+        message = f"the actual sizes of dynamic dimensions do not fit together: {error}"
+        raise EvaluationError(
+            message, rule="evaluate.actual-sizes", instruction=step.instruction.name
+        ) from None

@@ -10,7 +10,7 @@ is `and` and a sum is `or`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
@@ -85,6 +85,18 @@ def summands(result: ElementType, lhs: Array, rhs: Array, terms: int) -> tuple[A
     types = [ElementType.from_dtype(array.dtype) for array in (lhs, rhs)]
     dtype = accumulation_type(joint_precision(joint_precision(*types), result), terms)
     return convert(lhs, dtype), convert(rhs, dtype)
+
+
+def meet(lhs: Array, rhs: Array, pairs: Iterable[tuple[int, int]]) -> tuple[Array, Array]:
+    """Operands cut to the smaller of the actual sizes of paired dimensions, one of which may be dynamic.
+
+    What lies beyond the actual size of one operand counts as zero, whatever it is paired with.
+    """
+    for i, j in pairs:
+        size = min(lhs.shape[i], rhs.shape[j])
+        lhs = lhs[(slice(None),) * i + (slice(size),)]
+        rhs = rhs[(slice(None),) * j + (slice(size),)]
+    return lhs, rhs
 
 
 def matrix_product(lhs: Array, rhs: Array) -> Array:
@@ -175,6 +187,7 @@ class _Contraction(Operation):
         """The contraction of arrays of one accumulation type."""
         lhs_batch, rhs_batch = self.lhs_batch_dims, self.rhs_batch_dims
         lhs_inner, rhs_inner = self.lhs_contracting_dims, self.rhs_contracting_dims
+        lhs, rhs = meet(lhs, rhs, zip((*lhs_batch, *lhs_inner), (*rhs_batch, *rhs_inner)))
         left = [i for i in range(lhs.ndim) if i not in (*lhs_batch, *lhs_inner)]
         right = [i for i in range(rhs.ndim) if i not in (*rhs_batch, *rhs_inner)]
         batch, rows, columns = _sizes(lhs, lhs_batch), _sizes(lhs, left), _sizes(rhs, right)

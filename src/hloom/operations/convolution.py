@@ -19,6 +19,7 @@ from hloom.operations.contraction import (
     check_result_type,
     joint_precision,
     matrix_product,
+    meet,
     summands,
 )
 from hloom.operations.rounding import convert
@@ -146,6 +147,9 @@ class Convolution(Operation):
         labels = self.dim_labels
         terms = math.prod(rhs.shape) // max(1, rhs.shape[labels.kernel_output_feature_dimension])
         lhs, rhs = summands(run.shape.element_type, lhs, rhs, terms)
+        if self.feature_group_count == 1:
+            features = (labels.input_feature_dimension, labels.kernel_input_feature_dimension)
+            lhs, rhs = meet(lhs, rhs, [features])
         sums = self._slide(self._grouped_base(lhs), self._grouped_kernel(rhs))
         result = np.moveaxis(sums, 0, -2)
         result = result.reshape(*result.shape[:-2], result.shape[-2] * result.shape[-1])
