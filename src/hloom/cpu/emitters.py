@@ -1,5 +1,5 @@
 """Every emitter and element rule of the cpu backend; importing this module registers them."""
 
-from hloom.cpu import contraction, matrix_product, movement, reduction, update, windows
+from hloom.cpu import contraction, matrix_product, movement, reduction, scatter, update, windows
 
-__all__ = ["contraction", "matrix_product", "movement", "reduction", "update", "windows"]
+__all__ = ["contraction", "matrix_product", "movement", "reduction", "scatter", "update", "windows"]

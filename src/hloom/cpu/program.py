@@ -269,9 +269,9 @@ class ProgramEmitter:
         operands = i.operands if i.opcode == "fusion" else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
-    def size(self, i: HloInstruction) -> int:
-        """Bytes of an array."""
-        return leaf_bytes(i.shape)
+    def leaf_size(self, i: HloInstruction, index: ShapeIndex = ()) -> int:
+        """Bytes of a leaf."""
+        return self.assignment.values[i][index].size
 
     def scalar(
         self, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], sources: Sequence[Value],

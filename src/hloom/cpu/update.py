@@ -28,7 +28,7 @@ def emit_update_slice(program: ProgramEmitter, i: HloInstruction) -> None:
         program.kernel(i)
         return
     if not program.same_memory(operand, i) and target.count:
-        program.copy_bytes(program.pointer(operand), target.pointer, program.size(i))
+        program.copy_bytes(program.pointer(operand), target.pointer, program.leaf_size(i))
     if 0 in update.operands[1].shape.dimensions or not target.count:
         return
     kernel = program.shared(lambda name: _update_kernel(program.module, name, inputs, update, members))
