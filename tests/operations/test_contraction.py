@@ -210,7 +210,7 @@ def test_unknown_precision() -> None:
     assert error.rule == "operand-precision.known"
 
 
-# Ragged dot.
+# Ragged dot, and the rules that all three share.
 
 FREE = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
 INNER = "lhs_contracting_dims={1}, rhs_contracting_dims={0}, lhs_ragged_dims={1}"
@@ -313,6 +313,33 @@ def test_a_scalar_scale_stands_for_one() -> None:
 def test_scaled_dot_refuses(lhs: str, scale: str, rule: str) -> None:
     shapes = (lhs, scale, "f8e4m3fn[64,8]", "f8e8m0fnu[2,8]")
     assert refusal("scaled-dot", *shapes, attributes=MATRICES).rule == rule
+
+
+@pytest.mark.parametrize("opcode", ["ragged-dot", "scaled-dot"])
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "attributes", "rule"),
+    [
+        ("f32[2,3]", "f32[4,4]", MATRICES, "contracting-sizes"),
+        ("f32[2,3]", "f32[3,4]", "lhs_contracting_dims={1}", "contracting-count"),
+        ("f32[2]", "f32[2]", MATRICES, "dimension-range"),
+        ("f32[2,2]", "f32[2,2]", "lhs_contracting_dims={1,1}, rhs_contracting_dims={0,1}",
+         "dimensions-distinct"),
+        ("f32[2,3,4]", "f32[3,4,5]", BATCHES, "batch-sizes"),
+        ("f32[2,3,4]", "f32[2,4,5]", BATCHES.replace("rhs_batch_dims={0}, ", ""), "batch-count"),
+        ("token[]", "f32[2]", "", "operand-arrays"),
+    ],
+)  # fmt: skip
+def test_the_other_dots_refuse(opcode: str, lhs: str, rhs: str, attributes: str, rule: str) -> None:
+    shapes = (lhs, rhs, "s32[3]") if opcode == "ragged-dot" else (lhs, "f32[]", rhs, "f32[]")
+    assert refusal(opcode, *shapes, attributes=attributes).rule == f"{opcode}.{rule}"
+
+
+def test_the_other_dots_refuse_results_that_do_not_hold_the_sums() -> None:
+    shapes = ("s32[11,5]", "s32[3,5,7]", "s32[3]")
+    assert refusal("ragged-dot", *shapes, attributes=FREE, result="s8[11,7]").rule == "ragged-dot.result-type"
+    shapes = ("f32[2,2]", "f32[]", "f32[2,2]", "f32[]")
+    error = refusal("scaled-dot", *shapes, attributes=MATRICES, result="pred[2,2]")
+    assert error.rule == "scaled-dot.result-type"
 
 
 # A second opinion.

@@ -253,10 +253,15 @@ def test_select_and_scatter_refuses(text: str, shapes: list[str], rule: str) -> 
 
 @pytest.mark.parametrize(
     ("field", "rule"),
-    [("stride=0", "stride"), ("lhs_dilate=0", "base-dilation"), ("rhs_dilate=0", "window-dilation")],
+    [
+        ("size=0", "size"),
+        ("size=2 stride=0", "stride"),
+        ("size=2 lhs_dilate=0", "base-dilation"),
+        ("size=2 rhs_dilate=0", "window-dilation"),
+    ],
 )
 def test_select_and_scatter_refuses_windows(field: str, rule: str) -> None:
-    operation = f"select-and-scatter(@), window={{size=2 {field}}}, select=g, scatter=f"
+    operation = f"select-and-scatter(@), window={{{field}}}, select=g, scatter=f"
     error = refusal(POOLING_GRADIENT, operation, "f32[4]", "f32[3]", "f32[]")
     assert error.rule == f"select-and-scatter.window-{rule}"
 

@@ -213,16 +213,15 @@ class Dot(_Contraction):
     """Sums of products of ``lhs`` and ``rhs`` over pairs of dimensions.
 
     The result has the batch dimensions (in the order given), then the remaining dimensions of ``lhs``,
-    then those of ``rhs``. Its element type may be stated wider than that of the operands: ``s32[2,2]
-    dot(s8[2,3], s8[3,2])``.
+    then those of ``rhs``. Its element type may be stated wider than that of the operands:
+    ``s32[2,2] dot(s8[2,3], s8[3,2])``.
 
     Arguments:
         lhs, rhs: arrays; types may differ, the joint type is complex before float before integer, then the
             wider.
         lhs_batch_dims, rhs_batch_dims: dimensions of equal size that index independent products.
         lhs_contracting_dims, rhs_contracting_dims: dimensions of equal size that are summed over.
-        operand_precision, algorithm: how inexact a device may be; the evaluation is exact but for one
-            rounding.
+        operand_precision, algorithm: how inexact a device may be; the evaluation makes no use of it.
     """
 
     lhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
@@ -268,7 +267,7 @@ class RaggedDot(_Contraction):
             the ragged one's own kind that come before it, so that each has groups of its own.
         lhs_ragged_dims: the one ragged dimension of lhs.
         rhs_group_dims: the one group dimension of rhs where the ragged dimension is free, else nothing.
-        operand_precision: how inexact a device may be; the evaluation is exact but for one rounding.
+        operand_precision: how inexact a device may be; the evaluation makes no use of it.
     """
 
     lhs_batch_dims: tuple[int, ...] = dims(
@@ -429,8 +428,7 @@ class ScaledDot(_Contraction):
         lhs, rhs: arrays as for ``dot``, such as f8e4m3fn or f4e2m1fn.
         lhs_scale, rhs_scale: arrays of scales, such as f8e8m0fnu.
         lhs_batch_dims, lhs_contracting_dims, rhs_batch_dims, rhs_contracting_dims: as for ``dot``.
-        operand_precision, algorithm: how inexact a device may be; the evaluation is exact but for one
-            rounding.
+        operand_precision, algorithm: how inexact a device may be; the evaluation makes no use of it.
     """
 
     lhs_batch_dims: tuple[int, ...] = dims(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")

@@ -31,12 +31,12 @@ CONVOLUTION_KINDS = {"unset": 0, "fprop": 1, "dgrad": 2, "wgrad": 3}
 
 @operation("convolution", "lhs rhs")
 class Convolution(Operation):
-    """Slides the kernel ``rhs`` over ``lhs`` and sums products, as neural networks do (the kernel is not
-    flipped).
+    """Slides the kernel ``rhs`` over ``lhs`` and sums products, as neural networks do.
 
-    The base area is lhs after base dilation (``lhs_dilate``) and padding with zeros; negative padding
-    crops it. At every window position the elements of the (dilated, possibly reversed) kernel are
-    multiplied with those below and summed over the window and the input features.
+    The kernel is not flipped unless ``rhs_reversal`` says so. The base area is lhs after base dilation
+    (``lhs_dilate``) and padding with zeros; negative padding crops it. At every window position the
+    elements of the (dilated, possibly reversed) kernel are multiplied with those below and summed over the
+    window and the input features.
 
     Arguments:
         lhs: n + 2 dimensions: batch, input features, n spatial ones (n may be 0).
@@ -48,7 +48,7 @@ class Convolution(Operation):
         batch_group_count: the batch is cut into this many groups, each convolved with its own share of the
             output features; the gradient of a grouped convolution.
         convolution_kind: a hint: forward, or the gradient of the input or of the kernel.
-        operand_precision: how inexact a device may be; the evaluation is exact but for one rounding.
+        operand_precision: how inexact a device may be; the evaluation makes no use of it.
         sparsity_config: which operands are known to be sparse.
     """
 

@@ -31,9 +31,10 @@ def _wide(element_type: ElementType) -> np.dtype[Any]:
 class Cholesky(Operation):
     """The Cholesky factor of Hermitian positive definite matrices in the two last dimensions of ``a``.
 
-    ``lower=true``: a lower triangular l with ``a = l @ l^H``; else an upper triangular u with ``a = u^H @
-    u``. Only that triangle of ``a`` is read; the other triangle of the result is zero. The factor of a
-    matrix that is not positive definite is filled with NaN; the other matrices of the batch are not affected.
+    With ``lower=true`` a lower triangular l with ``a = l @ l^H``, else an upper triangular u with
+    ``a = u^H @ u``. Only that triangle of ``a`` is read; the other triangle of the result is zero. The
+    factor of a matrix that is not positive definite is filled with NaN; the other matrices of the batch
+    are not affected.
 
     Arguments:
         a: floating or complex array of rank 2 or more.
@@ -74,11 +75,10 @@ def _factor(matrix: Array) -> Array:
 
 @operation("triangular-solve", "a b")
 class TriangularSolve(Operation):
-    """Solves ``op(a) @ x = b`` (left_side) or ``x @ op(a) = b`` for x, with triangular matrices in the
-    last two dimensions.
+    """Solves ``op(a) @ x = b`` (left_side) or ``x @ op(a) = b`` for x, with triangular matrices ``a``.
 
-    Only the triangle named by ``lower`` is read (and its diagonal, unless ``unit_diagonal``); a zero on
-    the diagonal gives infinities and NaNs, not an error.
+    The matrices lie in the last two dimensions. Only the triangle named by ``lower`` is read (and its
+    diagonal, unless ``unit_diagonal``); a zero on the diagonal gives infinities and NaNs, not an error.
 
     Arguments:
         a: triangular matrices, ``[..., m, m]``.

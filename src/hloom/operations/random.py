@@ -256,8 +256,9 @@ def _reinterpret(words: Array, element_type: ElementType) -> Array:
 
 @operation("rng-get-and-update-state")
 class RngGetAndUpdateState(Operation):
-    """The 128-bit state of the device's generator, as u64[2] with the lower word first; then advances it
-    by ``delta``.
+    """The state of the device's generator, which then advances by ``delta``.
+
+    The state has 128 bits and is returned as u64[2] with the lower word first.
 
     Arguments:
         delta: what is added to the state.

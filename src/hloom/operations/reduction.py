@@ -177,10 +177,10 @@ def fold(reducer: Reducer, arrays: Arrays, init: Arrays) -> Arrays:
 class Reduce(Operation):
     """Combines all elements along some dimensions with a computation.
 
-    ``reduce(x, init), dimensions={1}, to_apply=%add`` of f32[4,6] gives f32[4]: ``init + x[i,0] + ... +
-    x[i,5]``. Several arrays are reduced together: the computation takes as many accumulators and as many
-    values and returns a tuple of new accumulators. It must be associative and the initial values neutral;
-    the order is free.
+    ``reduce(x, init), dimensions={1}, to_apply=%add`` of f32[4,6] gives f32[4] with the elements
+    ``init + x[i,0] + ... + x[i,5]``. Several arrays are reduced together: the computation takes as many
+    accumulators and as many values and returns a tuple of new accumulators. It must be associative and the
+    initial values neutral; the order is free.
 
     Arguments:
         operands: arrays of equal dimensions, then one scalar initial value for each.
@@ -225,8 +225,7 @@ class Reduce(Operation):
 
 @operation("map", "*operands", computations=["to_apply"])
 class Map(Operation):
-    """Applies a computation of scalars to the elements of arrays: ``result[i] = to_apply(operands[0][i],
-    ...)``.
+    """Applies a computation of scalars to the corresponding elements of arrays.
 
     Arguments:
         operands: arrays of equal dimensions; scalars stand for arrays of equal elements.

@@ -36,8 +36,7 @@ class _TriStateCodec:
 
 @operation("scan", "*operands", computations=["to_apply"])
 class Scan(Operation):
-    """Applies a computation to the slices of arrays along a dimension, one after the other, carrying
-    values on.
+    """Applies a computation to the slices of arrays, one after the other, and carries values on.
 
     ``(outputs..., carries...) = to_apply(slices..., carries...)`` at every step; the result is the outputs
     of all steps, stacked along the same dimension, then the last carries. A computation that returns one

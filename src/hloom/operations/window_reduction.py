@@ -86,8 +86,7 @@ class ReduceWindow(Operation):
     """Combines the elements of every window of an array with a computation; pooling and cumulative sums.
 
     The base area is the operand with base dilation and padding, both filled with the initial value. Each
-    window
-    position gives one element: the initial value combined with all elements of the window.
+    window position gives one element: the initial value combined with all elements of the window.
 
     Arguments:
         operands: arrays of equal dimensions, then one scalar initial value for each.
@@ -98,13 +97,13 @@ class ReduceWindow(Operation):
     window: Window = window(default=(), always=False)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """One element a window position, of the types that the computation returns."""
+        """One element a window position, of the types of the initial values."""
         inputs, inits = split_operands("reduce-window", operands)
         same_arrays("reduce-window", inputs)
         shape = windowed_shape("reduce-window", inputs[0], self.window)
-        results = check_reducer("reduce-window", computations[0], inputs, inits)
+        check_reducer("reduce-window", computations[0], inputs, inits)
         dynamic = tuple(any(array.dynamic_dimensions[i] for array in inputs) for i in range(shape.rank))
-        return tuple_or_single([Shape(r.element_type, shape.dimensions, dynamic) for r in results])
+        return tuple_or_single([Shape(i.element_type, shape.dimensions, dynamic) for i in inits])
 
     def evaluate(self, run: Run, *operands: Array) -> Value:
         """Reduce windows along one dimension after the other, the last one first."""
@@ -123,12 +122,11 @@ class ReduceWindow(Operation):
 
 @operation("select-and-scatter", "operand source init_value", computations=["select", "scatter"])
 class SelectAndScatter(Operation):
-    """Selects one element in every window of ``operand`` and scatters ``source`` there; the gradient of
-    pooling.
+    """Selects one element in every window of ``operand`` and scatters ``source`` there.
 
-    The result has the operand's shape and begins as the initial value. Every window position has an
-    element in ``source``, which is combined with what the result holds at the place of the window's
-    selected element. Padding is never selected.
+    This is the gradient of max pooling. The result has the operand's shape and begins as the initial
+    value. Every window position has an element in ``source``, which is combined with what the result holds
+    at the place of the window's selected element. Padding is never selected.
 
     Arguments:
         operand: the array in which elements are selected.
