@@ -27,16 +27,19 @@ _JSON: Final = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _SHAPE_HEAD: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*+)[ \t\r\n]*+\[|\(|b\(")
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
-KEYWORDS: Final = frozenset(
-    "true false inf nan HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated "
-    "manual last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
-)
+# fmt: off
+KEYWORDS: Final = frozenset((
+    "true", "false", "inf", "nan", "HloModule", "ENTRY", "ROOT", "FileLocations", "FileNames",
+    "FunctionNames", "StackFrames", "maximal", "replicated", "manual", "last_tile_dim_replicate", "shard_as",
+    "shard_like", "unknown", "unreduced",
+))
+# fmt: on
 TYPE_NAMES: Final = frozenset(name for name in NAMES if name not in ("tuple", "buffer"))
 """Words that are no names unless a ``%`` or a colon marks them as such."""
 
 
 class Cursor:
-    """A place in a text. Every reader skips blanks and comments first and fails with line, column and caret."""
+    """A place in a text. Readers skip blanks and comments first, and fail with line, column and caret."""
 
     __slots__ = ("end", "position", "text")
 

@@ -31,7 +31,7 @@ _PROFILE_TYPES: Final = range(4)
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """Where an instruction comes from: framework operation, source place, profile hints; as in xla_data.proto.
+    """Where an instruction comes from: framework operation, source place, profile hints.
 
     Attributes:
         stack_frame_id: 1-based number of a frame of the module's stack frame table; 0 for none.
@@ -58,6 +58,12 @@ class OpMetadata:
     @classmethod
     def parse(cls, cursor: Cursor) -> OpMetadata:
         """``{op_type="a" op_name="b" source_line=3}``; commas between the fields are allowed."""
+        plain = _PLAIN.match(cursor.text, cursor.position)
+        if plain is not None:
+            fields = _plain_fields(plain[0])
+            if fields is not None:
+                cursor.position = plain.end()
+                return cls(**fields)
         cursor.expect("{")
         values: dict[str, Any] = {}
         while not cursor.accept("}"):
@@ -144,28 +150,49 @@ class OpMetadata:
     @staticmethod
     def read(message: Message, payloads: Sequence[bytes] = ()) -> OpMetadata:
         """The metadata of an OpMetadata message; ``payloads`` are those of the module."""
-        values = {field: getattr(message, field) for field in _STORED}
-        payload = message.metadata_payload.value
-        if message.metadata_payload.WhichOneof("payload_source") == "id":
-            number = message.metadata_payload.id
-            if not 0 <= number < len(payloads):
-                raise ParseError(f"there is no payload number {number}", rule="metadata.payload")
-            payload = payloads[number]
+        values: dict[str, Any] = {field: getattr(message, field) for field in _STORED}
+        values["metadata_payload"] = _payload(message.metadata_payload, payloads).decode(
+            "utf-8", "surrogateescape"
+        )
         return OpMetadata(
             **values,
             profile_type=tuple(message.profile_type),
             profile_info=message.profile_info.SerializeToString(deterministic=True)
             if message.HasField("profile_info")
             else b"",
-            metadata_payload=payload.decode("utf-8", "surrogateescape"),
         )
+
+
+def _payload(message: Message, payloads: Sequence[bytes]) -> bytes:
+    """The bytes of a Payload message: in place, or by their number."""
+    if message.WhichOneof("payload_source") != "id":
+        return bytes(message.value)
+    number = int(message.id)
+    if not 0 <= number < len(payloads):
+        raise ParseError(f"there is no payload number {number}", rule="metadata.payload")
+    return payloads[number]
+
+
+# As XLA prints it, without escapes: recognized and taken apart as a whole, because dumps are full of it.
+_PLAIN: Final = re.compile(r'\{(?:[a-z_]++=(?:"[^"\\\n]*+"|[0-9]{1,9}+)(?: |(?=\})))*+\}')
+_PLAIN_FIELD: Final = re.compile(r'([a-z_]++)=(?:"([^"\n]*+)"|([0-9]++))')
+
+
+def _plain_fields(text: str) -> dict[str, Any] | None:
+    """The fields of a metadata text; None where something is unusual or wrong."""
+    fields: dict[str, Any] = {}
+    for key, string, number in _PLAIN_FIELD.findall(text):
+        if key in fields or key not in (_INT32S if number else _TEXTS):
+            return None
+        fields[key] = int(number) if number else string
+    return fields
 
 
 # -- frontend attributes
 
 
 def parse_frontend_attributes(cursor: Cursor) -> dict[str, str]:
-    """``{key="value",other={...}}``; a JSON dictionary need not be quoted. Of equal keys the last one counts."""
+    """``{key="value",other={...}}``; JSON dictionaries need no quotes. Of equal keys the last counts."""
     cursor.expect("{")
     values: dict[str, str] = {}
     if cursor.accept("}"):

@@ -98,7 +98,7 @@ class NamedSharding:
                 if any(not _disjoint(axis, other) for other in used):
                     return f"axis {self.mesh.axis_text(axis)} is used twice"
                 if previous is not None and _mergeable(previous, axis):
-                    return f"axis {self.mesh.axis_text(axis)} continues the one before it and is to be merged with it"
+                    return f"axis {self.mesh.axis_text(axis)} is to be merged with the one before it"
                 used.append(axis)
         for axes in kept:
             if list(axes) != sorted(axes, key=lambda axis: (axis.axis, axis.sub_axis or (1, 0))):

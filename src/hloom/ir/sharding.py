@@ -200,8 +200,8 @@ class Sharding:
         if message.HasField("named_sharding"):
             named, metadata = NamedSharding.read(message.named_sharding)
             return Sharding("named", named=named, metadata=metadata)
-        kind = _KINDS.get(message.type)
-        if kind is None:
+        kind = _KINDS.get(int(message.type), "")
+        if not kind:
             raise ParseError(f"a sharding of type {message.type}", rule="sharding.type")
         if kind == "tuple":
             return Sharding("tuple", elements=tuple(map(Sharding.read, message.tuple_shardings)))

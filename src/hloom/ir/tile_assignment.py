@@ -1,9 +1,10 @@
-"""Which device holds which tile of a sharded array: ``devices=[2,2]3,1,2,0`` or ``devices=[4,2]<=[2,4]T(1,0)``."""
+"""Which device holds which tile of an array: ``devices=[2,2]3,1,2,0`` or ``devices=[4,2]<=[2,4]T(1,0)``."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hloom.ir.cursor import Cursor
 from hloom.ir.device_groups import IotaTiles
@@ -115,15 +116,15 @@ def _parse_iota(cursor: Cursor) -> IotaTiles:
 def _factors(
     iota: IotaTiles, dimensions: tuple[int, ...]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
-    """The iota with its dimensions cut so that each of ``dimensions`` is made of whole ones, if that is possible.
+    """The iota with its dimensions cut so that each of ``dimensions`` is made of whole ones, if it can be.
 
     Returns the cut reshape dimensions, and for each of ``dimensions`` the numbers of those it is made of.
     """
     arranged = [iota.reshape[d] for d in iota.permutation]
     cuts = sorted({*_strides(arranged), *_strides(dimensions), math.prod(arranged)})
-    if any(larger % smaller for smaller, larger in zip(cuts, cuts[1:])):
+    if any(larger % smaller for smaller, larger in pairwise(cuts)):
         return None
-    pieces = {stride: larger // stride for stride, larger in zip(cuts, cuts[1:])}
+    pieces = {stride: larger // stride for stride, larger in pairwise(cuts)}
     # The pieces of each reshape dimension, major to minor, known by their strides in the arrangement.
     of_source: dict[int, list[int]] = {}
     for source, stride, size in zip(iota.permutation, _strides(arranged), arranged):

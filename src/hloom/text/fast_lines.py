@@ -19,6 +19,7 @@ from hloom.ir.metadata import OpMetadata
 from hloom.ir.operation import REGISTRY, Operation, Role
 from hloom.ir.sharding import Sharding
 from hloom.shape.shape import Shape
+from hloom.shape.shape_parser import parse_shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, READERS
 from hloom.text.instruction_parser import InstructionParser
@@ -37,9 +38,11 @@ _PARENS_2: Final = rf"\((?:[^()\n]++|{_PARENS_1})*+\)"
 _PARENS_3: Final = rf"\((?:[^()\n]++|{_PARENS_2})*+\)"
 _SHAPE: Final = rf"(?:[a-z][a-z0-9]*+\[[0-9,<=?]*+\](?:\{{[^{{}}\s/]*+\}})?+|{_PARENS_3})"
 _LINE: Final = re.compile(
-    rf"[ \t\r\n]*+(ROOT )?+(%?+)({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*+)"
+    rf"[ \t\r\n]*+(ROOT )?+%?({_NAME}) = ({_SHAPE}) ([a-z][a-z0-9\-]*+)"
     rf"\(((?:[^()\"\n]++|{_PARENS_3})*+)\)"
-    rf"((?:, (?!metadata=){_KEY}={_VALUE})*+)(?:, metadata=({_BRACES_2}))?+((?:, {_KEY}={_VALUE})*+)[ \t\r]*+\n"
+    rf"((?:, (?!metadata=){_KEY}={_VALUE})*+)(?:, metadata=({_BRACES_2}))?+((?:, {_KEY}={_VALUE})*+)"
+    r"[ \t\r]*+\n"
+    r"(?=[ \t\r\n]*+[A-Za-z_%}])"  # and no attribute goes on in the next line
 )
 _ATTRIBUTE: Final = re.compile(rf", ({_KEY})=({_VALUE})")
 _SHAPED_OPERAND: Final = re.compile(rf"(?:/\*index=[0-9]++\*/)?+({_SHAPE}) %?({_NAME})(?:, |$)")
@@ -79,41 +82,44 @@ class FastLines:
         self._match = _LINE.match
 
     def read(self, computation: HloComputation, has_root: bool) -> tuple[HloInstruction, bool] | None:
-        """The instruction of the line that starts here, added to the computation, and whether it is the root."""
+        """The instruction of the line that starts here, added to the computation; whether it is the root."""
         parser = self.parser
         cursor = parser.cursor
         line = self._match(cursor.text, cursor.position)
         if line is None:
             return None
-        root, percent, name, shape, opcode, operands, attributes, metadata, others = line.groups()
-        if root and has_root or name in parser.names or name.startswith("__") or parser.has_keyword_names:
+        root, name, shape, opcode, operands, attributes, metadata, others = line.groups()
+        if (root and has_root) or name in parser.names or parser.has_keyword_names:
             return None
-        if name in _RESERVED and (not percent or name in TYPE_NAMES):
+        if name in _RESERVED or name.startswith("__"):
             return None
         declaration = self._declarations.get(opcode) or self._declaration(opcode)
         if declaration is None:
             return None
         try:
-            instruction = self._instruction(
-                declaration, name, Shape.parse(shape), operands, attributes + others
-            )
-            if instruction is None:
-                return None
-            if metadata is not None:
-                found = self._metadata.get(metadata)
-                if found is None:
-                    found = self._metadata[metadata] = _whole(Cursor(metadata), OpMetadata.parse)
-                instruction.metadata = found
+            about = self._metadata_of(metadata)
+            found = self._instruction(declaration, name, parse_shape(shape), operands, attributes + others)
         except (HloError, KeyError):
             return None
-        parser.names[name] = instruction
-        computation.add(instruction)
+        if found is None:
+            return None
+        found.metadata = about
+        parser.names[name] = found
+        computation.add(found)
         cursor.position = line.end()
-        return instruction, root is not None
+        return found, root is not None
+
+    def _metadata_of(self, text: str | None) -> OpMetadata | None:
+        if text is None:
+            return None
+        known = self._metadata.get(text)
+        if known is None:
+            known = self._metadata[text] = _whole(Cursor(text), OpMetadata.parse)
+        return known
 
     def _declaration(self, opcode: str) -> _Declaration | None:
         cls = REGISTRY.get(opcode)
-        if cls is None or opcode in asynchronous.OPCODES or opcode in DERIVED:
+        if cls is None or opcode in asynchronous.OPCODES or (opcode in DERIVED and opcode != "constant"):
             return None
         names = cls.operand_names
         varies = bool(names) and names[-1].startswith("*")
@@ -134,6 +140,8 @@ class FastLines:
         self, declaration: _Declaration, name: str, shape: Shape, operand_text: str, attribute_text: str
     ) -> HloInstruction | None:
         if declaration.in_parentheses:
+            if declaration.cls.opcode == "constant" and not _is_plain(shape):
+                return None  # a constant would not be of this shape
             fields = self._fields(declaration.cls, operand_text, shape)
             operands: list[HloInstruction] = []
             plan = self._plan(declaration, attribute_text, fields)
@@ -149,15 +157,20 @@ class FastLines:
         if declaration.has_canonical_form:
             operation = operation.canonical(*(operand.shape for operand in operands))
         instruction = HloInstruction(name, operation, shape, operands, plan.called)
-        for key, value in plan.annotations:
-            self._annotate(instruction, key, value)
+        try:
+            for key, value in plan.annotations:
+                self._annotate(instruction, key, value)
+        except (HloError, KeyError):
+            instruction.drop_control_dependencies()
+            instruction.detach()
+            raise
         return instruction
 
     def _operands(self, text: str) -> list[HloInstruction]:
         """Operands between single blanks and commas; KeyError for what is not one."""
         names = self.parser.names
         if "[" not in text and "*" not in text:
-            return [names[o[1:] if o[0] == "%" else o] for o in text.split(", ")]
+            return [names[o.removeprefix("%")] for o in text.split(", ")]
         if "[" not in text:
             plain = (o.partition("*/")[2] if o.startswith("/*index=") else o for o in text.split(", "))
             return [names[o.removeprefix("%")] for o in plain]
@@ -168,7 +181,7 @@ class FastLines:
             if found is None:
                 raise KeyError(text)
             operand = names[found[2]]
-            stated = Shape.parse(found[1])
+            stated = parse_shape(found[1])
             if stated is not operand.shape and not stated.compatible(operand.shape):
                 raise KeyError(text)
             operands.append(operand)
@@ -178,6 +191,8 @@ class FastLines:
         return operands
 
     def _fields(self, cls: type[Operation], text: str, shape: Shape) -> dict[str, Any]:
+        if "//" in text:
+            raise KeyError(text)  # the comment may go on behind the parenthesis
         cursor = Cursor(text)
         fields = cls.parse_operands(cursor, shape)
         if fields is None or not cursor.at_end():
@@ -199,7 +214,7 @@ class FastLines:
                 fields[attribute.field] = _whole(Cursor(value), attribute.codec.parse)
             elif key in declaration.roles:
                 called[key] = self._computations(value, many=declaration.roles[key].many)
-            elif key in READERS and key != "metadata" or key == CONTROL_PREDECESSORS:
+            elif (key in READERS and key != "metadata") or key == CONTROL_PREDECESSORS:
                 annotations.append((key, value))
             else:
                 raise KeyError(key)
@@ -244,3 +259,8 @@ def _whole(cursor: Cursor, parse: Any) -> Any:
     if not cursor.at_end():
         raise KeyError(cursor.text)
     return value
+
+
+def _is_plain(shape: Shape) -> bool:
+    """Whether a constant is of the shape that is stated: a static array without an element size."""
+    return shape.layout is not None and not shape.layout.element_size_in_bits and not shape.is_dynamic

@@ -190,8 +190,8 @@ def header_text(module: HloModule, options: PrintOptions) -> str:
         parts.append("is_scheduled=true")
     if config.aliases:
         entries = (
-            f"{_index_text(output)}: ({alias.parameter_number}, {_index_text(alias.parameter_index)}, {alias.kind})"
-            for output, alias in sorted(config.aliases.items(), key=lambda entry: entry[0])
+            f"{_index_text(output)}: ({a.parameter_number}, {_index_text(a.parameter_index)}, {a.kind})"
+            for output, a in sorted(config.aliases.items(), key=lambda entry: entry[0])
         )
         parts.append(f"input_output_alias={{ {', '.join(entries)} }}")
     if config.buffer_donors:

@@ -96,7 +96,7 @@ class PrintOptions:
 
     @staticmethod
     def fingerprint() -> PrintOptions:
-        """`canonical` without what does not matter for optimization: names, weights, infeed configurations."""
+        """`canonical` without what does not matter for optimization: names, weights, infeeds' config."""
         return PrintOptions.canonical().replace(
             print_infeed_outfeed_config=False,
             print_only_essential_constants=True,

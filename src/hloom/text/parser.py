@@ -30,18 +30,18 @@ _FIRST_WORD: Final = re.compile(r"%?[A-Za-z_][A-Za-z0-9_.\-]*+:?")
 _DIVIDER: Final = re.compile(r"^// -----[^\n]*$", re.M)
 
 
-def parse_module(text: str) -> HloModule:
+def parse_module(text: str, *, quick: bool = True) -> HloModule:
     """Parse the text of one module; raises ParseError with line, column and caret.
 
-    Three forms are read, as in XLA: a module with its ``HloModule`` header; computations without a header (the
-    first one starts with ``ENTRY``, or has no signature); a single instruction, whose operands, given with
-    their shapes, become parameters.
+    Three forms are read, as in XLA: a module with its ``HloModule`` header; computations without a header
+    (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands, given with their
+    shapes, become parameters. With ``quick`` off every line is read by the general reader.
     """
-    return _ModuleParser(text).module()
+    return _ModuleParser(text, quick=quick).module()
 
 
 def parse_modules(text: str) -> list[HloModule]:
-    """Parse a file of modules that are divided by lines ``// -----``; parts without a program are left out."""
+    """Parse a file of modules between lines ``// -----``; parts without a program are left out."""
     modules: list[HloModule] = []
     start = 0
     for end in (*(divider.start() for divider in _DIVIDER.finditer(text)), len(text)):
@@ -56,10 +56,11 @@ def parse_modules(text: str) -> list[HloModule]:
 class _ModuleParser:
     """Parses one module."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, quick: bool) -> None:
         self.cursor = Cursor(text)
         self.parser = InstructionParser(self.cursor)
-        self.parser.read_line = FastLines(self.parser).read
+        if quick:
+            self.parser.read_line = FastLines(self.parser).read
         self.entry: HloComputation | None = None
 
     def module(self) -> HloModule:

@@ -21,6 +21,7 @@ from hloom.text.options import PrintOptions
 _COMPACT_OPERANDS: Final = 4
 # XLA does not print that a GPU instruction waits for no queue.
 _NO_QUEUES: Final = re.compile(r'"wait_on_operation_queues":\s*+\[\s*+\]\s*+,')
+_ALWAYS_SHOWN: Final = ("result_accuracy", "is_composite")
 _CONFIGURATIONS: Final = ("infeed_config", "outfeed_config")
 
 
@@ -64,7 +65,7 @@ class _Printer:
         out = [tab, header_text(module, options), "\n\n"]
         if options.print_metadata and module.config.stack_frames.frames:
             out.append(self.stack_frames(module, orders))
-        hidden = self.hidden_computations(module) if options.syntax_sugar_async_ops else set()
+        hidden = self.hidden_computations(module)
         for computation in computations:
             if computation in hidden:
                 continue
@@ -91,6 +92,8 @@ class _Printer:
 
     def hidden_computations(self, module: HloModule) -> set[HloComputation]:
         """The computations that are shown as ``...-start`` instructions."""
+        if not self.options.syntax_sugar_async_ops:
+            return set()
         return {
             computation
             for instruction in module.instructions()
@@ -210,25 +213,38 @@ class _Printer:
         if operation.opcode in asynchronous.OPCODES and self.options.syntax_sugar_async_ops:
             wrapped = asynchronous.wrapped_instruction(instruction)
             if wrapped is not None:
-                own = self.own_attributes(operation, instruction)
-                starts = operation.opcode == asynchronous.START
-                return own + self.attributes(wrapped, indent) if starts else own
+                return self.wrapped_attributes(instruction, wrapped, indent)
         if not operation.roles:
             return self.own_attributes(operation, instruction) if operation.attributes else ""
         before = self.own_attributes(operation, instruction, after=False)
         after = self.own_attributes(operation, instruction, after=True)
         return before + self.called_computations(operation, instruction, indent) + after
 
+    def wrapped_attributes(self, instruction: HloInstruction, wrapped: HloInstruction, indent: int) -> str:
+        """The attributes of an asynchronous instruction in its short form: its own, then the operation's."""
+        operation = instruction.operation
+        out = self.own_attributes(operation, instruction)
+        if operation.opcode != asynchronous.START:
+            return out
+        if self.options.print_extra_attributes:
+            out += self.attributes(wrapped, indent)
+            out += self.shared_attributes(wrapped, besides=instruction)
+        if self.options.print_subcomputations:
+            out += self.called_computations(operation, instruction, indent)
+        return out
+
     def own_attributes(
         self, operation: Operation, instruction: HloInstruction, *, after: bool | None = None
     ) -> str:
         """The operation's attributes; ``after`` chooses those behind (or before) the called computations."""
         options = self.options
-        if not options.print_extra_attributes:
-            return ""
         out = ""
         for attribute in operation.attributes:
             if after is not None and attribute.after_computations is not after:
+                continue
+            if not options.print_extra_attributes and attribute.name not in _ALWAYS_SHOWN:
+                continue
+            if not options.print_ids and attribute.name == "parameter_replication":
                 continue
             value = getattr(operation, attribute.field)
             if attribute.default is not REQUIRED and value == attribute.default and not attribute.always:
@@ -248,35 +264,35 @@ class _Printer:
         bodies = self.options.print_subcomputations
         for role, computations in operation.role_of(instruction):
             if bodies:
+                name = "calls" if operation.opcode == "reduce-scatter" else role.name
                 texts = [self.computation(c, indent, None, named=False) for c in computations]
                 joined = ",\n".join(texts)
-                out += f", {role.name}={{\n{joined}\n}}" if role.many else f", {role.name}=\n{joined}"
+                out += f", {name}={{\n{joined}\n}}" if role.many else f", {name}=\n{joined}"
             else:
                 joined = ", ".join([self.percent + self.name(c.name) for c in computations])
                 out += f", {role.name}={{{joined}}}" if role.many else f", {role.name}={joined}"
         return out
 
-    def annotations(self, instruction: HloInstruction) -> str:
-        """``, sharding=...`` and what else travels with an instruction."""
+    def shared_attributes(self, instruction: HloInstruction, *, besides: HloInstruction | None = None) -> str:
+        """Sharding, frontend attributes, control dependencies, statistics, without those of ``besides``."""
         options = self.options
         out = ""
-        sharding, frontend_attributes = instruction.sharding, instruction.frontend_attributes
-        statistics = instruction.statistics
-        if instruction.opcode == asynchronous.START and options.syntax_sugar_async_ops:
-            wrapped = asynchronous.wrapped_instruction(instruction)
-            if wrapped is not None:
-                sharding = sharding or wrapped.sharding
-                frontend_attributes = frontend_attributes or wrapped.frontend_attributes
-                statistics = statistics or wrapped.statistics
-        if sharding is not None:
-            out += ", sharding=" + sharding.text(metadata=options.print_metadata)
-        if frontend_attributes and options.print_frontend_attributes:
-            out += ", frontend_attributes=" + frontend_attributes_text(frontend_attributes)
+        if instruction.sharding is not None and (besides is None or besides.sharding is None):
+            out += ", sharding=" + instruction.sharding.text(metadata=options.print_metadata)
+        attributes = instruction.frontend_attributes if options.print_frontend_attributes else None
+        if attributes and (besides is None or not besides.frontend_attributes):
+            out += ", frontend_attributes=" + frontend_attributes_text(attributes)
         if instruction.control_predecessors and options.print_control_dependencies:
             names = ", ".join(self.percent + self.name(p.name) for p in instruction.control_predecessors)
             out += f", control-predecessors={{{names}}}"
-        if statistics is not None:
-            out += ", statistics=" + statistics.text()
+        if instruction.statistics is not None and (besides is None or besides.statistics is None):
+            out += ", statistics=" + instruction.statistics.text()
+        return out
+
+    def annotations(self, instruction: HloInstruction) -> str:
+        """``, sharding=...`` and what else travels with an instruction."""
+        options = self.options
+        out = self.shared_attributes(instruction)
         if instruction.original_value is not None and options.print_original_value:
             out += ", origin=" + instruction.original_value.text()
         if instruction.metadata is not None and options.print_metadata:

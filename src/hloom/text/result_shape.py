@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.shape.element_type import U32
@@ -32,8 +32,8 @@ def inferred_shape(instruction: HloInstruction) -> Shape:
     if opcode == "while":
         return operands[0]
     if opcode == "transpose" and operands[0].layout is not None:
-        permutation: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
-        return inferred.with_layout(_transposed(operands[0].layout, permutation))
+        permutation: Any = getattr(instruction.operation, "dimensions")  # noqa: B009
+        return inferred.with_layout(_transposed(operands[0].layout, tuple(permutation)))
     if opcode == "select":
         return _selected(inferred, operands[0], operands[1])
     keeps = instruction.operation.elementwise or opcode in _KEEP_OPERAND
@@ -48,9 +48,7 @@ def _selected(inferred: Shape, predicate: Shape, on_true: Shape) -> Shape:
         return inferred
     layout = (predicate if predicate.rank == inferred.rank else on_true).layout
     assert layout is not None
-    return inferred.with_layout(
-        layout.with_element_size_in_bits(on_true.layout.element_size_in_bits)
-    )
+    return inferred.with_layout(layout.with_element_size_in_bits(on_true.layout.element_size_in_bits))
 
 
 def _with_layout_of(shape: Shape, source: Shape) -> Shape:
@@ -102,9 +100,24 @@ def _recv(instruction: HloInstruction) -> Shape:
     return Shape.tuple_([instruction.shape.subshape((0,)), Shape(U32), Shape.token()])
 
 
+def _constant(instruction: HloInstruction) -> Shape:
+    """A literal is static, and its elements are of their own size."""
+
+    def of_leaf(shape: Shape) -> Shape:
+        if shape.is_tuple:
+            return Shape.tuple_(map(of_leaf, shape.tuple_shapes))
+        if not shape.is_array or shape.layout is None:
+            return shape
+        shape = shape.with_layout(shape.layout.with_element_size_in_bits(0))
+        return shape.to_static()
+
+    return of_leaf(instruction.shape)
+
+
 DERIVED: Final[dict[str, Callable[[HloInstruction], Shape]]] = {
     "add-dependency": _operand,
     "after-all": _token,
+    "constant": _constant,
     "infeed": _first_and_token,
     "outfeed": _token,
     "recv": _recv,
