@@ -162,7 +162,9 @@ class _Walk:
             free = number in overwritten
             self.read(operand.values(), reading if free else writing)
             if free:
-                self.overwrites.extend((target, source) for target in made.values() for source in operand.values())
+                self.overwrites.extend(
+                    (target, source) for target in made.values() for source in operand.values()
+                )
         return made
 
     def loop(self, i: HloInstruction, initial: Values) -> Values:
@@ -185,7 +187,9 @@ class _Walk:
             else:
                 self.born(state[index], 2 * self.position + 1)
         self.assignment.entering[i] = [Copy(initial[k], state[k]) for k in state]
-        self.assignment.returning[i, 0] = [Copy(final[k], state[k]) for k in state if final[k] is not state[k]]
+        self.assignment.returning[i, 0] = [
+            Copy(final[k], state[k]) for k in state if final[k] is not state[k]
+        ]
         self.position += 1
         return state
 

@@ -85,7 +85,7 @@ def _real(value: Value, source: ElementType, register: Any) -> Value:
 
 
 def multiply_add(e: Elements, kind: ElementType, a: Element, b: Element, total: Element) -> Element:
-    """total + a * b in the accumulator's type."""
+    """Total + a * b in the accumulator's type."""
     a, b, total = e.together([a, b, total])
     if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(total, tuple):
         f = e.function
@@ -95,4 +95,3 @@ def multiply_add(e: Elements, kind: ElementType, a: Element, b: Element, total: 
     if a.type.scalar is I1:
         return total | (a & b)
     return e.function.fma(a, b, total) if a.type.is_float else a * b + total
-

@@ -18,7 +18,15 @@ from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, Variable, row_major_strides
 from hloom.cpu.llvm_text import I1, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel
-from hloom.cpu.types import Element, constant, from_storage, register_type, round_to, storage_bytes, storage_type
+from hloom.cpu.types import (
+    Element,
+    constant,
+    from_storage,
+    register_type,
+    round_to,
+    storage_bytes,
+    storage_type,
+)
 from hloom.ir.instruction import HloInstruction
 from hloom.shape.element_type import ElementType
 
@@ -112,7 +120,10 @@ def gemm_of(dot: HloInstruction) -> Gemm | None:
     operation: Any = dot.operation
     lhs, rhs = (o.shape for o in dot.operands)
     result = dot.shape.element_type
-    if not (dot.shape.is_static and lhs.is_static and rhs.is_static) or 0 in (*lhs.dimensions, *rhs.dimensions):
+    if not (dot.shape.is_static and lhs.is_static and rhs.is_static) or 0 in (
+        *lhs.dimensions,
+        *rhs.dimensions,
+    ):
         return None
     lhs_kept = _others(lhs.rank, operation.lhs_batch_dims, operation.lhs_contracting_dims)
     rhs_kept = _others(rhs.rank, operation.rhs_batch_dims, operation.rhs_contracting_dims)
@@ -183,7 +194,10 @@ def emit_pack_b(module: Module, name: str, gemm: Gemm) -> LoopKernel:
                 row_variable = Variable(gemm.k, "k")
                 row_variable.value = row.index
                 index = Index.of(row_variable) * gemm.b.row + Index.of(lane_column) * gemm.b.column
-                with elements.scope(), elements.masked(_column_mask(elements, lane_column, gemm) if last else None):
+                with (
+                    elements.scope(),
+                    elements.masked(_column_mask(elements, lane_column, gemm) if last else None),
+                ):
                     loaded = _load_at(elements, base, index, gemm.b_type)
                 value = converted(loaded, gemm.b_type, gemm.kind)
                 if last:
@@ -231,7 +245,9 @@ def emit_pack_a(module: Module, name: str, gemm: Gemm) -> LoopKernel:
     return LoopKernel(name, gemm.batches * gemm.m, 1, gemm.batches * gemm.k * gemm.m)
 
 
-def _batch_base(f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType) -> Value:
+def _batch_base(
+    f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType
+) -> Value:
     """The address of a matrix of the batch."""
     if gemm.batches == 1:
         return base
@@ -270,7 +286,9 @@ Finish = Callable[[Elements, Index, Index, Index, Element], None]
 """(elements, batch, row, column along the lanes, sum) → stores the result, with what is fused into it."""
 
 
-def emit_gemm(module: Module, name: str, gemm: Gemm, extra: int, finish: Callable[[Sequence[Value]], Finish]) -> LoopKernel:
+def emit_gemm(
+    module: Module, name: str, gemm: Gemm, extra: int, finish: Callable[[Sequence[Value]], Finish]
+) -> LoopKernel:
     """(A or packed A, B or packed B, extra pointers ..., begin, end): blocks of rows of C, over all batches.
 
     ``finish`` is called once with the extra pointers and returns what is done with each vector of sums.
@@ -338,7 +356,9 @@ class _Tile:
             self.a = _batch_base(f, gemm, gemm.a, batch, a, gemm.a_type)
             self.a_row, self.a_column = gemm.a.row, gemm.a.column
         if gemm.pack_b:
-            self.b = f.offset(b, batch * (gemm.panels * gemm.panel * gemm.k * size)) if gemm.batches > 1 else b
+            self.b = (
+                f.offset(b, batch * (gemm.panels * gemm.panel * gemm.k * size)) if gemm.batches > 1 else b
+            )
         else:
             self.b = _batch_base(f, gemm, gemm.b, batch, b, gemm.b_type)
 
@@ -358,14 +378,20 @@ class _Tile:
         with f.loop(0, gemm.k, 1, flat) as loop:
             sums = _elements(loop.values, gemm)
             line = f.offset(base, loop.index * step)
-            b = [_load_packed(f, f.offset(line, v * lanes * size), gemm, lanes) if gemm.pack_b
-                 else self._load_b(line, v) for v in range(gemm.vectors)]
+            b = [
+                _load_packed(f, f.offset(line, v * lanes * size), gemm, lanes)
+                if gemm.pack_b
+                else self._load_b(line, v)
+                for v in range(gemm.vectors)
+            ]
             made: list[Element] = []
             for r in range(height):
                 place = f.offset(rows[r], loop.index * (self.a_column * size))
                 a = self._broadcast_a(place)
-                made += [multiply_add(elements, gemm.kind, a, b[v], sums[r * gemm.vectors + v])
-                         for v in range(gemm.vectors)]
+                made += [
+                    multiply_add(elements, gemm.kind, a, b[v], sums[r * gemm.vectors + v])
+                    for v in range(gemm.vectors)
+                ]
             loop.next(*(v for element in made for v in _parts(element)))
         self._finish_tile(_elements(loop.values, gemm), row, height, panel)
 
@@ -383,7 +409,9 @@ class _Tile:
         f, gemm = self.f, self.gemm
         if gemm.kind.is_complex and not gemm.pack_a:
             part = storage_type(gemm.a_type)
-            return f.load(part, place).splat(gemm.lanes), f.load(part, f.offset(place, 1, part)).splat(gemm.lanes)
+            return f.load(part, place).splat(gemm.lanes), f.load(part, f.offset(place, 1, part)).splat(
+                gemm.lanes
+            )
         stored = storage_type(gemm.kind)
         return from_storage(f.load(stored, place), gemm.kind).splat(gemm.lanes)
 

@@ -317,7 +317,7 @@ class Function:
         return self.call(result or arguments[0].type, f"llvm.{name}.{arguments[0].type.suffix}", *arguments)
 
     def fma(self, a: Value, b: Operand, c: Operand) -> Value:
-        """a * b + c, rounded once."""
+        """A * b + c, rounded once."""
         right = b if isinstance(b, Value) else self.constant(a.type, b)
         plus = c if isinstance(c, Value) else self.constant(a.type, c)
         return self.intrinsic("fma", a, right, plus)
@@ -405,7 +405,12 @@ class Function:
         self.branch(loop.index.compare("slt", limit), body, after)
         self.start(body)
         yield loop
-        following = [self.append(I64, f"add nsw i64 {loop.index.text}, {step}"), *loop.following]
+        following = [
+            self.append(
+                I64, f"add nsw i64 {loop.index.text}, {step if isinstance(step, int) else step.text}"
+            ),
+            *loop.following,
+        ]
         latch = self.block
         self.jump(head)
         for position, phi, start, then in zip(positions, phis, slots, following, strict=True):

@@ -61,8 +61,10 @@ def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) 
             continue
         if kept:
             inner = kept[-1]
-            fits = variable not in pinned and inner not in pinned and all(
-                terms.get(variable, 0) == terms.get(inner, 0) * inner.trips for terms in coefficients
+            fits = (
+                variable not in pinned
+                and inner not in pinned
+                and all(terms.get(variable, 0) == terms.get(inner, 0) * inner.trips for terms in coefficients)
             )
             if fits:
                 inner.trips *= variable.extent
@@ -83,7 +85,9 @@ def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
 
 
 @contextmanager
-def outer_loops(function: Function, variables: Sequence[Variable], begin: Value, end: Value) -> Iterator[None]:
+def outer_loops(
+    function: Function, variables: Sequence[Variable], begin: Value, end: Value
+) -> Iterator[None]:
     """Loops over variables; the first one runs from ``begin`` to ``end``, the others over all of theirs."""
     if not variables:
         yield
@@ -197,7 +201,9 @@ def result_shapes(roots: Sequence[HloInstruction]) -> list[Shape]:
     return [root.shape for root in roots]
 
 
-def root_values(elements: Elements, roots: Sequence[HloInstruction], indices: Sequence[Index]) -> list[Element]:
+def root_values(
+    elements: Elements, roots: Sequence[HloInstruction], indices: Sequence[Index]
+) -> list[Element]:
     """The elements of a kernel's results at an index."""
     if roots[0].shape.is_tuple:
         return elements.leaves(roots[0], tuple(indices))

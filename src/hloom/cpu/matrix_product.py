@@ -20,8 +20,11 @@ def plain_finish(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]],
 
     def with_pointers(pointers: Sequence[Value]) -> Finish:
         def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
-            e.store(View(pointers[0], dot.shape.element_type, dimensions), (batch, row, column),
-                    rounded(value, gemm, dot.shape.element_type))
+            e.store(
+                View(pointers[0], dot.shape.element_type, dimensions),
+                (batch, row, column),
+                rounded(value, gemm, dot.shape.element_type),
+            )
 
         return finish
 
@@ -61,7 +64,6 @@ def workspace_bytes(instruction: HloInstruction) -> int:
     """Bytes of scratch memory that an instruction's kernels need."""
     gemm = gemm_of(instruction)
     return sum(gemm.workspace()) if gemm is not None and gemm.n > 1 else 0
-
 
 
 WORKSPACES["dot"] = workspace_bytes

@@ -110,7 +110,9 @@ def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
                 condition = also(e, condition, (quotient * step).compare("eq", value))
                 inside = value.compare("ult", max(size - 1, 0) * step + 1)
                 condition = also(e, condition, inside)
-                held = e.function.intrinsic("umin", quotient, e.function.constant(quotient.type, max(size - 1, 0)))
+                held = e.function.intrinsic(
+                    "umin", quotient, e.function.constant(quotient.type, max(size - 1, 0))
+                )
                 source.append(e.opaque(held, max(size, 1)))
                 continue
         condition = also(e, condition, e.inside(moved, size))

@@ -161,7 +161,7 @@ class ProgramEmitter:
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
-        """memcpy."""
+        """Memcpy."""
         f = self.function
         self.function.call(
             None, "llvm.memcpy.p0.p0.i64", target, source, f.constant(I64, size), Value(f, I1, "false")
@@ -199,7 +199,13 @@ class ProgramEmitter:
     def instruction(self, i: HloInstruction) -> None:
         """Emit one instruction."""
         opcode = i.opcode
-        if opcode in ALIASES or opcode in ("parameter", "constant", "tuple", "get-tuple-element", "after-all"):
+        if opcode in ALIASES or opcode in (
+            "parameter",
+            "constant",
+            "tuple",
+            "get-tuple-element",
+            "after-all",
+        ):
             return
         if opcode == "while":
             self.loop(i)
@@ -256,7 +262,9 @@ class ProgramEmitter:
         sources = self.input_pointers(i)
         root = members[-1]
         if root.opcode == "reduce" and reduction.is_row_reduction(root):
-            kernel = self.shared(lambda name: reduction.emit_row_reduction(self.module, name, inputs, root, members))
+            kernel = self.shared(
+                lambda name: reduction.emit_row_reduction(self.module, name, inputs, root, members)
+            )
         elif all(t.dimensions == () for t in targets) and len(targets) <= SCALAR_WORK:
             self.scalar(inputs, roots, sources, targets)
             return
@@ -374,4 +382,3 @@ def constant_data(constant: HloInstruction) -> bytes:
     """The bytes of a constant as kernels read them: row-major, a byte or more per element."""
     array: np.ndarray[Any, Any] = np.asarray(constant.operation.literal.numpy())  # type: ignore[attr-defined]
     return np.ascontiguousarray(array).tobytes()
-

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-
 from hloom.cpu.elements import LEAF_RULES, Elements, Indices, View, element_rule
 from hloom.cpu.index import Index, Variable, linearize
 from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
@@ -59,7 +58,9 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
 
     def round_(accumulators: list[Element]) -> list[Element]:
         source = _source_indices(instruction, indices, [Index.of(v) for v in variables])
-        return e.apply(instruction.called_computations[0], [*accumulators, *(e.element(o, source) for o in operands)])
+        return e.apply(
+            instruction.called_computations[0], [*accumulators, *(e.element(o, source) for o in operands)]
+        )
 
     return nested_reduction(e, variables, start, round_)
 
@@ -69,7 +70,9 @@ def spread(e: Elements, element: Element) -> Element:
     return (e.wide(element[0]), e.wide(element[1])) if isinstance(element, tuple) else e.wide(element)
 
 
-def nested_reduction(e: Elements, variables: Sequence[Variable], start: list[Element], round_: Any) -> list[Element]:
+def nested_reduction(
+    e: Elements, variables: Sequence[Variable], start: list[Element], round_: Any
+) -> list[Element]:
     """Loops over variables that carry accumulators through ``round_``."""
     if not variables:
         return [spread(e, x) for x in round_(start)]
@@ -100,7 +103,10 @@ _NEUTRAL_FLOAT: Final = {"add": -0.0, "multiply": 1.0, "maximum": -math.inf, "mi
 def neutral_element(computation: HloComputation, element_type: ElementType) -> float | None:
     """The number that a plain combiner leaves everything as it is with; None if it is not a plain one."""
     root = computation.root
-    if sorted(o.opcode for o in root.operands) != ["parameter", "parameter"] or root.operands[0] is root.operands[1]:
+    if (
+        sorted(o.opcode for o in root.operands) != ["parameter", "parameter"]
+        or root.operands[0] is root.operands[1]
+    ):
         return None
     opcode = root.opcode
     if root.shape.element_type is not element_type or element_type.is_complex:
@@ -110,7 +116,9 @@ def neutral_element(computation: HloComputation, element_type: ElementType) -> f
     if element_type is et.PRED:
         return {"and": 1, "multiply": 1, "minimum": 1, "or": 0, "add": 0, "maximum": 0, "xor": 0}.get(opcode)
     bits = element_type.bits
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if element_type.is_signed else (0, (1 << bits) - 1)
+    low, high = (
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if element_type.is_signed else (0, (1 << bits) - 1)
+    )
     return {"add": 0, "multiply": 1, "or": 0, "xor": 0, "and": -1 if element_type.is_signed else high,
             "maximum": low, "minimum": high}.get(opcode)  # fmt: skip
 
@@ -124,7 +132,11 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
 
 
 def emit_row_reduction(
-    module: Module, name: str, inputs: Sequence[HloInstruction], root: HloInstruction, members: Sequence[HloInstruction]
+    module: Module,
+    name: str,
+    inputs: Sequence[HloInstruction],
+    root: HloInstruction,
+    members: Sequence[HloInstruction],
 ) -> LoopKernel:
     """The kernel of a reduction along rows: several vectors of accumulators, combined across lanes at the end.
 
@@ -203,7 +215,9 @@ class _RowReduction:
         initial = [self.scalars.element(i, ()) for i in self.initial]
         lanes = self.vectors.lanes
         if neutral is not None:
-            start: list[Element] = [self.function.constant(register_type(self.types[0]).vector(lanes), neutral)]
+            start: list[Element] = [
+                self.function.constant(register_type(self.types[0]).vector(lanes), neutral)
+            ]
             made = self._rounds(list(outer), lane, 0, start)
         else:
             made = self._rounds([], lane, lanes, self._first(lane))

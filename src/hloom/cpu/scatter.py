@@ -62,7 +62,9 @@ def _scatter_kernel(module: Module, name: str, i: HloInstruction, count: int) ->
         with outer_loops(function, inner, zero, _limit(function, inner)), elements.scope():
             if lane is not None and lanes:
                 high = function.constant(I64, lane.trips)
-                vector_loop(elements, lane, zero, high, lambda: body.run(starts), exact=lane.trips % lanes == 0)
+                vector_loop(
+                    elements, lane, zero, high, lambda: body.run(starts), exact=lane.trips % lanes == 0
+                )
             elif lane is not None:
                 with outer_loops(function, [lane], zero, _limit(function, [lane])), elements.scope():
                     body.run(starts)
@@ -95,9 +97,7 @@ class _Body:
         """The start in each operand dimension that an index vector component gives, as it is."""
         operation = self.operation
         indices = self.i.operands[self.count]
-        batch = [
-            Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims
-        ]
+        batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
         found: dict[int, Value] = {}
         for number, dimension in enumerate(operation.scatter_dims_to_operand_dims):
             place = [*batch]

@@ -60,7 +60,9 @@ def _update_kernel(
     if lane is not None and space.indices[-1].terms != ((lane, 1),):
         lane = None
     lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
-    views = {i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, pointers, strict=True)}
+    views = {
+        i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, pointers, strict=True)
+    }
     elements = Elements(function, lanes, views)
     offsets = [
         clamped_start(elements, start, whole - size)

@@ -24,7 +24,11 @@ class CommonSubexpressionElimination:
         for computation in module.computations:
             known: dict[Any, HloInstruction] = {}
             for instruction in computation.post_order():
-                if instruction.opcode in _NEVER or instruction.control_predecessors or has_side_effect(instruction):
+                if (
+                    instruction.opcode in _NEVER
+                    or instruction.control_predecessors
+                    or has_side_effect(instruction)
+                ):
                     continue
                 key = (
                     instruction.operation,

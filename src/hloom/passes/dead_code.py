@@ -70,6 +70,8 @@ def is_dead(instruction: HloInstruction) -> bool:
 
 def has_side_effect(instruction: HloInstruction) -> bool:
     """Whether an instruction, or anything it calls, does more than compute a value."""
-    if instruction.operation.side_effect or getattr(instruction.operation, "custom_call_has_side_effect", False):
+    if instruction.operation.side_effect or getattr(
+        instruction.operation, "custom_call_has_side_effect", False
+    ):
         return True
     return any(has_side_effect(i) for c in instruction.called_computations for i in c.instructions)

@@ -105,7 +105,9 @@ class _Plan:
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
         needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
         if users and not needed_outside:
-            if len(users) == 1 or (p.opcode in _FREE and all(len(g.members) < self.options.most_members for g in users)):
+            if len(users) == 1 or (
+                p.opcode in _FREE and all(len(g.members) < self.options.most_members for g in users)
+            ):
                 for group in users:
                     group.members[p] = None
                 return users
@@ -221,7 +223,9 @@ class _Plan:
                 if operand not in inputs:
                     number = len(inputs)
                     made = HloInstruction(
-                        module.unique_name(f"param_{number}"), parameter(parameter_number=number), operand.shape  # type: ignore[call-arg]
+                        module.unique_name(f"param_{number}"),
+                        parameter(parameter_number=number),
+                        operand.shape,  # type: ignore[call-arg]
                     )
                     inputs[operand] = body.add(made)
                 operands.append(inputs[operand])
