@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from hloom.errors import ParseError
 from hloom.ir.codec import REQUIRED, Message, attribute
 from hloom.ir.cursor import Cursor
 
@@ -181,7 +182,9 @@ class PaddingCodec:
     def read(self, message: Message, field: str) -> tuple[PaddingDimension, ...]:
         """The dimensions of a PaddingConfig."""
         dimensions = getattr(message, field).dimensions
-        return tuple(PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in dimensions)
+        return tuple(
+            PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in dimensions
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +218,13 @@ class SliceCodec:
     def text(self, value: tuple[SliceDimension, ...]) -> str:
         """Strides are printed where one of them differs from 1."""
         strided = any(d.stride != 1 for d in value)
-        return "{" + ", ".join(
-            f"[{d.start}:{d.limit}:{d.stride}]" if strided else f"[{d.start}:{d.limit}]" for d in value
-        ) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"[{d.start}:{d.limit}:{d.stride}]" if strided else f"[{d.start}:{d.limit}]" for d in value
+            )
+            + "}"
+        )
 
     def write(self, message: Message, field: str, value: tuple[SliceDimension, ...]) -> None:
         """Store SliceDimensions messages."""
@@ -244,6 +251,7 @@ class ConvolutionDimensionNumbers:
     output_spatial_dimensions: tuple[int, ...]
 
 
+_DIMENSION_NUMBERS: Final = range(64)
 _LABELS: Final = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
 
 
@@ -256,11 +264,15 @@ class DimLabelsCodec:
         start = cursor.position
         parts = cursor.take(_LABELS, "dim_labels such as b01f_01io->b01f").groups()
         lhs, rhs, out = (
-            self._part(cursor, start, part, letters) for part, letters in zip(parts, ("bf", "io", "bf"), strict=True)
+            self._part(cursor, start, part, letters)
+            for part, letters in zip(parts, ("bf", "io", "bf"), strict=True)
         )
         if not len(lhs[2]) == len(rhs[2]) == len(out[2]):
-            raise cursor.error("input, kernel and output need as many spatial dimensions each",
-                               rule="dim-labels.spatial", position=start)
+            raise cursor.error(
+                "input, kernel and output need as many spatial dimensions each",
+                rule="dim-labels.spatial",
+                position=start,
+            )
         return ConvolutionDimensionNumbers(*lhs, *rhs, *out)
 
     @staticmethod
@@ -278,10 +290,16 @@ class DimLabelsCodec:
         return (
             self._labels("bf", v.input_batch_dimension, v.input_feature_dimension, v.input_spatial_dimensions)
             + "_"
-            + self._labels("io", v.kernel_input_feature_dimension, v.kernel_output_feature_dimension,
-                           v.kernel_spatial_dimensions)
+            + self._labels(
+                "io",
+                v.kernel_input_feature_dimension,
+                v.kernel_output_feature_dimension,
+                v.kernel_spatial_dimensions,
+            )
             + "->"
-            + self._labels("bf", v.output_batch_dimension, v.output_feature_dimension, v.output_spatial_dimensions)
+            + self._labels(
+                "bf", v.output_batch_dimension, v.output_feature_dimension, v.output_spatial_dimensions
+            )
         )
 
     @staticmethod
@@ -301,12 +319,16 @@ class DimLabelsCodec:
                 setattr(stored, name, number)
 
     def read(self, message: Message, field: str) -> ConvolutionDimensionNumbers:
-        """The dimension numbers."""
+        """The dimension numbers; raises ParseError for numbers that no array's dimensions have."""
         stored = getattr(message, field)
-        values = {name: getattr(stored, name) for name in ConvolutionDimensionNumbers.__slots__}
-        return ConvolutionDimensionNumbers(
-            **{n: v if isinstance(v, int) else tuple(v) for n, v in values.items()}
-        )
+        values: dict[str, Any] = {}
+        for name in ConvolutionDimensionNumbers.__slots__:
+            value = getattr(stored, name)
+            values[name] = value if isinstance(value, int) else tuple(value)
+            numbers = (value,) if isinstance(value, int) else values[name]
+            if any(number not in _DIMENSION_NUMBERS for number in numbers):
+                raise ParseError(f"{name} is {value}", rule="dim-labels.range")
+        return ConvolutionDimensionNumbers(**values)
 
 
 # -- field functions
@@ -329,4 +351,6 @@ def slice_ranges() -> tuple[SliceDimension, ...]:
 
 def dim_labels(*, default: Any = REQUIRED) -> ConvolutionDimensionNumbers:
     """A ``dim_labels=b01f_01io->b01f``."""
-    return attribute(DimLabelsCodec(), default=default, name="dim_labels", proto="convolution_dimension_numbers")
+    return attribute(
+        DimLabelsCodec(), default=default, name="dim_labels", proto="convolution_dimension_numbers"
+    )

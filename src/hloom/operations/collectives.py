@@ -279,16 +279,16 @@ class _AllGathering(Collective):
 
     @property
     def dimension(self) -> int:
-        """The dimension along which the operands are put together."""
+        """The dimension along which the operands are put together; raises ShapeError if there is not one."""
+        if len(self.all_gather_dimensions) != 1:
+            message = f"one dimension wanted, got {list(self.all_gather_dimensions)}"
+            raise ShapeError(message, rule=f"{self.opcode}.one-dimension")
         return self.all_gather_dimensions[0]
 
     def gathered(self, operands: Sequence[Shape], count: int) -> Shape:
         """The result for groups of ``count`` devices."""
         self.check_groups()
         self.check_arrays(operands)
-        if len(self.all_gather_dimensions) != 1:
-            message = f"one dimension wanted, got {list(self.all_gather_dimensions)}"
-            raise ShapeError(message, rule=f"{self.opcode}.one-dimension")
         return tuple_unless_one([scaled(self.opcode, self.dimension, o, count) for o in operands])
 
     def shard_count(self, operand: Shape, result: Shape) -> int:

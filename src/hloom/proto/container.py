@@ -1,7 +1,7 @@
 """The messages that hold a module: alone, with its buffers, with the values of a run.
 
 XLA writes all of them into files of the same suffix. Which one some bytes are is told by trying: only a real
-module has computations whose instructions have opcodes.
+module has instructions with opcodes.
 """
 
 from __future__ import annotations
@@ -49,10 +49,7 @@ def module_message(data: bytes) -> HloModuleProto:
 
 
 def _is_module(message: HloModuleProto) -> bool:
-    return len(message.computations) > 0 and all(
-        computation.instructions and computation.instructions[0].opcode
-        for computation in message.computations
-    )
+    return any(instruction.opcode for part in message.computations for instruction in part.instructions)
 
 
 def _is_unoptimized(message: Message) -> bool:
