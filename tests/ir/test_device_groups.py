@@ -168,6 +168,7 @@ def test_pairs_of_three() -> None:
         (1, None, "cross_partition"),
         (1, False, "cross_replica_and_partition"),
         (1, True, "flattened_id"),
+        (0, True, "flattened_id"),
     ],
 )
 def test_group_modes(channel: int | None, global_ids: bool | None, mode: str) -> None:

@@ -527,14 +527,14 @@ def group_mode(channel: int | None, use_global_device_ids: bool | None) -> str:
     - ``flattened_id`` (a channel, ``use_global_device_ids=true``): replica * num_partitions + partition.
 
     Args:
-        channel: the operation's channel, if it has one.
+        channel: the operation's channel, if it has one; channel 0 counts as none.
         use_global_device_ids: None for an operation that does not have this attribute.
     """
+    if use_global_device_ids:
+        return "flattened_id"
     if channel is None or channel <= 0:
         return "cross_replica"
-    if use_global_device_ids is None:
-        return "cross_partition"
-    return "flattened_id" if use_global_device_ids else "cross_replica_and_partition"
+    return "cross_partition" if use_global_device_ids is None else "cross_replica_and_partition"
 
 
 def device_of(number: int, mode: str, seen_from: DeviceId, num_partitions: int) -> DeviceId:

@@ -91,7 +91,7 @@ class Collective(Operation):
             message = f"groups of one size wanted, got {self.replica_groups.text()}"
             raise ShapeError(message, rule=f"{self.opcode}.replica-groups-equal")
         if getattr(self, "use_global_device_ids", None):
-            if not self.channel_id:
+            if self.channel_id is None:
                 message = "use_global_device_ids needs a channel_id"
                 raise ShapeError(message, rule=f"{self.opcode}.global-ids-channel")
             if not groups:
