@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from hloom.cpu.target import Target, host
+
 
 class Type:
     """An LLVM first-class type: a scalar, or a vector of ``lanes`` scalars. Interned: compare by identity."""
@@ -446,13 +448,19 @@ class Function:
 
 
 class Module:
-    """A module under construction: functions, globals, declarations."""
+    """A module under construction: functions, globals, declarations.
 
-    def __init__(self, vector_bits: int = 512) -> None:
+    Attributes:
+        vector_bits: width of the target's vectors.
+        target: the machine that the code is for; what it lacks is put together from what every one has.
+    """
+
+    def __init__(self, vector_bits: int = 512, target: Target | None = None) -> None:
         self.functions: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.globals: dict[str, str] = {}
         self.vector_bits = vector_bits
+        self.target = target or host()
 
     def function(
         self, name: str, parameters: Sequence[Type], result: Type | None = None, *, attributes: str = "",
