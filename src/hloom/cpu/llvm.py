@@ -2,17 +2,24 @@
 
 llvmlite's own binding holds one lock around every call. The same shared library through plain ctypes releases
 it, so that modules compile on several threads, each with a context and a target machine of its own.
+
+LLVM ends the process when it meets what its code generator cannot do. So every module is verified, and what
+the verifier lets pass is refused before: intrinsics of other processors, absurdly wide vectors, inline assembly.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
+import threading
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from hloom.cpu.target import NATIVE, Target
 from hloom.errors import HloError
 
 _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
@@ -31,17 +38,43 @@ _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "GetBufferStart": (c_void_p, (c_void_p,)),
     "GetBufferSize": (c_size_t, (c_void_p,)),
     "DisposeMemoryBuffer": (None, (c_void_p,)),
+    "InitializeNativeTarget": (None, ()),
+    "InitializeNativeAsmPrinter": (None, ()),
     "InitializeAllTargets": (None, ()),
     "InitializeAllTargetInfos": (None, ()),
     "InitializeAllTargetMCs": (None, ()),
     "InitializeAllAsmPrinters": (None, ()),
-    "GetProcessTriple": (None, (POINTER(c_char_p),)),
     "GetHostCPUName": (None, (POINTER(c_char_p),)),
     "GetHostCPUFeatures": (None, (POINTER(c_char_p),)),
     "SetCommandLine": (None, (c_char_p, c_char_p)),
 }
 _OPTIONS: Final = (b"-enable-misched=false", b"-disable-post-ra", b"-disable-lsr")
 """Passes of the code generator that cost most of its time and gained nothing on measured kernels."""
+
+MOST_LANES: Final = 4096
+"""Vectors beyond this take the code generator seconds, and soon end the process."""
+
+_INTRINSIC_FEATURES: Final = (
+    ("llvm.x86.avx512bf16.", ("avx512bf16",)),
+    ("llvm.x86.avx512.vpdp", ("avx512vnni",)),
+    ("llvm.x86.avx512", ("avx512f", "avx512bw", "avx512dq", "avx512vl")),
+    ("llvm.x86.avx2.", ("avx2",)),
+    ("llvm.x86.avx.", ("avx",)),
+    ("llvm.x86.fma.", ("fma",)),
+    ("llvm.x86.ssse3.", ("ssse3",)),
+    ("llvm.x86.sse41.", ("sse4.1",)),
+    ("llvm.x86.sse42.", ("sse4.2",)),
+    ("llvm.x86.sse2.", ()),
+    ("llvm.x86.sse.", ()),
+    ("llvm.aarch64.neon.", ("neon",)),
+    ("llvm.aarch64.crc32", ("neon",)),
+    ("llvm.aarch64.hint", ()),
+)
+"""Processors' own intrinsics that code may use, by prefix, and the features that each needs."""
+
+_OF_PROCESSORS: Final = re.compile(r"@(llvm\.(?:x86|aarch64|arm|amdgcn|nvvm|wasm|riscv|ppc|s390)[\w.]*)")
+_WIDE: Final = re.compile(r"<(\d{4,}) x ")
+_ASSEMBLY: Final = re.compile(r"\b(?:call|module|invoke)\b[^\n@\"]*\basm\b")
 
 
 class CompilerError(HloError):
@@ -56,11 +89,8 @@ class _Library:
         if spec is None or not spec.submodule_search_locations:
             raise CompilerError("llvmlite is not installed", rule="cpu.llvmlite-missing")
         folder = Path(next(iter(spec.submodule_search_locations))) / "binding"
-        found = [
-            p
-            for p in folder.iterdir()
-            if p.stem.endswith("llvmlite") and p.suffix in (".so", ".dylib", ".dll")
-        ]
+        endings = (".so", ".dylib", ".dll")
+        found = [p for p in folder.iterdir() if p.stem.endswith("llvmlite") and p.suffix in endings]
         if not found:
             raise CompilerError(f"no shared library in {folder}", rule="cpu.llvmlite-missing")
         library = ctypes.CDLL(str(found[0]))
@@ -68,9 +98,8 @@ class _Library:
             function = getattr(library, f"LLVMPY_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
-        for name in ("InitializeAllTargetInfos", "InitializeAllTargets", "InitializeAllTargetMCs",
-                     "InitializeAllAsmPrinters"):  # fmt: skip
-            getattr(self, name)()
+        self.InitializeNativeTarget()
+        self.InitializeNativeAsmPrinter()
         for option in _OPTIONS:
             self.SetCommandLine(b"hloom", option)
 
@@ -84,43 +113,98 @@ class _Library:
         return (out.value or b"").decode()
 
 
-@cache
+_loading: Final = threading.Lock()
+_loaded: list[_Library] = []
+
+
 def library() -> _Library:
     """The shared library, loaded on first use."""
-    return _Library()
+    with _loading:
+        if not _loaded:
+            _loaded.append(_Library())
+    return _loaded[0]
 
 
-def host() -> tuple[str, str, str]:
-    """Triple, CPU name and features of this machine as LLVM names them."""
+@cache
+def _with_every_target() -> _Library:
     lib = library()
-    return lib.text_of("GetProcessTriple"), lib.text_of("GetHostCPUName"), lib.text_of("GetHostCPUFeatures")
+    for name in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
+        getattr(lib, f"InitializeAll{name}")()
+    return lib
+
+
+@cache
+def names(target: Target) -> tuple[str, str]:
+    """CPU name and features of a target as LLVM takes them."""
+    if target.cpu == NATIVE:
+        lib = library()
+        return lib.text_of("GetHostCPUName"), lib.text_of("GetHostCPUFeatures")
+    return target.cpu, ",".join(f"+{feature}" for feature in sorted(target.features))
+
+
+def check(text: str, target: Target) -> None:
+    """Refuse what would end the process in LLVM's code generator; raises CompilerError."""
+    for name in dict.fromkeys(_OF_PROCESSORS.findall(text)):
+        needed = next((features for prefix, features in _INTRINSIC_FEATURES if name.startswith(prefix)), None)
+        fits = name.startswith(f"llvm.{target.architecture.replace('x86_64', 'x86')}.")
+        if needed is None or not fits or not target.has(*needed):
+            message = f"{target.triple} ({target.cpu}) has no {name}"
+            raise CompilerError(message, rule="cpu.llvm-intrinsic")
+    widest = max(map(int, _WIDE.findall(text)), default=0)
+    if widest > MOST_LANES:
+        raise CompilerError(f"a vector of {widest} lanes; at most {MOST_LANES}", rule="cpu.llvm-lanes")
+    if "<vscale x" in text:
+        raise CompilerError("vectors of scalable width", rule="cpu.llvm-scalable")
+    if " asm " in text and _ASSEMBLY.search(text):
+        raise CompilerError("inline assembly", rule="cpu.llvm-assembly")
 
 
 def generate(
-    text: str, triple: str, cpu: str, features: str, *, level: int = 2, assembly: bool = False, relocation: str = "pic",
+    text: str, target: Target, *, level: int = 2, assembly: bool = False, relocation: str = "pic",
     code_model: str = "small",
 ) -> bytes:  # fmt: skip
-    """Object code (or assembly) of a module's text; raises CompilerError where LLVM refuses it."""
-    lib = library()
+    """Object code (or assembly) of a module's text.
+
+    Args:
+        text: LLVM IR.
+        target: the machine to make code for.
+        level: effort of the code generator, 0 to 3; it optimizes no IR.
+        assembly: the assembler's text instead of an object file.
+        relocation, code_model: LLVM's names of these.
+
+    Raises CompilerError where LLVM refuses the text, or where it would end the process.
+    """
+    check(text, target)
+    lib = library() if target.cpu == NATIVE else _with_every_target()
+    cpu, features = names(target)
+    triple = target.triple.encode()
     error = c_char_p()
-    target = lib.GetTargetFromTriple(triple.encode(), byref(error))
-    if not target:
-        raise CompilerError((error.value or b"unknown target").decode(), rule="cpu.target")
+    found = lib.GetTargetFromTriple(triple, byref(error))
+    if not found:
+        raise CompilerError(_message(error), rule="cpu.target")
     machine = lib.CreateTargetMachine(
-        target, triple.encode(), cpu.encode(), features.encode(), level, relocation.encode(), code_model.encode(),
-        0, 0, b"",
-    )  # fmt: skip
+        found,
+        triple,
+        cpu.encode(),
+        features.encode(),
+        level,
+        relocation.encode(),
+        code_model.encode(),
+        0,
+        0,
+        b"",
+    )
     context = lib.ContextCreate()
     module = None
     try:
         module = lib.ParseAssembly(context, text.encode(), byref(error))
         if not module:
-            raise CompilerError((error.value or b"").decode(), rule="cpu.llvm-parse")
+            raise CompilerError(_message(error), rule="cpu.llvm-parse")
         if lib.VerifyModule(module, byref(error)):
-            raise CompilerError((error.value or b"").decode(), rule="cpu.llvm-verify")
+            raise CompilerError(_message(error), rule="cpu.llvm-verify")
         buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
         if not buffer:
-            raise CompilerError((error.value or b"").decode(), rule="cpu.llvm-emit")
+            raise CompilerError(_message(error), rule="cpu.llvm-emit")
         code = ctypes.string_at(lib.GetBufferStart(buffer), lib.GetBufferSize(buffer))
         lib.DisposeMemoryBuffer(buffer)
         return code
@@ -129,3 +213,39 @@ def generate(
             lib.DisposeModule(module)
         lib.ContextDispose(context)
         lib.DisposeTargetMachine(machine)
+
+
+def _message(error: c_char_p) -> str:
+    return (error.value or b"LLVM gives no reason").decode(errors="replace").strip()
+
+
+def generate_all(texts: Sequence[str], target: Target, threads: int, *, level: int = 2) -> list[bytes]:
+    """Object code of several modules, made on several threads at once; raises as `generate` does."""
+    if threads <= 1 or len(texts) <= 1:
+        return [generate(text, target, level=level) for text in texts]
+    made: list[bytes | Exception] = [b""] * len(texts)
+    waiting = iter(sorted(range(len(texts)), key=lambda n: -len(texts[n])))
+    taking = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                number = next(waiting, None)
+            if number is None:
+                return
+            try:
+                made[number] = generate(texts[number], target, level=level)
+            except Exception as error:  # raised again in the caller's thread
+                made[number] = error
+
+    library()
+    workers = [threading.Thread(target=work) for _ in range(min(threads, len(texts)) - 1)]
+    for worker in workers:
+        worker.start()
+    work()
+    for worker in workers:
+        worker.join()
+    for result in made:
+        if isinstance(result, Exception):
+            raise result
+    return [result for result in made if isinstance(result, bytes)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.cpu import emitters, llvm  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
+from hloom.cpu import emitters, llvm, target  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
 from hloom.cpu.buffers import ALIGNMENT, leaves
 from hloom.cpu.loader import LoadedObject
 from hloom.cpu.pipeline import CPU_PIPELINE
@@ -33,8 +33,8 @@ class NativeExecutable:
         CPU_PIPELINE.run(self.optimized)
         self.program: NativeProgram = emit_program(self.optimized)
         self.result_leaves = [shape for _, shape in leaves(module.entry.root.shape)]
-        code = llvm.generate(self.program.text, *llvm.host())
-        self._loaded = LoadedObject(code, runtime_symbols())
+        code = llvm.generate(self.program.text, target.host())
+        self._loaded = LoadedObject([code], runtime_symbols())
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])
         self._temp = aligned_bytes(self.program.temp_bytes)

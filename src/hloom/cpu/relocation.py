@@ -1,0 +1,114 @@
+"""Relocations: the places in machine code that take an address once it is known.
+
+Tables: "System V Application Binary Interface, AMD64 Architecture Processor Supplement", relocation types;
+"ELF for the Arm 64-bit Architecture", static relocations.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from hloom.errors import HloError
+
+
+class LoadError(HloError):
+    """An object file that cannot be loaded; compiled code is then made again."""
+
+
+Memory: TypeAlias = "bytearray | mmap.mmap"
+Relocate: TypeAlias = Callable[[Memory, int, int, int, int], None]
+"""Write a relocation: (memory, position in it, address of that position, symbol's address, addend)."""
+
+X86_64: Final = 62
+AARCH64: Final = 183
+
+_U64: Final = (1 << 64) - 1
+_PAGE: Final = 4095
+
+
+def _fits(value: int, bits: int, *, signed: bool = True) -> int:
+    low, high = (-(1 << (bits - 1)), 1 << (bits - 1)) if signed else (0, 1 << bits)
+    if not low <= value < high:
+        raise LoadError(f"a distance of {value} bytes is out of reach", rule="cpu.object-reach")
+    return value
+
+
+def _absolute64(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+    struct.pack_into("<Q", memory, at, (symbol + addend) & _U64)
+
+
+def _absolute32(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+    struct.pack_into("<I", memory, at, _fits(symbol + addend, 32, signed=False))
+
+
+def _absolute32_signed(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+    struct.pack_into("<i", memory, at, _fits(symbol + addend, 32))
+
+
+def _relative32(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+    struct.pack_into("<i", memory, at, _fits(symbol + addend - place, 32))
+
+
+def _relative64(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+    struct.pack_into("<Q", memory, at, (symbol + addend - place) & _U64)
+
+
+def _patch(memory: Memory, at: int, clear: int, bits: int) -> None:
+    (word,) = struct.unpack_from("<I", memory, at)
+    struct.pack_into("<I", memory, at, word & ~clear & 0xFFFFFFFF | bits)
+
+
+def _page21(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+    """ADRP: the distance in pages, two low bits at 29, the rest at 5."""
+    pages = _fits(((symbol + addend) & ~_PAGE) - (place & ~_PAGE), 33) >> 12
+    _patch(memory, at, 0x60FFFFE0, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
+
+
+def _branch26(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+    """B and BL: the distance in words."""
+    distance = _fits(symbol + addend - place, 28)
+    _patch(memory, at, 0x03FFFFFF, distance >> 2 & 0x03FFFFFF)
+
+
+def _low12(shift: int) -> Relocate:
+    """ADD, LDR and STR: the place in the page, in units of the access, at bit 10."""
+
+    def relocate(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
+        low = symbol + addend & _PAGE
+        if low & (1 << shift) - 1:
+            raise LoadError("an address is not aligned to its access", rule="cpu.object-alignment")
+        _patch(memory, at, 0xFFF << 10, low >> shift << 10)
+
+    return relocate
+
+
+RELOCATIONS: Final[dict[int, dict[int, Relocate]]] = {
+    X86_64: {
+        1: _absolute64, 2: _relative32, 4: _relative32, 10: _absolute32, 11: _absolute32_signed,
+        24: _relative64, 9: _relative32, 41: _relative32, 42: _relative32,
+    },
+    AARCH64: {
+        257: _absolute64, 258: _absolute32, 260: _relative64, 261: _relative32, 275: _page21, 277: _low12(0),
+        278: _low12(0), 284: _low12(1), 285: _low12(2), 286: _low12(3), 299: _low12(4), 282: _branch26,
+        283: _branch26, 311: _page21, 312: _low12(3),
+    },
+}  # fmt: skip
+"""What each kind of relocation writes, by machine and number."""
+
+THROUGH_TABLE: Final = {X86_64: frozenset((9, 41, 42)), AARCH64: frozenset((311, 312))}
+"""Kinds whose symbol stands for an entry of the table of addresses that holds the symbol's address."""
+
+CALLS: Final = {X86_64: frozenset((4,)), AARCH64: frozenset((282, 283))}
+"""Kinds that may go by way of a jump, where the symbol is out of reach."""
+
+JUMP_BYTES: Final = 16
+
+
+def jump(machine: int, target: int) -> bytes:
+    """Code that jumps to any address."""
+    if machine == X86_64:
+        return b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", target) + b"\xcc\xcc"  # jmp *[rip]
+    return struct.pack("<IIQ", 0x58000050, 0xD61F0200, target)  # ldr x16, .+8; br x16

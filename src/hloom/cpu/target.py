@@ -1,0 +1,198 @@
+"""Machines that code is made for, and how much of this one a process may use.
+
+This machine is described from what the operating system says, so that a cached program is found without LLVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from hloom.errors import HloError
+
+NATIVE: Final = "native"
+"""The CPU of this machine: LLVM finds its name and features itself."""
+
+_X86_FEATURES: Final = {
+    "pni": "sse3", "ssse3": "ssse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx": "avx", "avx2": "avx2",
+    "fma": "fma", "f16c": "f16c", "bmi1": "bmi", "bmi2": "bmi2", "avx512f": "avx512f", "avx512bw": "avx512bw",
+    "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512cd": "avx512cd", "avx512vbmi": "avx512vbmi",
+    "avx512_vbmi2": "avx512vbmi2", "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16",
+    "avx512_fp16": "avx512fp16", "avx_vnni": "avxvnni", "gfni": "gfni", "avx512_vpopcntdq": "avx512vpopcntdq",
+    "amx_tile": "amx-tile", "amx_int8": "amx-int8", "amx_bf16": "amx-bf16",
+}  # fmt: skip
+_ARM_FEATURES: Final = {
+    "asimd": "neon", "asimddp": "dotprod", "asimdhp": "fullfp16", "sve": "sve", "sve2": "sve2",
+    "bf16": "bf16", "i8mm": "i8mm",
+}  # fmt: skip
+_X86_64_V2: Final = frozenset(("sse3", "ssse3", "sse4.1", "sse4.2"))
+_X86_64_V3: Final = _X86_64_V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"}
+_X86_64_V4: Final = _X86_64_V3 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+_NEOVERSE: Final = frozenset(("neon", "dotprod", "fullfp16", "sve", "bf16", "i8mm"))
+_FEATURES_OF: Final[Mapping[str, frozenset[str]]] = {
+    "x86-64": frozenset(),
+    "x86-64-v2": _X86_64_V2,
+    "x86-64-v3": _X86_64_V3,
+    "x86-64-v4": _X86_64_V4,
+    "generic": frozenset({"neon"}),
+    "neoverse-n1": frozenset({"neon", "dotprod", "fullfp16"}),
+    "neoverse-v1": _NEOVERSE,
+    "neoverse-v2": _NEOVERSE | {"sve2"},
+}
+_CPUINFO: Final = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for.
+
+    Attributes:
+        triple: LLVM's name of architecture and system.
+        cpu: LLVM's name of the processor; ``native`` for this machine's.
+        features: what the processor can do, in LLVM's words.
+        model: what else tells this machine's processor from others.
+    """
+
+    triple: str
+    cpu: str
+    features: frozenset[str]
+    model: str = ""
+
+    @staticmethod
+    def named(triple: str, cpu: str = "") -> Target:
+        """A target by LLVM's names, such as ``aarch64-linux-gnu`` and ``neoverse-v2``.
+
+        Raises HloError for an architecture or a processor that is not known here.
+        """
+        architecture = triple.partition("-")[0]
+        if architecture not in ("x86_64", "aarch64"):
+            message = f"the target's architecture is {architecture!r}; known are x86_64 and aarch64"
+            raise HloError(message, rule="cpu.target-architecture")
+        chosen = cpu or ("x86-64" if architecture == "x86_64" else "generic")
+        fits = chosen.startswith("x86") == (architecture == "x86_64")
+        if chosen not in _FEATURES_OF or not fits:
+            known = ", ".join(c for c in _FEATURES_OF if c.startswith("x86") == (architecture == "x86_64"))
+            raise HloError(f"the target's CPU is {chosen!r}; known are {known}", rule="cpu.target-cpu")
+        return Target(triple, chosen, _FEATURES_OF[chosen])
+
+    @property
+    def architecture(self) -> str:
+        """``x86_64`` or ``aarch64``."""
+        return self.triple.partition("-")[0]
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the widest vector registers that are of use."""
+        if "avx512f" in self.features:
+            return 64
+        return 32 if "avx" in self.features else 16
+
+    def has(self, *features: str) -> bool:
+        """Whether the processor has all of these features."""
+        return self.features.issuperset(features)
+
+    @property
+    def identity(self) -> str:
+        """Equal for targets that can run each other's code; a part of the cache's keys."""
+        described = "|".join((self.triple, self.cpu, self.model, *sorted(self.features)))
+        return hashlib.sha256(described.encode()).hexdigest()[:16]
+
+
+@cache
+def host() -> Target:
+    """This machine."""
+    architecture = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    described = _describe(_CPUINFO.read_text()) if _CPUINFO.exists() else {}
+    flags = frozenset((described.get("flags") or described.get("Features") or "").split())
+    names = _X86_FEATURES if architecture == "x86_64" else _ARM_FEATURES
+    features = frozenset(name for flag, name in names.items() if flag in flags)
+    model = "|".join(f"{k}={v}" for k, v in sorted(described.items()) if k in _MODEL_KEYS)
+    flags_digest = hashlib.sha256(" ".join(sorted(flags)).encode()).hexdigest()[:16]
+    return Target(f"{architecture}-unknown-linux-gnu", NATIVE, features, f"{model}|{flags_digest}")
+
+
+_MODEL_KEYS: Final = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "stepping",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+)
+
+
+def _describe(cpuinfo: str) -> dict[str, str]:
+    """The first processor's fields of ``/proc/cpuinfo``."""
+    first = cpuinfo.partition("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+# -- cores
+
+
+def thread_count() -> int:
+    """Threads that compute at once: ``HLOOM_NUM_THREADS``, or else the cores that this process may use.
+
+    Raises HloError if the variable is set to something other than a positive number.
+    """
+    given = os.environ.get("HLOOM_NUM_THREADS", "")
+    if not given:
+        return available_cores()
+    if not given.isdecimal() or not 1 <= int(given) <= 4096:
+        message = f"HLOOM_NUM_THREADS is {given!r}; a number from 1 to 4096 is wanted"
+        raise HloError(message, rule="cpu.thread-count")
+    return int(given)
+
+
+def available_cores() -> int:
+    """The cores that this process may use: its affinity mask, bounded by the quota of its control group."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = control_group_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    return max(1, affinity if quota is None else min(affinity, round(quota)))
+
+
+def control_group_quota(membership: Path, root: Path) -> float | None:
+    """Cores' worth of time that control groups grant (the least along the path); None without a limit.
+
+    Args:
+        membership: the file with lines ``number:controllers:path``.
+        root: where control groups are mounted, version 2 or version 1's ``cpu`` controller below it.
+    """
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    found: list[float] = []
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        base = root if not controllers else root / "cpu"
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        group = base / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(base):
+                break
+            quota = _quota_of(folder)
+            if quota is not None:
+                found.append(quota)
+    return min(found, default=None)
+
+
+def _quota_of(folder: Path) -> float | None:
+    try:
+        if (folder / "cpu.max").exists():
+            granted, period = (folder / "cpu.max").read_text().split()
+        else:
+            granted = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
+        return int(granted) / int(period) if granted != "max" and int(granted) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
