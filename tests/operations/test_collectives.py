@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -127,6 +128,13 @@ def test_a_reduction_that_is_not_elementwise() -> None:
     )
     arguments = [[np.float32([1, 9])], [np.float32([5, 5])]]
     assert lists(on_devices(text, arguments, replicas=2)) == [[-1, 9]] * 2
+
+
+def test_a_reduction_in_a_higher_precision_rounds_once() -> None:
+    """1 + 2^-8 + 2^-8 is 1 in bf16 where every sum is rounded, 1 + 2^-7 where only the result is."""
+    text = reducing("p = bf16[] parameter(0)\n ROOT r = bf16[] all-reduce(p), to_apply=add")
+    result = on_devices(text, [[1.0], [2.0**-8], [2.0**-8]], replicas=3)[0]
+    assert (result.dtype, float(result)) == (ml_dtypes.bfloat16, 1 + 2.0**-7)
 
 
 def test_start_and_done() -> None:

@@ -112,6 +112,17 @@ def test_rows_of_different_numbers() -> None:
     assert lists(on_devices(program(RAGGED), arguments, replicas=2)) == [[1, 4, 0, 0], [2, 3, 5, 6]]
 
 
+def test_several_pieces_for_each_device_may_stand_in_a_matrix() -> None:
+    text = RAGGED.replace("s32[2] parameter", "s32[2,2] parameter")
+    zeros, ones = np.zeros(4, np.int32), np.ones((2, 2), np.int32)
+    offsets, places = np.int32([[0, 1], [2, 0]]), [np.int32([[n, n + 1], [n, n + 1]]) for n in (0, 2)]
+    arguments = [
+        [np.int32([1, 2, 3]), zeros, offsets, ones, places[0], ones],
+        [np.int32([4, 5, 6]), zeros, offsets, ones, places[1], ones],
+    ]
+    assert lists(on_devices(program(text), arguments, replicas=2)) == [[1, 2, 4, 5], [3, 1, 6, 4]]
+
+
 def test_rows_out_of_bounds_are_left_out() -> None:
     zeros = np.zeros(4, np.int32)
     far = [

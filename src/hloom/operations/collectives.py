@@ -183,7 +183,7 @@ class _Reducing(Collective):
     __slots__ = ()
 
     def check_reducer(self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...]) -> None:
-        """(T, T) -> T for scalars of the operands' element type T."""
+        """(T, T) -> T for scalars of the operands' element type T, or floats of another precision."""
         (to_apply,) = computations
         result = to_apply.result
         sound = len(to_apply.parameters) == 2 and all(
@@ -193,17 +193,24 @@ class _Reducing(Collective):
             message = f"to_apply is (T[], T[]) -> T[], got {to_apply}"
             raise ShapeError(message, rule=f"{self.opcode}.reducer")
         for operand in operands:
-            if operand.element_type is not result.element_type:
+            floats = operand.element_type.is_floating and result.element_type.is_floating
+            if operand.element_type is not result.element_type and not floats:
                 message = f"to_apply reduces {result.element_type.name}, an operand is {operand}"
                 raise ShapeError(message, rule=f"{self.opcode}.reducer")
 
     def reduced(self, run: Run, values: list[Any]) -> list[Any]:
-        """The operands of all members, reduced in the order of the group."""
+        """The operands of all members, reduced in the order of the group and the reducer's precision."""
+        dtype = run.instruction.called_computations[0].root.shape.element_type.dtype
 
         def combined(a: Any, b: Any) -> Any:
             return run.map(0, a, b)
 
-        return [reduce(combined, arrays) for arrays in zip(*values, strict=True)]
+        return [
+            reduce(combined, [array.astype(dtype, copy=False) for array in arrays]).astype(
+                arrays[0].dtype, copy=False
+            )
+            for arrays in zip(*values, strict=True)
+        ]
 
 
 class _AllReducing(_Reducing):

@@ -117,7 +117,8 @@ class RaggedAllToAll(Collective):
     Arguments:
         input: the rows to send.
         output: the first value of the result.
-        input_offsets, send_sizes, output_offsets: integer vectors; offsets in the receivers' outputs.
+        input_offsets, send_sizes, output_offsets: integers, in a vector or, for k > 1, a matrix with a row
+            for each device; ``output_offsets`` are offsets in the receivers' outputs.
         recv_sizes: how many rows arrive in each piece, as the senders' send_sizes say too.
         replica_groups, channel_id: which devices work together.
     """
@@ -135,10 +136,10 @@ class RaggedAllToAll(Collective):
             message = f"input {source} and output {output} may differ in the outermost dimension only"
             raise ShapeError(message, rule="ragged-all-to-all.rows")
         if any(
-            v.rank != 1 or v.element_type not in (S32, S64) or not v.compatible(vectors[0]) for v in vectors
+            v.rank == 0 or v.element_type not in (S32, S64) or not v.compatible(vectors[0]) for v in vectors
         ):
             message = (
-                f"offsets and sizes are four equal s32 or s64 vectors, got {', '.join(map(str, vectors))}"
+                f"offsets and sizes are four equal s32 or s64 arrays, got {', '.join(map(str, vectors))}"
             )
             raise ShapeError(message, rule="ragged-all-to-all.offsets")
         groups = self.replica_groups.groups
@@ -154,7 +155,8 @@ class RaggedAllToAll(Collective):
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
         """Write the pieces for this device over its output, sender by sender."""
         output = values[position][1].copy()
-        for source, _, input_offsets, send_sizes, output_offsets, _ in values:
+        for source, _, *vectors in values:
+            input_offsets, send_sizes, output_offsets, _ = map(np.ravel, vectors)
             each, left = divmod(len(send_sizes), len(values))
             if left:
                 message = f"{len(send_sizes)} sizes for a group of {len(values)} devices"
