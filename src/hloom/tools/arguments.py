@@ -1,0 +1,122 @@
+"""The arguments of a program from files or by chance, and its results as text and files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.shape.element_type import ElementType
+from hloom.shape.shape import Shape
+
+
+def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
+    """Arrays of .npy files, and all arrays of .npz files in their order.
+
+    Raises HloError for a file that holds no arrays.
+    """
+    arrays: list[Any] = []
+    for path in paths:
+        try:
+            loaded = np.load(path, allow_pickle=False)
+            arrays += [loaded] if isinstance(loaded, np.ndarray) else [loaded[name] for name in loaded.files]
+        except (ValueError, EOFError) as error:
+            raise HloError(f"{path} is no .npy or .npz file: {error}", rule="run.input-file") from None
+    return arrays
+
+
+def shaped(arrays: Sequence[Any], module: HloModule) -> list[Any]:
+    """Arrays as the parameters want them: tuples put together, the bits of types that numpy lacks read anew.
+
+    Raises HloError for another number of arrays than the parameters have leaves.
+    """
+    parameters = [p.shape for p in module.entry.parameters]
+    wanted = sum(len(_arrays(shape)) for shape in parameters)
+    if wanted != len(arrays):
+        names = ", ".join(f"{p.name}: {p.shape.to_string(layout=False)}" for p in module.entry.parameters)
+        message = f"the program takes {wanted} arrays ({names}), got {len(arrays)}"
+        raise HloError(message, rule="run.argument-count")
+    rest = list(arrays)
+    return [_taken(shape, rest) for shape in parameters]
+
+
+def _arrays(shape: Shape) -> list[Shape]:
+    return [leaf for _, leaf in shape.leaves() if leaf.is_array]
+
+
+def _taken(shape: Shape, rest: list[Any]) -> Any:
+    if shape.is_tuple:
+        return tuple(_taken(element, rest) for element in shape.tuple_shapes)
+    if not shape.is_array:
+        return None
+    array = rest.pop(0)
+    dtype = shape.element_type.numpy_dtype
+    # numpy stores bf16 and its kin as raw bytes (|V2) or as integers of their width
+    if array.dtype != dtype and array.dtype.itemsize == dtype.itemsize and array.dtype.kind in "Vu":
+        return array.view(dtype)
+    return array
+
+
+def random_arguments(module: HloModule, seed: int) -> list[Any]:
+    """Arguments drawn by chance, always the same for a seed: normal floats, integers 0 to 7, coins for pred."""
+    generator = np.random.default_rng(seed)
+    return [_random(p.shape.to_static(), generator) for p in module.entry.parameters]
+
+
+def _random(shape: Shape, generator: np.random.Generator) -> Any:
+    if shape.is_tuple:
+        return tuple(_random(element, generator) for element in shape.tuple_shapes)
+    if not shape.is_array:
+        return None
+    if shape.is_unbounded:
+        message = f"a parameter of shape {shape} has no size to draw; give its value with --input"
+        raise HloError(message, rule="run.random-unbounded")
+    return _drawn(shape.element_type, shape.dimensions, generator)
+
+
+def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator) -> Any:
+    dtype = element_type.numpy_dtype
+    if element_type.is_predicate:
+        return generator.integers(0, 2, sizes).astype(bool)
+    if element_type.is_integer:
+        least, most = element_type.limits
+        return generator.integers(max(int(least), 0), min(int(most), 7) + 1, sizes).astype(dtype)
+    values = generator.standard_normal(sizes)
+    if element_type.is_complex:
+        values = values + 1j * generator.standard_normal(sizes)
+    return np.asarray(values).astype(dtype)
+
+
+def leaves_of(value: Any, name: str = "result") -> list[tuple[str, Any]]:
+    """(name, array) of every array in a nested tuple."""
+    if isinstance(value, tuple):
+        return [leaf for i, element in enumerate(value) for leaf in leaves_of(element, f"{name}.{i}")]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return [] if value is None else [(name, value)]
+
+
+def value_lines(value: Any, name: str = "result") -> list[str]:
+    """The arrays of a value as numpy prints them, each under its name and shape."""
+    lines: list[str] = []
+    for leaf, array in leaves_of(value, name):
+        shape = Shape.of(np.asarray(array)).to_string(layout=False)
+        lines.append(f"{leaf}: {shape}")
+        text = np.array2string(np.asarray(array), threshold=200, edgeitems=3, max_line_width=100)
+        lines += ["  " + line for line in text.split("\n")]
+    return lines
+
+
+def save_results(values: Sequence[Any], directory: Path) -> list[Path]:
+    """Write every array as .npy: `result.npy`, or `device_0.result.1.npy` for several devices and tuples."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for number, value in enumerate(values):
+        prefix = f"device_{number}." if len(values) > 1 else ""
+        for leaf, array in leaves_of(value):
+            path = directory / f"{prefix}{leaf}.npy"
+            np.save(path, np.asarray(array))
+            written.append(path)
+    return written

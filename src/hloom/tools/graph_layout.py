@@ -1,0 +1,359 @@
+"""Layered drawing of directed graphs without cycles, after Sugiyama, Tagawa and Toda (1981).
+
+Nodes are put into layers so that edges point down and stay short; edges that cross layers get a bend in each;
+the order in the layers is improved by medians of neighbours until crossings no longer fall; and the places
+are the ones nearest to the mean of the neighbours that keep the order and the distances, found layer by layer
+as an isotonic regression. Sideways an edge moves between the layers only, so that it never crosses a node.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+Key: TypeAlias = Hashable
+Point: TypeAlias = tuple[float, float]
+
+NODE_GAP: Final = 18.0
+BEND_GAP: Final = 8.0
+LAYER_GAP: Final = 34.0
+_ORDER_SWEEPS: Final = 12
+_PLACE_SWEEPS: Final = 24
+
+
+@dataclass
+class GraphLayout:
+    """Where everything is, in pixels from the upper left corner.
+
+    Attributes:
+        centres: the middle of every node.
+        paths: for every edge its points, from the bottom of one node to the top of the other.
+        width, height: the extent of the drawing.
+    """
+
+    centres: dict[Key, Point] = field(default_factory=dict[Key, Point])
+    paths: dict[tuple[Key, Key], list[Point]] = field(default_factory=dict[tuple[Key, Key], list[Point]])
+    width: float = 0.0
+    height: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Bend:
+    """The place where an edge crosses a layer."""
+
+    edge: tuple[Key, Key]
+    layer: int
+
+
+def layered(sizes: Mapping[Key, tuple[float, float]], edges: Iterable[tuple[Key, Key]]) -> GraphLayout:
+    """Lay out nodes of given (width, height); `edges` must have no cycle, and sizes must be in order.
+
+    The order of `sizes` is topological: an edge goes from an earlier key to a later one.
+    """
+    unique = list(dict.fromkeys(edges))
+    layer_of = _layers(list(sizes), unique)
+    chains = [_chain(edge, layer_of) for edge in unique]
+    layers = _filled(layer_of, chains)
+    above, below = _neighbours(chains)
+    layers = _ordered(layers, above, below)
+    widths: dict[Key, float] = {key: size[0] for key, size in sizes.items()}
+    places = _placed(layers, above, below, widths)
+    return _assembled(layers, places, sizes, chains)
+
+
+# -- layers
+
+
+def _layers(nodes: Sequence[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key, int]:
+    """The longest path from above; branches that hang on nothing else move down to their user."""
+    after: dict[Key, list[Key]] = {node: [] for node in nodes}
+    before: dict[Key, list[Key]] = {node: [] for node in nodes}
+    for source, target in edges:
+        after[source].append(target)
+        before[target].append(source)
+    layer: dict[Key, int] = {}
+    for node in nodes:
+        layer[node] = max((layer[source] + 1 for source in before[node]), default=0)
+    loose: dict[Key, bool] = {}
+    for node in nodes:
+        loose[node] = all(loose[source] and len(after[source]) == 1 for source in before[node])
+    for node in reversed(nodes):
+        room = min((layer[target] for target in after[node]), default=layer[node] + 1) - 1
+        if room > layer[node] and (loose[node] or len(before[node]) < len(after[node])):
+            layer[node] = room
+    return layer
+
+
+def _chain(edge: tuple[Key, Key], layer_of: Mapping[Key, int]) -> list[Key]:
+    """An edge with its bends."""
+    source, target = edge
+    between = range(layer_of[source] + 1, layer_of[target])
+    return [source, *(_Bend(edge, layer) for layer in between), target]
+
+
+def _filled(layer_of: Mapping[Key, int], chains: Sequence[Sequence[Key]]) -> list[list[Key]]:
+    layers: list[list[Key]] = [[] for _ in range(max(layer_of.values(), default=-1) + 1)]
+    for node, layer in layer_of.items():
+        layers[layer].append(node)
+    for chain in chains:
+        for bend in chain[1:-1]:
+            assert isinstance(bend, _Bend)
+            layers[bend.layer].append(bend)
+    return layers
+
+
+def _neighbours(chains: Sequence[Sequence[Key]]) -> tuple[dict[Key, list[Key]], dict[Key, list[Key]]]:
+    above: dict[Key, list[Key]] = {}
+    below: dict[Key, list[Key]] = {}
+    for chain in chains:
+        for upper, lower in pairwise(chain):
+            below.setdefault(upper, []).append(lower)
+            above.setdefault(lower, []).append(upper)
+    return above, below
+
+
+# -- the order in the layers
+
+
+def _ordered(
+    layers: list[list[Key]], above: Mapping[Key, list[Key]], below: Mapping[Key, list[Key]]
+) -> list[list[Key]]:
+    """The order with the fewest crossings that sweeps up and down by medians have found."""
+    best, fewest = [list(layer) for layer in layers], _crossings(layers, below)
+    for sweep in range(_ORDER_SWEEPS):
+        down = sweep % 2 == 0
+        numbers = range(1, len(layers)) if down else range(len(layers) - 2, -1, -1)
+        for number in numbers:
+            beside = layers[number - 1 if down else number + 1]
+            place = {node: float(i) for i, node in enumerate(beside)}
+            neighbours = above if down else below
+            layers[number] = _by_median(layers[number], neighbours, place)
+        count = _crossings(layers, below)
+        if count < fewest:
+            best, fewest = [list(layer) for layer in layers], count
+        if not count:
+            break
+    return best
+
+
+def _by_median(
+    layer: Sequence[Key], neighbours: Mapping[Key, list[Key]], place: Mapping[Key, float]
+) -> list[Key]:
+    """Sorted by the median place of the neighbours; nodes without any keep where they are."""
+    keys: list[float] = []
+    for i, node in enumerate(layer):
+        places = sorted(place[n] for n in neighbours.get(node, ()) if n in place)
+        half = len(places) // 2
+        middle = places[half] if len(places) % 2 else (places[half - 1] + places[half]) / 2 if places else i
+        keys.append(middle)
+    return [layer[i] for i in sorted(range(len(layer)), key=lambda i: (keys[i], i))]
+
+
+def _crossings(layers: Sequence[Sequence[Key]], below: Mapping[Key, list[Key]]) -> int:
+    """How many edges cross, by counting inversions between neighbouring layers."""
+    total = 0
+    for upper, lower in pairwise(layers):
+        place = {node: i for i, node in enumerate(lower)}
+        seen: list[int] = []
+        for node in upper:
+            targets = sorted(place[n] for n in below.get(node, ()))
+            for target in targets:
+                total += len(seen) - bisect_left(seen, target + 1)
+            for target in targets:
+                seen.insert(bisect_left(seen, target), target)
+    return total
+
+
+# -- the places in the layers
+
+
+def _placed(
+    layers: Sequence[Sequence[Key]],
+    above: Mapping[Key, list[Key]],
+    below: Mapping[Key, list[Key]],
+    widths: Mapping[Key, float],
+) -> dict[Key, float]:
+    """X of every node and bend: sweeps towards the mean of the neighbours, bends pulling harder."""
+    x: dict[Key, float] = {}
+    offsets = [_offsets(layer, widths) for layer in layers]
+    for layer, offset in zip(layers, offsets, strict=True):
+        middle = offset[-1] / 2 if offset else 0.0
+        x |= {node: place - middle for node, place in zip(layer, offset, strict=True)}
+    for sweep in range(_PLACE_SWEEPS):
+        down = sweep % 2 == 0
+        numbers = range(len(layers)) if down else range(len(layers) - 1, -1, -1)
+        last = sweep >= _PLACE_SWEEPS - 4
+        for number in numbers:
+            layer, offset = layers[number], offsets[number]
+            wanted: list[float] = []
+            weights: list[float] = []
+            for node in layer:
+                near = (above if down else below).get(node, [])
+                if last:
+                    near = [*above.get(node, ()), *below.get(node, ())]
+                pulls = [(x[n], _pull(node, n)) for n in near]
+                weight = sum(w for _, w in pulls)
+                wanted.append(sum(p * w for p, w in pulls) / weight if pulls else x[node])
+                weights.append(weight if pulls else 0.05)
+            x.update(zip(layer, isotonic(wanted, weights, offset), strict=True))
+    _straightened(layers, x, above, below, widths)
+    return x
+
+
+def _pull(node: Key, other: Key) -> float:
+    """How hard a neighbour pulls: long edges should be straight."""
+    bends = isinstance(node, _Bend) + isinstance(other, _Bend)
+    return (1.0, 2.0, 6.0)[bends]
+
+
+def _offsets(layer: Sequence[Key], widths: Mapping[Key, float]) -> list[float]:
+    """The least places of the nodes of a layer, the first at 0: nothing may overlap."""
+    places: list[float] = []
+    for i, node in enumerate(layer):
+        if i == 0:
+            places.append(0.0)
+            continue
+        left = layer[i - 1]
+        bends = isinstance(node, _Bend) or isinstance(left, _Bend)
+        gap = BEND_GAP if bends else NODE_GAP
+        places.append(places[-1] + (widths.get(left, 0.0) + widths.get(node, 0.0)) / 2 + gap)
+    return places
+
+
+def isotonic(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
+    """The places nearest to the wanted ones, by weighted squares, that are at least the offsets apart.
+
+    Without the offsets this is a regression by an ascending sequence: neighbours out of order are pooled.
+    """
+    pools: list[tuple[float, float, int]] = []
+    for want, weight, offset in zip(wanted, weights, offsets, strict=True):
+        mean, total, count = want - offset, weight, 1
+        while pools and pools[-1][0] > mean:
+            other, amount, members = pools.pop()
+            mean = (mean * total + other * amount) / (total + amount)
+            total, count = total + amount, count + members
+        pools.append((mean, total, count))
+    flat = [mean for mean, _, count in pools for _ in range(count)]
+    return [place + offset for place, offset in zip(flat, offsets, strict=True)]
+
+
+def _straightened(
+    layers: Sequence[Sequence[Key]],
+    x: dict[Key, float],
+    above: Mapping[Key, list[Key]],
+    below: Mapping[Key, list[Key]],
+    widths: Mapping[Key, float],
+) -> None:
+    """Put runs of nodes and bends that only follow each other under each other, where there is room."""
+    runs = _runs(layers, above, below)
+    beside: dict[Key, tuple[Key | None, Key | None]] = {}
+    for layer in layers:
+        for i, node in enumerate(layer):
+            beside[node] = (layer[i - 1] if i else None, layer[i + 1] if i + 1 < len(layer) else None)
+    for _ in range(4):
+        for run in runs:
+            low, high = float("-inf"), float("inf")
+            for node in run:
+                left, right = beside[node]
+                if left is not None:
+                    low = max(low, x[left] + _offsets([left, node], widths)[1])
+                if right is not None:
+                    high = min(high, x[right] - _offsets([node, right], widths)[1])
+            if low <= high:
+                middle = sum(x[node] for node in run) / len(run)
+                x.update(dict.fromkeys(run, min(max(middle, low), high)))
+
+
+def _runs(
+    layers: Sequence[Sequence[Key]], above: Mapping[Key, list[Key]], below: Mapping[Key, list[Key]]
+) -> list[list[Key]]:
+    """The longest chains in which each has only the next one below, and the next only it above."""
+    runs: list[list[Key]] = []
+    run_of: dict[Key, list[Key]] = {}
+    for layer in layers:
+        for node in layer:
+            before = above.get(node, [])
+            follows = len(before) == 1 and len(below[before[0]]) == 1
+            if follows:
+                run_of[node] = run_of[before[0]]
+                run_of[node].append(node)
+            else:
+                run_of[node] = [node]
+                runs.append(run_of[node])
+    return [run for run in runs if len(run) > 1]
+
+
+# -- the result
+
+
+def _assembled(
+    layers: Sequence[Sequence[Key]],
+    x: Mapping[Key, float],
+    sizes: Mapping[Key, tuple[float, float]],
+    chains: Sequence[Sequence[Key]],
+) -> GraphLayout:
+    sides = [place - (sizes[node][0] / 2 if node in sizes else 0.0) for node, place in x.items()]
+    left = min(sides, default=0.0)
+    found = GraphLayout()
+    bands: list[tuple[float, float]] = []
+    bottom = 0.0
+    for layer in layers:
+        height = max((sizes[node][1] for node in layer if node in sizes), default=0.0)
+        bands.append((bottom, bottom + height))
+        bottom += height + LAYER_GAP
+    found.height = max(0.0, bottom - LAYER_GAP)
+    layer_of = {node: number for number, layer in enumerate(layers) for node in layer}
+    for node, number in layer_of.items():
+        width = sizes[node][0] if node in sizes else 0.0
+        found.width = max(found.width, x[node] - left + width / 2)
+        if node in sizes:
+            found.centres[node] = (x[node] - left, sum(bands[number]) / 2)
+    entries = _entry_places(chains, x)
+    for chain in chains:
+        source, target = chain[0], chain[-1]
+        reach = entries[(source, target)] * min(0.7 * sizes[target][0], 60.0)
+        found.paths[(source, target)] = _path(chain, x, left, reach, found, bands, layer_of, sizes)
+    return found
+
+
+def _path(
+    chain: Sequence[Key],
+    x: Mapping[Key, float],
+    left: float,
+    reach: float,
+    found: GraphLayout,
+    bands: Sequence[tuple[float, float]],
+    layer_of: Mapping[Key, int],
+    sizes: Mapping[Key, tuple[float, float]],
+) -> list[Point]:
+    """The points of an edge; sideways it moves between the layers only, where no node stands."""
+    source, target = chain[0], chain[-1]
+    start, end = x[source] - left, x[target] - left + reach
+    points = [
+        (start, found.centres[source][1] + sizes[source][1] / 2),
+        (start, bands[layer_of[source]][1]),
+    ]
+    for bend in chain[1:-1]:
+        top, bottom = bands[layer_of[bend]]
+        points += [(x[bend] - left, top), (x[bend] - left, bottom)]
+    points += [
+        (end, bands[layer_of[target]][0]),
+        (end, found.centres[target][1] - sizes[target][1] / 2),
+    ]
+    return [point for i, point in enumerate(points) if i == 0 or abs(point[1] - points[i - 1][1]) > 0.1]
+
+
+def _entry_places(chains: Sequence[Sequence[Key]], x: Mapping[Key, float]) -> dict[tuple[Key, Key], float]:
+    """Where each edge meets the top of its target, from -0.5 to 0.5, in the order they come from."""
+    arriving: dict[Key, list[tuple[float, Key]]] = {}
+    for chain in chains:
+        arriving.setdefault(chain[-1], []).append((x[chain[-2]], chain[0]))
+    places: dict[tuple[Key, Key], float] = {}
+    for target, sources in arriving.items():
+        ordered = sorted(sources, key=lambda pair: pair[0])
+        for i, (_, source) in enumerate(ordered):
+            places[(source, target)] = 0.0 if len(ordered) == 1 else i / (len(ordered) - 1) - 0.5
+    return places

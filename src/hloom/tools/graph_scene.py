@@ -1,0 +1,320 @@
+"""What a picture of a program shows: computations as boxes, instructions as nodes, values as edges.
+
+To be readable, scalars and small constants stand in the nodes that use them, and computations such as a sum
+of two scalars are named where they are called instead of drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hloom.errors import HloError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.text.printer import print_instruction
+from hloom.tools.graph_layout import GraphLayout, isotonic, layered
+
+TITLE_SIZE: Final = 12.0
+DETAIL_SIZE: Final = 10.0
+ADVANCE: Final = 0.61
+"""The width of a letter of the fixed-width font, in its size."""
+PADDING: Final = 9.0
+LINE: Final = 14.0
+BOX_PADDING: Final = 18.0
+BOX_TITLE: Final = 26.0
+COLUMN_GAP: Final = 70.0
+BOX_GAP: Final = 30.0
+_LONGEST: Final = 34
+
+FAMILIES: Final = {
+    "elementwise": ("#fff4cc", "#c9a227"),
+    "movement": ("#dff3e4", "#4c9a63"),
+    "indexing": ("#d5efec", "#2a8c82"),
+    "contraction": ("#dbe7fb", "#3d6fc4"),
+    "reduction": ("#eadffa", "#8055c0"),
+    "control flow": ("#fbdfe8", "#c2517c"),
+    "devices and host": ("#d9f1f9", "#2b8fb3"),
+    "random": ("#eef6cf", "#849a25"),
+    "frame": ("#f1f1f4", "#8a8d99"),
+    "parameter": ("#ffe8d6", "#d07a35"),
+}
+"""Fill and line of every family of operations."""
+
+_FAMILY_OF: Final = {
+    "movement": "movement",
+    "dynamic_slicing": "indexing",
+    "gather_scatter": "indexing",
+    "sorting": "reduction",
+    "contraction": "contraction",
+    "convolution": "contraction",
+    "linear_algebra": "contraction",
+    "normalization": "reduction",
+    "reduction": "reduction",
+    "window_reduction": "reduction",
+    "scan": "reduction",
+    "control_flow": "control flow",
+    "custom_call": "control flow",
+    "asynchronous": "control flow",
+    "collectives": "devices and host",
+    "exchanges": "devices and host",
+    "transfer": "devices and host",
+    "random": "random",
+    "structure": "frame",
+}
+
+
+@dataclass
+class Node:
+    """One instruction in the picture; places are relative to its box until the picture is put together."""
+
+    instruction: HloInstruction
+    title: str
+    details: list[str]
+    family: str
+    tooltip: str
+    is_root: bool
+    x: float = 0.0
+    y: float = 0.0
+
+    @property
+    def width(self) -> float:
+        """Pixels from side to side."""
+        widest = max(
+            [ADVANCE * TITLE_SIZE * len(self.title), *(ADVANCE * DETAIL_SIZE * len(d) for d in self.details)]
+        )
+        return widest + 2 * PADDING
+
+    @property
+    def height(self) -> float:
+        """Pixels from top to bottom."""
+        return 2 * PADDING - 4 + LINE * (1 + len(self.details))
+
+
+@dataclass
+class Box:
+    """One computation in the picture."""
+
+    computation: HloComputation
+    title: str
+    nodes: dict[HloInstruction, Node]
+    layout: GraphLayout
+    column: int = 0
+    x: float = 0.0
+    y: float = 0.0
+
+    @property
+    def width(self) -> float:
+        """Pixels from side to side, the title included."""
+        return max(self.layout.width, ADVANCE * TITLE_SIZE * len(self.title)) + 2 * BOX_PADDING
+
+    @property
+    def height(self) -> float:
+        """Pixels from top to bottom."""
+        return self.layout.height + BOX_TITLE + 2 * BOX_PADDING
+
+
+@dataclass
+class Scene:
+    """The whole picture.
+
+    Attributes:
+        title: the module's name.
+        boxes: the drawn computations; the entry first.
+        calls: the box that a node calls, with the name of the role.
+        width, height: the extent in pixels.
+    """
+
+    title: str
+    boxes: list[Box] = field(default_factory=list[Box])
+    calls: list[tuple[Box, Node, Box, str]] = field(default_factory=list[tuple[Box, Node, Box, str]])
+    width: float = 0.0
+    height: float = 0.0
+
+    @property
+    def families(self) -> list[str]:
+        """The families that occur, in the order of the legend."""
+        used = {node.family for box in self.boxes for node in box.nodes.values()}
+        return [family for family in FAMILIES if family in used]
+
+
+def scene_of(module: HloModule, *, full: bool = False, most: int = 2000) -> Scene:
+    """Lay out the picture of a module.
+
+    Args:
+        full: draw every instruction and computation, however small.
+        most: refuse modules of more nodes.
+
+    Raises HloError by the rule ``draw.size`` for a module that is too large to draw.
+    """
+    count = sum(len(c) for c in module.computations)
+    if count > most:
+        message = f"{module.name} has {count} instructions; more than {most} cannot be read in a picture"
+        raise HloError(message, rule="draw.size")
+    scene = Scene(module.name)
+    drawn: dict[HloComputation, Box] = {}
+    waiting: list[tuple[HloComputation, int]] = [(module.entry, 0)]
+    while waiting:
+        computation, column = waiting.pop(0)
+        if computation in drawn:
+            drawn[computation].column = max(drawn[computation].column, column)
+            continue
+        box = drawn[computation] = _box(computation, full, computation is module.entry)
+        box.column = column
+        scene.boxes.append(box)
+        for instruction in box.nodes:
+            waiting += [(c, column + 1) for c in instruction.called_computations if full or not short_name(c)]
+    for box in scene.boxes:
+        for instruction, node in box.nodes.items():
+            for role, computations in instruction.operation.role_of(instruction):
+                scene.calls += [(box, node, drawn[c], role.name) for c in computations if c in drawn]
+    _arrange(scene)
+    return scene
+
+
+def short_name(computation: HloComputation) -> str:
+    """`add` for a computation that only adds its two scalar parameters; empty for all that say more."""
+    root = computation.root
+    plain = len(computation) <= 3 and all(o.opcode == "parameter" for o in root.operands)
+    if not plain or not root.operands or root.called_computations or root.opcode == "parameter":
+        return ""
+    direction = getattr(root.operation, "direction", "")
+    return f"{root.opcode} {direction}".strip()
+
+
+def _box(computation: HloComputation, full: bool, is_entry: bool) -> Box:
+    order = computation.post_order()
+    inline = {i for i in order if not full and _is_inline(i)}
+    nodes = {i: _node(i, inline, full) for i in order if i not in inline}
+    sizes: dict[Hashable, tuple[float, float]] = {i: (node.width, node.height) for i, node in nodes.items()}
+    edges = [(o, i) for i in nodes for o in (*i.operands, *i.control_predecessors) if o in nodes]
+    layout = layered(sizes, edges)
+    for instruction, (x, y) in layout.centres.items():
+        node = nodes[instruction]  # type: ignore[index]
+        node.x, node.y = x, y
+    title = f"{'ENTRY ' if is_entry else ''}%{computation.name}"
+    return Box(computation, title, nodes, layout)
+
+
+def _is_inline(instruction: HloInstruction) -> bool:
+    """Scalar constants, broadcasts of them, and iotas: values that are better read where they are used."""
+    if instruction.is_root or instruction.control_successors or instruction.control_predecessors:
+        return False
+    if instruction.opcode == "constant":
+        return instruction.shape.is_array and instruction.shape.element_count <= 4
+    if instruction.opcode in ("broadcast", "reshape", "convert"):
+        operand = instruction.operands[0]
+        return operand.opcode == "constant" and operand.shape.is_scalar
+    return instruction.opcode == "iota"
+
+
+def _node(instruction: HloInstruction, inline: set[HloInstruction], full: bool) -> Node:
+    details = [_shape_text(instruction)]
+    values = [_inline_text(o) for o in instruction.operands if o in inline]
+    if values:
+        details.append(_shortened("with " + ", ".join(values)))
+    details += [_shortened(text) for text in _attribute_texts(instruction)]
+    for role, computations in instruction.operation.role_of(instruction):
+        words = "by" if role.name == "to_apply" else role.name.replace("_", " ")
+        names = [(not full and short_name(c)) or "%" + c.name for c in computations]
+        details.append(_shortened(f"{words} {', '.join(names)}"))
+    title = instruction.opcode
+    if instruction.opcode == "parameter":
+        operation: Any = instruction.operation
+        title = f"parameter {operation.parameter_number}"
+        details.insert(0, _shortened(instruction.name))
+    return Node(
+        instruction,
+        title,
+        details,
+        family_of(instruction),
+        print_instruction(instruction)[:600],
+        instruction.is_root,
+    )
+
+
+def family_of(instruction: HloInstruction) -> str:
+    """The family that gives a node its colour."""
+    if instruction.opcode == "parameter":
+        return "parameter"
+    room = type(instruction.operation).__module__.rpartition(".")[2]
+    return _FAMILY_OF.get(room, "elementwise")
+
+
+def _shape_text(instruction: HloInstruction) -> str:
+    return _shortened(instruction.shape.to_string(layout=False))
+
+
+def _inline_text(instruction: HloInstruction) -> str:
+    if instruction.opcode == "constant":
+        operation: Any = instruction.operation
+        return operation.literal.to_text()
+    return _inline_text(instruction.operands[0]) if instruction.operands else instruction.opcode
+
+
+def _attribute_texts(instruction: HloInstruction) -> Iterable[str]:
+    """The attributes that tell most about an operation, in few words."""
+    operation: Any = instruction.operation
+    if instruction.opcode == "compare":
+        yield operation.direction
+    elif instruction.opcode == "get-tuple-element":
+        yield f"index {operation.index}"
+    elif instruction.opcode == "custom-call":
+        yield f'"{operation.custom_call_target}"'
+    elif instruction.opcode in ("transpose", "reduce", "concatenate", "reverse", "sort", "broadcast"):
+        yield f"dimensions {{{','.join(map(str, operation.dimensions))}}}"
+    elif instruction.opcode in ("reduce-window", "select-and-scatter", "convolution"):
+        yield "window " + "x".join(str(d.size) for d in operation.window)
+    elif instruction.opcode == "fusion":
+        yield operation.kind
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# -- boxes beside each other
+
+
+def _arrange(scene: Scene) -> None:
+    """The entry on the left, called computations in columns to the right, near what calls them."""
+    columns: dict[int, list[Box]] = {}
+    for box in scene.boxes:
+        columns.setdefault(box.column, []).append(box)
+    x = 0.0
+    for number in sorted(columns):
+        boxes = columns[number]
+        for box in boxes:
+            box.x = x
+        _stack(boxes, {id(box): _wanted(scene, box) for box in boxes})
+        x += max(box.width for box in boxes) + COLUMN_GAP
+    scene.width = max((box.x + box.width for box in scene.boxes), default=0.0)
+    scene.height = max((box.y + box.height for box in scene.boxes), default=0.0)
+
+
+def _wanted(scene: Scene, box: Box) -> float:
+    """The top of a box that puts its middle beside the mean of its callers."""
+    callers = [
+        caller.y + BOX_TITLE + BOX_PADDING + node.y
+        for caller, node, called, _ in scene.calls
+        if called is box
+    ]
+    return sum(callers) / len(callers) - box.height / 2 if callers else 0.0
+
+
+def _stack(boxes: Sequence[Box], wanted: dict[int, float]) -> None:
+    """Boxes under each other in the order of their wanted places, as near to them as they can be."""
+    ordered = sorted(boxes, key=lambda box: wanted[id(box)] + box.height / 2)
+    offsets: list[float] = []
+    at = 0.0
+    for box in ordered:
+        offsets.append(at)
+        at += box.height + BOX_GAP
+    targets = [max(0.0, wanted[id(box)]) for box in ordered]
+    for box, place in zip(ordered, isotonic(targets, [1.0] * len(ordered), offsets), strict=True):
+        box.y = place
+    highest = min(box.y for box in ordered)
+    for box in ordered:
+        box.y -= min(0.0, highest)

@@ -1,0 +1,94 @@
+"""`hloom run`: load, get arguments, run, show and save."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hloom.errors import HloError
+from hloom.files import Snapshot, load_snapshot
+from hloom.runtime.executable import compile as compile_module
+from hloom.shape.literal import Literal
+from hloom.tools.arguments import random_arguments, read_arguments, save_results, shaped, value_lines
+
+
+def run(
+    file: str,
+    *,
+    inputs: Sequence[str],
+    seed: int | None,
+    backend: str,
+    output: Path | None,
+    num_replicas: int | None,
+    num_partitions: int | None,
+    quiet: bool,
+    echo: Callable[[str], Any],
+    style: Callable[[str, str], str],
+) -> None:
+    """Run the program of a file; see `hloom run --help`. Raises HloError."""
+    snapshot = load_snapshot(file)
+    module = snapshot.module
+    executable = compile_module(
+        module, backend=backend, num_replicas=num_replicas, num_partitions=num_partitions
+    )
+    count = executable.num_replicas * executable.num_partitions
+    arguments = _arguments(snapshot, inputs, seed, count)
+    start = time.perf_counter()
+    results = executable.run(arguments)
+    elapsed = time.perf_counter() - start
+    if not quiet:
+        for device, value in enumerate(results):
+            for line in value_lines(value, f"device {device} result" if count > 1 else "result"):
+                echo(line)
+    for path in save_results(results, output) if output is not None else ():
+        echo(style(f"wrote {path}", "dim"))
+    echo(style(f"{module.name}: {_duration(elapsed)} on {backend}", "dim"))
+    if snapshot.result is not None and not inputs and seed is None:
+        echo(_comparison(results[0], snapshot.result))
+
+
+def _arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None, devices: int) -> list[list[Any]]:
+    """The arguments of every device."""
+    module = snapshot.module
+    if inputs and seed is not None:
+        raise HloError("--input and --random exclude each other", rule="run.argument-source")
+    if inputs:
+        return [shaped(read_arguments(inputs), module)] * devices
+    if seed is not None:
+        return [random_arguments(module, seed + device) for device in range(devices)]
+    if snapshot.runs:
+        stored = [list(arguments) for arguments in snapshot.runs]
+        return stored if len(stored) == devices else [stored[0]] * devices
+    parameters = module.entry.parameters
+    if parameters:
+        wanted = "\n".join(f"  {p.name}: {p.shape.to_string(layout=False)}" for p in parameters)
+        message = f"the program takes arguments; give --input FILE.npy ... or --random SEED:\n{wanted}"
+        raise HloError(message, rule="run.argument-count")
+    return [[]] * devices
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+
+
+def _comparison(value: Any, stored: Literal) -> str:
+    """How the result compares with the one in a snapshot."""
+    ours = Literal(value, stored.shape)
+    if ours == stored:
+        return "equal to the snapshot's result, bit for bit"
+    return f"differs from the snapshot's result: the largest difference is {_difference(ours, stored):.3g}"
+
+
+def _difference(ours: Literal, theirs: Literal) -> float:
+    import numpy as np
+
+    if ours.shape.is_tuple:
+        pairs = zip(ours.elements, theirs.elements, strict=True)
+        return max((_difference(a, b) for a, b in pairs), default=0.0)
+    if not ours.shape.is_array or not ours.shape.element_count:
+        return 0.0
+    kind = np.complex128 if ours.shape.element_type.is_complex else np.float64
+    with np.errstate(invalid="ignore"):
+        return float(np.nanmax(np.abs(ours.array.astype(kind) - theirs.array.astype(kind))))

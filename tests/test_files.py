@@ -1,0 +1,122 @@
+"""Programs in files: every form, recognized by what is in it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hloom import HloError, HloModule, Literal, load, save
+from hloom.files import load_all, load_snapshot
+
+TEXT = """HloModule m
+
+ENTRY e {
+  p = f32[2] parameter(0)
+  c = f32[2] constant({1, 2})
+  ROOT s = f32[2] add(p, c)
+}
+"""
+
+
+@pytest.fixture
+def module() -> HloModule:
+    return HloModule.from_text(TEXT)
+
+
+@pytest.mark.parametrize("suffix", [".hlo", ".txt", ".pb", ".pbtxt", ".hlo.gz", ".pb.gz", ".pbtxt.gz"])
+def test_what_is_saved_is_loaded(tmp_path: Path, module: HloModule, suffix: str) -> None:
+    path = tmp_path / f"program{suffix}"
+    save(module, path)
+    assert load(path).to_text() == module.to_text()
+
+
+@pytest.mark.parametrize("suffix", [".hlo", ".pb", ".pbtxt", ".pb.gz"])
+def test_names_of_files_do_not_matter(tmp_path: Path, module: HloModule, suffix: str) -> None:
+    path = tmp_path / f"program{suffix}"
+    save(module, path)
+    other = tmp_path / "program.hlo.unknown"
+    path.rename(other)
+    assert load(other).to_text() == module.to_text()
+
+
+def test_protos_of_every_kind(tmp_path: Path, module: HloModule) -> None:
+    from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot
+
+    message = HloModuleProto.FromString(module.to_proto())
+    for number, container in enumerate(
+        (message, HloProto(hlo_module=message), HloSnapshot(hlo=HloProto(hlo_module=message)))
+    ):
+        path = tmp_path / str(number)
+        path.write_bytes(container.SerializeToString())
+        assert load(path).to_text() == module.to_text()
+        (tmp_path / "text").write_text(str(container))
+        assert load(tmp_path / "text").to_text() == module.to_text()
+
+
+def test_a_snapshot_has_arguments_and_a_result(tmp_path: Path, module: HloModule) -> None:
+    from hloom.proto.literal import write_literal
+    from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot
+
+    message = HloProto(hlo_module=HloModuleProto.FromString(module.to_proto()))
+    snapshot = HloSnapshot(hlo=message)
+    write_literal(Literal(np.float32([3, 4])), snapshot.arguments.add())
+    write_literal(Literal(np.float32([4, 6])), snapshot.result)
+    (tmp_path / "snapshot").write_bytes(snapshot.SerializeToString())
+    loaded = load_snapshot(tmp_path / "snapshot")
+    assert [[a.numpy().tolist() for a in run] for run in loaded.runs] == [[[3, 4]]]
+    assert loaded.result is not None
+    assert loaded.result.numpy().tolist() == [4, 6]
+
+
+def test_a_program_without_arguments_is_a_snapshot_without_runs(tmp_path: Path, module: HloModule) -> None:
+    for suffix in (".hlo", ".pb"):
+        save(module, tmp_path / f"m{suffix}")
+        found = load_snapshot(tmp_path / f"m{suffix}")
+        assert (found.runs, found.result) == ((), None)
+
+
+def test_several_programs_in_one_text(tmp_path: Path) -> None:
+    path = tmp_path / "two.hlo"
+    path.write_text(TEXT + "\n// -----\n\n" + TEXT.replace("HloModule m", "HloModule n"))
+    assert [m.name for m in load_all(path)] == ["m", "n"]
+    assert load(path).name == "m"
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"", "file.empty"),
+        (b"\n// nothing but a comment\n", "file.empty"),
+        (b"\x1f\x8bdamaged", "file.gzip"),
+        (b"\x00\x01\x02", "proto.no-module"),
+        (b"hlo_module { nonsense: 1 }", "proto.text-form"),
+        (b"hlo_module { name: 'x' }", "proto.no-module"),
+        (gzip.compress(b"\x00\x01\x02"), "proto.no-module"),
+        (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[2] frobnicate()\n}\n", "text.opcode"),
+    ],
+)
+def test_what_is_no_program(tmp_path: Path, data: bytes, rule: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with pytest.raises(HloError) as caught:
+        load(path)
+    assert caught.value.rule == rule
+
+
+def test_an_error_in_proto_text_has_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "file.pbtxt"
+    path.write_text("hlo_module {\n  name: 'x'\n  nonsense: 1\n}\n")
+    with pytest.raises(HloError) as caught:
+        load(path)
+    assert caught.value.line == 3
+
+
+def test_unknown_suffixes_are_not_written(tmp_path: Path, module: HloModule) -> None:
+    with pytest.raises(HloError) as caught:
+        save(module, tmp_path / "program.onnx")
+    assert caught.value.rule == "file.suffix"
+    with pytest.raises(HloError):
+        save(module, tmp_path / "program")

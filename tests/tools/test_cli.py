@@ -1,0 +1,249 @@
+"""The command line, command by command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hloom import HloModule, Literal, save
+from hloom.tools.cli import main
+
+PROGRAM = """HloModule scaled
+
+ENTRY e {
+  x = f32[2,2] parameter(0)
+  t = (f32[], bf16[2]) parameter(1)
+  s = f32[] get-tuple-element(t), index=0
+  b = f32[2,2] broadcast(s), dimensions={}
+  v = bf16[2] get-tuple-element(t), index=1
+  y = f32[2,2] multiply(x, b)
+  ROOT r = (f32[2,2], bf16[2]) tuple(y, v)
+}
+"""
+
+SUM = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[] parameter(0)
+  ROOT r = f32[] all-reduce(p), replica_groups={}, to_apply=add
+}
+"""
+
+
+def hloom(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(a) for a in arguments], catch_exceptions=False)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "scaled.hlo"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_help_lists_the_commands() -> None:
+    output = hloom("--help").output
+    for command in ("run", "verify", "print", "layout", "op", "diff", "draw", "stats"):
+        assert f"\n  {command}" in output
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['hloom', '--help']; from hloom.tools.cli import main\n"
+        "try: main()\nexcept SystemExit: print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"numpy", "scipy", "rich", "google", "jax", "llvmlite"} & set(loaded.split())
+
+
+# -- run
+
+
+def test_run_with_inputs_from_files(tmp_path: Path, program: Path) -> None:
+    np.save(tmp_path / "x.npy", np.float32([[1, 2], [3, 4]]))
+    np.savez(tmp_path / "t.npz", s=np.float32(10), v=np.array([1.5, -2.0], ml_dtypes.bfloat16))
+    result = hloom(
+        "run",
+        program,
+        "--input",
+        tmp_path / "x.npy",
+        "--input",
+        tmp_path / "t.npz",
+        "--output",
+        tmp_path / "out",
+    )
+    assert result.exit_code == 0, result.output
+    assert "result.0: f32[2,2]" in result.output
+    assert np.load(tmp_path / "out" / "result.0.npy").tolist() == [[10, 20], [30, 40]]
+    assert "evaluator" in result.output
+
+
+def test_run_at_random_is_the_same_for_a_seed(program: Path) -> None:
+    first, second, third = (hloom("run", program, "--random", seed) for seed in (1, 1, 2))
+    assert first.exit_code == 0, first.output
+    assert first.output.split("\n")[:4] == second.output.split("\n")[:4] != third.output.split("\n")[:4]
+
+
+def test_run_on_several_devices(tmp_path: Path) -> None:
+    path = tmp_path / "sum.hlo"
+    path.write_text(SUM)
+    np.save(tmp_path / "p.npy", np.float32(3))
+    result = hloom("run", path, "--input", tmp_path / "p.npy", "--num-replicas", 2, "--output", tmp_path)
+    assert "device 1 result: f32[]" in result.output
+    assert np.load(tmp_path / "device_0.result.npy") == 6
+
+
+def test_run_of_a_snapshot_compares_with_its_result(tmp_path: Path) -> None:
+    from hloom.proto.literal import write_literal
+    from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot
+
+    module = HloModule.from_text(
+        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p)\n}\n"
+    )
+    proto = HloProto(hlo_module=HloModuleProto.FromString(module.to_proto()))
+    for result, words in (([-1, -2], "equal to the snapshot's result"), ([-1, 0], "largest difference is 2")):
+        snapshot = HloSnapshot(hlo=proto)
+        write_literal(Literal(np.float32([1, 2])), snapshot.arguments.add())
+        write_literal(Literal(np.float32(result)), snapshot.result)
+        path = tmp_path / "snapshot.pb"
+        path.write_bytes(snapshot.SerializeToString())
+        assert words in hloom("run", path).output
+
+
+def refusal(*arguments: object) -> str:
+    result = hloom(*arguments)
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def test_run_says_what_is_missing(tmp_path: Path, program: Path) -> None:
+    assert "run.argument-count" in refusal("run", program)
+    assert "x: f32[2,2]" in refusal("run", program)
+    np.save(tmp_path / "x.npy", np.float32(1))
+    one = ("--input", tmp_path / "x.npy")
+    assert "run.argument-count" in refusal("run", program, *one)
+    assert "run.argument-source" in refusal("run", program, *one, "--random", 1)
+    (tmp_path / "x.npy").write_text("no array")
+    assert "run.input-file" in refusal("run", program, *one)
+    assert "compile.backend" in refusal("run", program, "--backend", "abacus", "--random", 1)
+    (tmp_path / "unbounded.hlo").write_text(
+        "HloModule m\nENTRY e {\n  p = f32[?] parameter(0)\n  ROOT r = f32[?] negate(p)\n}\n"
+    )
+    assert "run.random-unbounded" in refusal("run", tmp_path / "unbounded.hlo", "--random", 1)
+
+
+# -- verify, print
+
+
+def test_verify(tmp_path: Path, program: Path) -> None:
+    assert "ok" in hloom("verify", program).output
+    bad = tmp_path / "bad.hlo"
+    bad.write_text(PROGRAM.replace("multiply(x, b)", "multiply(x, s)"))
+    output = refusal("verify", bad)
+    assert "multiply.same-dimensions" in output
+    assert "in instruction %y" in output
+    assert "bad.hlo" in output
+
+
+def test_errors_of_text_have_a_place_and_a_caret(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.hlo"
+    bad.write_text(PROGRAM.replace("multiply(", "multipyl("))
+    output = refusal("verify", bad)
+    assert "bad.hlo:9:" in output
+    assert "\n" + " " * 17 + "^" in output
+
+
+@pytest.mark.parametrize("form", ["text", "short", "canonical", "fingerprint", "pbtxt"])
+def test_print_in_every_form(tmp_path: Path, program: Path, form: str) -> None:
+    output = hloom("print", program, "--format", form).output
+    assert "multiply" in output
+    if form in ("text", "short", "pbtxt"):
+        (tmp_path / "again").write_text(output)
+        assert hloom("diff", program, tmp_path / "again").exit_code == 0
+
+
+def test_print_as_a_proto(tmp_path: Path, program: Path) -> None:
+    assert hloom("print", program, "--format", "proto", "-o", tmp_path / "m.pb").exit_code == 0
+    assert "equal" in hloom("diff", program, tmp_path / "m.pb").output
+
+
+def test_print_switches(program: Path) -> None:
+    assert "{1,0}" not in hloom("print", program, "--no-layouts").output.split("ENTRY")[1]
+    assert "%" not in hloom("print", program, "--no-percent").output
+    assert "multiply(f32[2,2]{1,0} %x" in hloom("print", program, "--operand-shapes").output
+
+
+# -- layout, op
+
+
+def test_layout_in_words_and_as_a_drawing(tmp_path: Path) -> None:
+    output = hloom("layout", "f32[3,5]{1,0:T(2,2)}").output
+    assert "96 bytes" in output
+    assert "(23)" in output
+    assert "(23)" not in hloom("layout", "f32[3,5]{1,0:T(2,2)}", "--no-drawing").output
+    for suffix in ("svg", "png"):
+        assert hloom("layout", "f32[3,5]{1,0:T(2,2)}", "--out", tmp_path / f"l.{suffix}").exit_code == 0
+        assert (tmp_path / f"l.{suffix}").stat().st_size > 1000
+    assert "layout.tile-size-positive" in refusal("layout", "f32[3]{0:T(0)}")
+
+
+def test_op_lists_and_shows() -> None:
+    assert "133 operations" in hloom("op").output
+    page = hloom("op", "gather").output
+    assert "gather.offset_dims-sorted" in page
+    assert "=> s32[2,2] { { 5, 6 }, { 1, 2 } }" in page
+    assert hloom("op", "pad", "--format", "markdown").output.startswith("# pad\n")
+    output = refusal("op", "gathr")
+    assert "op.known" in output
+    assert "did you mean gather" in output
+
+
+# -- diff, draw, stats
+
+
+def test_diff_shows_what_is_different(tmp_path: Path, program: Path) -> None:
+    other = tmp_path / "other.hlo"
+    other.write_text(PROGRAM.replace("multiply", "add").replace(" y", " z").replace("(y", "(z"))
+    result = hloom("diff", program, other)
+    assert result.exit_code == 1
+    assert "- %y = f32[2,2]{1,0} multiply(%x, %b)" in result.output
+    assert "+ %z = f32[2,2]{1,0} add(%x, %b)" in result.output
+    assert "1 removed, 1 added, 5 equal" in result.output
+
+
+def test_draw_in_every_form(tmp_path: Path, program: Path) -> None:
+    for suffix, start in ((".svg", "<svg"), (".html", "<!doctype html>"), (".dot", "digraph")):
+        path = tmp_path / f"graph{suffix}"
+        assert "7 instructions in 1 computations" in hloom("draw", program, "--out", path).output
+        assert path.read_text().startswith(start)
+    assert "draw.suffix" in refusal("draw", program, "--out", tmp_path / "graph.bmp")
+
+
+def test_stats(program: Path) -> None:
+    output = hloom("stats", program).output
+    assert "7 instructions in 1 computations" in output
+    assert "4 flop" in output
+
+
+def test_a_missing_file_is_no_traceback(tmp_path: Path) -> None:
+    assert hloom("verify", tmp_path / "none.hlo").exit_code == 2
+
+
+def test_an_empty_result_is_saved(tmp_path: Path) -> None:
+    module = HloModule.from_text("HloModule m\nENTRY e {\n  ROOT r = f32[0] constant({})\n}\n")
+    save(module, tmp_path / "empty.pb")
+    assert hloom("run", tmp_path / "empty.pb", "--output", tmp_path).exit_code == 0
+    assert np.load(tmp_path / "result.npy").shape == (0,)

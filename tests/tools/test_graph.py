@@ -1,0 +1,155 @@
+"""Pictures of programs: nothing overlaps, edges go down, small things stand where they are used."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hloom
+from hloom import HloError, HloModule
+from hloom.tools.graph_dot import to_dot
+from hloom.tools.graph_layout import layered
+from hloom.tools.graph_scene import scene_of
+from hloom.tools.graph_svg import to_html, to_svg
+
+WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
+NAMES = ["softmax", "lstm_scan", "transformer_block", "sort"]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[dict[int, tuple[float, float]], list[tuple[int, int]]]:
+    count = draw(st.integers(1, 25))
+    sizes = {i: (draw(st.integers(10, 90)), draw(st.integers(10, 60))) for i in range(count)}
+    pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
+    edges = [(a, b) for a, b in draw(st.lists(pairs, max_size=50)) if a < b]
+    return sizes, edges
+
+
+@given(graphs())
+def test_nodes_do_not_overlap_and_edges_go_down(graph) -> None:
+    sizes, edges = graph
+    found = layered(sizes, edges)
+    boxes = {
+        i: (x - sizes[i][0] / 2, y - sizes[i][1] / 2, x + sizes[i][0] / 2, y + sizes[i][1] / 2)
+        for i, (x, y) in found.centres.items()
+    }
+    assert boxes.keys() == sizes.keys()
+    for i, (left, top, right, bottom) in boxes.items():
+        assert left >= -0.01
+        assert top >= -0.01
+        assert right <= found.width + 0.01
+        assert bottom <= found.height + 0.01
+        for j, other in boxes.items():
+            assert i == j or right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+    for (source, target), points in found.paths.items():
+        heights = [y for _, y in points]
+        assert heights == sorted(heights)
+        assert points[0][1] == pytest.approx(boxes[source][3])
+        assert points[-1][1] == pytest.approx(boxes[target][1])
+    assert found.paths.keys() == set(edges)
+
+
+@given(graphs())
+def test_edges_cross_no_node(graph) -> None:
+    sizes, edges = graph
+    found = layered(sizes, edges)
+    for (source, target), points in found.paths.items():
+        for (x, y), (u, v) in pairwise(points):
+            if abs(x - u) > 0.1:
+                continue
+            for node, (a, b) in found.centres.items():
+                width, height = sizes[node]
+                inside = (
+                    abs(a - x) < width / 2 - 0.01 and y < b + height / 2 - 0.01 and v > b - height / 2 + 0.01
+                )
+                assert node in (source, target) or not inside
+
+
+def test_chains_stand_exactly_under_each_other() -> None:
+    found = layered(dict.fromkeys(range(5), (40.0, 20.0)), [(i, i + 1) for i in range(4)])
+    assert len({round(x, 6) for x, _ in found.centres.values()}) == 1
+
+
+def test_an_empty_graph() -> None:
+    assert layered({}, []).width == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_are_well_formed(name: str) -> None:
+    scene = scene_of(hloom.load(WORKLOADS / f"{name}.hlo"))
+    svg = ElementTree.fromstring(to_svg(scene))
+    shown = [g for g in svg.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "node"]
+    assert len(shown) == sum(len(box.nodes) for box in scene.boxes)
+    assert to_html(scene).count('class="node"') == len(shown)
+    assert to_dot(scene).count("fillcolor=") == len(shown)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_boxes_do_not_overlap(name: str) -> None:
+    boxes = scene_of(hloom.load(WORKLOADS / f"{name}.hlo")).boxes
+    for a in boxes:
+        for b in boxes:
+            apart = (
+                a.x + a.width <= b.x or b.x + b.width <= a.x or a.y + a.height <= b.y or b.y + b.height <= a.y
+            )
+            assert a is b or apart
+
+
+PROGRAM = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  p = f32[4] parameter(0)
+  z = f32[] constant(2.5)
+  w = f32[4] broadcast(z), dimensions={}
+  t = f32[4] multiply(p, w)
+  k = f32[4] abs(p), control-predecessors={t}
+  u = f32[4] add(t, k)
+  ROOT r = f32[] reduce(u, z), dimensions={0}, to_apply=add
+}
+"""
+
+
+def test_small_things_stand_where_they_are_used() -> None:
+    scene = scene_of(HloModule.from_text(PROGRAM))
+    (box,) = scene.boxes
+    nodes = {i.name: node for i, node in box.nodes.items()}
+    assert sorted(nodes) == ["k", "p", "r", "t", "u"]
+    assert nodes["t"].details == ["f32[4]", "with 2.5"]
+    assert nodes["r"].details == ["f32[]", "with 2.5", "dimensions {0}", "by add"]
+    assert nodes["r"].is_root
+
+
+def test_everything_can_be_shown() -> None:
+    scene = scene_of(HloModule.from_text(PROGRAM), full=True)
+    assert [box.title for box in scene.boxes] == ["ENTRY %e", "%add"]
+    assert len(scene.boxes[0].nodes) == 7
+    assert len(scene.calls) == 1
+
+
+def test_control_dependencies_are_dashed() -> None:
+    svg = to_svg(scene_of(HloModule.from_text(PROGRAM)))
+    assert svg.count("stroke-dasharray") == 1
+    assert 'data-from="t" data-to="k"' in svg
+    assert "style=dashed" in to_dot(scene_of(HloModule.from_text(PROGRAM)))
+
+
+def test_names_are_escaped() -> None:
+    text = PROGRAM.replace("abs(p)", 'abs(p), metadata={op_name="a<b & \\"c\\""}')
+    ElementTree.fromstring(to_svg(scene_of(HloModule.from_text(text))))
+
+
+def test_what_nobody_could_read_is_not_drawn() -> None:
+    with pytest.raises(HloError) as caught:
+        scene_of(HloModule.from_text(PROGRAM), most=5)
+    assert caught.value.rule == "draw.size"
