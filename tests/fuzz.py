@@ -40,7 +40,11 @@ def mutate_text(text: str, choose: random.Random) -> str:
         case 3:
             return text[:at] + choose.choice(TOKENS) + text[at + choose.randrange(8) :]
         case 4:
-            return text[:at] + chr(choose.choice((0, 9, 34, 37, 123, 125, 0x2028, choose.randrange(0x110000 - 0x800)))) + text[at + 1 :]
+            return (
+                text[:at]
+                + chr(choose.choice((0, 9, 34, 37, 123, 125, 0x2028, choose.randrange(0x110000 - 0x800))))
+                + text[at + 1 :]
+            )
         case _:
             lines = text.split("\n")
             i, j = choose.randrange(len(lines)), choose.randrange(len(lines))
@@ -88,12 +92,16 @@ def run_case(attempt: Callable[[], None]) -> str:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        return f"{type(error).__name__}: {str(error)[:200]}\n" + "".join(traceback.format_exc().splitlines(True)[-7:])
+        return f"{type(error).__name__}: {str(error)[:200]}\n" + "".join(
+            traceback.format_exc().splitlines(True)[-7:]
+        )
     seconds = time.perf_counter() - start
     return f"took {seconds:.1f} s" if seconds > SLOW_SECONDS else ""
 
 
-def fuzz(texts: Sequence[str], protos: Sequence[bytes], cases: int, seed: int, save: Path | None = None) -> list[str]:
+def fuzz(
+    texts: Sequence[str], protos: Sequence[bytes], cases: int, seed: int, save: Path | None = None
+) -> list[str]:
     """Run mutated cases; returns a description of every failure."""
     choose = random.Random(seed)
     failures: list[str] = []

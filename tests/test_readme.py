@@ -16,5 +16,12 @@ def test_examples_run(capsys) -> None:
     for number, block in enumerate(blocks, 1):
         exec(compile(block, f"README example {number}", "exec"), names)
     printed = capsys.readouterr().out
-    for expected in ("17\n(2, 3)\nNone\n96\n", "[[1, 2, 3], [-1, -2, -3]]", "(array(10", "1024", "4.  , 7.75", "[1.  1.5]"):
+    for expected in (
+        "17\n(2, 3)\nNone\n96\n",
+        "[[1, 2, 3], [-1, -2, -3]]",
+        "(array(10",
+        "1024",
+        "4.  , 7.75",
+        "[1.  1.5]",
+    ):
         assert expected in printed, expected

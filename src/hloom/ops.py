@@ -12,6 +12,9 @@ constants.
     computation = b.build(x * 2 + hloom.ops.Sin(x))
 """
 
+from collections.abc import Callable
+
+from hloom.builder.builder import XlaOp
 from hloom.builder.collectives import (
     AllGather,
     AllGatherDone,
@@ -120,6 +123,7 @@ from hloom.builder.data_movement import (
     Transpose,
     Tuple,
 )
+from hloom.builder.derived import derived_function
 from hloom.builder.elementwise import (
     Abs,
     Acos,
@@ -397,3 +401,11 @@ __all__ = [
     "While",
     "Xor",
 ]
+
+
+def __getattr__(name: str) -> Callable[..., XlaOp]:
+    """The function of an operation that was declared without one of its own; see CONTRIBUTING.md."""
+    function = derived_function(name)
+    if function is None:
+        raise AttributeError(f"module 'hloom.ops' has no function {name!r}")
+    return function

@@ -57,7 +57,9 @@ def test_has_a_builder_function() -> None:
 
 @pytest.mark.usefixtures("relu")
 def test_refuses_what_it_does_not_take() -> None:
-    module = hloom.HloModule.from_text("HloModule m\nENTRY e { x = s32[3] parameter(0)  ROOT y = s32[3] relu(x) }")
+    module = hloom.HloModule.from_text(
+        "HloModule m\nENTRY e { x = s32[3] parameter(0)  ROOT y = s32[3] relu(x) }"
+    )
     with pytest.raises(hloom.HloError) as caught:
         module.verify()
     assert caught.value.rule == "relu.element-type"
