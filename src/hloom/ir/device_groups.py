@@ -293,7 +293,7 @@ def _rows(numbers: tuple[int, ...], size: int) -> Groups:
     return tuple(numbers[i : i + size] for i in range(0, len(numbers), size))
 
 
-_MOST_DEVICES: Final = 1 << 24
+_MOST_DEVICES: Final = 1 << 20
 _DEVICE_IDS: Final = re.compile(r",\s*device_ids\s*=\s*(?=\()")
 _TILES_AHEAD: Final = re.compile(r"\(\s*(?=\[)")
 _PAIR_OF_SIZES: Final = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]\s*<=")

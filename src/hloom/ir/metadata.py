@@ -347,7 +347,7 @@ class OriginalValue:
         """The value as XLA prints it."""
         if self.is_synthetic_call:
             return "{[synthetic_call]}"
-        return "{" + _tree_text(dict(self.arrays), 0) + "}"
+        return "{" + _tree_text(dict(self.arrays), 0, [_WIDEST]) + "}"
 
     def write(self, message: Message) -> None:
         """Store the value in an OriginalValueProto."""
@@ -371,8 +371,11 @@ class OriginalValue:
         return OriginalValue(arrays, message.is_synthetic_call)
 
 
-def _tree_text(arrays: Mapping[ShapeIndex, OriginalArray | None], depth: int) -> str:
-    """The part of a tree whose indices agree up to ``depth``; what is not there is an empty tuple."""
+def _tree_text(arrays: Mapping[ShapeIndex, OriginalArray | None], depth: int, left: list[int]) -> str:
+    """The part of a tree whose indices agree up to ``depth``; what is not there is an empty tuple.
+
+    ``left`` holds how many parts may still be written.
+    """
     if depth > _DEEPEST:
         raise ParseError("an original value is nested too deeply", rule="origin.depth")
     children: dict[int, dict[ShapeIndex, OriginalArray | None]] = {}
@@ -380,7 +383,11 @@ def _tree_text(arrays: Mapping[ShapeIndex, OriginalArray | None], depth: int) ->
         if len(index) == depth:
             return "{}" if array is None else array.text()
         children.setdefault(index[depth], {})[index] = array
-    if not all(0 <= i < _WIDEST for i in children):
+    left[0] -= max(children, default=-1) + 1
+    if left[0] < 0 or min(children, default=0) < 0:
         raise ParseError("an original value has an index out of range", rule="origin.index")
-    parts = (_tree_text(children.get(i, {}), depth + 1) for i in range(max(children, default=-1) + 1))
+    parts = (
+        _tree_text(children[i], depth + 1, left) if i in children else "()"
+        for i in range(max(children, default=-1) + 1)
+    )
     return "(" + ", ".join(parts) + ")"

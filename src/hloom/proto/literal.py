@@ -7,6 +7,7 @@ quiet ones.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,11 @@ from hloom.shape.shape import Shape
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_MOST_DIMENSIONS: Final = 64
+"""As many as numpy's arrays have."""
+_MOST_ROWS: Final = 1 << 20
+_MOST_ADDRESSES: Final = 1 << 56
+"""For arrays without elements, which no stored element bounds."""
 _NUMBERS: Final = frozenset((S32, S64, U32, U64))
 """Element types whose field holds varints."""
 _PACKED: Final = frozenset((PRED, F32, F64, C64, C128))
@@ -37,10 +43,18 @@ def read_literal(message: LiteralProto) -> Literal:
         return Literal.token()
     if not shape.is_array or shape.is_unbounded:
         raise ParseError(f"a literal has no shape {shape}", rule="proto.literal-shape")
+    if shape.rank > _MOST_DIMENSIONS or (0 in shape.dimensions and not _is_reasonable(shape)):
+        raise ParseError(f"a literal of shape {shape} is too large", rule="proto.literal-shape")
     elements = _read_elements(message, shape)
     if shape.is_static:
         return Literal.from_layout_order(shape, elements)
     return _cropped(shape, elements, tuple(message.dynamic_sizes))
+
+
+def _is_reasonable(empty: Shape) -> bool:
+    """Whether the text of an array without elements has few rows, and numpy can address its dimensions."""
+    rows = math.prod(empty.dimensions[: empty.dimensions.index(0)])
+    return rows <= _MOST_ROWS and math.prod(filter(None, empty.dimensions)) < _MOST_ADDRESSES
 
 
 def write_literal(literal: Literal, message: LiteralProto) -> None:
