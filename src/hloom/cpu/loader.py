@@ -12,8 +12,8 @@ import ctypes
 import mmap
 import platform
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from hloom.cpu.relocation import (
     AARCH64,
@@ -34,6 +34,9 @@ _NOBITS, _SYMTAB, _RELA, _REL = 8, 2, 4, 9
 _WRITE, _ALLOCATE, _THREAD_LOCAL = 1, 2, 0x400
 _MACHINES: Final = {"x86_64": X86_64, "AMD64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
 
+Externals: TypeAlias = Callable[[str], "int | None"]
+"""The address of a symbol that no object defines; None for one that is not known."""
+
 
 class LoadedObject:
     """Code and data of object files in memory, for as long as this object lives.
@@ -44,13 +47,13 @@ class LoadedObject:
     """
 
     def __init__(
-        self, objects: Sequence[bytes], externals: Mapping[str, int], data: Mapping[str, bytes] | None = None
+        self, objects: Sequence[bytes], externals: Externals, data: Mapping[str, bytes] | None = None
     ) -> None:
         """Load objects that may refer to each other's symbols.
 
         Args:
             objects: relocatable ELF files for this machine.
-            externals: addresses of symbols that none of them defines.
+            externals: finds the symbols that none of them defines.
             data: bytes that symbols of these names stand for.
 
         Raises LoadError for what is no such file, for a symbol that nobody defines, or a kind of relocation
@@ -106,14 +109,14 @@ class Image:
             position = item.place(position, writable=True)
         self.size = _aligned(position, mmap.PAGESIZE)
 
-    def write(self, memory: Memory, base: int, externals: Mapping[str, int]) -> dict[str, int]:
+    def write(self, memory: Memory, base: int, externals: Externals) -> dict[str, int]:
         """Write everything to memory that will be at an address; returns the addresses of the symbols."""
         try:
             return self._write(memory, base, externals)
         except (struct.error, IndexError, ValueError) as error:
             raise LoadError(f"damaged object file: {error}", rule="cpu.object-damaged") from None
 
-    def _write(self, memory: Memory, base: int, externals: Mapping[str, int]) -> dict[str, int]:
+    def _write(self, memory: Memory, base: int, externals: Externals) -> dict[str, int]:
         symbols = {name: base + position for name, (position, _) in self._data.items()}
         for position, content in self._data.values():
             memory[position : position + len(content)] = content
@@ -123,15 +126,17 @@ class Image:
                 if name in symbols:
                     raise LoadError(f"symbol {name!r} is defined twice", rule="cpu.object-duplicate")
                 symbols[name] = base + position
+        known: dict[str, int] = {}
         for name, entry in self._entries.items():
-            address = symbols.get(name) or externals.get(name)
+            address = symbols.get(name) or externals(name)
             if not address:
                 raise LoadError(f"unknown symbol {name!r} in compiled code", rule="cpu.object-symbol")
+            known[name] = address
             struct.pack_into("<Q", memory, entry, address)
             at = self._jumps[name]
             memory[at : at + JUMP_BYTES] = jump(self.machine, address)
         for item in self._objects:
-            self._relocate(item, memory, base, {**externals, **symbols})
+            self._relocate(item, memory, base, known)
         return symbols
 
     def _relocate(self, item: _Object, memory: Memory, base: int, known: Mapping[str, int]) -> None:

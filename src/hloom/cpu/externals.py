@@ -1,0 +1,37 @@
+"""Functions outside of compiled code that it may call, by name."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+PROVIDERS: Final[dict[str, Callable[[], int]]] = {}
+"""Functions that give the addresses of further ones; asked when code that calls them is loaded."""
+
+_C_LIBRARY: Final = frozenset((
+    "memcpy", "memset", "memmove", "memcmp", "fmod", "fmodf", "free", "posix_memalign", "madvise", "syscall",
+    "clock_gettime", "pthread_create", "pthread_join", "pthread_sigmask",
+))  # fmt: skip
+
+
+def address_of(name: str) -> int | None:
+    """The address of a function that compiled code may call; None if there is none of this name."""
+    if name in PROVIDERS:
+        return PROVIDERS[name]()
+    if name in _C_LIBRARY:
+        return _address_in(_process(), name)
+    if name.startswith("Py"):
+        return _address_in(ctypes.pythonapi, name)
+    return None
+
+
+@cache
+def _process() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _address_in(library: ctypes.CDLL, name: str) -> int | None:
+    found = getattr(library, name, None)
+    return ctypes.cast(found, ctypes.c_void_p).value if found is not None else None

@@ -1,0 +1,10 @@
+; What the other files need of the processor and of its Linux.
+
+declare void @llvm.aarch64.hint(i32)
+
+define internal void @pause() nounwind {
+  call void @llvm.aarch64.hint(i32 1) ; yield
+  ret void
+}
+
+@futex_call = internal constant i64 98

@@ -1,0 +1,381 @@
+; A pool of threads for loops whose rounds do not depend on each other.
+;
+; A region is opened by raising the generation to an odd number, and closed by raising it to the next even one.
+; Threads that are awake, or woken in time, enter it; the caller waits only for those that did, so that a late
+; thread costs nothing. The rounds are cut into one slice for each thread and the slices into chunks; who is done
+; with its own slice takes chunks of the others'. Which thread computes a chunk changes no result.
+
+%slot = type { i64, i64, ptr, i64, i64, [88 x i8] } ; next unit, end of the slice, pool, index, thread
+
+%pool = type {
+  i32, [124 x i8],             ;  0 generation
+  i32, [124 x i8],             ;  2 active: threads in the region beside the caller
+  i32, [124 x i8],             ;  4 sleepers
+  i32, [124 x i8],             ;  6 waiting: the caller sleeps until active is 0
+  i32, [124 x i8],             ;  8 busy: somebody's region is open, or is about to be
+  ptr, ptr, i64, i64, i64,     ; 10 task, arguments, rounds, grain, units of a chunk
+  i32, i32, i32, [76 x i8],    ; 15 threads with the caller's, stop, started
+  [0 x %slot]                  ; 19 one for each thread
+}
+
+declare i64 @syscall(i64, ...)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+; Sleep while the word at an address has this value.
+define internal void @futex_wait(ptr %word, i32 %value) nounwind {
+  %number = load i64, ptr @futex_call
+  %r = call i64 (i64, ...) @syscall(i64 %number, ptr %word, i32 128, i32 %value, ptr null, ptr null, i32 0)
+  ret void
+}
+
+; Wake all who sleep on a word.
+define internal void @futex_wake(ptr %word) nounwind {
+  %number = load i64, ptr @futex_call
+  %r = call i64 (i64, ...) @syscall(i64 %number, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  ret void
+}
+
+; Run chunks of the open region until none is left: of this thread's slice first, then of the slices after it.
+define internal void @work(ptr %pool, i64 %index) nounwind {
+entry:
+  %task.at = getelementptr %pool, ptr %pool, i64 0, i32 10
+  %task = load ptr, ptr %task.at
+  %arguments.at = getelementptr %pool, ptr %pool, i64 0, i32 11
+  %arguments = load ptr, ptr %arguments.at
+  %rounds.at = getelementptr %pool, ptr %pool, i64 0, i32 12
+  %rounds = load i64, ptr %rounds.at
+  %grain.at = getelementptr %pool, ptr %pool, i64 0, i32 13
+  %grain = load i64, ptr %grain.at
+  %chunk.at = getelementptr %pool, ptr %pool, i64 0, i32 14
+  %chunk = load i64, ptr %chunk.at
+  %threads.at = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %threads.32 = load i32, ptr %threads.at
+  %threads = zext i32 %threads.32 to i64
+  br label %slice
+
+slice:
+  %visited = phi i64 [ 0, %entry ], [ %visited.next, %exhausted ]
+  %all = icmp eq i64 %visited, %threads
+  br i1 %all, label %done, label %choose
+
+choose:
+  %sum = add i64 %index, %visited
+  %number = urem i64 %sum, %threads
+  %next.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %number, i32 0
+  %end.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %number, i32 1
+  %end = load i64, ptr %end.at
+  br label %take
+
+take:
+  %seen = load atomic i64, ptr %next.at monotonic, align 8
+  %some = icmp slt i64 %seen, %end
+  br i1 %some, label %claim, label %exhausted
+
+claim:
+  %first = atomicrmw add ptr %next.at, i64 %chunk monotonic
+  %mine = icmp slt i64 %first, %end
+  br i1 %mine, label %run, label %exhausted
+
+run:
+  %behind = add i64 %first, %chunk
+  %last = call i64 @llvm.smin.i64(i64 %behind, i64 %end)
+  %begin.round = mul i64 %first, %grain
+  %end.round = mul i64 %last, %grain
+  %end.within = call i64 @llvm.smin.i64(i64 %end.round, i64 %rounds)
+  call void %task(ptr %arguments, i64 %begin.round, i64 %end.within)
+  br label %take
+
+exhausted:
+  %visited.next = add i64 %visited, 1
+  br label %slice
+
+done:
+  ret void
+}
+
+; A thread's life: wait for a region, enter it if it is still open, work, leave.
+define internal ptr @worker(ptr %slot) nounwind {
+entry:
+  %pool.at = getelementptr %slot, ptr %slot, i64 0, i32 2
+  %pool = load ptr, ptr %pool.at
+  %index.at = getelementptr %slot, ptr %slot, i64 0, i32 3
+  %index = load i64, ptr %index.at
+  %generation.at = getelementptr %pool, ptr %pool, i64 0, i32 0
+  %active.at = getelementptr %pool, ptr %pool, i64 0, i32 2
+  %sleepers.at = getelementptr %pool, ptr %pool, i64 0, i32 4
+  %waiting.at = getelementptr %pool, ptr %pool, i64 0, i32 6
+  %stop.at = getelementptr %pool, ptr %pool, i64 0, i32 16
+  br label %rest
+
+rest:
+  %last = phi i32 [ 0, %entry ], [ %generation, %leave ], [ %generation, %wake ]
+  br label %watch
+
+watch:
+  %spins = phi i32 [ 0, %rest ], [ %spins.next, %spin ], [ 0, %awake ]
+  %generation = load atomic i32, ptr %generation.at acquire, align 4
+  %stop = load atomic i32, ptr %stop.at monotonic, align 4
+  %stopping = icmp ne i32 %stop, 0
+  br i1 %stopping, label %end, label %look
+
+look:
+  %odd = trunc i32 %generation to i1
+  %new = icmp ne i32 %generation, %last
+  %open = and i1 %odd, %new
+  br i1 %open, label %enter, label %idle
+
+idle:
+  %patient = icmp ult i32 %spins, 6000
+  br i1 %patient, label %spin, label %sleep
+
+spin:
+  call void @pause()
+  %spins.next = add i32 %spins, 1
+  br label %watch
+
+sleep:
+  %s1 = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
+  call void @futex_wait(ptr %generation.at, i32 %generation)
+  %s2 = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
+  br label %awake
+
+awake:
+  br label %watch
+
+enter:
+  %a1 = atomicrmw add ptr %active.at, i32 1 seq_cst
+  %again = load atomic i32, ptr %generation.at seq_cst, align 4
+  %still = icmp eq i32 %again, %generation
+  br i1 %still, label %busy, label %leave
+
+busy:
+  call void @work(ptr %pool, i64 %index)
+  br label %leave
+
+leave:
+  %a2 = atomicrmw sub ptr %active.at, i32 1 seq_cst
+  %only = icmp eq i32 %a2, 1
+  %waiting = load atomic i32, ptr %waiting.at seq_cst, align 4
+  %asleep = icmp ne i32 %waiting, 0
+  %wakes = and i1 %only, %asleep
+  br i1 %wakes, label %wake, label %rest
+
+wake:
+  call void @futex_wake(ptr %active.at)
+  br label %rest
+
+end:
+  ret ptr null
+}
+
+; Start the threads, with all signals left to the threads that were there before.
+define internal void @start(ptr %pool) nounwind {
+entry:
+  %everything = alloca [128 x i8], align 8
+  %before = alloca [128 x i8], align 8
+  call void @llvm.memset.p0.i64(ptr %everything, i8 -1, i64 128, i1 false)
+  %m1 = call i32 @pthread_sigmask(i32 2, ptr %everything, ptr %before)
+  %started.at = getelementptr %pool, ptr %pool, i64 0, i32 17
+  store i32 1, ptr %started.at
+  %threads.at = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %threads.32 = load i32, ptr %threads.at
+  %threads = zext i32 %threads.32 to i64
+  br label %next
+
+next:
+  %index = phi i64 [ 1, %entry ], [ %index.next, %create ]
+  %all = icmp uge i64 %index, %threads
+  br i1 %all, label %done, label %create
+
+create:
+  %slot = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %index
+  %pool.at = getelementptr %slot, ptr %slot, i64 0, i32 2
+  store ptr %pool, ptr %pool.at
+  %index.at = getelementptr %slot, ptr %slot, i64 0, i32 3
+  store i64 %index, ptr %index.at
+  %thread.at = getelementptr %slot, ptr %slot, i64 0, i32 4
+  %failed = call i32 @pthread_create(ptr %thread.at, ptr null, ptr @worker, ptr %slot)
+  %lacks = icmp ne i32 %failed, 0
+  %thread = load i64, ptr %thread.at
+  %kept = select i1 %lacks, i64 0, i64 %thread ; its slice is left to the others
+  store i64 %kept, ptr %thread.at
+  %index.next = add i64 %index, 1
+  br label %next
+
+done:
+  %m2 = call i32 @pthread_sigmask(i32 2, ptr %before, ptr null)
+  ret void
+}
+
+; End the threads. Nobody may open a region any more.
+define void @hloom_pool_stop(ptr %pool) nounwind {
+entry:
+  %started.at = getelementptr %pool, ptr %pool, i64 0, i32 17
+  %started = load i32, ptr %started.at
+  %runs = icmp ne i32 %started, 0
+  br i1 %runs, label %halt, label %done
+
+halt:
+  %stop.at = getelementptr %pool, ptr %pool, i64 0, i32 16
+  store atomic i32 1, ptr %stop.at seq_cst, align 4
+  %generation.at = getelementptr %pool, ptr %pool, i64 0, i32 0
+  %g = atomicrmw add ptr %generation.at, i32 2 seq_cst
+  call void @futex_wake(ptr %generation.at)
+  %threads.at = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %threads.32 = load i32, ptr %threads.at
+  %threads = zext i32 %threads.32 to i64
+  br label %next
+
+next:
+  %index = phi i64 [ 1, %halt ], [ %index.next, %joined ]
+  %all = icmp uge i64 %index, %threads
+  br i1 %all, label %done, label %look
+
+look:
+  %thread.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %index, i32 4
+  %thread = load i64, ptr %thread.at
+  %there = icmp ne i64 %thread, 0
+  br i1 %there, label %join, label %joined
+
+join:
+  %r = call i32 @pthread_join(i64 %thread, ptr null)
+  br label %joined
+
+joined:
+  %index.next = add i64 %index, 1
+  br label %next
+
+done:
+  ret void
+}
+
+; Run task(arguments, begin, end) over all rounds, in ranges that begin at multiples of the grain. The context's
+; first word is the pool; without one, and while the pool is taken, the rounds run one after the other.
+define void @hloom_parallel(ptr %context, ptr %task, ptr %arguments, i64 %rounds, i64 %grain) nounwind {
+entry:
+  %no.context = icmp eq ptr %context, null
+  br i1 %no.context, label %serial, label %find
+
+find:
+  %pool = load ptr, ptr %context
+  %no.pool = icmp eq ptr %pool, null
+  br i1 %no.pool, label %serial, label %count
+
+count:
+  %grain.less = sub i64 %grain, 1
+  %rounds.up = add i64 %rounds, %grain.less
+  %units = udiv i64 %rounds.up, %grain
+  %one = icmp slt i64 %units, 2
+  br i1 %one, label %serial, label %lock
+
+lock:
+  %busy.at = getelementptr %pool, ptr %pool, i64 0, i32 8
+  %held = cmpxchg ptr %busy.at, i32 0, i32 1 acquire monotonic
+  %got = extractvalue { i32, i1 } %held, 1
+  br i1 %got, label %begin, label %serial
+
+begin:
+  %started.at = getelementptr %pool, ptr %pool, i64 0, i32 17
+  %started = load i32, ptr %started.at
+  %cold = icmp eq i32 %started, 0
+  br i1 %cold, label %start, label %prepare
+
+start:
+  call void @start(ptr %pool)
+  br label %prepare
+
+prepare:
+  %task.at = getelementptr %pool, ptr %pool, i64 0, i32 10
+  store ptr %task, ptr %task.at
+  %arguments.at = getelementptr %pool, ptr %pool, i64 0, i32 11
+  store ptr %arguments, ptr %arguments.at
+  %rounds.at = getelementptr %pool, ptr %pool, i64 0, i32 12
+  store i64 %rounds, ptr %rounds.at
+  %grain.at = getelementptr %pool, ptr %pool, i64 0, i32 13
+  store i64 %grain, ptr %grain.at
+  %threads.at = getelementptr %pool, ptr %pool, i64 0, i32 15
+  %threads.32 = load i32, ptr %threads.at
+  %threads = zext i32 %threads.32 to i64
+  %pieces = mul i64 %threads, 4
+  %chunk.low = udiv i64 %units, %pieces
+  %chunk = add i64 %chunk.low, 1
+  %chunk.at = getelementptr %pool, ptr %pool, i64 0, i32 14
+  store i64 %chunk, ptr %chunk.at
+  br label %divide
+
+divide:
+  %index = phi i64 [ 0, %prepare ], [ %index.next, %divide ]
+  %first = phi i64 [ 0, %prepare ], [ %behind, %divide ]
+  %index.next = add i64 %index, 1
+  %share = mul i64 %units, %index.next
+  %behind = udiv i64 %share, %threads
+  %next.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %index, i32 0
+  store i64 %first, ptr %next.at
+  %end.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %index, i32 1
+  store i64 %behind, ptr %end.at
+  %more = icmp ult i64 %index.next, %threads
+  br i1 %more, label %divide, label %open
+
+open:
+  %generation.at = getelementptr %pool, ptr %pool, i64 0, i32 0
+  %g1 = atomicrmw add ptr %generation.at, i32 1 seq_cst
+  %sleepers.at = getelementptr %pool, ptr %pool, i64 0, i32 4
+  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %asleep = icmp ne i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %mine
+
+wake:
+  call void @futex_wake(ptr %generation.at)
+  br label %mine
+
+mine:
+  call void @work(ptr %pool, i64 0)
+  %g2 = atomicrmw add ptr %generation.at, i32 1 seq_cst
+  %active.at = getelementptr %pool, ptr %pool, i64 0, i32 2
+  br label %join
+
+join:
+  %spins = phi i32 [ 0, %mine ], [ %spins.next, %spin ]
+  %active = load atomic i32, ptr %active.at seq_cst, align 4
+  %alone = icmp eq i32 %active, 0
+  br i1 %alone, label %release, label %spin.or.sleep
+
+spin.or.sleep:
+  %patient = icmp ult i32 %spins, 20000
+  br i1 %patient, label %spin, label %announce
+
+spin:
+  call void @pause()
+  %spins.next = add i32 %spins, 1
+  br label %join
+
+announce:
+  %waiting.at = getelementptr %pool, ptr %pool, i64 0, i32 6
+  store atomic i32 1, ptr %waiting.at seq_cst, align 4
+  br label %sleep
+
+sleep:
+  %left = load atomic i32, ptr %active.at seq_cst, align 4
+  %gone = icmp eq i32 %left, 0
+  br i1 %gone, label %joined, label %wait
+
+wait:
+  call void @futex_wait(ptr %active.at, i32 %left)
+  br label %sleep
+
+joined:
+  store atomic i32 0, ptr %waiting.at seq_cst, align 4
+  br label %release
+
+release:
+  store atomic i32 0, ptr %busy.at release, align 4
+  ret void
+
+serial:
+  call void %task(ptr %arguments, i64 0, i64 %rounds)
+  ret void
+}

@@ -1,0 +1,43 @@
+"""hloom's own native code: the thread pool, the recycled memory and the builtin that calls programs.
+
+It is written in LLVM's language, in the files of `native_code/`, compiled once per machine and kept in the cache
+of compiled code like every program.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from hloom.cpu.cache import Entry, configured_cache, key_of
+from hloom.cpu.externals import address_of
+from hloom.cpu.loader import LoadedObject, LoadError
+from hloom.cpu.target import Target, host
+
+FILES: Final = ("pool", "memory", "entry")
+_FOLDER: Final = Path(__file__).parent / "native_code"
+
+
+def native_code(target: Target, *files: str) -> str:
+    """LLVM text of some of the files for a target, with what they need of its processor."""
+    return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
+
+
+@cache
+def support() -> LoadedObject:
+    """The native code, loaded. It stays for as long as the process lives: threads may be in it at its end."""
+    text = native_code(host(), *FILES)
+    cache = configured_cache()
+    key = key_of("support", host().identity, text)
+    if cache is not None and (entry := cache.get(key)) is not None:
+        try:
+            return LoadedObject(entry.parts, address_of)
+        except LoadError:
+            pass  # made again below
+    from hloom.cpu.llvm import generate
+
+    code = generate(text, host())
+    if cache is not None:
+        cache.put(key, Entry({}, [code]))
+    return LoadedObject([code], address_of)
