@@ -90,6 +90,10 @@ class Elements:
             f"{instruction.opcode} has no element rule", rule="cpu.element-rule", instruction=instruction.name
         )
 
+    def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
+        """Take a value that was computed otherwise for the element at an index, in this scope."""
+        self._known[-1][instruction, indices, self.mask.text if self.mask is not None else ""] = value
+
     def leaves(self, instruction: HloInstruction, indices: Indices) -> list[Element]:
         """The elements of all leaves of a tuple value (a variadic reduce, a fused tuple) at one index."""
         if not instruction.shape.is_tuple:

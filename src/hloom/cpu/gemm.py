@@ -16,7 +16,7 @@ from typing import Any, Final
 from hloom.cpu.contraction import accumulator_type, converted, multiply_add
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, Variable, row_major_strides
-from hloom.cpu.llvm_text import I1, I64, PTR, Function, Module, Value
+from hloom.cpu.llvm_text import I1, I8, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel
 from hloom.cpu.types import (
     Element,
@@ -148,6 +148,14 @@ def gemm_of(dot: HloInstruction) -> Gemm | None:
     pack_b = types[1] is not kind or b.column != 1 or ragged or wide
     batch = tuple(lhs.dimensions[d] for d in operation.lhs_batch_dims)
     return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, *types, pack_a, pack_b)
+
+
+def product_of(dot: HloInstruction) -> Gemm | None:
+    """A dot as a matrix product, if it is worth one."""
+    gemm = gemm_of(dot)
+    if gemm is None or gemm.n == 1 or math.prod((gemm.batches, gemm.m, gemm.n)) < 16:
+        return None
+    return gemm
 
 
 def _others(rank: int, *taken: Sequence[int]) -> list[int]:
@@ -287,15 +295,22 @@ Finish = Callable[[Elements, Index, Index, Index, Element], None]
 
 
 def emit_gemm(
-    module: Module, name: str, gemm: Gemm, extra: int, finish: Callable[[Sequence[Value]], Finish]
+    module: Module,
+    name: str,
+    gemm: Gemm,
+    extra: int,
+    finish: Callable[[Sequence[Value]], Finish],
+    *,
+    looped: bool = False,
 ) -> LoopKernel:
     """(A or packed A, B or packed B, extra pointers ..., begin, end): blocks of rows of C, over all batches.
 
-    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums.
+    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums;
+    ``looped`` says that this is much code, to be made once per tile and run in a loop.
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     a, b, *pointers, begin, end = f.parameters
-    tile = _Tile(f, gemm, finish(pointers))
+    tile = _Tile(f, gemm, finish(pointers), looped=looped)
     blocks = -(-gemm.m // gemm.rows)
     zero = f.constant(I64, 0)
     if gemm.batches >= MANY_BATCHES:
@@ -340,9 +355,11 @@ def _row_blocks(f: Function, gemm: Gemm, tile: _Tile, begin: Value, end: Value) 
 class _Tile:
     """Emits the product of some rows of A and a panel of B."""
 
-    def __init__(self, f: Function, gemm: Gemm, finish: Finish) -> None:
-        self.f, self.gemm, self.finish = f, gemm, finish
+    def __init__(self, f: Function, gemm: Gemm, finish: Finish, *, looped: bool) -> None:
+        self.f, self.gemm, self.finish, self.looped = f, gemm, finish, looped
         self.batch = Variable(gemm.batches, "b")
+        if looped:
+            self.scratch = f.allocate(I8, gemm.rows * gemm.panel * storage_bytes(gemm.kind))
 
     def enter(self, batch: Value, a: Value, b: Value) -> None:
         """Begin with the matrices of one batch."""
@@ -416,21 +433,31 @@ class _Tile:
         return from_storage(f.load(stored, place), gemm.kind).splat(gemm.lanes)
 
     def _finish_tile(self, sums: list[Element], row: Value, height: int, panel: Value) -> None:
-        f, gemm = self.f, self.gemm
-        ragged = gemm.n % gemm.panel
-        for r in range(height):
-            row_variable = Variable(gemm.m, "m")
-            row_variable.value = row + r
-            for v in range(gemm.vectors):
-                elements = Elements(f, gemm.lanes, {})
-                column = Variable(gemm.n, "n")
-                column.is_lane, column.value = True, panel * gemm.panel + v * gemm.lanes
-                mask = _column_mask(elements, column, gemm) if ragged else None
-                with elements.masked(mask):
-                    self.finish(
-                        elements, Index.of(self.batch), Index.of(row_variable), Index.of(column),
-                        sums[r * gemm.vectors + v],
-                    )  # fmt: skip
+        """Hand every vector of sums on; where much follows, by a loop over a copy of the tile in memory."""
+        gemm = self.gemm
+        if not self.looped:
+            for number, value in enumerate(sums):
+                r, v = divmod(number, gemm.vectors)
+                self._finish_vector(value, row + r, panel * gemm.panel + v * gemm.lanes)
+            return
+        f = self.f
+        vector = gemm.lanes * storage_bytes(gemm.kind)
+        for number, value in enumerate(sums):
+            _store_vector(f, value, f.offset(self.scratch, number * vector), gemm)
+        with f.loop(0, height) as line, f.loop(0, gemm.vectors) as column:
+            place = (line.index * gemm.vectors + column.index) * vector
+            value = _load_packed(f, f.offset(self.scratch, place), gemm, gemm.lanes)
+            self._finish_vector(value, row + line.index, panel * gemm.panel + column.index * gemm.lanes)
+
+    def _finish_vector(self, value: Element, row: Value, column: Value) -> None:
+        gemm = self.gemm
+        elements = Elements(self.f, gemm.lanes, {})
+        row_variable, lane = Variable(gemm.m, "m"), Variable(gemm.n, "n")
+        row_variable.value = row
+        lane.is_lane, lane.value = True, column
+        mask = _column_mask(elements, lane, gemm) if gemm.n % gemm.panel else None
+        with elements.masked(mask):
+            self.finish(elements, Index.of(self.batch), Index.of(row_variable), Index.of(lane), value)
 
 
 def _parts(element: Element) -> tuple[Value, ...]:

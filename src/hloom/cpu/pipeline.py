@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.cpu.gemm import product_of
+from hloom.ir.instruction import HloInstruction
 from hloom.passes.call_inliner import CallInliner
 from hloom.passes.common_subexpressions import CommonSubexpressionElimination
 from hloom.passes.dead_code import DeadCodeElimination
@@ -11,12 +13,17 @@ from hloom.passes.flatten_call_graph import FlattenCallGraph
 from hloom.passes.fusion import Fusion
 from hloom.passes.pipeline import Pipeline
 
+def is_product(dot: HloInstruction) -> bool:
+    """Whether a dot becomes a matrix product, which can end in elementwise operations."""
+    return product_of(dot) is not None
+
+
 CPU_PIPELINE: Final = Pipeline(
     [
         CallInliner(),
         FlattenCallGraph(),
         Pipeline([CommonSubexpressionElimination(), DeadCodeElimination()], until_stable=True),
-        Fusion(),
+        Fusion(products=is_product),
         DeadCodeElimination(),
     ]
 )

@@ -41,7 +41,7 @@ WORKSPACES: Final[dict[str, Callable[[HloInstruction], int]]] = {}
 
 def scratch_bytes(instruction: HloInstruction) -> int:
     """Bytes of scratch memory that an instruction needs while it runs."""
-    rule = WORKSPACES.get(instruction.opcode)
+    rule = WORKSPACES.get(hero(instruction).opcode)
     return rule(instruction) if rule is not None else 0
 
 

@@ -8,6 +8,7 @@ elsewhere too joins as a further output if its loop is the same and no cycle ari
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -40,11 +41,14 @@ class _Group:
         dimensions: of the loop: the results', or for a reduction the operand's.
         outputs: members whose values are needed outside, in reverse order of running.
         accepts: whether producers may join.
+        reduces: whether the root is a reduction.
+        hero: the dot whose elements the others are made of.
     """
 
     dimensions: tuple[int, ...]
     accepts: bool
     reduces: bool
+    hero: HloInstruction | None = None
     members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
     outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
 
@@ -56,10 +60,12 @@ class Fusion:
     Attributes:
         most_members: groups do not grow beyond so many instructions.
         small_transpose: transposes of the minor dimension are fused up to so many elements.
+        products: the dots that may end in elementwise operations.
     """
 
     most_members: int = 96
     small_transpose: int = 2048
+    products: Callable[[HloInstruction], bool] = lambda dot: False
     name: ClassVar[str] = "fusion"
 
     def run(self, module: HloModule) -> bool:
@@ -100,6 +106,8 @@ class _Plan:
 
     def place(self, p: HloInstruction) -> list[_Group]:
         """The groups an instruction belongs to: those of its users that take it, or one of its own."""
+        if p.opcode == "dot" and self.ends_in(p):
+            return self.groups[next(iter(p.users))]
         if not self.fusible(p):
             return [self.open(p)]
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
@@ -117,6 +125,38 @@ class _Plan:
                 group.outputs.append(p)
                 return [group]
         return [self.open(p)]
+
+    def ends_in(self, dot: HloInstruction) -> bool:
+        """Let a dot join the one group of elementwise operations on its result; returns whether it did."""
+        groups = list(dict.fromkeys(g for u in dot.users for g in self.groups[u]))
+        if len(groups) != 1 or dot.is_root or not self.options.products(dot):
+            return False
+        (group,) = groups
+        if (
+            group.hero is not None
+            or group.reduces
+            or not group.accepts
+            or group.dimensions != dot.shape.dimensions
+        ):
+            return False
+        if group.outputs[0].opcode == "dynamic-update-slice" or not self.elementwise_up(dot, group):
+            return False
+        group.hero = dot
+        group.members[dot] = None
+        return True
+
+    def elementwise_up(self, p: HloInstruction, group: _Group) -> bool:
+        """Whether only elementwise operations lie between an instruction and the group's outputs."""
+        waiting, seen = list(p.users), set[HloInstruction]()
+        while waiting:
+            user = waiting.pop()
+            if user in seen or user not in group.members:
+                continue
+            if not user.operation.elementwise or user.shape.dimensions != p.shape.dimensions:
+                return False
+            seen.add(user)
+            waiting.extend(user.users)
+        return True
 
     def open(self, p: HloInstruction) -> _Group:
         """A new group with ``p`` as its root."""
@@ -154,6 +194,8 @@ class _Plan:
     def takes(self, group: _Group, p: HloInstruction) -> bool:
         """Whether a group may compute ``p`` for itself."""
         if not group.accepts or len(group.members) >= self.options.most_members:
+            return False
+        if group.hero is not None and group.hero in p.users:
             return False
         root = group.outputs[0]
         if root.opcode == "dynamic-update-slice" and root.operands[0] in (p, *p.operands):
