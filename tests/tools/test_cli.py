@@ -221,7 +221,7 @@ def test_diff_shows_what_is_different(tmp_path: Path, program: Path) -> None:
     assert result.exit_code == 1
     assert "- %y = f32[2,2]{1,0} multiply(%x, %b)" in result.output
     assert "+ %z = f32[2,2]{1,0} add(%x, %b)" in result.output
-    assert "1 removed, 1 added, 5 equal" in result.output
+    assert "1 changed, 0 removed, 0 added, 6 equal" in result.output
 
 
 def test_draw_in_every_form(tmp_path: Path, program: Path) -> None:

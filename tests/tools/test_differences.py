@@ -52,6 +52,14 @@ def test_a_changed_attribute_does_not_change_what_follows() -> None:
     assert text.endswith("1 changed, 0 removed, 0 added, 9 equal instructions\n")
 
 
+def test_another_operation_in_the_same_place_is_a_change() -> None:
+    text = report(
+        PROGRAM, PROGRAM.replace("multiply(n, q)", "add(n, q)").replace(" t =", " y =").replace("(t", "(y")
+    )
+    assert "- %t = f32[4]{0} multiply(%n, %q)\n+ %y = f32[4]{0} add(%n, %q)" in text
+    assert text.endswith("1 changed, 0 removed, 0 added, 9 equal instructions\n")
+
+
 def test_an_added_instruction() -> None:
     longer = PROGRAM.replace("multiply(n, q)", "multiply(w, q)").replace(
         "  t =", "  w = f32[4] abs(n)\n  t ="

@@ -1,7 +1,7 @@
 """`hloom diff`: what is different between two programs, by structure and not by text.
 
-Instructions are matched first where whole subgraphs are equal, then by name, then by their order among
-instructions of the same opcode; names alone are no difference. What is left is added, removed or changed.
+Instructions are matched first where whole subgraphs are equal, then by name, then by what they are, by where
+they stand, and by their opcode; names alone are no difference. What is left is added, removed or changed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from hloom.ir.computation import HloComputation
@@ -159,16 +160,25 @@ class _Comparison:
         _pair_in_order(ours, theirs, hashes.__getitem__, other_hashes.__getitem__, pairs)
         _pair_in_order(ours, theirs, _name_key, _name_key, pairs)
         _pair_in_order(ours, theirs, self.own, self.own, pairs)
+        _pair_in_order(ours, theirs, _place_key, partial(_place_key, pairs=pairs), pairs)
         _pair_in_order(ours, theirs, _kind_key, _kind_key, pairs)
 
 
 def _operation_key(instruction: HloInstruction) -> Hashable:
-    operation: Any = instruction.operation
-    return operation if instruction.opcode != "constant" else ("constant", operation.literal)
+    # operations without attributes hash alike, so the opcode goes along
+    return instruction.opcode, instruction.operation
 
 
 def _name_key(instruction: HloInstruction) -> Hashable:
     return instruction.opcode, instruction.name
+
+
+def _place_key(
+    instruction: HloInstruction, pairs: dict[HloInstruction, HloInstruction] | None = None
+) -> Hashable:
+    """Where an instruction stands: its shape and its operands, of the right program by their partners."""
+    operands = instruction.operands if pairs is None else [pairs.get(o, o) for o in instruction.operands]
+    return (instruction.shape, *map(id, operands)) if operands else (instruction.opcode, instruction.shape)
 
 
 def _kind_key(instruction: HloInstruction) -> Hashable:

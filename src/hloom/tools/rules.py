@@ -94,9 +94,9 @@ class _Walk:
         if key in self.seen:
             return
         self.seen.add(key)
-        scope = _Scope(self.operation, module, owner, dict(known))
+        scope = _Scope(self.operation, module, owner, {**_defaults(definition), **known})
         where = definition.name
-        for node in _in_order(definition):
+        for node in scope.live(definition):
             if (
                 isinstance(node, ast.Assign)
                 and len(node.targets) == 1
@@ -148,7 +148,11 @@ class _Scope:
     def texts(self, node: ast.expr) -> frozenset[str]:
         """The texts that an expression may have, as far as they are known."""
         if isinstance(node, ast.Constant):
-            return frozenset((node.value,)) if isinstance(node.value, str) and node.value else frozenset()
+            return (
+                frozenset((str(node.value),))
+                if isinstance(node.value, str | bool) and node.value != ""
+                else frozenset()
+            )
         if isinstance(node, ast.Name):
             return (
                 frozenset((self.operation.opcode,))
@@ -173,6 +177,30 @@ class _Scope:
                 found = {left + right for left in found for right in inner}
             return frozenset(found)
         return frozenset()
+
+    def live(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes of a function in the order they are read, without branches that this operation never takes."""
+        for child in ast.iter_child_nodes(node):
+            yield child
+            if isinstance(child, ast.If) and self.never(child.test):
+                for other in child.orelse:
+                    yield other
+                    yield from self.live(other)
+            else:
+                yield from self.live(child)
+
+    def never(self, test: ast.expr) -> bool:
+        """Whether a condition is known to be false for this operation."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(self.never(value) for value in test.values)
+        if isinstance(test, ast.Name):
+            return self.known.get(test.id) == {"False"}
+        if isinstance(test, ast.Attribute):
+            return getattr(self.operation, test.attr, None) is False
+        if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "getattr":
+            name = test.args[1]
+            return isinstance(name, ast.Constant) and not hasattr(self.operation, str(name.value))
+        return False
 
     def words(self, node: ast.expr) -> str:
         """A message as it reads in the source, its variables in braces."""
@@ -268,11 +296,19 @@ def _rule_argument(node: ast.Call) -> ast.expr | None:
     return None
 
 
-def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function as they are read, assignments before what follows them."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        yield from _in_order(child)
+def _defaults(definition: Function) -> dict[str, frozenset[str]]:
+    """The flags among the parameters of a function that are on or off unless a call says otherwise."""
+    arguments = definition.args
+    places = arguments.args[len(arguments.args) - len(arguments.defaults) :]
+    pairs = [
+        *zip(places, arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return {
+        parameter.arg: frozenset((str(default.value),))
+        for parameter, default in pairs
+        if isinstance(default, ast.Constant) and isinstance(default.value, bool)
+    }
 
 
 def _first_line(definition: Function) -> int:
