@@ -7,11 +7,12 @@ HloUnoptimizedSnapshot), their text form (`.pbtxt`), and any of these in gzip; `
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError, ParseError
 from hloom.ir.module import HloModule
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from hloom.proto.container import Container
 
 _GZIP: Final = b"\x1f\x8b"
+_MOST_BYTES: Final = (1 << 31) - 1
+"""No proto is longer; nor does a small file that grows when it is decompressed get more memory."""
 _NEVER_IN_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _PROTO_TEXT: Final = re.compile(r"(?:\s|#[^\n]*)*[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-tf{<])")
 
@@ -72,31 +75,26 @@ def load_snapshot(path: str | Path) -> Snapshot:
     if kind == "text":
         return Snapshot(load(path), (), None)
     from hloom.proto.container import held_module
-    from hloom.proto.literal import read_literal
     from hloom.proto.reader import read_module
+    from hloom.proto.snapshot import recorded_values
 
-    container: Any = _container(data, kind)
-    module = read_module(held_module(container))
-    name = type(container).__name__
-    if name == "HloSnapshot":
-        arguments = tuple(read_literal(a) for a in container.arguments)
-        result = read_literal(container.result) if container.HasField("result") else None
-        return Snapshot(module, (arguments,) if arguments else (), result)
-    if name == "HloUnoptimizedSnapshot":
-        runs = (tuple(read_literal(a) for a in partition.arguments) for partition in container.partitions)
-        return Snapshot(module, tuple(runs), None)
-    return Snapshot(module, (), None)
+    container = _container(data, kind)
+    return Snapshot(read_module(held_module(container)), *recorded_values(container))
 
 
 def contents(path: str | Path) -> bytes:
-    """The bytes of a file, decompressed as long as they are gzip."""
+    """The bytes of a file, decompressed if they are gzip; ParseError for damaged gzip or more than 2 GiB."""
     data = Path(path).read_bytes()
-    while data.startswith(_GZIP):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ParseError(f"{path} is damaged gzip: {error}", rule="file.gzip") from None
-    return data
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        with gzip.open(io.BytesIO(data)) as stream:
+            plain = stream.read(_MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ParseError(f"{path} is damaged gzip: {error}", rule="file.gzip") from None
+    if len(plain) > _MOST_BYTES:
+        raise ParseError(f"{path} holds more than {_MOST_BYTES} bytes", rule="file.size")
+    return plain
 
 
 def kind_of(data: bytes) -> str:
@@ -104,7 +102,7 @@ def kind_of(data: bytes) -> str:
     if _NEVER_IN_TEXT.search(data):
         return "pb"
     text = data.decode("utf-8", "replace")
-    if _PROTO_TEXT.match(text) and not re.match(r"\s*(?:ENTRY\b|[\w.\-]+\s*\{\s*\n.*=)", text):
+    if _PROTO_TEXT.match(text) and not re.match(r"\s*(?:ENTRY\b|[\w.\-]+\s*\{\s*\n[^\"\n]*=)", text):
         return "pbtxt"
     return "text"
 
@@ -116,7 +114,7 @@ def _container(data: bytes, kind: str) -> Container:
         return parse_container(data)
     from hloom.proto.text_form import container_from_text
 
-    return container_from_text(data.decode("utf-8"))
+    return container_from_text(data.decode("utf-8", "surrogateescape"))
 
 
 def save(module: HloModule, path: str | Path) -> None:
@@ -125,11 +123,37 @@ def save(module: HloModule, path: str | Path) -> None:
     Text is written with all constants in full; `.pb` and `.pbtxt` hold an HloProto, as XLA's dumps do. Raises
     HloError for another suffix.
     """
-    path = Path(path)
-    suffixes = path.suffixes
-    compress = bool(suffixes) and suffixes[-1] == ".gz"
-    data = encoded(module, (suffixes[-2:-1] if compress else suffixes[-1:] or [""])[0] if suffixes else "")
-    path.write_bytes(gzip.compress(data, mtime=0) if compress else data)
+    form, compress = _form(path)
+    _write(path, encoded(module, form), compress)
+
+
+def save_snapshot(snapshot: Snapshot, path: str | Path) -> None:
+    """Write a program and what was recorded of its runs, as HloSnapshot: `.pb` or `.pbtxt`, each also `.gz`.
+
+    Several runs, one for each partition, become an HloUnoptimizedSnapshot. Raises HloError for another suffix
+    and for several runs with a result, which that message does not hold.
+    """
+    from hloom.proto.snapshot import snapshot_message
+    from hloom.proto.text_form import message_text
+
+    form, compress = _form(path)
+    if form not in (".pb", ".pbtxt"):
+        raise HloError(f"snapshots are written as .pb or .pbtxt, not {form!r}", rule="file.suffix")
+    message = snapshot_message(snapshot.module, snapshot.runs, snapshot.result)
+    binary = form == ".pb"
+    data = message.SerializeToString(deterministic=True) if binary else message_text(message).encode()
+    _write(path, data, compress)
+
+
+def _form(path: str | Path) -> tuple[str, bool]:
+    """The suffix that says the form, and whether ``.gz`` follows it."""
+    plain = Path(path)
+    compress = plain.suffix == ".gz"
+    return (plain.with_suffix("") if compress else plain).suffix, compress
+
+
+def _write(path: str | Path, data: bytes, compress: bool) -> None:
+    Path(path).write_bytes(gzip.compress(data, mtime=0) if compress else data)
 
 
 def encoded(module: HloModule, suffix: str) -> bytes:

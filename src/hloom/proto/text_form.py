@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from google.protobuf import text_format
+from google.protobuf.message import DecodeError, Message
 
 from hloom.errors import ParseError
 from hloom.ir.module import HloModule
 from hloom.proto.container import Container, parse_container
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot
+from hloom.proto.writer import module_message
 
 
 def container_from_text(text: str) -> Container:
@@ -22,6 +24,8 @@ def container_from_text(text: str) -> Container:
         except text_format.ParseError as error:
             failures.append(error)
             continue
+        except (RecursionError, ValueError, DecodeError) as error:
+            raise ParseError(f"this is no proto of a program: {error}", rule="proto.text-form") from None
         if message.ByteSize():
             return message if kind is HloUnoptimizedSnapshot else parse_container(message.SerializeToString())
     if not failures:
@@ -40,7 +44,7 @@ def container_from_text(text: str) -> Container:
 
 def hlo_proto(module: HloModule) -> HloProto:
     """The HloProto that holds a module."""
-    return HloProto(hlo_module=HloModuleProto.FromString(module.to_proto()))
+    return HloProto(hlo_module=module_message(module))
 
 
 def container_bytes(module: HloModule) -> bytes:
@@ -50,4 +54,9 @@ def container_bytes(module: HloModule) -> bytes:
 
 def container_text(module: HloModule) -> str:
     """An HloProto in text form."""
-    return text_format.MessageToString(hlo_proto(module))
+    return message_text(hlo_proto(module))
+
+
+def message_text(message: Message) -> str:
+    """The text form of any message, without unknown fields and the payloads of NaNs, which it cannot say."""
+    return text_format.MessageToString(message)
