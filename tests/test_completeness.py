@@ -39,6 +39,10 @@ def opcodes_of_jaxlib() -> list[str]:
     return [IRREGULAR.get(name, word) for name, word in zip(names, words, strict=True)]
 
 
+# Rules of functions that several operations share, which one of them cannot break.
+UNREACHABLE = {"concatenate.dimensions-unique": "one dimension is never the same twice"}
+
+
 # -- operations
 
 
@@ -86,7 +90,8 @@ def asserted() -> list[tuple[frozenset[str], tuple[re.Pattern[str], ...]]]:
     for path in sorted(TESTS.rglob("*.py")):
         tree = ast.parse(path.read_text())
         nodes = list(ast.walk(tree))
-        texts = frozenset(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        plain = (n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        texts = frozenset(text.replace("\\.", ".") for text in plain)
         patterns = tuple(_pattern(n) for n in nodes if isinstance(n, ast.JoinedStr))
         found.append((texts, patterns))
     for path in sorted(TESTS.rglob("*.hlo")):
@@ -118,7 +123,7 @@ def _known(text: str, texts: frozenset[str]) -> bool:
 
 def missing() -> Iterator[str]:
     for rule, where in sorted(rules().items()):
-        if not is_asserted(rule):
+        if rule not in UNREACHABLE and not is_asserted(rule):
             yield f"{rule} ({where})"
 
 

@@ -8,6 +8,7 @@ import hloom.operations  # noqa: F401
 from evaluation import refused
 from hloom.builder.builder import make_operation
 from hloom.errors import HloError
+from hloom.ir.cursor import Cursor
 from hloom.ir.operation import REGISTRY, Operation, ProgramShape
 from hloom.shape.shape import Shape
 
@@ -91,3 +92,12 @@ def test_a_parameter_without_an_argument_and_an_operation_without_a_value() -> N
     with pytest.raises(HloError) as caught:
         Operation.evaluate(make_operation("add", {}), None)  # type: ignore[arg-type]
     assert caught.value.rule == "evaluate.no-value"
+
+
+def test_the_value_of_a_constant_is_no_attribute() -> None:
+    text = "ROOT c = f32[] constant(1), literal=2"
+    assert refused(text).rule.startswith("text.")
+    (attribute,) = REGISTRY["constant"].attributes
+    with pytest.raises(HloError) as caught:
+        attribute.codec.parse(Cursor("1"))
+    assert caught.value.rule == "constant.literal-place"

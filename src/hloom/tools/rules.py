@@ -148,11 +148,7 @@ class _Scope:
     def texts(self, node: ast.expr) -> frozenset[str]:
         """The texts that an expression may have, as far as they are known."""
         if isinstance(node, ast.Constant):
-            return (
-                frozenset((str(node.value),))
-                if isinstance(node.value, str | bool) and node.value != ""
-                else frozenset()
-            )
+            return frozenset((str(node.value),) if isinstance(node.value, str | bool) else ()) - {""}
         if isinstance(node, ast.Name):
             return (
                 frozenset((self.operation.opcode,))
@@ -179,7 +175,7 @@ class _Scope:
         return frozenset()
 
     def live(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes of a function in the order they are read, without branches that this operation never takes."""
+        """The nodes of a function in reading order, without branches that this operation never takes."""
         for child in ast.iter_child_nodes(node):
             yield child
             if isinstance(child, ast.If) and self.never(child.test):
@@ -194,7 +190,7 @@ class _Scope:
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             return any(self.never(value) for value in test.values)
         if isinstance(test, ast.Name):
-            return self.known.get(test.id) == {"False"}
+            return self.known.get(test.id) == frozenset(("False",))
         if isinstance(test, ast.Attribute):
             return getattr(self.operation, test.attr, None) is False
         if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "getattr":
@@ -300,10 +296,7 @@ def _defaults(definition: Function) -> dict[str, frozenset[str]]:
     """The flags among the parameters of a function that are on or off unless a call says otherwise."""
     arguments = definition.args
     places = arguments.args[len(arguments.args) - len(arguments.defaults) :]
-    pairs = [
-        *zip(places, arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
+    pairs = [*zip(places, arguments.defaults), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
     return {
         parameter.arg: frozenset((str(default.value),))
         for parameter, default in pairs
