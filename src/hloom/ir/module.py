@@ -60,7 +60,7 @@ class ModuleConfig:
     recovery_table: dict[OriginalArray, tuple[OriginalArray, HloModule | None]] = field(
         default_factory=dict[OriginalArray, "tuple[OriginalArray, HloModule | None]"]
     )
-    stack_frames: StackFrames = StackFrames()
+    stack_frames: StackFrames = field(default_factory=StackFrames)
     unmodelled: bytes = b""
 
 
@@ -124,7 +124,7 @@ class HloModule:
             yield from computation.instructions
 
     def unique_name(self, wanted: str) -> str:
-        """``wanted``, well formed and with a number appended if something in the module has that name already."""
+        """``wanted``, well formed and with a number appended if the module has that name already."""
         if self._names is None:
             self._names = NameUniquer()
             for computation in self._computations:

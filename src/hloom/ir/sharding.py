@@ -215,7 +215,8 @@ class Sharding:
             found = Sharding(kind)
         group = None
         if message.is_shard_group:
-            group = ShardGroup(("as", "like")[message.shard_group_type == 1], message.shard_group_id)
+            alike = int(message.shard_group_type) == 1
+            group = ShardGroup("like" if alike else "as", int(message.shard_group_id))
         return replace(found, group=group, metadata=tuple(map(OpMetadata.read, message.metadata)))
 
 

@@ -62,6 +62,7 @@ class _ModuleParser:
         if quick:
             self.parser.read_line = FastLines(self.parser).read
         self.entry: HloComputation | None = None
+        self.entry_is_named_first = False
 
     def module(self) -> HloModule:
         cursor = self.cursor
@@ -202,8 +203,9 @@ class _ModuleParser:
             raise cursor.error(message, rule="text.single-instruction")
         computation.root = instruction
         self.check_parameters(computation, start)
-        parser.computations.insert(0, computation)
+        parser.computations.append(computation)
         self.entry = computation
+        self.entry_is_named_first = True
 
     # -- the module
 
@@ -211,10 +213,14 @@ class _ModuleParser:
         """Put the computations into the module and make all names unique, as XLA does."""
         computation_names, instruction_names = NameUniquer(), NameUniquer()
         unique = instruction_names.unique_of_sanitized
-        for computation in self.parser.computations:
+        computations = self.parser.computations
+        for computation in (
+            [computations[-1], *computations[:-1]] if self.entry_is_named_first else computations
+        ):
             computation.name = computation_names.unique(computation.name)
             for instruction in computation.instructions:
                 instruction.name = unique(instruction.name)
+        for computation in computations:
             module.add(computation, entry=computation is self.entry)
 
     def finish_config(self, module: HloModule, start: int) -> None:

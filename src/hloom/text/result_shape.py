@@ -16,9 +16,11 @@ from hloom.shape.element_type import U32
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
-_KEEP_OPERAND: Final = frozenset(
-    ("copy", "reverse", "fft", "sort", "set-dimension-size", "opt-barrier", "domain")
-)
+_KEEP_OPERAND: Final = frozenset((
+    "copy", "reverse", "fft", "sort", "set-dimension-size", "opt-barrier", "domain", "cholesky", "scatter",
+    "select-and-scatter", "batch-norm-inference", "batch-norm-training", "batch-norm-grad",
+))  # fmt: skip
+_KEEP_SECOND_OPERAND: Final = frozenset(("clamp", "triangular-solve"))
 _KEEP_INFERRED: Final = frozenset(("tuple", "get-tuple-element", "call", "conditional"))
 
 
@@ -34,6 +36,8 @@ def inferred_shape(instruction: HloInstruction) -> Shape:
     if opcode == "transpose" and operands[0].layout is not None:
         permutation: Any = getattr(instruction.operation, "dimensions")  # noqa: B009
         return inferred.with_layout(_transposed(operands[0].layout, tuple(permutation)))
+    if opcode in _KEEP_SECOND_OPERAND:
+        return _with_layout_of(inferred, operands[1])
     if opcode == "select":
         return _selected(inferred, operands[0], operands[1])
     keeps = instruction.operation.elementwise or opcode in _KEEP_OPERAND
