@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evaluation import parse
+from evaluation import parse, refused
 from hloom import HloError, HloModule
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -179,6 +179,21 @@ def _shared_twice(p: Program) -> None:
 )
 def test_a_broken_structure_is_refused(rule: str, breaking: Callable[[Program], object]) -> None:
     assert refusal(breaking).rule == rule
+
+
+COPY = """
+  x = f32[2] parameter(0)
+  s = (f32[2], f32[2], u32[]) copy-start(x)
+  a = f32[2] copy-done(s)
+  ROOT b = f32[2] copy-done({})
+"""
+
+
+def test_asynchronous_operations_have_a_beginning_and_one_end() -> None:
+    assert refused(COPY.format("s")).rule == "async.one-end"
+    made = "  y = u32[] constant(0)\n  t = (f32[2], f32[2], u32[]) tuple(x, x, y)\n"
+    twisted = COPY.format("t").replace("  ROOT", made + "  ROOT")
+    assert refused(twisted).rule == "async.beginning"
 
 
 def test_the_refusal_names_the_instruction() -> None:
