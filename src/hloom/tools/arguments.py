@@ -62,7 +62,7 @@ def _taken(shape: Shape, rest: list[Any]) -> Any:
 
 
 def random_arguments(module: HloModule, seed: int) -> list[Any]:
-    """Arguments drawn by chance, always the same for a seed: normal floats, integers 0 to 7, coins for pred."""
+    """Arguments drawn by chance, the same for a seed: normal floats, integers 0 to 7, coins for pred."""
     generator = np.random.default_rng(seed)
     return [_random(p.shape.to_static(), generator) for p in module.entry.parameters]
 
