@@ -1,4 +1,4 @@
-"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name A] [--opcode NAME] [--proto]``.
+"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name A] [--opcode NAME] [--backend cpu]``.
 
 A and B hold programs with known answers, C texts with XLA's canonical print. See the corpus' own README.
 """
@@ -37,7 +37,17 @@ def load(folder: Path, case: dict[str, Any], *, proto: bool) -> HloModule:
     return HloModule.from_text(path.read_text())
 
 
-def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any) -> str:
+def evaluated(module: HloModule, arguments: list[Any], backend: str) -> Any:
+    """The result of a program on a backend."""
+    if backend == "evaluator":
+        return Evaluator().run(module.entry, arguments)
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "cpu")]
+    from running import Native  # type: ignore[import-not-found]
+
+    return Native(module)(*arguments)
+
+
+def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any, backend: str) -> str:
     """Empty if a case of one program passes, else what is wrong."""
     module = load(folder, case, proto=proto)
     module.verify()
@@ -45,11 +55,11 @@ def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any)
         stored = np.load(folder / (case["name"] + ".npz"))
         inputs = [_typed(stored[f"in_{i}"], t) for i, t in enumerate(case["in_dtypes"])]
         wanted = [_typed(stored[f"out_{i}"], t) for i, t in enumerate(case["out_dtypes"])]
-        value = Evaluator().run(module.entry, inputs)
+        value = evaluated(module, inputs, backend)
         found = list(value) if isinstance(value, tuple) else [value]
         rules = [("almost", 1e-3, f, w) for f, w in zip(found, wanted, strict=True)]
     else:
-        value = Evaluator().run(module.entry, [])
+        value = evaluated(module, [], backend)
         leaves: Any = value if isinstance(value, tuple) else (value,)
         rules = [
             (c["kind"], c["tolerance"], leaves[c["actual_index"]], leaves[c["expected_index"]])
@@ -135,6 +145,7 @@ def main() -> None:
     parser.add_argument("--name", default="")
     parser.add_argument("--opcode", default="")
     parser.add_argument("--proto", action="store_true")
+    parser.add_argument("--backend", choices=["evaluator", "cpu"], default="evaluator")
     parser.add_argument("--quiet", action="store_true", help="names of the misses only")
     options = parser.parse_args()
     folder = options.folder / options.corpus
@@ -150,7 +161,7 @@ def main() -> None:
             run = check_text if options.corpus == "C" else check_single
             if case.get("kind") == "parallel":
                 run = check_parallel
-            problem = run(folder, case, proto=options.proto, check=check)
+            problem = run(folder, case, proto=options.proto, check=check, backend=options.backend)
         except HloError as error:
             problem = f"{type(error).__name__}: {error}"
         except Exception as error:  # a crash is a miss with a name, not the end of the run

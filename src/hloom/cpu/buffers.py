@@ -86,7 +86,9 @@ def leaf_bytes(shape: Shape) -> int:
 
 
 def leaves(shape: Shape) -> list[tuple[ShapeIndex, Shape]]:
-    """The leaves of a shape with their indices, in order."""
+    """The leaves of a shape with their indices, in order; a buffer counts as the array in it."""
+    if shape.is_buffer:
+        shape = shape.tuple_shapes[0]
     if not shape.is_tuple:
         return [((), shape)]
     return [((i, *index), leaf) for i, part in enumerate(shape.tuple_shapes) for index, leaf in leaves(part)]

@@ -1,9 +1,10 @@
 """Every emitter and element rule of the cpu backend; importing this module registers them."""
 
-from hloom.cpu import contraction, matrix_product, movement, reduction, scatter, sorting, update, windows
+from hloom.cpu import contraction, host, matrix_product, movement, reduction, scatter, sorting, update, windows
 
 __all__ = [
     "contraction",
+    "host",
     "matrix_product",
     "movement",
     "reduction",

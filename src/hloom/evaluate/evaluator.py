@@ -40,6 +40,7 @@ class Evaluator:
         self.device = device
         self.random_state = RandomState()
         self._plans: dict[HloComputation, _Plan] = {}
+        self._steps: dict[HloInstruction, _Step] = {}
         self._mappable: dict[HloComputation, bool] = {}
 
     def run(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
@@ -59,6 +60,14 @@ class Evaluator:
     def begin(self, computation: HloComputation, arguments: Sequence[Value]) -> Value | Pending:
         """The value of the root; pending, where the root is an operation that waits for other devices."""
         return self._plan(computation).run(arguments, wait=False)
+
+    def apply(self, instruction: HloInstruction, operands: Sequence[Value]) -> Value | Pending:
+        """The value of one instruction for values of its operands, inside a run; errors name it."""
+        step = self._steps.get(instruction)
+        if step is None:
+            slots = dict.fromkeys([*instruction.operands, instruction], 0)
+            step = self._steps[instruction] = _Step(instruction, self, slots)
+        return _evaluated(step, step.evaluate, list(operands))
 
     def _plan(self, computation: HloComputation) -> _Plan:
         plan = self._plans.get(computation)
