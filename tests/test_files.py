@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hloom import HloError, HloModule, Literal, load, save
-from hloom.files import load_all, load_snapshot
+from hloom.files import Snapshot, load_all, load_snapshot, save_snapshot
 
 TEXT = """HloModule m
 
@@ -69,6 +69,47 @@ def test_a_snapshot_has_arguments_and_a_result(tmp_path: Path, module: HloModule
     assert [[a.numpy().tolist() for a in run] for run in loaded.runs] == [[[3, 4]]]
     assert loaded.result is not None
     assert loaded.result.numpy().tolist() == [4, 6]
+
+
+ONE, TWO = Literal(np.float32([1, np.nan])), Literal(np.float32([-0.0, 2]))
+
+
+@pytest.mark.parametrize("suffix", [".pb", ".pbtxt", ".pb.gz"])
+@pytest.mark.parametrize("runs", [(), ((ONE, TWO),), ((ONE,), (TWO,))], ids=["none", "one", "several"])
+@pytest.mark.parametrize("result", [None, TWO], ids=["no result", "result"])
+def test_snapshots_are_written(
+    tmp_path: Path,
+    module: HloModule,
+    suffix: str,
+    runs: tuple[tuple[Literal, ...], ...],
+    result: Literal | None,
+) -> None:
+    path = tmp_path / f"snapshot{suffix}"
+    if len(runs) > 1 and result is not None:
+        with pytest.raises(HloError) as caught:
+            save_snapshot(Snapshot(module, runs, result), path)
+        assert caught.value.rule == "snapshot.result"
+        return
+    save_snapshot(Snapshot(module, runs, result), path)
+    found = load_snapshot(path)
+    assert found.module.to_text() == load(path).to_text() == module.to_text()
+    assert found.runs == (runs or (((),) if result is not None else ()))
+    assert found.result == result
+
+
+def test_snapshots_have_no_text(tmp_path: Path, module: HloModule) -> None:
+    with pytest.raises(HloError) as caught:
+        save_snapshot(Snapshot(module, (), None), tmp_path / "snapshot.hlo")
+    assert caught.value.rule == "file.suffix"
+
+
+def test_a_small_file_does_not_become_huge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hloom.files._MOST_BYTES", 1000)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(bytes(1001)))
+    with pytest.raises(HloError) as caught:
+        load(path)
+    assert caught.value.rule == "file.size"
 
 
 def test_a_program_without_arguments_is_a_snapshot_without_runs(tmp_path: Path, module: HloModule) -> None:
