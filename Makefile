@@ -3,6 +3,7 @@
 #   make test    all tests
 #   make check   format, lint, types, layering
 #   make format  let ruff rewrite the sources
+#   make docs    rewrite docs/operations/ from the declarations
 #   make proto   regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make lock    refresh requirements.lock from what .venv holds
 #   make wheel   build dist/*.whl
@@ -18,7 +19,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SCHEMA := src/hloom/proto/schema
 
-.PHONY: help demo test check format proto lock wheel clean
+.PHONY: help demo test check format docs proto lock wheel clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -51,6 +52,9 @@ check: $(VENV)/.develop
 format: $(VENV)/.develop
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.develop
+	$(BIN)/python -m hloom.tools.op_docs docs/operations
 
 proto: $(VENV)/.develop
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --include_imports \
