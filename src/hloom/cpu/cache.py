@@ -1,8 +1,9 @@
 """Compiled programs on disk, so that nothing is compiled twice.
 
-Every program is a file of its own, named by a digest of all that went into it; it begins with a digest of what
-follows, so that a damaged file is noticed and compiled again. Files are written aside and renamed into place,
-which other processes see all at once or not at all. The files used longest ago go when there are too many.
+Every program is a file of its own, named by a digest of all that went into it; it begins with a digest of
+what follows, so that a damaged file is noticed and compiled again. Files are written aside and renamed into
+place, which other processes see all at once or not at all. The files used longest ago go when there are too
+many.
 
 Environment: ``HLOOM_CACHE=0`` switches the cache off, ``HLOOM_CACHE_DIR`` says where it is (by default
 ``$XDG_CACHE_HOME/hloom``), ``HLOOM_CACHE_LIMIT`` how many MiB it may hold (512).
@@ -154,7 +155,7 @@ class CodeCache:
 
 
 def configured_cache() -> CodeCache | None:
-    """The cache that the environment asks for; None if it is off. Raises HloError for a limit that is no number."""
+    """The cache that the environment asks for; None if it is off. Raises HloError for a bad limit."""
     if os.environ.get("HLOOM_CACHE", "1").lower() in ("0", "off", "no", "false"):
         return None
     given = os.environ.get("HLOOM_CACHE_LIMIT", str(_DEFAULT_LIMIT_MIB))

@@ -4,7 +4,8 @@ llvmlite's own binding holds one lock around every call. The same shared library
 it, so that modules compile on several threads, each with a context and a target machine of its own.
 
 LLVM ends the process when it meets what its code generator cannot do. So every module is verified, and what
-the verifier lets pass is refused before: intrinsics of other processors, absurdly wide vectors, inline assembly.
+the verifier lets pass is refused before: intrinsics of other processors, absurdly wide vectors, inline
+assembly.
 """
 
 from __future__ import annotations

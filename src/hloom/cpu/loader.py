@@ -85,6 +85,8 @@ class Image:
     def __init__(self, objects: Sequence[bytes], data: Mapping[str, bytes]) -> None:
         try:
             self._objects = [_Object(file) for file in objects]
+        except LoadError:
+            raise
         except (struct.error, IndexError, ValueError) as error:
             raise LoadError(f"damaged object file: {error}", rule="cpu.object-damaged") from None
         machines = {o.machine for o in self._objects}
@@ -113,6 +115,8 @@ class Image:
         """Write everything to memory that will be at an address; returns the addresses of the symbols."""
         try:
             return self._write(memory, base, externals)
+        except LoadError:
+            raise
         except (struct.error, IndexError, ValueError) as error:
             raise LoadError(f"damaged object file: {error}", rule="cpu.object-damaged") from None
 

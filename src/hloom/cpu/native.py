@@ -1,64 +1,234 @@
-"""Compile a module for this machine, load it, and call it with numpy arrays."""
+"""A module as a native program: found in the cache or compiled, loaded, and called with numpy arrays.
+
+What only a cold start needs (passes, emitters, LLVM) is imported where it is used: a warm start loads none
+of it.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hloom.cpu import emitters, llvm, target  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
-from hloom.cpu.buffers import ALIGNMENT, leaves
-from hloom.cpu.loader import LoadedObject
-from hloom.cpu.pipeline import CPU_PIPELINE
-from hloom.cpu.program import ENTRY, NativeProgram, emit_program
-from hloom.ir.cloning import clone_module
+from hloom.cpu.cache import Entry, configured_cache, key_of
+from hloom.cpu.entry import Signature, builtin_for
+from hloom.cpu.externals import address_of
+from hloom.cpu.fingerprint import fingerprint
+from hloom.cpu.loader import LoadedObject, LoadError
+from hloom.cpu.pool import pool_address
+from hloom.cpu.support import support
+from hloom.cpu.target import host
 from hloom.ir.module import HloModule
+from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.cpu.cost import Cost
+    from hloom.cpu.host import HostCalls
+    from hloom.cpu.profile import Profile
+    from hloom.cpu.program import NativeProgram
+    from hloom.ir.device import Device
 
 Array = np.ndarray[Any, Any]
 
+ENTRY: Final = "hloom_run"
+CONTEXT_WORDS: Final = 8
+"""Words of the context: the pool, the table of a timed program; the rest is free."""
+_ALIGNMENT: Final = 64
+_LONG_WORK: Final = 200_000
+"""Elementary operations from which on other Python threads run beside a program: some 10 to 20 us."""
 
-class NativeExecutable:
-    """A compiled program.
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes of a program.
 
     Attributes:
-        optimized: the module after all passes.
-        program: the LLVM text and its sizes.
+        argument, output: arrays that the caller gives and gets.
+        temp: the arena.
+        peak: all of them together.
+    """
+
+    argument: int
+    output: int
+    temp: int
+
+    @property
+    def peak(self) -> int:
+        """Bytes in use while the program runs."""
+        return self.argument + self.output + self.temp
+
+
+class NativeExecutable:
+    """A compiled program, ready to run on arrays.
+
+    Attributes:
+        module: the program as it was given.
+        memory: how many bytes it needs.
+        from_cache: whether it was compiled by an earlier process, or earlier in this one.
+        calls_host: whether it calls Python, for what only the host can do.
     """
 
     def __init__(self, module: HloModule) -> None:
-        self.optimized = clone_module(module)
-        CPU_PIPELINE.run(self.optimized)
-        self.program: NativeProgram = emit_program(self.optimized)
-        self.result_leaves = [shape for _, shape in leaves(module.entry.root.shape)]
-        code = llvm.generate(self.program.text, target.host())
-        self._loaded = LoadedObject([code], runtime_symbols())
-        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-        self._entry = prototype(self._loaded.symbols[ENTRY])
-        self._temp = aligned_bytes(self.program.temp_bytes)
+        self.module = module
+        self.result_leaves = _leaves(module.entry.root.shape)
+        target, cache = host(), configured_cache()
+        key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
+        entry = cache.get(key) if cache is not None else None
+        loaded = _loaded(entry) if entry is not None else None
+        self.from_cache = loaded is not None
+        if entry is None or loaded is None:
+            from hloom.cpu.compilation import compile_program
 
-    def run(self, arguments: Sequence[Array]) -> list[Array]:
-        """The leaves of the result, for the (row-major) leaves of the arguments."""
-        results = [np.empty(s.dimensions, s.element_type.dtype) for s in self.result_leaves]
-        held = [np.ascontiguousarray(a) for a in arguments]
+            entry = compile_program(self.program, target)
+            if cache is not None:
+                cache.put(key, entry)
+            loaded = LoadedObject(entry.parts, external_address)
+        self._loaded = loaded
+        facts = entry.facts
+        self.memory = Memory(sum(facts["argument_bytes"]), sum(facts["result_bytes"]), facts["temp_bytes"])
+        self.calls_host = bool(facts["host_calls"])
+        self._long = self.memory.temp > 0 or facts["work"] >= _LONG_WORK
+        self._context = (ctypes.c_void_p * CONTEXT_WORDS)(pool_address())
+        self._address = loaded.symbols[ENTRY]
+        self._entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(self._address)
+
+    def host(self, device: Device | None = None) -> HostCalls:
+        """What answers the program's calls of the host on a device; without one the program runs alone."""
+        from hloom.cpu.host import HostCalls
+
+        return HostCalls(self.program.host_calls if self.calls_host else (), device)
+
+    def run(self, arguments: Sequence[Array | None], host: HostCalls | None = None) -> list[Array]:
+        """The leaves of the result, for the leaves of the arguments: arrays of their element types and sizes.
+
+        Tokens are None. What calls the host is answered by `host`; by default as one device alone.
+        """
+        return self._run(self._entry, arguments, ctypes.addressof(self._context), host)
+
+    def _run(
+        self,
+        entry: Callable[..., None],
+        arguments: Sequence[Array | None],
+        context: int,
+        host: HostCalls | None,
+    ) -> list[Array]:
+        results = [
+            np.empty(s.dimensions, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
+            for s in self.result_leaves
+        ]
+        held = [np.empty(0, np.uint8) if a is None else np.ascontiguousarray(a) for a in arguments]
+        temp = aligned_bytes(self.memory.temp)
         pointers = (ctypes.c_void_p * max(1, len(held)))(*[a.ctypes.data for a in held])
         targets = (ctypes.c_void_p * max(1, len(results)))(*[r.ctypes.data for r in results])
-        self._entry(pointers, targets, self._temp.ctypes.data, None)
+
+        def native() -> None:
+            entry(pointers, targets, temp.ctypes.data, context)
+
+        if self.calls_host:
+            (host or self.host()).run(native)
+        else:
+            native()
         return results
+
+    def builtin(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that runs the program on arrays that fit exactly, and calls the fallback for the rest.
+
+        It is the fallback itself where parameters or results are no plain arrays, or where Python or numpy
+        are not laid out as this needs.
+        """
+        parameters = [p.shape for p in self.module.entry.parameters]
+        result = self.module.entry.root.shape
+        shapes = [*parameters, *self.result_leaves]
+        if self.calls_host:
+            return fallback
+        flat = result.is_array or (result.is_tuple and all(s.is_array for s in result.tuple_shapes))
+        if not flat or not all(s.is_array and s.is_static for s in shapes):
+            return fallback
+        signature = Signature(parameters, self.result_leaves, result.is_tuple, self.memory.temp, self._long)
+        context = ctypes.addressof(self._context)
+        return builtin_for(signature, self._address, context, fallback, (self, self._context))
+
+    # -- what the program looks like
+
+    @cached_property
+    def optimized(self) -> HloModule:
+        """The module after all passes."""
+        from hloom.cpu.compilation import optimize
+
+        return optimize(self.module)
+
+    @cached_property
+    def program(self) -> NativeProgram:
+        """The program in LLVM's language."""
+        from hloom.cpu.compilation import emit_program
+
+        return emit_program(self.optimized, host())
+
+    def assembly(self) -> str:
+        """The program in the machine's language."""
+        from hloom.cpu.llvm import generate
+
+        return generate(self.program.text, host(), assembly=True).decode()
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What the program has to compute and to move."""
+        from hloom.cpu.cost import module_cost
+
+        return module_cost(self.optimized)
+
+    def profile(self, arguments: Sequence[Array]) -> Profile:
+        """Run once to warm up and once more, and tell what every instruction took."""
+        from hloom.cpu.compilation import compile_program, emit_program
+        from hloom.cpu.profile import TABLE_WORD, Profile, profile_lines
+
+        program = emit_program(self.optimized, host(), timed=True)
+        loaded = LoadedObject(compile_program(program, host()).parts, external_address)
+        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loaded.symbols[ENTRY])
+        table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
+        context = (ctypes.c_void_p * CONTEXT_WORDS)(*self._context)
+        context[TABLE_WORD] = ctypes.addressof(table)
+        seconds = 0.0
+        for _ in range(2):
+            ctypes.memset(table, 0, ctypes.sizeof(table))
+            before = _clock()
+            self._run(entry, arguments, ctypes.addressof(context), None)
+            seconds = (_clock() - before) / 1e9
+        instructions = {i.name: i for i in self.optimized.instructions()}
+        return Profile(seconds, profile_lines(instructions, list(program.timed), list(table)))
+
+
+def external_address(name: str) -> int | None:
+    """The address of a function that programs may call: hloom's own native code, or a library's."""
+    if name == "hloom_host":
+        from hloom.cpu import host as host  # provides the function
+    found = address_of(name)
+    return support().symbols.get(name) if found is None else found
+
+
+def _loaded(entry: Entry) -> LoadedObject | None:
+    try:
+        return LoadedObject(entry.parts, external_address)
+    except LoadError:
+        return None
+
+
+def _leaves(shape: Shape) -> list[Shape]:
+    if shape.is_tuple:
+        return [leaf for part in shape.tuple_shapes for leaf in _leaves(part)]
+    return [shape]
+
+
+def _clock() -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(support().symbols["hloom_clock"])()
 
 
 def aligned_bytes(size: int) -> Array:
-    """Zeroed memory at a multiple of the vector size."""
-    raw = np.zeros(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    """Memory at a multiple of the vector size; what is in it is left open."""
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + max(size, 1)]
-
-
-@cache
-def runtime_symbols() -> dict[str, int]:
-    """Addresses of the C library's functions that compiled code may call."""
-    libc = ctypes.CDLL(None)
-    names = ("memcpy", "memset", "memmove", "fmod", "fmodf")
-    return {name: ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0 for name in names}

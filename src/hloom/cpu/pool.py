@@ -1,8 +1,8 @@
 """Threads that share the rounds of a kernel's outermost loop.
 
-The work is done by ``hloom_parallel`` in `native_code/pool.ll`; here is the pool's memory, and what the pool needs
-to know of the process: how many threads there are, a fork, the end. Results never depend on the number of
-threads: every round is computed in the same way whoever computes it.
+The work is done by ``hloom_parallel`` in `native_code/pool.ll`; here is the pool's memory, and what the
+pool needs to know of the process: how many threads there are, a fork, the end. Results never depend on the
+number of threads: every round is computed in the same way whoever computes it.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -21,16 +22,24 @@ from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel, emit_loop_kernel, read_where_written, root_values
+from hloom.cpu.profile import Timer
 from hloom.cpu.schedule import schedule
+from hloom.cpu.target import Target
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.scalar_computations import applies_expressions
 
 ENTRY: Final = "hloom_run"
 SCALAR_WORK: Final = 8
 """Results of at most so many elements, all of rank 0, are code of the entry itself."""
 
+SHARED_WORK: Final = 1 << 16
+"""Kernels of less work run in one thread: sharing it would cost more than it gains."""
+
 Emitter: TypeAlias = Callable[["ProgramEmitter", HloInstruction], None]
+HOST: Final = "host"
+"""In the place of an opcode: what Python evaluates; see `hloom.cpu.host`."""
 EMITTERS: Final[dict[str, Emitter]] = {}
 """Operations whose kernels are not loops over elements: by opcode."""
 
@@ -58,39 +67,57 @@ def emitter(*opcodes: str) -> Callable[[Emitter], Emitter]:
 
 @dataclass(frozen=True, slots=True)
 class NativeProgram:
-    """A program as LLVM text, and what a caller must know of it.
+    """A program in LLVM's language, and what a caller must know of it.
 
     Attributes:
-        text: LLVM IR.
+        module: the functions and constants.
         temp_bytes: size of the arena.
         argument_bytes, result_bytes: sizes of the leaves, in order.
         kernels: (function, instruction) names in the order of the calls.
+        work: rough number of elementary operations, loops counted once.
+        host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.host`.
+        timed: the instructions that a timed program measures.
     """
 
-    text: str
+    module: Module
     temp_bytes: int
     argument_bytes: tuple[int, ...]
     result_bytes: tuple[int, ...]
     kernels: tuple[tuple[str, str], ...]
+    work: int
+    host_calls: tuple[HloInstruction, ...] = ()
+    timed: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """LLVM IR."""
+        return self.module.text()
 
 
-def emit_program(module: HloModule) -> NativeProgram:
-    """Emit the native program of an (optimized, flat) module."""
-    return ProgramEmitter(module).run()
+def emit_program(module: HloModule, target: Target | None = None, *, timed: bool = False) -> NativeProgram:
+    """Emit the native program of an (optimized, flat) module, by default for this machine.
+
+    A timed program adds up what each instruction takes; see `hloom.cpu.profile`.
+    """
+    return ProgramEmitter(module, target, timed=timed).run()
 
 
 class ProgramEmitter:
     """Emits the entry function and collects the kernels."""
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self, module: HloModule, target: Target | None = None, *, timed: bool = False) -> None:
         self.hlo = module
-        self.module = Module()
+        self.module = Module(target=target)
         self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
         self.assignment: Assignment = assign(module.entry, in_place_operands, schedule, scratch_bytes)
         self._pointers: dict[Buffer, Value] = {}
         self._kernels: dict[str, LoopKernel] = {}
         self.calls: list[tuple[str, str]] = []
+        self.host_calls: list[HloInstruction] = []
+        self.work = 0
+        self._shared_pointers = 0
+        self._timer = Timer(self.function, self.context) if timed else None
 
     def run(self) -> NativeProgram:
         """Emit everything."""
@@ -100,14 +127,19 @@ class ProgramEmitter:
         self._prologue()
         self.computation(self.hlo.entry)
         self.copies(self.assignment.results)
+        if self._shared_pointers:
+            self.function.entry_lines.append(f"  %shared = alloca ptr, i64 {self._shared_pointers}, align 64")
         self.function.finish()
         argument_leaves = [s for p in self.hlo.entry.parameters for _, s in leaves(p.shape)]
         return NativeProgram(
-            self.module.text(),
+            self.module,
             self.assignment.temp_bytes,
             tuple(leaf_bytes(s) for s in argument_leaves),
             tuple(leaf_bytes(s) for _, s in leaves(self.hlo.entry.root.shape)),
             tuple(self.calls),
+            self.work,
+            tuple(self.host_calls),
+            tuple(self._timer.names) if self._timer is not None else (),
         )
 
     # -- memory
@@ -214,7 +246,9 @@ class ProgramEmitter:
         elif opcode == "call":
             self.computation(i.called_computations[0])
         else:
-            EMITTERS.get(hero(i).opcode, ProgramEmitter.kernel)(self, i)
+            with self._timer.measure(i.name) if self._timer is not None else nullcontext():
+                key = hero(i).opcode if applies_expressions(hero(i)) else HOST
+                EMITTERS.get(key, ProgramEmitter.kernel)(self, i)
 
     def loop(self, i: HloInstruction) -> None:
         """A native loop; its state lies in the buffers of the while's result."""
@@ -308,12 +342,33 @@ class ProgramEmitter:
         return kernel
 
     def call(self, i: HloInstruction, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
-        """Run a kernel over its whole range."""
+        """Run a kernel over its whole range, on several threads if that pays."""
         self.calls.append((kernel.name, i.name))
+        self.work += kernel.work
         if not kernel.trips:
             return
         f = self.function
+        if kernel.work >= SHARED_WORK and kernel.trips > kernel.grain:
+            self.share(kernel, pointers)
+            return
         f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
+
+    def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
+        """Let the threads of the pool share a kernel's range; see ``native_code/pool.ll``."""
+        task = f"{kernel.name}_task"
+        if task not in self.module.functions:
+            wrapper = self.module.function(task, [PTR, I64, I64])
+            packed, begin, end = wrapper.parameters
+            given = [wrapper.load(PTR, wrapper.offset(packed, n, PTR)) for n in range(len(pointers))]
+            wrapper.call(None, kernel.name, *given, begin, end)
+            wrapper.finish()
+        f = self.function
+        packed = Value(f, PTR, "%shared")
+        self._shared_pointers = max(self._shared_pointers, len(pointers))
+        for number, pointer in enumerate(pointers):
+            f.store(pointer, f.offset(packed, number, PTR))
+        trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
+        f.call(None, "hloom_parallel", self.context, Value(f, PTR, f"@{task}"), packed, trips, grain)
 
 
 def kernel_parts(

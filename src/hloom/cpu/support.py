@@ -1,7 +1,7 @@
 """hloom's own native code: the thread pool, the recycled memory and the builtin that calls programs.
 
-It is written in LLVM's language, in the files of `native_code/`, compiled once per machine and kept in the cache
-of compiled code like every program.
+It is written in LLVM's language, in the files of `native_code/`, compiled once per machine and kept in the
+cache of compiled code like every program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hloom.cpu.externals import address_of
 from hloom.cpu.loader import LoadedObject, LoadError
 from hloom.cpu.target import Target, host
 
-FILES: Final = ("pool", "memory", "entry")
+FILES: Final = ("pool", "memory", "entry", "clock")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 
 

@@ -1,0 +1,36 @@
+"""What makes two modules the same program, as one text: the key of compiled code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from hloom.ir.module import HloModule
+from hloom.text.options import PrintOptions
+
+_OPTIONS: Final = PrintOptions.short_parsable().replace(
+    print_large_constants=False, print_control_dependencies=True, print_original_value=False
+)
+
+
+def fingerprint(module: HloModule) -> str:
+    """Equal for modules that are the same program: their text, and the bytes of every constant."""
+    digest = hashlib.sha256(module.to_text(_OPTIONS).encode("utf-8", "surrogateescape"))
+    for instruction in module.instructions():
+        if instruction.opcode == "constant":
+            literal: Any = getattr(instruction.operation, "literal", None)
+            if literal is not None:
+                _add(digest, literal.numpy())
+    return digest.hexdigest()
+
+
+def _add(digest: Any, value: object) -> None:
+    if isinstance(value, tuple):
+        for element in cast("Sequence[object]", value):
+            _add(digest, element)
+    elif value is not None:
+        array = np.ascontiguousarray(cast("Any", value))
+        digest.update(array.view(np.uint8).data if array.size and array.ndim else array.tobytes())
