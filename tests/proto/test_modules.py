@@ -16,7 +16,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OriginalArray
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
-from hloom.proto.schema.hlo_pb2 import HloInstructionProto, HloModuleProto
+from hloom.proto.schema.hlo_pb2 import HloInstructionProto, HloModuleProto, HloProto
 from hloom.proto.writer import module_message
 from hloom.tools.op_example import example_of
 
@@ -429,6 +429,13 @@ def test_bytes_that_are_no_message(data: bytes) -> None:
     with pytest.raises(HloError) as caught:
         HloModule.from_proto(data)
     assert caught.value.rule == "proto.no-module"
+
+
+def test_a_snapshot_whose_inputs_are_broken() -> None:
+    snapshot = HloProto(hlo_module=message_of()).SerializeToString() + b"\x12\x01\xff"
+    with pytest.raises(HloError) as caught:
+        HloModule.from_proto(snapshot)
+    assert caught.value.rule == "proto.malformed"
 
 
 def test_values_that_no_field_holds() -> None:
