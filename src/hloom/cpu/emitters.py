@@ -1,6 +1,17 @@
 """Every emitter and element rule of the cpu backend; importing this module registers them."""
 
-from hloom.cpu import contraction, host, matrix_product, movement, reduction, scatter, sorting, update, windows
+from hloom.cpu import (
+    contraction,
+    host,
+    matrix_product,
+    movement,
+    reduction,
+    scatter,
+    select_and_scatter,
+    sorting,
+    update,
+    windows,
+)
 
 __all__ = [
     "contraction",
@@ -9,6 +20,7 @@ __all__ = [
     "movement",
     "reduction",
     "scatter",
+    "select_and_scatter",
     "sorting",
     "update",
     "windows",

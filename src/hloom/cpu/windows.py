@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+from hloom.cpu.combining import Combiner
 from hloom.cpu.contraction import accumulator_type, converted, multiply_add
 from hloom.cpu.elements import LEAF_RULES, Elements, Indices, element_rule
 from hloom.cpu.index import Index, Variable
@@ -14,6 +17,9 @@ from hloom.cpu.reduction import nested_reduction, spread
 from hloom.cpu.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
+
+WRITTEN_OUT: Final = 16
+"""Windows of at most so many elements are code without loops."""
 
 
 def window_place(
@@ -42,33 +48,51 @@ def window_place(
 
 
 def reduce_window_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
-    """The combined window at a result index."""
+    """The combined window at a result index; what lies outside the base counts as the initial value."""
     operation: Any = instruction.operation
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
+    combiner = Combiner(instruction.called_computations[0])
     window: Sequence[WindowDimension] = operation.window
     sizes = operands[0].shape.dimensions
-    variables = [Variable(d.size, "w") for d in window]
-    start = [spread(e, e.element(i, ())) for i in initial]
-    looped = [v for v in variables if v.extent != 1]
+    types = [o.shape.element_type for o in initial]
+    inits = [spread(e, e.element(i, ())) for i in initial]
+    start, fills = combiner.starts(inits, types), combiner.lift(inits, types)
 
-    def step(accumulators: list[Element]) -> list[Element]:
+    def step(accumulators: list[Element], positions: Sequence[Index]) -> list[Element]:
         places: list[Index] = []
         condition: Value | None = None
-        for at, variable, d, size in zip(indices, variables, window, sizes, strict=True):
-            place, inside = window_place(e, at, Index.of(variable), d, size)
+        for at, position, d, size in zip(indices, positions, window, sizes, strict=True):
+            place, inside = window_place(e, at, position, d, size)
             places.append(place)
             condition = also(e, condition, inside)
         with e.masked(condition):
             values = [e.element(o, tuple(places)) for o in operands]
-        made = e.apply(instruction.called_computations[0], [*accumulators, *values])
-        if condition is None:
-            return made
-        return [e.choose(condition, new, old) for new, old in zip(made, accumulators, strict=True)]
+        lifted = combiner.lift(values, [o.shape.element_type for o in operands])
+        if condition is not None:
+            lifted = [e.choose(condition, x, fill) for x, fill in zip(lifted, fills, strict=True)]
+        return [spread(e, x) for x in combiner.combine(e, accumulators, lifted)]
 
     if 0 in sizes:
+        return combiner.lower(folded(e, window, start, lambda a, _: combiner.combine(e, a, fills)), types)
+    return combiner.lower(folded(e, window, start, step), types)
+
+
+def folded(
+    e: Elements, window: Sequence[WindowDimension], start: list[Element],
+    step: Callable[[list[Element], Sequence[Index]], list[Element]],
+) -> list[Element]:  # fmt: skip
+    """Carry values through every element of a window, in order; small windows are written out."""
+    sizes = [d.size for d in window]
+    if math.prod(sizes) <= WRITTEN_OUT:
+        for offsets in itertools.product(*map(range, sizes)):
+            start = step(start, [Index(o) for o in offsets])
         return start
-    return nested_reduction(e, looped, start, step)
+    variables = [Variable(size, "w") for size in sizes]
+    positions = [Index.of(v) for v in variables]
+    return nested_reduction(
+        e, [v for v in variables if v.extent != 1], start, lambda values: step(values, positions)
+    )
 
 
 LEAF_RULES["reduce-window"] = reduce_window_leaves
