@@ -9,14 +9,23 @@ from typing import Final, TypeAlias
 from hloom.cpu.buffers import Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.shape.element_type import PRED
 
 Values: TypeAlias = dict[ShapeIndex, Buffer]
 Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
 InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
 """Operand numbers that an instruction may overwrite with its only result while it reads them."""
 
-ALIASES: Final = frozenset(("reshape", "opt-barrier", "add-dependency", "copy", "domain"))
+ALIASES: Final = frozenset(("reshape", "opt-barrier", "add-dependency", "copy", "domain", "async-update"))
 """Operations whose result is the bytes of their first operand."""
+
+
+def is_alias(i: HloInstruction) -> bool:
+    """Whether an instruction's result is the bytes of its first operand."""
+    if i.opcode == "bitcast-convert":
+        before, after = i.operands[0].shape.element_type, i.shape.element_type
+        return before.bits % 8 == 0 and after.bits % 8 == 0 and after is not PRED
+    return i.opcode in ALIASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,7 @@ class _Walk:
                 return self.branches(i, operands)
             case "call":
                 return self.computation(i.called_computations[0], operands)
-            case opcode if opcode in ALIASES:
+            case _ if is_alias(i):
                 return operands[0]
             case _:
                 return self.plain(i, operands)

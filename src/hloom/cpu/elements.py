@@ -151,6 +151,11 @@ class Elements:
             return self._compute(instruction, ())
         if instruction.operation.elementwise:
             return self.elementwise(instruction, flat)
+        if opcode == "bitcast-convert":
+            from hloom.cpu.bit_patterns import reinterpreted
+
+            before = instruction.operands[0].shape.element_type
+            return reinterpreted(flat[0], before, instruction.shape.element_type)
         raise HloError(
             f"{opcode} inside a computation of scalars",
             rule="cpu.scalar-computation",

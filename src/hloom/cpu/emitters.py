@@ -1,6 +1,7 @@
 """Every emitter and element rule of the cpu backend; importing this module registers them."""
 
 from hloom.cpu import (
+    bit_patterns,
     contraction,
     host,
     matrix_product,
@@ -14,6 +15,7 @@ from hloom.cpu import (
 )
 
 __all__ = [
+    "bit_patterns",
     "contraction",
     "host",
     "matrix_product",

@@ -29,12 +29,11 @@ from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.shape.shape import Shape
 
-
 HOST_FUNCTION: Final = "hloom_host"
 HOST_OPERATIONS: Final = (
     "all-gather", "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
     "all-to-all", "async-done", "async-start", "async-update", "batch-norm-grad", "batch-norm-inference",
-    "batch-norm-training", "bitcast", "bitcast-convert", "cholesky", "collective-broadcast", "collective-permute",
+    "batch-norm-training", "bitcast", "cholesky", "collective-broadcast", "collective-permute",
     "collective-permute-done", "collective-permute-start", "copy-done", "copy-start", "custom-call", "fft",
     "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "ragged-all-to-all", "ragged-dot", "recv",
     "recv-done", "reduce-scatter", "replica-id", "rng", "rng-bit-generator", "rng-get-and-update-state",

@@ -6,12 +6,17 @@ from typing import Final
 
 from hloom.cpu.gemm import product_of
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.batchnorm_expander import BatchNormExpander
+from hloom.passes.bitcast_expander import BitcastExpander
 from hloom.passes.call_inliner import CallInliner
 from hloom.passes.common_subexpressions import CommonSubexpressionElimination
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.flatten_call_graph import FlattenCallGraph
 from hloom.passes.fusion import Fusion
+from hloom.passes.map_inliner import MapInliner
 from hloom.passes.pipeline import Pipeline
+from hloom.passes.synchronous_operations import SynchronousOperations
+
 
 def is_product(dot: HloInstruction) -> bool:
     """Whether a dot becomes a matrix product, which can end in elementwise operations."""
@@ -21,6 +26,10 @@ def is_product(dot: HloInstruction) -> bool:
 CPU_PIPELINE: Final = Pipeline(
     [
         CallInliner(),
+        MapInliner(),
+        BatchNormExpander(),
+        BitcastExpander(),
+        SynchronousOperations(),
         FlattenCallGraph(),
         Pipeline([CommonSubexpressionElimination(), DeadCodeElimination()], until_stable=True),
         Fusion(products=is_product),

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from hloom.cpu import reduction
-from hloom.cpu.assignment import ALIASES, Assignment, Copy, assign
+from hloom.cpu.assignment import Assignment, Copy, assign, is_alias
 from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
@@ -231,7 +231,7 @@ class ProgramEmitter:
     def instruction(self, i: HloInstruction) -> None:
         """Emit one instruction."""
         opcode = i.opcode
-        if opcode in ALIASES or opcode in (
+        if is_alias(i) or opcode in (
             "parameter",
             "constant",
             "tuple",

@@ -12,7 +12,7 @@ from hloom.ir.module import HloModule
 
 @dataclass(frozen=True, slots=True)
 class CallInliner:
-    """``y = call(x), to_apply=f`` → the body of f with x for its parameter."""
+    """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be made anew."""
 
     name: ClassVar[str] = "call-inliner"
 
@@ -21,7 +21,7 @@ class CallInliner:
         changed = False
         for computation in module.post_order():
             for instruction in computation:
-                if instruction.opcode == "call":
+                if instruction.opcode in ("call", "fusion"):
                     inline(instruction)
                     changed = True
         return changed

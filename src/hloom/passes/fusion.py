@@ -172,6 +172,8 @@ class _Plan:
     def loops(self, p: HloInstruction) -> bool:
         """Whether an instruction runs as a loop over its elements."""
         operation = p.operation
+        if p.opcode == "bitcast-convert":
+            return p.shape.element_type.bits == p.operands[0].shape.element_type.bits
         return p.shape.is_array and (operation.elementwise or p.opcode in _FREE or p.opcode in _MOVING)
 
     def fusible(self, p: HloInstruction) -> bool:

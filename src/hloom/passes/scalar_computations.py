@@ -27,7 +27,7 @@ def _is_scalar_step(i: HloInstruction) -> bool:
         return False
     if i.opcode == "bitcast" and i.operands[0].shape.element_type is not i.shape.element_type:
         return False
-    if i.opcode not in PASSING and not i.operation.elementwise:
+    if i.opcode not in PASSING and not i.operation.elementwise and i.opcode != "bitcast-convert":
         return False
     return all(map(is_expression, i.called_computations))
 

@@ -1,0 +1,111 @@
+"""batchnorm_expander: writes batch normalization out as reductions and elementwise operations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import F32, F64
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNormExpander:
+    """``batch-norm-training``, ``-inference`` and ``-grad`` → their formulas, in f32 or, of f64, in f64."""
+
+    name: ClassVar[str] = "batchnorm_expander"
+
+    def run(self, module: HloModule) -> bool:
+        """Expand every one with static shapes."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode.startswith("batch-norm-") and instruction.operands[0].shape.is_static:
+                    _Expansion(instruction).run()
+                    changed = True
+        return changed
+
+
+class _Expansion:
+    """One instruction: its operands in the type in which it is computed."""
+
+    def __init__(self, instruction: HloInstruction) -> None:
+        self.instruction = instruction
+        self.operation: Any = instruction.operation
+        self.w = Writer(instruction)
+        self.sizes = instruction.operands[0].shape.dimensions
+        self.feature: int = self.operation.feature_index
+        self.others = [d for d in range(len(self.sizes)) if d != self.feature]
+        types = [o.shape.element_type for o in instruction.operands]
+        self.kind = F64 if F64 in types else F32
+        self.operands = [self.w.convert(o, self.kind) for o in instruction.operands]
+
+    def run(self) -> None:
+        """Write the formulas and replace the instruction."""
+        opcode = self.instruction.opcode
+        if opcode == "batch-norm-training":
+            made = self.training()
+        elif opcode == "batch-norm-inference":
+            made = [self.inference()]
+        else:
+            made = self.gradients()
+        shape = self.instruction.shape
+        leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
+        results = [self.w.convert(x, leaf.element_type) for x, leaf in zip(made, leaves, strict=True)]
+        self.w.replace(self.w.op("tuple", *results) if shape.is_tuple else results[0])
+
+    def spread(self, vector: HloInstruction) -> HloInstruction:
+        """One value a feature, everywhere."""
+        return self.w.broadcast(vector, self.sizes, [self.feature])
+
+    def mean(self, x: HloInstruction) -> HloInstruction:
+        """The mean of every feature."""
+        count = math.prod(self.sizes[d] for d in self.others)
+        total = self.w.sum(x, self.others)
+        return self.w.op("divide", total, self.w.full(count, total.shape))
+
+    def deviation(self, variance: HloInstruction) -> HloInstruction:
+        """The square root of variance + epsilon, of every feature."""
+        epsilon = self.w.full(self.operation.epsilon, variance.shape)
+        return self.w.op("sqrt", self.w.op("add", variance, epsilon))
+
+    def normalized(
+        self,
+        centered: HloInstruction,
+        variance: HloInstruction,
+        scale: HloInstruction,
+        offset: HloInstruction,
+    ) -> HloInstruction:
+        """Centered / deviation * scale + offset."""
+        w = self.w
+        unit = w.op("divide", centered, self.spread(self.deviation(variance)))
+        return w.op("add", w.op("multiply", unit, self.spread(scale)), self.spread(offset))
+
+    def training(self) -> list[HloInstruction]:
+        """(output, mean, variance)."""
+        x, scale, offset = self.operands
+        mean = self.mean(x)
+        centered = self.w.op("subtract", x, self.spread(mean))
+        variance = self.mean(self.w.op("multiply", centered, centered))
+        return [self.normalized(centered, variance, scale, offset), mean, variance]
+
+    def inference(self) -> HloInstruction:
+        """The output."""
+        x, scale, offset, mean, variance = self.operands
+        return self.normalized(self.w.op("subtract", x, self.spread(mean)), variance, scale, offset)
+
+    def gradients(self) -> list[HloInstruction]:
+        """(operand's, scale's, offset's)."""
+        w = self.w
+        x, scale, mean, variance, grad = self.operands
+        deviation = self.spread(self.deviation(variance))
+        unit = w.op("divide", w.op("subtract", x, self.spread(mean)), deviation)
+        of_unit = w.op("multiply", grad, unit)
+        grad_scale, grad_offset = w.sum(of_unit, self.others), w.sum(grad, self.others)
+        centered = w.op("subtract", grad, self.spread(self.mean(grad)))
+        inner = w.op("subtract", centered, w.op("multiply", unit, self.spread(self.mean(of_unit))))
+        grad_x = w.op("divide", w.op("multiply", self.spread(scale), inner), deviation)
+        return [grad_x, grad_scale, grad_offset]

@@ -1,0 +1,82 @@
+"""bitcast-expander: reads of memory in another layout become transposes and reshapes of values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.writing import Writer
+from hloom.shape.layout import Layout
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class BitcastExpander:
+    """``bitcast(x)`` → x in the order of its memory, its bits as the other type, in the result's order."""
+
+    name: ClassVar[str] = "bitcast-expander"
+
+    def run(self, module: HloModule) -> bool:
+        """Expand every bitcast between plain layouts."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode == "bitcast" and can_expand(instruction):
+                    expand(instruction)
+                    changed = True
+        return changed
+
+
+def can_expand(instruction: HloInstruction) -> bool:
+    """Whether both layouts only order the dimensions, and elements fill their bits."""
+    source, result = instruction.operands[0].shape, instruction.shape
+    if not (_is_plain(source) and _is_plain(result)):
+        return False
+    if source.element_type is result.element_type:
+        return True
+    whole = all(s.element_type.bits % 8 == 0 for s in (source, result))
+    return whole and not source.element_type.is_complex and not result.element_type.is_complex
+
+
+def _is_plain(shape: Shape) -> bool:
+    layout = shape.layout
+    if not shape.is_array or not shape.is_static:
+        return False
+    return layout is None or layout == Layout(layout.minor_to_major, memory_space=layout.memory_space)
+
+
+def expand(instruction: HloInstruction) -> None:
+    """Replace one bitcast."""
+    writer = Writer(instruction)
+    (x,) = instruction.operands
+    target = instruction.shape
+    order = _major_to_minor(x.shape)
+    if order != tuple(range(x.shape.rank)):
+        x = writer.op("transpose", x, dimensions=order)
+    before, after = x.shape.element_type, target.element_type
+    if before is not after:
+        x = _reinterpreted(writer, writer.reshape(x, [x.shape.element_count]), target)
+    order = _major_to_minor(target)
+    x = writer.reshape(x, [target.dimensions[d] for d in order])
+    if order != tuple(range(target.rank)):
+        x = writer.op("transpose", x, dimensions=tuple(order.index(d) for d in range(target.rank)))
+    writer.replace(x)
+
+
+def _reinterpreted(writer: Writer, x: HloInstruction, target: Shape) -> HloInstruction:
+    before, after = x.shape.element_type, target.element_type
+    count = math.prod(target.dimensions)
+    if before.bits == after.bits:
+        return writer.op("bitcast-convert", x, shape=Shape(after, (count,)))
+    if before.bits > after.bits:
+        ratio = before.bits // after.bits
+        return writer.op("bitcast-convert", x, shape=Shape(after, (count // ratio, ratio)))
+    ratio = after.bits // before.bits
+    return writer.op("bitcast-convert", writer.reshape(x, [count, ratio]), shape=Shape(after, (count,)))
+
+
+def _major_to_minor(shape: Shape) -> tuple[int, ...]:
+    return shape.layout.major_to_minor if shape.layout is not None else tuple(range(shape.rank))

@@ -1,0 +1,112 @@
+"""How passes write instructions: by opcode, shapes following from operands where they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.shape.element_type import PRED, ElementType
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+
+class Writer:
+    """Adds instructions to the computation of an instruction that they are to replace."""
+
+    def __init__(self, replaced: HloInstruction) -> None:
+        assert replaced.parent is not None and replaced.parent.module is not None
+        self.replaced = replaced
+        self.computation: HloComputation = replaced.parent
+        self.module: HloModule = replaced.parent.module
+
+    def op(
+        self, opcode: str, *operands: HloInstruction, shape: Shape | None = None,
+        computations: Sequence[HloComputation] = (), **attributes: Any,
+    ) -> HloInstruction:  # fmt: skip
+        """A new instruction; its shape follows from the operands unless it is stated."""
+        operation = REGISTRY[opcode](**attributes)
+        made = HloInstruction(
+            self.module.unique_name(opcode), operation, shape or Shape.token(), operands, computations
+        )
+        if shape is None:
+            made.shape = made.infer_shape()
+        made.metadata = self.replaced.metadata
+        return self.computation.add(made)
+
+    def replace(self, new: HloInstruction) -> None:
+        """Let everybody use ``new`` instead of the replaced instruction, which goes."""
+        old = self.replaced
+        for predecessor in old.control_predecessors:
+            predecessor.add_control_dependency_to(new)
+        for successor in old.control_successors:
+            new.add_control_dependency_to(successor)
+        old.drop_control_dependencies()
+        old.replace_all_uses_with(new)
+        self.computation.remove(old)
+
+    # -- what comes again and again
+
+    def scalar(self, value: complex, element_type: ElementType) -> HloInstruction:
+        """A constant of rank 0."""
+        with np.errstate(all="ignore"):
+            literal = Literal(np.asarray(value).astype(element_type.numpy_dtype), Shape(element_type))
+        return self.op("constant", shape=literal.shape, literal=literal)
+
+    def full(self, value: complex, shape: Shape) -> HloInstruction:
+        """An array with one value everywhere."""
+        return self.broadcast(self.scalar(value, shape.element_type), shape.dimensions)
+
+    def broadcast(
+        self, x: HloInstruction, dimensions: Sequence[int], into: Sequence[int] = ()
+    ) -> HloInstruction:
+        """An array of these dimensions, those of ``x`` being number ``into`` of them."""
+        shape = Shape(x.shape.element_type, tuple(dimensions))
+        return self.op("broadcast", x, shape=shape, dimensions=tuple(into))
+
+    def convert(self, x: HloInstruction, element_type: ElementType) -> HloInstruction:
+        """The array in another element type; itself if it is of that type."""
+        if x.shape.element_type is element_type:
+            return x
+        return self.op("convert", x, shape=Shape(element_type, x.shape.dimensions))
+
+    def reshape(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
+        """The elements in other dimensions; itself if they are the same."""
+        if x.shape.dimensions == tuple(dimensions):
+            return x
+        return self.op("reshape", x, shape=Shape(x.shape.element_type, tuple(dimensions)))
+
+    def compare(self, a: HloInstruction, direction: str, b: HloInstruction) -> HloInstruction:
+        """Element by element: ``EQ``, ``LT`` ..."""
+        return self.op("compare", a, b, shape=Shape(PRED, a.shape.dimensions), direction=direction)
+
+    def sum(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
+        """The sums along dimensions."""
+        kind = x.shape.element_type
+        return self.op(
+            "reduce", x, self.scalar(0, kind), dimensions=tuple(dimensions),
+            computations=[self.combiner("add", kind)],
+        )  # fmt: skip
+
+    def combiner(self, opcode: str, element_type: ElementType) -> HloComputation:
+        """A new computation of an operation on two scalars."""
+        computation = HloComputation(self.module.unique_name(opcode))
+        parameters = [
+            computation.add(
+                HloInstruction(
+                    self.module.unique_name(name),
+                    REGISTRY["parameter"](parameter_number=number),  # type: ignore[call-arg]
+                    Shape(element_type),
+                )
+            )
+            for number, name in enumerate(("x", "y"))
+        ]
+        name = self.module.unique_name(opcode)
+        root = HloInstruction(name, REGISTRY[opcode](), Shape(element_type), parameters)
+        computation.add(root, root=True)
+        return self.module.add(computation)
