@@ -12,11 +12,11 @@ Environment: ``HLOOM_CACHE=0`` switches the cache off, ``HLOOM_CACHE_DIR`` says 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import struct
-import tempfile
+import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,14 +111,13 @@ class CodeCache:
             return False
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.directory, prefix=".", delete=False) as file:
-                try:
-                    file.write(data)
-                    file.close()
-                    os.replace(file.name, self._path(key))
-                except OSError:
-                    os.unlink(file.name)
-                    raise
+            aside = self.directory / f".{os.getpid()}-{threading.get_ident()}-{key}"
+            try:
+                aside.write_bytes(data)
+                aside.replace(self._path(key))
+            except OSError:
+                aside.unlink(missing_ok=True)
+                raise
             self._evict()
         except OSError as error:
             if os.environ.get("HLOOM_CACHE_DIR"):
@@ -192,10 +191,11 @@ def compiler_identity() -> str:
                 elif file.name.endswith((".py", ".ll")):
                     described.append(_described(file.path, file.stat()))
     for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes"):
-        spec = importlib.util.find_spec(dependency)
-        if spec is not None and spec.origin:
-            folder = Path(spec.origin).parent
-            described.append(_described(str(folder), folder.stat()))
+        for folder in sys.path:
+            path = os.path.join(folder, dependency)
+            if os.path.isdir(path):
+                described.append(_described(path, os.stat(path)))
+                break
     return _DIGEST("\n".join(sorted(described)).encode()).hexdigest()
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
-import sysconfig
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -207,9 +205,9 @@ def numpy_function(number: int) -> int:
 @cache
 def layout_is_known() -> bool:
     """Whether this Python and this numpy keep the fields of arrays where the native code looks for them."""
-    if platform.python_implementation() != "CPython" or sys.maxsize < 1 << 62:
+    if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
         return False
-    if sysconfig.get_config_var("Py_GIL_DISABLED") or np.lib.NumpyVersion(np.__version__) < "2.0.0":
+    if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):
         return False
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     word = [int(x) for x in (ctypes.c_int64 * 12).from_address(id(array))]

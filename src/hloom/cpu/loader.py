@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import platform
+import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -32,7 +32,7 @@ _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _RELOCATION: Final = struct.Struct("<QQq")
 _NOBITS, _SYMTAB, _RELA, _REL = 8, 2, 4, 9
 _WRITE, _ALLOCATE, _THREAD_LOCAL = 1, 2, 0x400
-_MACHINES: Final = {"x86_64": X86_64, "AMD64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
+_MACHINES: Final = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
 
 Externals: TypeAlias = Callable[[str], "int | None"]
 """The address of a symbol that no object defines; None for one that is not known."""
@@ -60,7 +60,7 @@ class LoadedObject:
         that is not known.
         """
         image = Image(objects, data or {})
-        if image.machine != _MACHINES.get(platform.machine()):
+        if image.machine != _MACHINES.get(os.uname().machine):
             raise LoadError("an object file for another machine", rule="cpu.object-machine")
         self.size = image.size
         protection = mmap.PROT_READ | mmap.PROT_WRITE

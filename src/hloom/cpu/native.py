@@ -65,6 +65,8 @@ class Memory:
 class NativeExecutable:
     """A compiled program, ready to run on arrays.
 
+    What the cache knows was verified when it was compiled; the rest is verified first, which raises HloError.
+
     Attributes:
         module: the program as it was given.
         memory: how many bytes it needs.
@@ -83,6 +85,7 @@ class NativeExecutable:
         if entry is None or loaded is None:
             from hloom.cpu.compilation import compile_program
 
+            module.verify()
             entry = compile_program(self.program, target)
             if cache is not None:
                 cache.put(key, entry)
@@ -181,7 +184,7 @@ class NativeExecutable:
 
         return module_cost(self.optimized)
 
-    def profile(self, arguments: Sequence[Array]) -> Profile:
+    def profile(self, arguments: Sequence[Array | None]) -> Profile:
         """Run once to warm up and once more, and tell what every instruction took."""
         from hloom.cpu.compilation import compile_program, emit_program
         from hloom.cpu.profile import TABLE_WORD, Profile, profile_lines

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -107,8 +106,9 @@ class Target:
 @cache
 def host() -> Target:
     """This machine."""
-    architecture = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-    described = _describe(_CPUINFO.read_text()) if _CPUINFO.exists() else {}
+    machine = os.uname().machine
+    architecture = {"arm64": "aarch64"}.get(machine, machine)
+    described = first_processor(_CPUINFO)
     flags = frozenset((described.get("flags") or described.get("Features") or "").split())
     names = _X86_FEATURES if architecture == "x86_64" else _ARM_FEATURES
     features = frozenset(name for flag, name in names.items() if flag in flags)
@@ -128,11 +128,19 @@ _MODEL_KEYS: Final = (
 )
 
 
-def _describe(cpuinfo: str) -> dict[str, str]:
-    """The first processor's fields of ``/proc/cpuinfo``."""
-    first = cpuinfo.partition("\n\n")[0]
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}
+def first_processor(cpuinfo: Path) -> dict[str, str]:
+    """The first processor's fields of a file such as ``/proc/cpuinfo``; none where there is no such file."""
+    found: dict[str, str] = {}
+    try:
+        with cpuinfo.open() as lines:
+            for line in lines:
+                if not line.strip():
+                    break
+                key, _, value = line.partition(":")
+                found[key.strip()] = value.strip()
+    except OSError:
+        pass
+    return found
 
 
 # -- cores

@@ -6,22 +6,29 @@
     result = exe(x, y)
     exe = hloom.compile(module, num_replicas=2)
     results = exe.run([[x0, y0], [x1, y1]])
+    exe = hloom.compile(module, backend="cpu")
+    print(exe.memory, exe.cost, exe.profile(x, y))
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
-from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.runtime.arguments import Outgoing, bound_arguments
 from hloom.runtime.device import Device
+from hloom.runtime.programs import CompiledProgram, DeviceProgram, EvaluatedProgram, flat
 
-BACKENDS: Final = ("evaluator",)
+if TYPE_CHECKING:
+    from hloom.cpu.cost import Cost
+    from hloom.cpu.native import Memory, NativeExecutable
+    from hloom.cpu.profile import Profile
+
+BACKENDS: Final = ("evaluator", "cpu")
 """What can run a program."""
 
 
@@ -36,7 +43,7 @@ def compile(
 
     Args:
         module: the program that all devices run; or a program for each device, replica-major.
-        backend: ``evaluator``, the reference evaluator.
+        backend: ``evaluator``, the reference evaluator; or ``cpu``, native code for this machine.
         num_replicas, num_partitions: the number of devices in both directions; by default what the module
             says, which is 1 and 1 if it says nothing, and as many replicas as there are modules in a list.
 
@@ -62,6 +69,11 @@ def compile(
     elif len(modules) != replicas * partitions:
         message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
         raise HloError(message, rule="compile.module-count")
+    if backend == "cpu":
+        from hloom.cpu.native import NativeExecutable
+
+        made = {each: NativeExecutable(each) for each in dict.fromkeys(modules)}
+        return Executable(modules, replicas, partitions, [made[each] for each in modules])
     for each in dict.fromkeys(modules):
         each.verify()
     return Executable(modules, replicas, partitions)
@@ -75,14 +87,29 @@ class Executable:
         num_replicas, num_partitions: how many there are.
     """
 
-    def __init__(self, modules: Sequence[HloModule], num_replicas: int, num_partitions: int) -> None:
+    def __init__(
+        self,
+        modules: Sequence[HloModule],
+        num_replicas: int,
+        num_partitions: int,
+        compiled: Sequence[NativeExecutable] = (),
+    ) -> None:
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
         self._modules = list(modules)
+        self._compiled = list(compiled)
         self._world = World(num_replicas, num_partitions)
-        self._evaluators = {device.id: Evaluator(device) for device in self._world.devices}
         self._running = threading.Lock()
         self.devices = [Device(device) for device in self._world.devices]
+        devices = self._world.devices
+        self._programs: list[DeviceProgram] = (
+            [CompiledProgram(n, d) for n, d in zip(compiled, devices, strict=True)]
+            if compiled
+            else [EvaluatedProgram(m, d) for m, d in zip(modules, devices, strict=True)]
+        )
+        self._call = self._call_checked
+        if len(self._compiled) == 1:
+            self._call = self._compiled[0].builtin(self._call_checked)
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(m.name for m in self._modules))
@@ -103,6 +130,9 @@ class Executable:
         Raises EvaluationError for arguments that do not fit, by rules ``run.argument`` and
         ``run.argument-count``, or for a program that cannot be evaluated.
         """
+        return self._call(*arguments)
+
+    def _call_checked(self, *arguments: Any) -> Any:
         if len(self.devices) != 1:
             message = f"the program runs on {len(self.devices)} devices; call run with the arguments of each"
             raise EvaluationError(message, rule="run.one-device")
@@ -124,15 +154,19 @@ class Executable:
                 f"the arguments of {len(self.devices)} devices are wanted, got those of {len(arguments)}"
             )
             raise EvaluationError(message, rule="run.device-count")
-        programs = {
-            device.id: (module.entry, self._bound(device, module, given))
-            for device, module, given in zip(self._world.devices, self._modules, arguments, strict=True)
+        runs = {
+            device.id: (program, self._bound(device, module, given))
+            for program, device, module, given in zip(
+                self._programs, self._world.devices, self._modules, arguments, strict=True
+            )
         }
 
         def work(device: VirtualDevice) -> Any:
-            entry, values = programs[device.id]
-            return self._evaluators[device.id].run(entry, values)
+            program, values = runs[device.id]
+            return program.run(values)
 
+        if self._compiled and not any(native.calls_host for native in self._compiled):
+            return [work(device) for device in self._world.devices]
         with self._running:
             results = self._world.run(work)
         outgoing = Outgoing()
@@ -148,3 +182,45 @@ class Executable:
             if len(self.devices) > 1:
                 error.message = f"replica {device.id[0]}, partition {device.id[1]}: {error.message}"
             raise
+
+    # -- what was compiled
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of arguments, results and temporaries on one device. Raises HloError on the evaluator."""
+        return self._native.memory
+
+    @property
+    def cost(self) -> Cost:
+        """Operations and bytes moved of one run on one device. Raises HloError on the evaluator."""
+        return self._native.cost
+
+    def to_hlo(self) -> str:
+        """The program after all passes, as HLO text. Raises HloError on the evaluator."""
+        return self._native.optimized.to_text()
+
+    def to_llvm(self) -> str:
+        """The program in LLVM's language. Raises HloError on the evaluator."""
+        return self._native.program.text
+
+    def to_asm(self) -> str:
+        """The program in this machine's assembly language. Raises HloError on the evaluator."""
+        return self._native.assembly()
+
+    def profile(self, *arguments: Any) -> Profile:
+        """Run on the only device, and tell what every instruction of the optimized program took.
+
+        Raises EvaluationError for arguments that do not fit, HloError on the evaluator.
+        """
+        native = self._native
+        entry = native.module.entry
+        values = bound_arguments(entry, arguments)
+        return native.profile(flat([p.shape for p in entry.parameters], values))
+
+    @property
+    def _native(self) -> NativeExecutable:
+        """The program of the first device."""
+        if not self._compiled:
+            message = "the evaluator compiles nothing; compile with backend='cpu'"
+            raise HloError(message, rule="compile.evaluator")
+        return self._compiled[0]

@@ -1,0 +1,77 @@
+"""One device's program, whatever runs it: the reference evaluator, or native code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hloom.errors import EvaluationError
+from hloom.evaluate.devices import VirtualDevice
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.cpu.native import NativeExecutable
+
+
+class DeviceProgram(Protocol):
+    """A program on its device."""
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """The result for arguments that fit the parameters, inside a run of the device's world."""
+        ...
+
+
+class EvaluatedProgram:
+    """A program that the reference evaluator walks."""
+
+    def __init__(self, module: HloModule, device: VirtualDevice) -> None:
+        self._entry = module.entry
+        self._evaluator = Evaluator(device)
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """See `DeviceProgram`."""
+        return self._evaluator.run(self._entry, arguments)
+
+
+class CompiledProgram:
+    """A program in native code."""
+
+    def __init__(self, native: NativeExecutable, device: VirtualDevice) -> None:
+        self._native = native
+        self._parameters = [p.shape for p in native.module.entry.parameters]
+        self._result = native.module.entry.root.shape
+        self._host = native.host(device) if native.calls_host else None
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """See `DeviceProgram`."""
+        return joined(self._result, iter(self._native.run(flat(self._parameters, arguments), self._host)))
+
+
+def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
+    """The leaves of values, in order; None for tokens."""
+    found: list[np.ndarray[Any, Any] | None] = []
+    for shape, value in zip(shapes, values, strict=True):
+        if shape.is_tuple:
+            found += flat(shape.tuple_shapes, value)
+        elif shape.is_array:
+            array = np.asarray(value)
+            if array.shape != shape.dimensions:
+                message = f"compiled code takes the whole {shape.to_string(layout=False)}, got {array.shape}"
+                raise EvaluationError(message, rule="run.argument")
+            found.append(array)
+        else:
+            found.append(None)
+    return found
+
+
+def joined(shape: Shape, leaves: Iterator[Any]) -> Any:
+    """The value of a shape from its leaves: an array, or nested tuples of them; None for tokens."""
+    if shape.is_tuple:
+        return tuple([joined(part, leaves) for part in shape.tuple_shapes])
+    leaf = next(leaves)
+    return leaf if shape.is_array else None
