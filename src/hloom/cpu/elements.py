@@ -28,11 +28,27 @@ Indices: TypeAlias = tuple[Index, ...]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A dense row-major array in memory."""
+    """An array in memory: dense and row-major, or with strides of its own.
+
+    Attributes:
+        pointer: address of the first element.
+        element_type, dimensions: of the array.
+        strides: elements from neighbour to neighbour along each dimension; None: dense.
+    """
 
     pointer: Value
     element_type: ElementType
     dimensions: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+    def linear(self, indices: Indices) -> Index:
+        """The distance of an element from the first one, in elements."""
+        if self.strides is None:
+            return linearize(indices, self.dimensions)
+        total = Index(0)
+        for index, stride in zip(indices, self.strides, strict=True):
+            total = total + index * stride
+        return total
 
     @property
     def count(self) -> int:
@@ -72,9 +88,12 @@ class Elements:
     def element(self, instruction: HloInstruction, indices: Indices) -> Element:
         """The element of an instruction's value at an index."""
         key = (instruction, indices, self.mask.text if self.mask is not None else "")
+        everywhere = (instruction, indices, "")
         for known in self._known:
             if key in known:
                 return known[key]
+            if everywhere in known:
+                return known[everywhere]
         view = self.views.get(instruction)
         made = self.load(view, indices) if view is not None else self._compute(instruction, indices)
         self._known[-1][key] = made
@@ -246,7 +265,7 @@ class Elements:
 
     def load(self, view: View, indices: Indices) -> Element:
         """The element of an array in memory; where the mask is off the result is arbitrary."""
-        linear = linearize(indices, view.dimensions)
+        linear = view.linear(indices)
         self.accesses.append(linear)
         self.reads.setdefault(view.pointer.text, set()).add(linear)
         element_type = view.element_type
@@ -318,7 +337,7 @@ class Elements:
 
     def store(self, view: View, indices: Indices, value: Element) -> None:
         """Store an element (or a vector along the lane variable) where the mask is on."""
-        linear = linearize(indices, view.dimensions)
+        linear = view.linear(indices)
         self.accesses.append(linear)
         scalar, coefficient, vector = self.parts(linear)
         element_type = view.element_type

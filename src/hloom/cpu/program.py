@@ -50,7 +50,7 @@ WORKSPACES: Final[dict[str, Callable[[HloInstruction], int]]] = {}
 
 def scratch_bytes(instruction: HloInstruction) -> int:
     """Bytes of scratch memory that an instruction needs while it runs."""
-    rule = WORKSPACES.get(hero(instruction).opcode)
+    rule = WORKSPACES.get(emitter_key(instruction))
     return rule(instruction) if rule is not None else 0
 
 
@@ -247,7 +247,7 @@ class ProgramEmitter:
             self.computation(i.called_computations[0])
         else:
             with self._timer.measure(i.name) if self._timer is not None else nullcontext():
-                key = hero(i).opcode if applies_expressions(hero(i)) else HOST
+                key = emitter_key(i) if applies_expressions(hero(i)) else HOST
                 EMITTERS.get(key, ProgramEmitter.kernel)(self, i)
 
     def loop(self, i: HloInstruction) -> None:
@@ -398,6 +398,13 @@ def hero(i: HloInstruction) -> HloInstruction:
     return body.root
 
 
+def emitter_key(i: HloInstruction) -> str:
+    """Which emitter makes an instruction's kernel: the opcode of its hero, or ``row-fusion``."""
+    if i.opcode == "fusion" and i.operation.kind == "kCustom":  # type: ignore[attr-defined]
+        return "row-fusion"
+    return hero(i).opcode
+
+
 HEROES: Final = frozenset(("dot", "convolution", "scatter", "sort"))
 """Operations around which elementwise ones may be fused."""
 
@@ -411,7 +418,7 @@ def in_place_operands(i: HloInstruction) -> Sequence[int]:
     key = hero(i)
     if key.opcode in UPDATES:
         return _updated(i, key)
-    if i.opcode == "fusion" and key.opcode not in EMITTERS and key.opcode != "reduce":
+    if i.opcode == "fusion" and emitter_key(i) not in EMITTERS and key.opcode != "reduce":
         inputs, roots, _ = kernel_parts(i)
         read = read_where_written(inputs, roots[0])
         return [number for number, p in enumerate(inputs) if p in read]

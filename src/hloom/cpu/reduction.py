@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hloom.cpu.elements import LEAF_RULES, Elements, Indices, View, element_rule
 from hloom.cpu.index import Index, Variable, linearize
 from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
-from hloom.cpu.loops import LoopKernel, Space, merge_loops, outer_loops, split_space, vector_lanes
+from hloom.cpu.loops import (
+    LoopKernel,
+    Space,
+    emit_loop_kernel,
+    merge_loops,
+    outer_loops,
+    split_space,
+    vector_lanes,
+)
 from hloom.cpu.types import Element, register_type
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -148,6 +156,9 @@ def emit_row_reduction(
     kept_sizes = results[0].dimensions
     sizes = _reduced_sizes(root)
     kept, reduced = _planned(inputs, root, members, kept_sizes, sizes)
+    plain = half == 1 and neutral_element(root.called_computations[0], results[0].element_type) is not None
+    if not plain and len(reduced.variables) > 1:
+        return emit_loop_kernel(module, name, inputs, [root] * half, members)
     function = module.function(name, [PTR] * (len(inputs) + half) + [I64, I64])
     *pointers, begin, end = function.parameters
     views = {
@@ -160,7 +171,7 @@ def emit_row_reduction(
     scalars = Elements(function, 0, views)
     vectors = Elements(function, lanes, views)
     with outer_loops(function, kept.variables, begin, end), scalars.scope(), vectors.scope():
-        row = _RowReduction(function, scalars, vectors, root, kept.indices, reduced)
+        row = RowReduction(function, scalars, vectors, root, kept.indices, reduced)
         made = row.run()
         for number, (shape, value) in enumerate(zip(results, made, strict=True)):
             target = View(pointers[len(inputs) + number], shape.element_type, shape.dimensions)
@@ -194,7 +205,7 @@ def _planned(
     )
 
 
-class _RowReduction:
+class RowReduction:
     """One row (or one whole reduction) with vector accumulators."""
 
     def __init__(
@@ -207,6 +218,8 @@ class _RowReduction:
         self.operands, self.initial = root.operands[:half], root.operands[half:]
         self.combiner = root.called_computations[0]
         self.types = [o.shape.element_type for o in self.operands]
+        self.observe: Callable[[Indices, list[Element]], None] = lambda source, values: None
+        """Called with every vector of values that is combined, and its index."""
 
     def run(self) -> list[Element]:
         """The reduced values as scalars."""
@@ -228,7 +241,9 @@ class _RowReduction:
         lane.is_lane, lane.value = True, self.function.constant(I64, 0)
         source = _source_indices(self.root, self.kept, self.reduced.indices)
         with self.vectors.scope():
-            return [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
+            values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
+            self.observe(source, values)
+            return values
 
     def _rounds(self, outer: list[Variable], lane: Variable, low: int, start: list[Element]) -> list[Element]:
         if outer:
@@ -257,6 +272,7 @@ class _RowReduction:
     def _combined(self, accumulators: list[Element]) -> list[Element]:
         source = _source_indices(self.root, self.kept, self.reduced.indices)
         values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
+        self.observe(source, values)
         return self.vectors.apply(self.combiner, [*accumulators, *values])
 
     def _across(self, accumulators: list[Element]) -> list[Element]:

@@ -8,7 +8,7 @@ elsewhere too joins as a further output if its loop is the same and no cycle ari
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -17,6 +17,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.passes.dead_code import has_side_effect
+from hloom.passes.row_groups import join_rows
 from hloom.shape.shape import Shape
 
 _FREE: Final = frozenset(("broadcast", "iota", "reshape", "slice", "reverse"))
@@ -43,12 +44,14 @@ class _Group:
         accepts: whether producers may join.
         reduces: whether the root is a reduction.
         hero: the dot whose elements the others are made of.
+        rows: reductions along the minor dimension and what is made of them, row by row.
     """
 
     dimensions: tuple[int, ...]
     accepts: bool
     reduces: bool
     hero: HloInstruction | None = None
+    rows: bool = False
     members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
     outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
 
@@ -103,6 +106,7 @@ class _Plan:
         self.all: list[_Group] = []
         for instruction in reversed(self.order):
             self.groups[instruction] = self.place(instruction)
+        self.join_rows()
 
     def place(self, p: HloInstruction) -> list[_Group]:
         """The groups an instruction belongs to: those of its users that take it, or one of its own."""
@@ -237,6 +241,47 @@ class _Plan:
                     waiting.extend(u for u in output.users if u not in seen)
         return False
 
+    # -- rows
+
+    def join_rows(self) -> None:
+        """Join groups that go along the same rows."""
+        users: dict[int, list[_Group]] = {}
+        for group in self.all:
+            found = dict.fromkeys(g for o in group.outputs for u in o.users for g in self.groups[u])
+            users[id(group)] = [g for g in found if g is not group]
+
+        def reaches(starts: Sequence[_Group], targets: set[int]) -> bool:
+            seen: set[int] = set()
+            waiting = list(starts)
+            while waiting:
+                group = waiting.pop()
+                if id(group) in targets:
+                    return True
+                if id(group) not in seen:
+                    seen.add(id(group))
+                    waiting.extend(users[id(group)])
+            return False
+
+        limit = self.options.most_members
+        for cluster in join_rows(self.all, lambda g: users[id(g)], reaches, limit):
+            self.join(cluster)
+
+    def join(self, cluster: Sequence[_Group]) -> None:
+        """Make one group of several; what only they use is no output any more."""
+        whole = next((g for g in cluster if not g.reduces), cluster[0])
+        joined = _Group(whole.dimensions, True, False, rows=True)
+        for group in cluster:
+            joined.members.update(group.members)
+        for group in cluster:
+            for output in group.outputs:
+                if output.is_root or any(u not in joined.members for u in output.users):
+                    joined.outputs.append(output)
+        joined.outputs.sort(key=self.position.__getitem__, reverse=True)
+        for member in joined.members:
+            self.groups[member] = [joined if g in cluster else g for g in self.groups[member]]
+        self.all = [g for g in self.all if g not in cluster]
+        self.all.append(joined)
+
     # -- making the fusions
 
     def materialize(self) -> bool:
@@ -284,7 +329,8 @@ class _Plan:
             )
             body.add(tuple_, root=True)
         module.add(body)
-        operation = REGISTRY["fusion"](kind="kInput" if group.reduces else "kLoop")  # type: ignore[call-arg]
+        kind = "kCustom" if group.rows else "kInput" if group.reduces else "kLoop"
+        operation = REGISTRY["fusion"](kind=kind)  # type: ignore[call-arg]
         fusion = HloInstruction(
             module.unique_name(f"{outputs[0].name}_fusion"), operation, body.root.shape, list(inputs), [body]
         )
