@@ -32,7 +32,8 @@ NUMBERS = {
     "u1": 31, "u2": 27, "u4": 22, "u8": 6, "u16": 7, "u32": 8, "u64": 9,
     "f16": 10, "f32": 11, "f64": 12, "bf16": 16, "c64": 15, "c128": 18,
     "f8e5m2": 19, "f8e4m3fn": 20, "f8e4m3b11fnuz": 23, "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "f8e4m3": 28,
-    "f8e3m4": 29, "f4e2m1fn": 32, "f8e8m0fnu": 33, "tuple": 13, "opaque": 14, "token": 17, "buffer": 34,
+    "f8e3m4": 29, "f4e2m1fn": 32, "f8e8m0fnu": 33, "f6e3m2fn": 35,
+    "f6e2m3fn": 36, "tuple": 13, "opaque": 14, "token": 17, "buffer": 34,
 }  # fmt: skip
 
 

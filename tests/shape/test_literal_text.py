@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hloom.errors import HloError, ParseError, ShapeError
-from hloom.shape.element_type import F8E8M0FNU, ElementType
+from hloom.shape.element_type import F6E2M3FN, F6E3M2FN, F8E8M0FNU, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.literal_parser import parse_literal_at
 from hloom.shape.shape import Shape
@@ -31,6 +31,8 @@ CASES = [
     ("f16[]", "65519", "65504"), ("f8e4m3fn[]", "464", "448"), ("f8e4m3fn[]", "0.1", "0.102"),
     ("f8e4m3fn[]", "inf", "nan"), ("f8e5m2[]", "57344", "5.7e+04"), ("f8e5m2fnuz[]", "nan", "-nan"),
     ("f8e8m0fnu[]", "nan", ""), ("f8e8m0fnu[]", "1e-40", "5.9e-39"), ("f4e2m1fn[]", "7", "6"),
+    ("f4e2m1fn[]", "100", "6"), ("f4e2m1fn[2]", "{-inf, nan}", "{-6, -0}"),
+    ("f6e2m3fn[3]", "{1.1, 0.0625, 8}", "{1.12, 0, 7.5}"), ("f6e3m2fn[3]", "{1.1, 0.0625, 31}", "{1, 0.062, 28}"),
     ("pred[]", "true", ""), ("pred[]", "0", "false"), ("pred[]", "2", "true"),
     ("pred[3]", "{true,false,1}", "{1, 0, 1}"),
     ("s64[]", "-9223372036854775808", ""), ("u64[]", "18446744073709551615", ""), ("s32[]", "007", "7"),
@@ -70,7 +72,7 @@ def test_every_bit_pattern_prints_as_jaxlib_prints_it() -> None:
     options = hlo.HloPrintOptions()
     options.print_large_constants = True
     for element_type in FLOATING:
-        if element_type.bits > 16:
+        if element_type.bits > 16 or element_type in (F6E2M3FN, F6E3M2FN):  # jaxlib aborts writing these
             continue
         patterns = np.arange(1 << element_type.bits).astype(f"u{element_type.bytes}")
         ones = np.ones(len(patterns), element_type.numpy_dtype)
@@ -164,7 +166,6 @@ def test_the_least_f8e8m0fnu_is_read_back() -> None:
         ("f32[]", "1e39", 1, "literal.value-in-range"), ("bf16[]", "1e100", 1, "literal.value-in-range"),
         ("f16[]", "65520", 1, "literal.value-in-range"), ("f8e4m3fn[]", "465", 1, "literal.value-in-range"),
         ("f64[]", "1.8e308", 1, "literal.value-in-range"), ("f8e8m0fnu[]", "0", 1, "literal.value-in-range"),
-        ("f4e2m1fn[]", "nan", 1, "literal.value-in-range"),
         ("f32[2]", "{1, 1e400}", 5, "literal.value-in-range"),
         ("c64[]", "(0, -1e100)", 5, "literal.value-in-range"), ("c64[]", "1", 1, "literal.text-form"),
         ("c64[]", "(1)", 3, "literal.text-form"), ("c64[]", "(1, 2, 3)", 6, "literal.text-form"),

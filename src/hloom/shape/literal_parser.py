@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hloom.errors import HloError, ParseError, ShapeError
-from hloom.shape.element_type import F4E2M1FN, F8E8M0FNU, U64, ElementType
+from hloom.shape.element_type import F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E8M0FNU, U64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.literal_text import NAN_PAYLOAD_TYPES
 from hloom.shape.packing import bit_patterns
@@ -39,6 +39,7 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ODD_NUMBER = re.compile(r"(?<![eE])\+|(?<![-0-9])\.")
 _BRACES_TO_BLANKS = bytes.maketrans(b"{}()", b"    ")
 _MOST_DIMENSIONS = 64
+_ALWAYS_FINITE = frozenset((F4E2M1FN, F6E2M3FN, F6E3M2FN))
 _LARGEST_FILL = 1 << 28
 
 
@@ -159,12 +160,13 @@ def _narrowed(integers: Array, element_type: ElementType) -> Array | None:
 def _rounded(doubles: Array, element_type: ElementType) -> tuple[Array, Array]:
     """Doubles as elements of a floating-point type, and which of them are out of its range.
 
-    A number is in range if it rounds to a finite one. Infinities become what the type has: NaN, if anything.
+    A number is in range if it rounds to a finite one. Infinities become what the type has: NaN, or its
+    largest number. Types that have neither infinities nor NaN refuse nothing, as in XLA.
     """
     with np.errstate(all="ignore"):
         elements = doubles.astype(element_type.numpy_dtype)
-    if element_type is F4E2M1FN:
-        return elements, ~(np.abs(doubles) <= 7)
+    if element_type in _ALWAYS_FINITE:
+        return elements, np.zeros(doubles.shape, np.bool_)
     bad = np.isfinite(doubles) & ~np.isfinite(elements.astype(np.float64))
     if element_type is F8E8M0FNU:
         bad |= np.isfinite(doubles) & (doubles <= 0)

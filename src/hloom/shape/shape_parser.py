@@ -19,11 +19,11 @@ from hloom.shape.shape import Shape
 
 _ARRAY = re.compile(r"[A-Za-z]\w*\[[0-9,<=?]*+\](?:\{[0-9:][^{}\s/]*+\})?+")
 _FLAT_TUPLE = re.compile(r"\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)")
-_LAYOUT_AHEAD = re.compile(r"\s*(?:/\*|\{\s*[0-9:])")
+_LAYOUT_AHEAD = re.compile(r"\s*(?:/\*|\{\s*(?:[0-9:]|/\*))")
 _BLANK = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)+", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]\w*")
 _INTEGER = re.compile(r"-?[0-9]+")
-_LAYOUT_START = re.compile(r"\{\s*[0-9:]")
+_LAYOUT_START = re.compile(r"\{(?:\s++|/\*(?:[^*]++|\*(?!/))*+\*/)*+[0-9:]")
 _INT64_END = 1 << 63
 _DEEPEST_TUPLE = 200
 _LONGEST_KEPT_TEXT = 1 << 14
