@@ -55,9 +55,13 @@ _BITS: Final = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
 _SUFFIXES: Final = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}
 
 
-@cache
 def make_type(element: str, lanes: int = 0) -> Type:
     """The type with this element and number of lanes."""
+    return _interned(element, lanes)
+
+
+@cache
+def _interned(element: str, lanes: int) -> Type:
     made = Type()
     made.element, made.lanes = element, lanes
     made.text = f"<{lanes} x {element}>" if lanes else element
@@ -350,6 +354,10 @@ class Function:
 
     def masked_store(self, value: Value, pointer: Value, mask: Value) -> None:
         """Store the lanes whose mask bit is set."""
+        if value.type.bits < 64 and not value.type.is_float:
+            # LLVM (seen in 22) makes of a truncation that is stored under a constant mask of one lane a store
+            # of the value before it, which overwrites the neighbours; not so under a mask it cannot fold.
+            mask = mask & pointer.compare("ne", 0).splat(value.type.lanes)
         size = Value(self, I32, str(value.type.size))
         self.call(None, f"llvm.masked.store.{value.type.suffix}.p0", value, pointer, size, mask)
 

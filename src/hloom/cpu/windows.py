@@ -7,12 +7,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from hloom.cpu.buffers import leaves
 from hloom.cpu.combining import Combiner
 from hloom.cpu.contraction import accumulator_type, converted, multiply_add
+from hloom.cpu.cumulative import cumulative_of, emit_cumulative
 from hloom.cpu.elements import LEAF_RULES, Elements, Indices, element_rule
 from hloom.cpu.index import Index, Variable
 from hloom.cpu.llvm_text import I64, Value
 from hloom.cpu.movement import also
+from hloom.cpu.program import ProgramEmitter, emitter
 from hloom.cpu.reduction import nested_reduction, spread
 from hloom.cpu.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction
@@ -93,6 +96,18 @@ def folded(
     return nested_reduction(
         e, [v for v in variables if v.extent != 1], start, lambda values: step(values, positions)
     )
+
+
+@emitter("reduce-window")
+def emit_reduce_window(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A scan where the windows are cumulative, else a loop over elements."""
+    scan = cumulative_of(i)
+    targets = [program.pointer(i, index) for index, _ in leaves(i.shape)]
+    if scan is None or not scan.results:
+        program.kernel(i)
+        return
+    kernel = program.shared(lambda name: emit_cumulative(program.module, name, i, scan))
+    program.call(i, kernel, [*(program.pointer(o) for o in i.operands), *targets])
 
 
 LEAF_RULES["reduce-window"] = reduce_window_leaves
