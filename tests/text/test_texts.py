@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from text.texts import TEXTS
 
 import hloom.operations  # noqa: F401  (declares the operations)
 from hloom.ir.module import HloModule
 from hloom.text.options import PrintOptions
 from hloom.text.parser import parse_module
+from text.texts import TEXTS
 
 PRESETS = ("short_parsable", "canonical", "fingerprint")
 SWITCHES = (

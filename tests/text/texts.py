@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (lines of HLO are as long as they are)
 """Programs in many spellings, all of which XLA reads. Tests print, compare and mutate them."""
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ENTRY e (a: f32[], b: f32[], c: f32[], d: f32[], f: f32[], g: f32[]) -> (f32[], 
     "one line": "HloModule m ENTRY e { p = f32[2]{0} parameter(0) ROOT n = f32[2]{0} negate(f32[2]{0} p) }",
     "no header": "ENTRY e { ROOT p = f32[] parameter(0) }",
     "no header, no entry": f"{ADD}\nmain {{ x = f32[] parameter(0) ROOT y = f32[] call(x, x), to_apply=add }}",
-    "one instruction": "%r = f32[3]{0} add(f32[3]{0} %x, f32[3]{0} %y), metadata={op_name=\"n\"}",
+    "one instruction": '%r = f32[3]{0} add(f32[3]{0} %x, f32[3]{0} %y), metadata={op_name="n"}',
     "no left-hand side": "f32[] fusion(f32[3]), kind=kLoop, calls={ p = f32[3] parameter(0) ROOT s = f32[] constant(0) }",
     "nested operands": f"HloModule m\n{ADD}\nENTRY e {{ p = f32[3] parameter(0) z = f32[] constant(0) "
     "ROOT r = f32[] negate(reshape(f32[1] reshape(f32[] abs(f32[] negate(z))))) }".replace(

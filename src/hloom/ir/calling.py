@@ -28,9 +28,8 @@ class OutputAliasingCodec:
             cursor.expect(":")
             cursor.expect("(")
             number = cursor.integer()
-            index: tuple[int, ...] = ()
-            if cursor.accept(","):
-                index = cursor.integers()
+            cursor.expect(",")
+            index = cursor.integers()
             cursor.expect(")")
             found.append((output, number, index))
         return tuple(found)

@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(
     r"-?(?:inf(?![A-Za-z0-9_.\-])|nan(?![A-Za-z0-9_.\-])"
     r"|(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)"
 )
-_JSON: Final = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_JSON: Final = re.compile(r'[{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|"', re.S)
 _SHAPE_HEAD: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*+)[ \t\r\n]*+\[|\(|b\(")
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
@@ -243,6 +243,8 @@ def json_end(text: str, start: int) -> int:
             depth -= 1
             if not depth:
                 return found.end()
+        elif token == '"':
+            break  # a string that never ends
     return -1
 
 

@@ -279,15 +279,19 @@ class _SingleParser:
                 self.group = ShardGroup("as", number)
         elif word == "last_tile_dim_replicate":
             self.last_tile_dims = ["replicated"]
-        elif not cursor.accept("="):
+        elif not cursor.text.startswith("=", cursor.position):
             raise cursor.error(f"unexpected {word!r} in a sharding", rule="sharding.words", position=start)
         elif word == "device":
+            cursor.expect("=")
             self.device = cursor.integer()
         elif word == "devices":
+            cursor.expect("=")
             self.tiles = TileAssignment.parse(cursor)
         elif word == "metadata":
+            cursor.expect("=")
             self.metadata.extend(OpMetadata.parse_one_or_list(cursor))
         elif word == "last_tile_dims":
+            cursor.expect("=")
             self.last_tile_dims = self.subgroups()
         else:
             raise cursor.error(f"unexpected {word!r} in a sharding", rule="sharding.words", position=start)

@@ -72,7 +72,6 @@ class WindowCodec:
         start = cursor.position
         parts: dict[str, list[Any]] = {}
         while not cursor.accept("}"):
-            cursor.accept(",")
             key = cursor.word()
             if key in parts or key not in ("size", "pad", *_WINDOW_FIELDS):
                 raise cursor.error(f"unexpected window field {key!r}", rule="window.fields")

@@ -23,6 +23,7 @@ from hloom.shape.shape_parser import parse_shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, READERS
 from hloom.text.instruction_parser import InstructionParser
+from hloom.text.operand_checks import problem
 from hloom.text.result_shape import DERIVED
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
@@ -160,6 +161,8 @@ class FastLines:
         try:
             for key, value in plan.annotations:
                 self._annotate(instruction, key, value)
+            if problem(instruction):
+                raise KeyError(name)
         except (HloError, KeyError):
             instruction.drop_control_dependencies()
             instruction.detach()

@@ -83,9 +83,10 @@ def _entry_computation_layout(cursor: Cursor, config: ModuleConfig) -> None:
     cursor.expect("(")
     parameters: list[Shape] = []
     while not cursor.accept(")"):
-        if parameters:
-            cursor.expect(",")
         parameters.append(cursor.shape())
+        if not cursor.accept(","):
+            cursor.expect(")")
+            break
     cursor.expect("->")
     config.entry_layout = ProgramShape(tuple(parameters), cursor.shape())
     cursor.expect("}")

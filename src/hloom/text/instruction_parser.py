@@ -16,6 +16,7 @@ from hloom.ir.operation import REGISTRY, Operation, Role
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES, READERS
+from hloom.text.operand_checks import problem
 from hloom.text.result_shape import DERIVED, inferred_shape
 
 _OPCODE: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+")
@@ -168,6 +169,9 @@ class InstructionParser:
             instruction.shape = inferred_shape(instruction)
         if instruction.shape is not shape and instruction.sharding is not None:
             instruction.sharding = instruction.sharding.for_shape(instruction.shape)
+        wrong = problem(instruction)
+        if wrong:
+            raise cursor.error(wrong, rule="text.operands", position=opcode_at)
         if opcode in asynchronous.OPCODES:
             asynchronous.check(self, instruction, wrapped, read, opcode_at)
         return instruction
@@ -180,7 +184,7 @@ class InstructionParser:
         try:
             check_arity(cls, len(instruction.operands))
         except HloError as error:
-            raise self.cursor.locate(error, position) from None
+            raise self.cursor.error(error.message, rule=error.rule, position=position) from None
         shapes = [operand.shape for operand in instruction.operands]
         instruction.operation = instruction.operation.canonical(*shapes)
 
@@ -219,7 +223,8 @@ class InstructionParser:
         if cursor.peek(")"):
             return operands
         while True:
-            operands.append(self._operand(computation))
+            if not cursor.peek(",") and not cursor.peek(")"):  # XLA overlooks a comma too many
+                operands.append(self._operand(computation))
             if not cursor.accept(","):
                 return operands
 

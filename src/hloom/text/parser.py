@@ -34,8 +34,8 @@ def parse_module(text: str, *, quick: bool = True) -> HloModule:
     """Parse the text of one module; raises ParseError with line, column and caret.
 
     Three forms are read, as in XLA: a module with its ``HloModule`` header; computations without a header
-    (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands, given with their
-    shapes, become parameters. With ``quick`` off every line is read by the general reader.
+    (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands, given with
+    their shapes, become parameters. With ``quick`` off every line is read by the general reader.
     """
     return _ModuleParser(text, quick=quick).module()
 
