@@ -58,12 +58,11 @@ class OpMetadata:
     @classmethod
     def parse(cls, cursor: Cursor) -> OpMetadata:
         """``{op_type="a" op_name="b" source_line=3}``; commas between the fields are allowed."""
-        plain = _PLAIN.match(cursor.text, cursor.position)
-        if plain is not None:
-            fields = _plain_fields(plain[0])
-            if fields is not None:
-                cursor.position = plain.end()
-                return cls(**fields)
+        printed = _PRINTED.match(cursor.text, cursor.position)
+        if printed is not None:
+            cursor.position = printed.end()
+            op_type, op_name, source_file, *numbers = printed.groups("")
+            return cls(op_type, op_name, source_file, *(int(number or 0) for number in numbers))
         cursor.expect("{")
         values: dict[str, Any] = {}
         while not cursor.accept("}"):
@@ -173,19 +172,13 @@ def _payload(message: Message, payloads: Sequence[bytes]) -> bytes:
     return payloads[number]
 
 
-# As XLA prints it, without escapes: recognized and taken apart as a whole, because dumps are full of it.
-_PLAIN: Final = re.compile(r'\{(?:[a-z_]++=(?:"[^"\\\n]*+"|[0-9]{1,9}+)(?: |(?=\})))*+\}')
-_PLAIN_FIELD: Final = re.compile(r'([a-z_]++)=(?:"([^"\n]*+)"|([0-9]++))')
-
-
-def _plain_fields(text: str) -> dict[str, Any] | None:
-    """The fields of a metadata text; None where something is unusual or wrong."""
-    fields: dict[str, Any] = {}
-    for key, string, number in _PLAIN_FIELD.findall(text):
-        if key in fields or key not in (_INT32S if number else _TEXTS):
-            return None
-        fields[key] = int(number) if number else string
-    return fields
+# As XLA prints it, without escapes: taken apart as a whole, because dumps are full of it.
+_PRINTED: Final = re.compile(
+    r"\{"
+    + "".join(rf'(?:{field}="([^"\\\n]*+)" ?+)?+' for field in _TEXTS[:3])
+    + "".join(rf"(?:{field}=([0-9]{{1,9}}+)(?: |(?=\}})))?+" for field in _INT32S)
+    + r"\}"
+)
 
 
 # -- frontend attributes

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError, ParseError
+from hloom.ir.collector import collector_paused
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, check_arity
 from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics
@@ -47,20 +46,8 @@ def module_from_bytes(data: bytes) -> HloModule:
 
 def read_module(message: HloModuleProto, depth: int = 0) -> HloModule:
     """The module that a message describes, ``depth`` modules deep in another; raises HloError."""
-    with _collector_paused():
+    with collector_paused():
         return _ModuleReader(message).module(depth)
-
-
-@contextmanager
-def _collector_paused() -> Generator[None, None, None]:
-    """Keep the garbage collector from walking a growing graph again and again; it holds no garbage."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _ModuleReader:

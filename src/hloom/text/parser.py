@@ -11,6 +11,7 @@ from typing import Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError, ParseError
+from hloom.ir.collector import collector_paused
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
@@ -37,7 +38,8 @@ def parse_module(text: str, *, quick: bool = True) -> HloModule:
     (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands, given with
     their shapes, become parameters. With ``quick`` off every line is read by the general reader.
     """
-    return _ModuleParser(text, quick=quick).module()
+    with collector_paused():
+        return _ModuleParser(text, quick=quick).module()
 
 
 def parse_modules(text: str) -> list[HloModule]:

@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from hloom.ir.codec import REQUIRED
+from hloom.ir.collector import collector_paused
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import escape
 from hloom.ir.instruction import HloInstruction
@@ -27,7 +28,8 @@ _CONFIGURATIONS: Final = ("infeed_config", "outfeed_config")
 
 def print_module(module: HloModule, options: PrintOptions | None = None) -> str:
     """The text of a module."""
-    return _Printer(options or PrintOptions()).module(module)
+    with collector_paused():
+        return _Printer(options or PrintOptions()).module(module)
 
 
 def print_computation(computation: HloComputation, options: PrintOptions | None = None) -> str:
