@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,11 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("hand", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "hand")
+
+# Compiled code of earlier runs is not looked at; the processes of one run share theirs.
+if "HLOOM_CACHE_DIR" not in os.environ:
+    os.environ["HLOOM_CACHE_DIR"] = tempfile.mkdtemp(prefix="hloom-cache-")
+    atexit.register(shutil.rmtree, os.environ["HLOOM_CACHE_DIR"], ignore_errors=True)
 
 HLO_TESTS = Path(__file__).parent / "hlo"
 

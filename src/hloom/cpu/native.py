@@ -76,6 +76,7 @@ class NativeExecutable:
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
+        self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
         target, cache = host(), configured_cache()
         key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
@@ -123,7 +124,10 @@ class NativeExecutable:
             np.empty(s.dimensions, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for s in self.result_leaves
         ]
-        held = [np.empty(0, np.uint8) if a is None else np.ascontiguousarray(a) for a in arguments]
+        held = [
+            np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
+            for a, s in zip(arguments, self.parameter_leaves, strict=True)
+        ]
         temp = aligned_bytes(self.memory.temp)
         pointers = (ctypes.c_void_p * max(1, len(held)))(*[a.ctypes.data for a in held])
         targets = (ctypes.c_void_p * max(1, len(results)))(*[r.ctypes.data for r in results])
