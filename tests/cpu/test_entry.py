@@ -1,4 +1,4 @@
-"""Calling native programs from Python: what the builtin takes itself, what it leaves to Python, and memory."""
+"""Calling native programs from Python: what the builtin does itself, what it leaves to Python, memory."""
 
 from __future__ import annotations
 

@@ -1,0 +1,62 @@
+"""Costs of operations, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from devices import ADD
+from evaluation import parse
+from hloom.cpu.cost import Cost, instruction_cost, module_cost, trip_count
+
+
+@pytest.mark.parametrize(
+    ("text", "flops", "bytes"),
+    [
+        ("p = f32[4,5] parameter(0)\n ROOT r = f32[4,5] exponential(p)", 20, 160),
+        ("p = f32[4,5] parameter(0)\n ROOT r = f32[4,5] add(p, p)", 20, 160),
+        ("p = f32[4,5] parameter(0)\n ROOT r = f32[5,4] transpose(p), dimensions={1,0}", 0, 160),
+        ("p = f32[4,5] parameter(0)\n ROOT r = f32[20] reshape(p)", 0, 0),
+        (
+            "p = f32[4,5] parameter(0)\n q = f32[5,3] parameter(1)\n "
+            "ROOT r = f32[4,3] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            2 * 4 * 3 * 5,
+            4 * (20 + 15 + 12),
+        ),
+        (
+            "p = f32[2,6,6,3] parameter(0)\n k = f32[3,3,3,8] parameter(1)\n "
+            "ROOT r = f32[2,4,4,8] convolution(p, k), window={size=3x3}, dim_labels=b01f_01io->b01f",
+            2 * (2 * 4 * 4 * 8) * 9 * 3,
+            4 * (2 * 36 * 3 + 27 * 8 + 2 * 16 * 8),
+        ),
+        ("p = f32[100] parameter(0)\n ROOT r = f32[10] slice(p), slice={[0:10]}", 0, 80),
+        (
+            "p = f32[100] parameter(0)\n q = f32[5] parameter(1)\n i = s32[] parameter(2)\n "
+            "ROOT r = f32[100] dynamic-update-slice(p, q, i)",
+            0,
+            40,
+        ),
+    ],
+)
+def test_counts(text: str, flops: float, bytes: float) -> None:
+    assert module_cost(parse(text)) == Cost(flops, bytes)
+
+
+def test_reductions_count_their_computation() -> None:
+    text = f"HloModule m\n{ADD}\nENTRY e {{ p = f32[8,4] parameter(0)\n z = f32[] constant(0)\n "
+    text += "ROOT r = f32[4] reduce(p, z), dimensions={0}, to_apply=add }"
+    assert instruction_cost(parse(text).entry.root).flops == 28
+
+
+def test_loops_count_as_often_as_they_are_known_to_run() -> None:
+    text = """HloModule m
+cond { s = (f32[9]) parameter(0)
+  ROOT t = pred[] constant(false) }
+body { s = (f32[9]) parameter(0)
+  x = f32[9] get-tuple-element(s), index=0
+  y = f32[9] add(x, x)
+  ROOT t = (f32[9]) tuple(y) }
+ENTRY e { p = (f32[9]) parameter(0)
+  ROOT w = (f32[9]) while(p), condition=cond, body=body, backend_config={"known_trip_count":{"n":"11"}} }"""
+    module = parse(text)
+    assert trip_count(module.entry.root) == 11
+    assert module_cost(module) == Cost(99, 11 * 72)

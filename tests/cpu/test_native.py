@@ -1,0 +1,186 @@
+"""Executables of the cpu backend: what they tell of themselves, several devices, and threads."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom
+from devices import ADD, program
+from evaluation import parse
+from hloom.cpu.native import NativeExecutable
+from hloom.errors import HloError
+from hloom.runtime.executable import Executable
+
+TWO_STEPS = program(
+    """
+  p = f32[64,32] parameter(0)
+  q = f32[32,48] parameter(1)
+  d = f32[64,48] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[] constant(0)
+  ROOT r = f32[48] reduce(d, z), dimensions={0}, to_apply=add""",
+    ADD,
+)
+COUNTING = """
+HloModule counting
+
+condition {
+  s = (s32[], f32[100]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(7)
+  ROOT go = pred[] compare(i, n), direction=LT
+}
+
+body {
+  s = (s32[], f32[100]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[100] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[100] add(x, x)
+  ROOT t = (s32[], f32[100]) tuple(j, y)
+}
+
+ENTRY entry {
+  x = f32[100] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[100]) tuple(zero, x)
+  w = (s32[], f32[100]) while(s), condition=condition, body=body
+  ROOT r = f32[100] get-tuple-element(w), index=1
+}
+"""
+
+
+def compiled(text: str, **options: Any) -> Executable:
+    return hloom.compile(parse(text), backend="cpu", **options)
+
+
+# -- what they tell
+
+
+def test_memory() -> None:
+    memory = compiled(TWO_STEPS).memory
+    assert (memory.argument, memory.output) == (4 * (64 * 32 + 32 * 48), 4 * 48)
+    assert memory.temp >= 4 * 64 * 48
+    assert memory.peak == memory.argument + memory.output + memory.temp
+
+
+def test_cost() -> None:
+    cost = compiled(TWO_STEPS).cost
+    assert cost.flops == 2 * 64 * 48 * 32 + (64 * 48 - 48)
+    assert cost.bytes >= 4 * (64 * 32 + 32 * 48 + 48)
+
+
+def test_texts() -> None:
+    exe = compiled(TWO_STEPS)
+    optimized = exe.to_hlo()
+    assert "dot" in optimized
+    parse(optimized).verify()
+    assert "define void @hloom_run(ptr" in exe.to_llvm()
+    assert "hloom_run:" in exe.to_asm()
+
+
+def test_the_evaluator_has_nothing_to_tell() -> None:
+    exe = hloom.compile(parse(TWO_STEPS), backend="evaluator")
+    for ask in (lambda: exe.memory, lambda: exe.cost, exe.to_hlo, exe.to_llvm, exe.to_asm):
+        with pytest.raises(HloError) as caught:
+            ask()
+        assert caught.value.rule == "compile.evaluator"
+
+
+def test_a_profile_names_what_takes_time() -> None:
+    exe = compiled(TWO_STEPS)
+    profile = exe.profile(np.ones((64, 32), np.float32), np.ones((32, 48), np.float32))
+    assert {line.name for line in profile.lines} <= {
+        i.name for i in exe._compiled[0].optimized.instructions()
+    }
+    assert any("dot(" in line.text or "fusion(" in line.text for line in profile.lines)
+    assert all(line.seconds > 0 and line.runs == 1 for line in profile.lines)
+    assert sum(line.seconds for line in profile.lines) <= profile.seconds
+    assert [line.seconds for line in profile.lines] == sorted(
+        (x.seconds for x in profile.lines), reverse=True
+    )
+    assert len(str(profile).splitlines()) == len(profile.lines) + 1
+
+
+def test_a_profile_counts_the_rounds_of_loops() -> None:
+    profile = compiled(COUNTING).profile(np.ones(100, np.float32))
+    assert {7, 8} >= {line.runs for line in profile.lines}
+    assert 7 in {line.runs for line in profile.lines}
+
+
+# -- compiling
+
+
+def test_a_program_that_breaks_a_rule_is_refused() -> None:
+    module = parse(program("p = f32[2] parameter(0)\n ROOT r = f32[2] add(p, p)"))
+    module.entry.root.shape = module.entry.parameters[0].shape.with_element_type(
+        hloom.Shape.parse("s32[2]").element_type
+    )
+    with pytest.raises(HloError):
+        hloom.compile(module, backend="cpu")
+
+
+def test_the_second_time_the_program_comes_from_the_cache() -> None:
+    text = program("p = f32[3] parameter(0)\n c = f32[3] constant({7, 8, 9.5})\n ROOT r = f32[3] add(p, c)")
+    NativeExecutable(parse(text))
+    again = NativeExecutable(
+        parse(text.replace("r =", "other =").replace("HloModule test", "HloModule other"))
+    )
+    same = NativeExecutable(parse(text))
+    assert same.from_cache
+    assert [r.tolist() for r in again.run([np.zeros(3, np.float32)])] == [[7, 8, 9.5]]
+
+
+# -- devices and threads
+
+
+def test_replicas_run_the_same_program() -> None:
+    exe = compiled(program("p = f32[2] parameter(0)\n ROOT r = f32[2] add(p, p)"), num_replicas=3)
+    results = exe.run([[np.float32([n, 1])] for n in range(3)])
+    assert [r.tolist() for r in results] == [[0, 2], [2, 2], [4, 2]]
+    with pytest.raises(HloError) as caught:
+        exe(np.float32([1, 2]))
+    assert caught.value.rule == "run.one-device"
+
+
+LARGE = program(
+    """
+  p = f32[700,300] parameter(0)
+  q = f32[300,500] parameter(1)
+  d = f32[700,500] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[700,500] add(d, d)
+  t = f32[500,700] transpose(s), dimensions={1,0}
+  z = f32[] constant(0)
+  r = f32[500] reduce(t, z), dimensions={1}, to_apply=add
+  ROOT u = (f32[500,700], f32[500]) tuple(t, r)""",
+    ADD,
+)
+
+
+def test_large_kernels_are_shared() -> None:
+    text = compiled(LARGE).to_llvm()
+    assert len(re.findall(r"call void @hloom_parallel\(ptr %a3", text)) >= 2
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    code = f"""
+import hashlib, numpy as np, hloom
+exe = hloom.compile(hloom.HloModule.from_text({LARGE!r}), backend="cpu")
+g = np.random.default_rng(1)
+out = exe(g.normal(size=(700, 300)).astype("f4"), g.normal(size=(300, 500)).astype("f4"))
+print(hashlib.sha256(b"".join(o.tobytes() for o in out)).hexdigest())
+"""
+    answers: set[str] = set()
+    for threads in ("1", "2", "5"):
+        environment = {**os.environ, "HLOOM_NUM_THREADS": threads}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        answers.add(done.stdout)
+    assert len(answers) == 1
