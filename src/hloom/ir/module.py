@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -149,6 +149,22 @@ class HloModule:
         from hloom.ir.verifier import verify
 
         verify(self)
+
+    def clone(self) -> HloModule:
+        """A deep copy under the same names; operations and shapes, being immutable, are shared."""
+        from hloom.ir.cloning import clone_module
+
+        return clone_module(self)
+
+    def __copy__(self) -> HloModule:
+        return self.clone()
+
+    def __deepcopy__(self, _: dict[int, object]) -> HloModule:
+        return self.clone()
+
+    def __reduce__(self) -> tuple[Callable[[bytes], HloModule], tuple[bytes]]:
+        # Pickles as a proto: the graph itself is too deep for pickle's recursion.
+        return HloModule.from_proto, (self.to_proto(),)
 
     # -- ways in and out; the rooms behind them are loaded when they are asked for
 
