@@ -45,7 +45,9 @@ class Native:
         if "@hloom_parallel(" in text:
             text = "\n".join(x for x in text.split("\n") if not x.startswith("declare void @hloom_parallel"))
             text += _SERIAL
-        self._loaded = LoadedObject([llvm.generate(text, target.host())], address_of)
+        self._loaded = LoadedObject(
+            [llvm.generate(text, target.host())], address_of, self.program.module.data
+        )
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])
         self.host = HostCalls(self.program.host_calls)

@@ -184,3 +184,15 @@ print(hashlib.sha256(b"".join(o.tobytes() for o in out)).hexdigest())
         assert done.returncode == 0, done.stderr
         answers.add(done.stdout)
     assert len(answers) == 1
+
+
+def test_long_constants_are_not_part_of_the_text() -> None:
+    numbers = ", ".join(str(n % 97) for n in range(5000))
+    exe = compiled(
+        program(
+            f"p = s32[5000] parameter(0)\n c = s32[5000] constant({{{numbers}}})\n"
+            "ROOT r = s32[5000] add(p, c)"
+        )
+    )
+    assert exe(np.zeros(5000, np.int32)).tolist() == [n % 97 for n in range(5000)]
+    assert len(exe.to_llvm()) < 20_000

@@ -29,8 +29,9 @@ def compile_program(program: NativeProgram, target: Target) -> Entry:
         "result_bytes": program.result_bytes,
         "work": program.work,
         "host_calls": len(program.host_calls),
+        "data": list(program.module.data),
     }
-    return Entry(facts, objects)
+    return Entry(facts, [*objects, *program.module.data.values()])
 
 
 def compile_module(module: HloModule, target: Target) -> Entry:

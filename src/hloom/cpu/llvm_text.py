@@ -16,6 +16,10 @@ from typing import Any, Final, TypeAlias
 from hloom.cpu.target import Target, host
 
 
+MOST_INLINE: Final = 4096
+"""Bytes of a constant that is part of the text; longer ones stay outside of what LLVM sees."""
+
+
 class Type:
     """An LLVM first-class type: a scalar, or a vector of ``lanes`` scalars. Interned: compare by identity."""
 
@@ -461,12 +465,14 @@ class Module:
     Attributes:
         vector_bits: width of the target's vectors.
         target: the machine that the code is for; what it lacks is put together from what every one has.
+        data: constants too long for the text, by name; the loader puts them where the code looks.
     """
 
     def __init__(self, vector_bits: int = 512, target: Target | None = None) -> None:
         self.functions: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.globals: dict[str, str] = {}
+        self.data: dict[str, bytes] = {}
         self.vector_bits = vector_bits
         self.target = target or host()
 
@@ -485,6 +491,10 @@ class Module:
 
     def constant_bytes(self, name: str, data: bytes, *, align: int = 64) -> str:
         """A private constant of raw bytes; returns its address as text."""
+        if len(data) > MOST_INLINE:
+            self.data[name] = data
+            self.globals[name] = f"@{name} = external hidden constant [{len(data)} x i8], align {align}"
+            return f"@{name}"
         body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
         self.globals[name] = (
             f'@{name} = private unnamed_addr constant [{len(data)} x i8] c"{body}", align {align}'

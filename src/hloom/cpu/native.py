@@ -81,7 +81,7 @@ class NativeExecutable:
         target, cache = host(), configured_cache()
         key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
         entry = cache.get(key) if cache is not None else None
-        loaded = _loaded(entry) if entry is not None else None
+        loaded = self._from(entry) if entry is not None else None
         self.from_cache = loaded is not None
         if entry is None or loaded is None:
             from hloom.cpu.compilation import compile_program
@@ -90,7 +90,7 @@ class NativeExecutable:
             entry = compile_program(self.program, target)
             if cache is not None:
                 cache.put(key, entry)
-            loaded = LoadedObject(entry.parts, external_address)
+            loaded = _load(entry)
         self._loaded = loaded
         facts = entry.facts
         self.memory = Memory(sum(facts["argument_bytes"]), sum(facts["result_bytes"]), facts["temp_bytes"])
@@ -99,6 +99,14 @@ class NativeExecutable:
         self._context = (ctypes.c_void_p * CONTEXT_WORDS)(pool_address())
         self._address = loaded.symbols[ENTRY]
         self._entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(self._address)
+
+    @staticmethod
+    def _from(entry: Entry) -> LoadedObject | None:
+        """What an entry of the cache holds; None if it cannot be loaded: then it is made again."""
+        try:
+            return _load(entry)
+        except LoadError:
+            return None
 
     def host(self, device: Device | None = None) -> HostCalls:
         """What answers the program's calls of the host on a device; without one the program runs alone."""
@@ -194,7 +202,7 @@ class NativeExecutable:
         from hloom.cpu.profile import TABLE_WORD, Profile, profile_lines
 
         program = emit_program(self.optimized, host(), timed=True)
-        loaded = LoadedObject(compile_program(program, host()).parts, external_address)
+        loaded = _load(compile_program(program, host()))
         entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loaded.symbols[ENTRY])
         table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
         context = (ctypes.c_void_p * CONTEXT_WORDS)(*self._context)
@@ -217,11 +225,11 @@ def external_address(name: str) -> int | None:
     return support().symbols.get(name) if found is None else found
 
 
-def _loaded(entry: Entry) -> LoadedObject | None:
-    try:
-        return LoadedObject(entry.parts, external_address)
-    except LoadError:
-        return None
+def _load(entry: Entry) -> LoadedObject:
+    names: list[str] = entry.facts["data"]
+    count = len(entry.parts) - len(names)
+    data = dict(zip(names, entry.parts[count:], strict=True))
+    return LoadedObject(entry.parts[:count], external_address, data)
 
 
 def _leaves(shape: Shape) -> list[Shape]:

@@ -34,7 +34,7 @@ ENTRY: Final = "hloom_run"
 SCALAR_WORK: Final = 8
 """Results of at most so many elements, all of rank 0, are code of the entry itself."""
 
-SHARED_WORK: Final = 1 << 16
+SHARED_WORK: Final = 1 << 17
 """Kernels of less work run in one thread: sharing it would cost more than it gains."""
 
 Emitter: TypeAlias = Callable[["ProgramEmitter", HloInstruction], None]
