@@ -28,8 +28,8 @@ FULL = OpMetadata(
 def test_metadata_text_shows_what_is_set() -> None:
     assert FULL.text(7) == (
         '{op_type="t" op_name="n\\"\\303\\251" source_file="f" source_line=1 source_end_line=2 '
-        'source_column=3 source_end_column=4 profile_type={1,2} deduplicated_name="d" scheduling_name="s" stack_frame_id=7 '
-        'metadata_payload="p"}'
+        'source_column=3 source_end_column=4 profile_type={1,2} deduplicated_name="d" scheduling_name="s" '
+        'stack_frame_id=7 metadata_payload="p"}'
     )
     assert OpMetadata().text() == "{}"
 

@@ -122,23 +122,24 @@ def test_asynchronous_chains_that_do_not_fit(rule: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operand_rule", "line"),
+    ("rule", "line"),
     [
-        ("broadcast", "q = f32[2,2] broadcast(p)"),
-        ("reduce", "q = f32[] reduce(p), dimensions={0}, to_apply=a"),
-        ("scatter", "q = f32[2] scatter(p, p), to_apply=a, update_window_dims={}, inserted_window_dims={0}, "
-         "scatter_dims_to_operand_dims={0}, index_vector_dim=0"),
-        ("dynamic-slice", "q = f32[1] dynamic-slice(p), dynamic_slice_sizes={1}"),
-        ("sort", "q = f32[2] sort(p), dimensions={0,1}, to_apply=a"),
-        ("conditional", "q = f32[2] conditional(p, p), branch_computations={a}"),
-        ("parameter", "q = f32[2] parameter(1), parameter_replication={true,true}"),
+        ("broadcast.dimensions-rank", "q = f32[2,2] broadcast(p)"),
+        ("reduce.operand-count", "q = f32[] reduce(p), dimensions={0}, to_apply=a"),
+        ("scatter.argument-count", "q = f32[2] scatter(p, p), to_apply=a, update_window_dims={}, "
+         "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0"),
+        ("dynamic-slice.start-indices-count", "q = f32[1] dynamic-slice(p), dynamic_slice_sizes={1}"),
+        ("sort.one-dimension", "q = f32[2] sort(p), dimensions={0,1}, to_apply=a"),
+        ("conditional.branch-index", "q = f32[2] conditional(p, p), branch_computations={a}"),
+        ("parameter.replication-leaves", "q = f32[2] parameter(1), parameter_replication={true,true}"),
+        ("instruction.shape-matches", "q = (f32[2]) tuple(p, p)"),
     ],
 )  # fmt: skip
-def test_numbers_of_operands(operand_rule: str, line: str) -> None:
+def test_numbers_of_operands(rule: str, line: str) -> None:
     head = "a { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }"
     with pytest.raises(ParseError) as caught:
         parse_module(f"HloModule m\n{head}\nENTRY e {{ {P} {line} }}")
-    assert caught.value.rule == "text.operands", operand_rule
+    assert (caught.value.rule, caught.value.line) == (rule, 3)
 
 
 def test_files_of_several_modules() -> None:

@@ -170,8 +170,8 @@ class InstructionParser:
         if instruction.shape is not shape and instruction.sharding is not None:
             instruction.sharding = instruction.sharding.for_shape(instruction.shape)
         wrong = problem(instruction)
-        if wrong:
-            raise cursor.error(wrong, rule="text.operands", position=opcode_at)
+        if wrong is not None:
+            raise cursor.error(wrong[1], rule=wrong[0], position=opcode_at)
         if opcode in asynchronous.OPCODES:
             asynchronous.check(self, instruction, wrapped, read, opcode_at)
         return instruction

@@ -7,86 +7,106 @@ looked at, and the verifier refuses them. These checks are about numbers of oper
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hloom.ir.instruction import HloInstruction
 from hloom.shape.element_type import PRED, S32
 
+Problem: TypeAlias = tuple[str, str] | None
+"""The name of a violated rule, behind the opcode, and what is wrong; None if nothing is."""
 
-def problem(instruction: HloInstruction) -> str:
-    """What is wrong with an instruction that was just read; empty if nothing is."""
+
+def problem(instruction: HloInstruction) -> Problem:
+    """What is wrong with an instruction that was just read: full rule name and message."""
     check = _CHECKS.get(instruction.opcode)
-    return check(instruction) if check is not None else ""
+    found = check(instruction) if check is not None else None
+    if found is None:
+        return None
+    rule, message = found
+    return (rule if "." in rule else f"{instruction.opcode}.{rule}"), message
 
 
-def _broadcast(instruction: HloInstruction) -> str:
+def _broadcast(instruction: HloInstruction) -> Problem:
     operation: Any = instruction.operation
     if operation.dimensions or not instruction.operands[0].shape.rank:
-        return ""
-    return "broadcast needs its dimensions, unless the operand is a scalar"
+        return None
+    return "dimensions-rank", "broadcast needs its dimensions, unless the operand is a scalar"
 
 
-def _tuple(instruction: HloInstruction) -> str:
+def _tuple(instruction: HloInstruction) -> Problem:
     stated, given = len(instruction.shape.tuple_shapes), len(instruction.operands)
-    return "" if stated == given else f"the shape has {stated} elements, there are {given} operands"
+    if stated == given:
+        return None
+    return "instruction.shape-matches", f"the shape has {stated} elements, there are {given} operands"
 
 
-def _even(instruction: HloInstruction) -> str:
+def _pairs(instruction: HloInstruction) -> Problem:
     count = len(instruction.operands)
-    return f"arrays and initial values are paired; there are {count} operands" if count % 2 else ""
+    if count % 2 == 0:
+        return None
+    return "operand-count", f"arrays and initial values are paired, but there are {count} operands"
 
 
-def _odd(instruction: HloInstruction) -> str:
+def _scatter(instruction: HloInstruction) -> Problem:
     count = len(instruction.operands)
-    return "" if count % 2 else f"operands, indices, updates: an odd number of operands, not {count}"
+    if count % 2:
+        return None
+    return "argument-count", f"operands, indices and as many updates: not {count} arguments"
 
 
-def _indexed(before: int) -> Callable[[HloInstruction], str]:
+def _indexed(before: int) -> Callable[[HloInstruction], Problem]:
     """One index operand for each dimension, or a single one of rank 1, after ``before`` other operands."""
 
-    def check(instruction: HloInstruction) -> str:
+    def check(instruction: HloInstruction) -> Problem:
         operands = instruction.operands
-        rank = operands[0].shape.rank if operands else 0
+        if not operands[0].shape.is_array:
+            return None
+        rank = operands[0].shape.rank
         packed = len(operands) == before + 1 and operands[before].shape.rank == 1
         if packed or len(operands) == before + rank:
-            return ""
-        return f"{rank} dimensions need {rank} start indices; there are {len(operands)} operands"
+            return None
+        given = len(operands) - before
+        return "start-indices-count", f"{rank} dimensions need {rank} start indices, there are {given}"
 
     return check
 
 
-def _one_dimension(instruction: HloInstruction) -> str:
+def _one_dimension(instruction: HloInstruction) -> Problem:
     operation: Any = instruction.operation
     count = len(operation.dimensions)
-    return "" if count == 1 else f"{instruction.opcode} has one dimension, not {count}"
+    return None if count == 1 else ("one-dimension", f"{instruction.opcode} has one dimension, not {count}")
 
 
-def _conditional(instruction: HloInstruction) -> str:
+def _conditional(instruction: HloInstruction) -> Problem:
     index = instruction.operands[0].shape
     branches, given = len(instruction.called_computations), len(instruction.operands) - 1
     if not index.is_scalar or index.element_type not in (PRED, S32):
-        return f"the first operand of a conditional is pred[] or s32[], not {index}"
+        return "branch-index", f"the first operand of a conditional is pred[] or s32[], not {index}"
+    if not branches or (index.element_type is PRED and branches != 2):
+        return "branch-count", f"{index} does not choose between {branches} branches"
     if branches != given:
-        return f"{branches} branches need as many operands, there are {given}"
-    return "a pred[] chooses between two branches" if index.element_type is PRED and branches != 2 else ""
+        return "operand-count", f"{branches} branches need as many operands, there are {given}"
+    return None
 
 
-def _parameter(instruction: HloInstruction) -> str:
+def _parameter(instruction: HloInstruction) -> Problem:
     operation: Any = instruction.operation
     flags, leaves = len(operation.parameter_replication), sum(1 for _ in instruction.shape.leaves())
-    return f"parameter_replication has {flags} flags for {leaves} arrays" if flags not in (0, leaves) else ""
+    if flags in (0, leaves):
+        return None
+    return "replication-leaves", f"parameter_replication has {flags} flags for {leaves} arrays"
 
 
-_CHECKS: Final[dict[str, Callable[[HloInstruction], str]]] = {
+_CHECKS: Final[dict[str, Callable[[HloInstruction], Problem]]] = {
     "broadcast": _broadcast,
     "concatenate": _one_dimension,
     "conditional": _conditional,
     "dynamic-slice": _indexed(1),
     "dynamic-update-slice": _indexed(2),
     "parameter": _parameter,
-    "reduce": _even,
-    "reduce-window": _even,
-    "scatter": _odd,
+    "reduce": _pairs,
+    "reduce-window": _pairs,
+    "scatter": _scatter,
     "sort": _one_dimension,
     "tuple": _tuple,
 }

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
-from hloom.errors import HloError, ParseError
+from hloom.errors import HloError
 from hloom.ir.collector import collector_paused
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import Cursor
@@ -237,6 +237,3 @@ class _ModuleParser:
             except HloError as error:
                 message = f"input_output_alias of an output that does not exist: {error.message}"
                 raise self.cursor.error(message, rule="module.alias-output", position=start) from None
-
-
-__all__ = ["ParseError", "parse_module", "parse_modules"]

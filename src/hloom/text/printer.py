@@ -39,14 +39,9 @@ def print_computation(computation: HloComputation, options: PrintOptions | None 
 
 
 def print_instruction(instruction: HloInstruction, options: PrintOptions | None = None) -> str:
-    """The text of one instruction, without ROOT and indentation."""
+    """The text of one instruction, without ROOT and indentation; alone it has no canonical name."""
     options = options or PrintOptions()
-    printer = _Printer(options)
-    if not options.canonicalize_instruction_names:
-        return printer.instruction(instruction, options.indent_amount, {})
-    # The names of operands mean nothing outside the computation; the result has none at all.
-    text = printer.instruction(instruction, options.indent_amount, None)
-    return text
+    return _Printer(options).instruction(instruction, options.indent_amount, None)
 
 
 class _Printer:
