@@ -14,7 +14,12 @@ import pytest
 import hloom
 from devices import ADD, program
 from evaluation import parse
+from hloom.cpu.compilation import compile_program, emit_program, optimize
+from hloom.cpu.llvm import generate
+from hloom.cpu.loader import Image
 from hloom.cpu.native import NativeExecutable
+from hloom.cpu.support import native_code
+from hloom.cpu.target import Target
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
 
@@ -196,3 +201,19 @@ def test_long_constants_are_not_part_of_the_text() -> None:
     )
     assert exe(np.zeros(5000, np.int32)).tolist() == [n % 97 for n in range(5000)]
     assert len(exe.to_llvm()) < 20_000
+
+
+# -- other machines
+
+
+@pytest.mark.parametrize("text", [TWO_STEPS, COUNTING, LARGE])
+@pytest.mark.parametrize("name", [("aarch64-linux-gnu", "neoverse-v2"), ("x86_64-linux-gnu", "x86-64-v3")])
+def test_code_for_other_machines(text: str, name: tuple[str, str]) -> None:
+    target = Target.named(*name)
+    entry = compile_program(emit_program(optimize(parse(text)), target), target)
+    support = generate(native_code(target, "pool", "clock"), target)
+    image = Image([*entry.parts, support], {})
+    memory = bytearray(image.size)
+    symbols = image.write(memory, 0x1000_0000, lambda name: 0x2000_0000)
+    assert image.machine == {"aarch64": 183, "x86_64": 62}[target.architecture]
+    assert {"hloom_run", "hloom_parallel"} <= symbols.keys()

@@ -12,7 +12,8 @@ import ctypes
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -143,6 +144,22 @@ def _descriptor_words(
 def _give_arena(words: Array) -> None:
     if words[2]:
         _runtime().give(_runtime().memory, int(words[2]))
+
+
+@contextmanager
+def lent_memory(size: int) -> Generator[int]:
+    """The address of recycled memory for a while, at a multiple of 64; what is in it is left open.
+
+    Raises MemoryError if there is none.
+    """
+    runtime = _runtime()
+    address = runtime.take(runtime.memory, size)
+    if not address:
+        raise MemoryError(f"no memory for {size} bytes")
+    try:
+        yield address
+    finally:
+        runtime.give(runtime.memory, address)
 
 
 class _Runtime:

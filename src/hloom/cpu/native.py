@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hloom.cpu.cache import Entry, configured_cache, key_of
-from hloom.cpu.entry import Signature, builtin_for
+from hloom.cpu.entry import Signature, builtin_for, lent_memory
 from hloom.cpu.externals import address_of
 from hloom.cpu.fingerprint import fingerprint
 from hloom.cpu.loader import LoadedObject, LoadError
@@ -37,7 +37,6 @@ Array = np.ndarray[Any, Any]
 ENTRY: Final = "hloom_run"
 CONTEXT_WORDS: Final = 8
 """Words of the context: the pool, the table of a timed program; the rest is free."""
-_ALIGNMENT: Final = 64
 _LONG_WORK: Final = 200_000
 """Elementary operations from which on other Python threads run beside a program: some 10 to 20 us."""
 
@@ -136,17 +135,13 @@ class NativeExecutable:
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for a, s in zip(arguments, self.parameter_leaves, strict=True)
         ]
-        temp = aligned_bytes(self.memory.temp)
         pointers = (ctypes.c_void_p * max(1, len(held)))(*[a.ctypes.data for a in held])
         targets = (ctypes.c_void_p * max(1, len(results)))(*[r.ctypes.data for r in results])
-
-        def native() -> None:
-            entry(pointers, targets, temp.ctypes.data, context)
-
-        if self.calls_host:
-            (host or self.host()).run(native)
-        else:
-            native()
+        with lent_memory(self.memory.temp) as temp:
+            if self.calls_host:
+                (host or self.host()).run(lambda: entry(pointers, targets, temp, context))
+            else:
+                entry(pointers, targets, temp, context)
         return results
 
     def builtin(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
@@ -240,10 +235,3 @@ def _leaves(shape: Shape) -> list[Shape]:
 
 def _clock() -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int64)(support().symbols["hloom_clock"])()
-
-
-def aligned_bytes(size: int) -> Array:
-    """Memory at a multiple of the vector size; what is in it is left open."""
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + max(size, 1)]
