@@ -1,0 +1,267 @@
+"""Runs cases on hloom and on XLA and sorts what differs into known and unexplained differences."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import hloom
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.runtime.executable import Executable
+
+from .case import Case, program
+from .comparison import differs
+from .draw import Array
+from .known import DIFFERENCES, REFUSALS, Difference
+from .xla import Answer, Xla, XlaCrashed, XlaRefused
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A difference that nothing explains."""
+
+    case: Case
+    what: str
+
+    def __str__(self) -> str:
+        arguments = "\n".join(f"  p{i} = {_show(a)}" for i, a in enumerate(self.case.arguments))
+        return f"=== {self.case}\n{self.what}\n{program([self.case])}{arguments}"
+
+
+@dataclass
+class Report:
+    """What a campaign found.
+
+    Attributes:
+        cases: how many cases of each family were compared.
+        refused: how many of each family XLA did not run, by the name of the known refusal.
+        known: how many cases show each known difference.
+        findings: the unexplained differences.
+    """
+
+    cases: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    crashes: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"{sum(self.cases.values())} cases compared with XLA:CPU"]
+        lines += [f"  {count:6} {family}" for family, count in sorted(self.cases.items())]
+        lines += [f"{sum(self.refused.values())} that XLA does not run"]
+        lines += [f"  {count:6} {name}" for name, count in self.refused.most_common()]
+        lines += [f"{sum(self.known.values())} known differences"]
+        lines += [f"  {count:6} {name}" for name, count in self.known.most_common()]
+        return "\n".join(
+            [*lines, f"{len(self.findings)} unexplained differences, {self.crashes} crashes of XLA"]
+        )
+
+
+class Campaign:
+    """Cases on their way through both implementations.
+
+    Args:
+        xla: the oracle.
+        backends: hloom's backends, each of which is compared.
+    """
+
+    def __init__(self, xla: Xla, backends: Sequence[str] = ("evaluator",)) -> None:
+        self.xla = xla
+        self.backends = tuple(backends)
+        self.report = Report()
+
+    def check(self, cases: Sequence[Case]) -> None:
+        """Compare some cases."""
+        for replicas in sorted({case.replicas for case in cases}):
+            accepted = [c for c in cases if c.replicas == replicas and self._accepted(c)]
+            for start in range(0, len(accepted), BATCH):
+                self._compare(accepted[start : start + BATCH])
+
+    # -- what needs no XLA
+
+    def _accepted(self, case: Case) -> bool:
+        """Whether hloom takes the case; and it does so again from its own text and proto."""
+        try:
+            module = HloModule.from_text(program([case]))
+            module.verify()
+            printed = module.to_text()
+            for name, again in (
+                ("text", HloModule.from_text(printed)),
+                ("proto", HloModule.from_proto(module.to_proto())),
+            ):
+                # As in XLA, computations may change places.
+                if sorted(again.to_text().splitlines()) != sorted(printed.splitlines()):
+                    self._found(
+                        case,
+                        f"the print changes on a way through {name}:\n{_first(printed, again.to_text())}",
+                    )
+        except HloError as error:
+            self._found(case, f"hloom refuses: {error}")
+            return False
+        return True
+
+    # -- with XLA
+
+    def _compare(self, cases: Sequence[Case]) -> None:
+        """Run cases as one program; each by itself if XLA does not run them together."""
+        text = program(cases)
+        module = HloModule.from_text(text)
+        try:
+            answer = self.xla.run(text, module.to_proto(), _inputs(cases))
+        except (XlaRefused, XlaCrashed) as error:
+            self.report.crashes += isinstance(error, XlaCrashed)
+            if len(cases) > 1:
+                middle = len(cases) // 2
+                self._compare(cases[:middle])
+                self._compare(cases[middle:])
+            else:
+                self._refused(cases[0], str(error))
+            return
+        if _print_difference(module, answer):
+            self._compare_prints(cases)
+        leaves = iter(zip(*answer.results, strict=True))
+        for case in cases:
+            self.report.cases[case.name.split("/")[0]] += 1
+            theirs = [next(leaves) for _ in case.roots]
+            for backend in self.backends:
+                self._compare_values(case, backend, theirs)
+
+    def _compare_prints(self, cases: Sequence[Case]) -> None:
+        """Find the cases that XLA prints otherwise."""
+        for case in cases:
+            text = program([case])
+            module = HloModule.from_text(text)
+            different = _print_difference(module, self.xla.run(text, module.to_proto(), []))
+            if different:
+                self._found(case, different)
+
+    def _compare_values(self, case: Case, backend: str, theirs: Sequence[Sequence[Array]]) -> None:
+        try:
+            executable = compiled(dataclasses.replace(case, folded=False), backend)
+            if case.folded:
+                ours = [list(compiled(case, backend)())]
+            else:
+                ours = values(executable, case, case.arguments)
+        except HloError as error:
+            self._found(case, f"hloom ({backend}) fails: {error}")
+            return
+        sizes = values(executable, case, _sizes(case.arguments)) if case.tolerance.terms else None
+        explained: set[str] = set()
+        for replica in range(case.replicas):
+            for output in range(len(case.roots)):
+                found, wanted = ours[replica][output], theirs[output][replica]
+
+                def again(arguments: Sequence[Array], at: tuple[int, int] = (replica, output)) -> Array:
+                    return values(executable, case, arguments)[at[0]][at[1]]
+
+                if case.dynamic and wanted.size >= found.size:
+                    wanted = wanted.reshape(-1)[: found.size].reshape(found.shape)
+                if found.dtype != wanted.dtype or found.shape != wanted.shape:
+                    what = f"output {output}: {found.dtype}{found.shape}, XLA: {wanted.dtype}{wanted.shape}"
+                    self._found(case, what)
+                    continue
+                of_terms = sizes[replica][output] if sizes else None
+                where = differs(found, wanted, case.tolerance, of_terms)
+                if where.any():
+                    difference = Difference(case, found, wanted, where, again)
+                    explained |= self._explain(difference, f"{backend}, replica {replica}, output {output}")
+        self.report.known.update(explained)
+
+    def _explain(self, difference: Difference, place: str) -> set[str]:
+        """The known differences that explain it; a finding if they leave something."""
+        rest = difference.where.copy()
+        names: set[str] = set()
+        for known in DIFFERENCES:
+            if rest.any() and known.about(difference.case):
+                explained = rest & known.explains(difference)
+                if explained.any():
+                    names.add(known.name)
+                    rest &= ~explained
+        if rest.any():
+            self._found(difference.case, f"{place}: " + "\n".join(_elements(difference, rest)))
+        return names
+
+    def _refused(self, case: Case, message: str) -> None:
+        for known in REFUSALS:
+            if known.explains(case, message):
+                self.report.refused[known.name] += 1
+                return
+        self._found(case, f"XLA does not run it: {message[:1000]}")
+
+    def _found(self, case: Case, what: str) -> None:
+        self.report.findings.append(Finding(case, what))
+
+
+def compiled(case: Case, backend: str) -> Executable:
+    """A case ready to run on hloom."""
+    return hloom.compile(HloModule.from_text(program([case])), backend, num_replicas=case.replicas)
+
+
+def values(executable: Executable, case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
+    """The leaves that hloom gives, for every replica."""
+    return [list(result) for result in executable.run(_by_replica(case, arguments))]
+
+
+def _by_replica(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
+    count = len(case.parameters)
+    return [list(arguments[r * count : (r + 1) * count]) for r in range(case.replicas)]
+
+
+def _inputs(cases: Sequence[Case]) -> list[list[Array]]:
+    """The arguments of a program of several cases, for every replica."""
+    rows = [_by_replica(case, case.arguments) for case in cases if not case.folded]
+    return [[a for row in rows for a in row[replica]] for replica in range(cases[0].replicas)]
+
+
+def _sizes(arguments: Sequence[Array]) -> list[Array]:
+    """Floats and complex numbers by their absolute values, the latter as real parts."""
+    result: list[Array] = []
+    for array in arguments:
+        if array.dtype.kind == "c":
+            result.append(np.abs(array).astype(array.dtype))
+        else:
+            result.append(np.abs(array) if array.dtype.kind not in "iub" else array)
+    return result
+
+
+def _print_difference(module: HloModule, answer: Answer) -> str:
+    """Where XLA's print of a program's text or of its proto is not hloom's; empty if they are equal."""
+    printed = module.to_text()
+    for source, theirs in (("text", answer.printed), ("proto", answer.printed_proto)):
+        if theirs.strip() != printed.strip():
+            return f"XLA prints the {source} otherwise:\n{_first(printed, theirs)}"
+    return ""
+
+
+def _first(ours: str, theirs: str) -> str:
+    """The first line in which two texts differ."""
+    for a, b in zip((ours + "\n-").splitlines(), (theirs + "\n-").splitlines(), strict=False):
+        if a != b:
+            at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+            begin = max(0, at - 60)
+            return f"  hloom: {a[begin : at + 100]}\n  other: {b[begin : at + 100]}"
+    return "  by the number of lines"
+
+
+def _elements(difference: Difference, where: Array, most: int = 6) -> Iterator[str]:
+    """Some of the elements that differ, with the arguments at their place if these have the result's shape."""
+    yield f"{int(where.sum())} of {where.size} elements differ"
+    for index in list(zip(*np.nonzero(where), strict=True))[:most] if where.ndim else [()]:
+        place = tuple(map(int, index))
+        inputs = [repr(a[place].item()) for a in difference.case.arguments if a.shape == where.shape]
+        ours, theirs = (_show(array[place]) for array in (difference.ours, difference.theirs))
+        yield f"  at {list(place)}: hloom {ours}, XLA {theirs}" + f"; of {', '.join(inputs)}" * bool(inputs)
+
+
+def _show(value: Any) -> str:
+    array = np.asarray(value)
+    with np.printoptions(threshold=80, linewidth=150, floatmode="unique"):
+        return f"{array.dtype.name}{list(array.shape)} {array.tolist() if array.ndim == 0 else array}"

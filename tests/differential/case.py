@@ -1,0 +1,160 @@
+"""A case: one operation, or a few that belong together, with its arguments; and programs made of cases.
+
+Text of a case marks its own names with ``@``. Many independent cases stand in one program, because XLA compiles
+one program of sixteen operations in less time than sixteen of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+from .draw import Array, Draw
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a result may lie from XLA's: the sum of all three.
+
+    Parts of complex numbers are measured by the size of the number.
+
+    Attributes:
+        ulps: units in the last place of the result.
+        terms: the length of a sum; each of its roundings may cost a unit in the last place of the sum of
+            the terms' sizes. Those are found by running the program on the sizes of the arguments.
+        whole: units in the last place of the largest element of the result.
+    """
+
+    ulps: float = 0.0
+    terms: float = 0.0
+    whole: float = 0.0
+
+
+EXACT = Tolerance()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program piece.
+
+    Attributes:
+        name: family and number, by which it can be drawn again.
+        operation: what it is about; differences are counted by it.
+        parameters: shapes of the arguments, in text.
+        arguments: their values.
+        lines: instructions without those of the parameters, which are ``@p0``, ``@p1`` ...
+        roots: names of the results.
+        computations: called computations, in text.
+        tolerance: of the results.
+        dynamic: results have dynamic dimensions. XLA gives arrays as large as the bound, with the actual elements
+            in front.
+        folded: arguments are constants in the program, and XLA evaluates what it can before it compiles.
+        as_xla: arguments with which hloom gives what XLA makes of the real ones, by a known difference.
+        replicas: how many devices run the program; the arguments are those of all, one after the other.
+    """
+
+    name: str
+    operation: str
+    parameters: tuple[str, ...]
+    arguments: tuple[Array, ...]
+    lines: tuple[str, ...]
+    roots: tuple[str, ...]
+    computations: tuple[str, ...] = ()
+    tolerance: Tolerance = EXACT
+    dynamic: bool = False
+    replicas: int = 1
+    as_xla: tuple[Array, ...] | None = None
+    folded: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.operation})"
+
+
+@dataclass
+class Body:
+    """Writes a case line by line."""
+
+    draw: Draw
+    shapes: list[str] = field(default_factory=list)
+    arguments: list[Array] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    computations: list[str] = field(default_factory=list)
+
+    def parameter(self, values: Any, shape: str | None = None) -> str:
+        """An argument; its name."""
+        array = np.asarray(values)
+        bare = Shape.of(array)
+        self.shapes.append(shape or self.draw.shape(bare.element_type.name, bare.dimensions))
+        self.arguments.append(array)
+        return f"@p{len(self.shapes) - 1}"
+
+    def let(self, expression: str) -> str:
+        """An instruction, ``[shape] opcode(operands), attributes``; its name."""
+        name = f"@v{len(self.lines)}"
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def computation(self, parameters: Sequence[str], *lines: str) -> str:
+        """A called computation ``(a, b, ...) -> last line``; its name. Parameters are %a, %b ..."""
+        name = f"@f{len(self.computations)}"
+        text = [f"  {chr(97 + i)} = {shape} parameter({i})" for i, shape in enumerate(parameters)]
+        text += [f"  {line}" for line in lines[:-1]] + [f"  ROOT {lines[-1]}"]
+        self.computations.append(f"{name} {{\n" + "\n".join(text) + "\n}\n")
+        return name
+
+    def binary(self, element_type: str, opcode: str) -> str:
+        """A called computation of one operation on two scalars."""
+        scalar = f"{element_type}[]"
+        return self.computation([scalar, scalar], f"r = {opcode}(a, b)")
+
+    def elements(self, value: str, count: int) -> list[str]:
+        """The elements of a tuple."""
+        return [self.let(f"get-tuple-element({value}), index={i}") for i in range(count)]
+
+    def case(
+        self, operation: str, *roots: str, tolerance: Tolerance = EXACT, dynamic: bool = False, replicas: int = 1,
+        as_xla: Sequence[Array] | None = None,
+    ) -> Case:  # fmt: skip
+        """The case with these results."""
+        return Case(
+            "", operation, tuple(self.shapes), tuple(self.arguments), tuple(self.lines), roots,
+            tuple(self.computations), tolerance, dynamic, replicas,
+            None if as_xla is None else tuple(as_xla),
+        )  # fmt: skip
+
+
+Generator = Callable[[Draw], Case]
+
+
+def constant_text(array: Array, shape: str) -> str:
+    """An array as HLO text has it. XLA prints -0 for the float but reads -0 as an integer."""
+    return re.sub(r"-0(?![\w.])", "-0.0", Literal(array, Shape.parse(shape)).to_text())
+
+
+def program(cases: Sequence[Case]) -> str:
+    """The text of a program that computes some cases, the tuple of all their roots."""
+    computations: list[str] = []
+    lines: list[str] = []
+    roots: list[str] = []
+    count = 0
+    for number, case in enumerate(cases):
+        prefix = f"c{number}_"
+        computations += [text.replace("@", prefix) for text in case.computations]
+        for own, shape in enumerate(case.parameters):
+            if case.folded:
+                literal = constant_text(case.arguments[own], shape)
+                lines.append(f"  {prefix}p{own} = {shape} constant({literal})")
+            else:
+                lines.append(f"  {prefix}p{own} = {shape} parameter({count})")
+                count += 1
+        lines += [f"  {line}".replace("@", prefix) for line in case.lines]
+        roots += [root.replace("@", prefix) for root in case.roots]
+    lines.append(f"  ROOT results = tuple({', '.join(roots)})")
+    return "HloModule cases\n\n" + "".join(computations) + "ENTRY entry {\n" + "\n".join(lines) + "\n}\n"

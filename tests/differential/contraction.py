@@ -1,0 +1,151 @@
+"""Dots and convolutions: any dimension order, any types, windows with dilations, reversal and cropping."""
+
+from __future__ import annotations
+
+from hloom.shape.element_type import ElementType
+
+from .case import EXACT, Body, Case, Generator, Tolerance
+from .conversion import shape_of
+from .draw import EVERY, Array, Draw
+from .movement import braces
+
+WIDER = {
+    "s8": ["s32"], "u8": ["u32", "s32"], "s16": ["s32"],
+    "bf16": ["f32"], "f16": ["f32"], "f8e4m3fn": ["bf16", "f32"], "f8e5m2": ["f32"], "s32": ["s64"],
+}  # fmt: skip
+"""Types of results that may be stated instead of the operands' own."""
+
+
+def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool) -> Array:
+    """Values whose products and sums are exact, or ordinary ones."""
+    if exact:
+        return draw.small_values(element_type, sizes, 2)
+    return draw.ordinary_values(element_type, sizes)
+
+
+def sum_tolerance(element_type: str, terms: int, exact: bool) -> Tolerance:
+    """Exact where values are small enough, else a rounding for each term."""
+    kind = ElementType.parse(element_type)
+    if not (kind.is_floating or kind.is_complex) or (exact and kind.component.bits >= 16):
+        return EXACT
+    return Tolerance(ulps=1, terms=terms + 2)
+
+
+def dot(draw: Draw) -> Case:
+    """A dot of any dimension numbers. XLA has none of two-bit integers."""
+    body = Body(draw)
+    element_type = (
+        draw.one([t for t in EVERY if t not in ("s2", "u2")])
+        if draw.chance(0.6)
+        else draw.one(["f32", "f64", "bf16", "s8", "s32", "c64"])
+    )
+    batch = [draw.size(3) for _ in range(draw.integer(0, 2))]
+    inner = [draw.size(5) for _ in range(draw.integer(0, 2))]
+    if inner and draw.chance(0.1):
+        inner[0] = 70
+    sides: list[str] = []
+    numbers: list[str] = []
+    exact = draw.chance(0.5)
+    free: list[int] = []
+    for side in ("lhs", "rhs"):
+        own = [draw.size(4) for _ in range(draw.integer(0, 2))]
+        sizes = [*batch, *inner, *own]
+        place = draw.permutation(len(sizes))
+        laid = [0] * len(sizes)
+        for size, at in zip(sizes, place, strict=True):
+            laid[at] = size
+        free += [laid[at] for at in sorted(place[len(batch) + len(inner) :])]
+        sides.append(body.parameter(operand_values(draw, element_type, laid, exact)))
+        if batch:
+            numbers.append(f"{side}_batch_dims={braces(place[: len(batch)])}")
+        numbers.append(f"{side}_contracting_dims={braces(place[len(batch) : len(batch) + len(inner)])}")
+    result = draw.one(WIDER[element_type]) if element_type in WIDER and draw.chance(0.4) else element_type
+    stated = shape_of(result, [*batch, *free]) + " " if result != element_type else ""
+    terms = 1
+    for size in inner:
+        terms *= size
+    root = body.let(f"{stated}dot({', '.join(sides)}), {', '.join(numbers)}")
+    label = f"dot {element_type}" + (f" to {result}" if stated else "")
+    return body.case(label, root, tolerance=sum_tolerance(result, terms, exact))
+
+
+def labels(draw: Draw, letters: str, rank: int) -> tuple[str, list[int]]:
+    """Dimension labels in random order, and for each role (letters first) its dimension."""
+    roles = [*letters, *map(str, range(rank))]
+    order = draw.permutation(len(roles)) if draw.chance(0.6) else list(range(len(roles)))
+    text = [""] * len(roles)
+    for role, at in zip(roles, order, strict=True):
+        text[at] = role
+    return "".join(text), order
+
+
+def laid_out(sizes: list[int], order: list[int]) -> list[int]:
+    """Sizes by role, put where the roles are."""
+    result = [0] * len(sizes)
+    for size, at in zip(sizes, order, strict=True):
+        result[at] = size
+    return result
+
+
+def convolution(draw: Draw) -> Case:
+    """Any window, feature or batch groups, up to three spatial dimensions."""
+    body = Body(draw)
+    rank = draw.integer(0, 3)
+    feature_groups = draw.one([1, 1, 1, 2, 3])
+    batch_groups = 1 if feature_groups > 1 else draw.one([1, 1, 1, 2])
+    in_features, out_features = draw.integer(1, 3), draw.integer(1, 3)
+    groups = feature_groups * batch_groups
+    batch = draw.integer(1, 2) * batch_groups
+    base = [draw.integer(1, 6 if rank < 3 else 4) for _ in range(rank)]
+    window = [draw.integer(1, 3) for _ in range(rank)]
+    fields = {"size": window}
+    extents = list(window)
+    if draw.chance(0.5):
+        fields["stride"] = [draw.integer(1, 3) for _ in range(rank)]
+    if draw.chance(0.4):
+        fields["rhs_dilate"] = [draw.integer(1, 2) for _ in range(rank)]
+        extents = [(w - 1) * d + 1 for w, d in zip(window, fields["rhs_dilate"], strict=True)]
+    dilated = list(base)
+    if draw.chance(0.4):
+        fields["lhs_dilate"] = [draw.integer(1, 3) for _ in range(rank)]
+        dilated = [(b - 1) * d + 1 for b, d in zip(base, fields["lhs_dilate"], strict=True)]
+    if draw.chance(0.3):
+        fields["rhs_reversal"] = [draw.integer(0, 1) for _ in range(rank)]
+    pads: list[str] = []
+    for extent, size in zip(extents, dilated, strict=True):
+        low = draw.integer(-1, 3)
+        high = draw.integer(-1, 3)
+        if draw.chance(0.9):
+            high = max(high, extent - size - low)
+        pads.append(f"{low}_{max(high, -(size + low))}")
+    element_type = draw.one(
+        ["f32", "f32", "f64", "bf16", "f16", "s8", "s32", "u8", "c64", "c128", "f8e4m3fn"]
+    )
+    exact = draw.chance(0.6)
+    lhs_labels, lhs_order = labels(draw, "bf", rank)
+    rhs_labels, rhs_order = labels(draw, "io", rank)
+    out_labels, _ = labels(draw, "bf", rank)
+    lhs_sizes = laid_out([batch, in_features * feature_groups, *base], lhs_order)
+    rhs_sizes = laid_out([in_features, out_features * groups, *window], rhs_order)
+    lhs = body.parameter(operand_values(draw, element_type, lhs_sizes, exact))
+    rhs = body.parameter(operand_values(draw, element_type, rhs_sizes, exact))
+    attributes: list[str] = []
+    if rank:
+        text = ["size=" + "x".join(map(str, window))]
+        text += [f"{k}={'x'.join(map(str, fields[k]))}" for k in ("stride",) if k in fields]
+        text.append("pad=" + "x".join(pads))
+        text += [f"{k}={'x'.join(map(str, v))}" for k, v in fields.items() if k not in ("size", "stride")]
+        attributes.append(f"window={{{' '.join(text)}}}")
+    attributes.append(f"dim_labels={lhs_labels}_{rhs_labels}->{out_labels}")
+    if feature_groups > 1:
+        attributes.append(f"feature_group_count={feature_groups}")
+    if batch_groups > 1:
+        attributes.append(f"batch_group_count={batch_groups}")
+    terms = in_features
+    for size in window:
+        terms *= size
+    root = body.let(f"convolution({lhs}, {rhs}), {', '.join(attributes)}")
+    return body.case(f"convolution {element_type}", root, tolerance=sum_tolerance(element_type, terms, exact))
+
+
+FAMILIES: dict[str, Generator] = {"dot": dot, "convolution": convolution}

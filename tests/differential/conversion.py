@@ -1,0 +1,65 @@
+"""Conversions between element types, of values and of bits; reduced precision."""
+
+from __future__ import annotations
+
+from hloom.shape.element_type import ElementType
+
+from .case import Body, Case, Generator
+from .draw import COMPLEX, EVERY, FLOATS, WIDE_FLOATS, Draw
+
+
+def convert(draw: Draw) -> Case:
+    """Any type to any other. On complex numbers to integers or pred XLA dies."""
+    body = Body(draw)
+    source, target = draw.one(EVERY), draw.one(EVERY)
+    if source in COMPLEX and target not in FLOATS:
+        target = draw.one(COMPLEX)
+    sizes = draw.sizes()
+    operand = body.parameter(draw.any_values(source, sizes))
+    return body.case(
+        f"convert {source} {target}", body.let(f"{draw.shape(target, sizes)} convert({operand})")
+    )
+
+
+def bitcast_convert(draw: Draw) -> Case:
+    """Bits to a type as wide, to a narrower one with a new minor dimension, to a wider one without it."""
+    body = Body(draw)
+    types = [t for t in EVERY if t != "pred" and t not in COMPLEX]
+    source = ElementType.parse(draw.one(types))
+    fitting = [
+        t
+        for t in types
+        if ElementType.parse(t).bits % source.bits * (source.bits % ElementType.parse(t).bits) == 0
+    ]
+    target = ElementType.parse(draw.one(fitting))
+    sizes = list(draw.sizes(high=3))
+    result = list(sizes)
+    if target.bits < source.bits:
+        result.append(source.bits // target.bits)
+    elif target.bits > source.bits:
+        sizes.append(target.bits // source.bits)
+    operand = body.parameter(draw.any_values(source.name, sizes))
+    root = body.let(f"{draw.shape(target.name, result)} bitcast-convert({operand})")
+    return body.case(f"bitcast-convert {source.name} {target.name}", root)
+
+
+def reduce_precision(draw: Draw) -> Case:
+    """Formats of fewer and of more bits."""
+    body = Body(draw)
+    element_type = draw.one(WIDE_FLOATS)
+    exponent_bits, mantissa_bits = draw.integer(1, 12), draw.integer(0, 25)
+    sizes = draw.sizes()
+    operand = body.parameter(draw.any_values(element_type, sizes))
+    attributes = f"exponent_bits={exponent_bits}, mantissa_bits={mantissa_bits}"
+    root = body.let(f"{draw.shape(element_type, sizes)} reduce-precision({operand}), {attributes}")
+    return body.case(f"reduce-precision {element_type}", root)
+
+
+def shape_of(element_type: str, sizes: list[int] | tuple[int, ...]) -> str:
+    """The text of a shape without layout."""
+    return f"{element_type}[{','.join(map(str, sizes))}]"
+
+
+FAMILIES: dict[str, Generator] = {
+    "convert": convert, "bitcast-convert": bitcast_convert, "reduce-precision": reduce_precision,
+}  # fmt: skip

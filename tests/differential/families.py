@@ -1,0 +1,77 @@
+"""Generators of cases, by family. Each takes a `Draw` and gives a `Case`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from . import (
+    collectives,
+    contraction,
+    control,
+    conversion,
+    elementwise,
+    gather_scatter,
+    linear_algebra,
+    movement,
+    programs,
+    reduction,
+    sorting,
+)
+import numpy as np
+
+from .case import Case, Generator
+from .draw import Draw
+
+FAMILIES: dict[str, Generator] = {
+    **elementwise.FAMILIES,
+    **conversion.FAMILIES,
+    **movement.FAMILIES,
+    **gather_scatter.FAMILIES,
+    **contraction.FAMILIES,
+    **reduction.FAMILIES,
+    **sorting.FAMILIES,
+    **linear_algebra.FAMILIES,
+    **control.FAMILIES,
+    **collectives.FAMILIES,
+    **programs.FAMILIES,
+}
+
+FOLDED = 0.12
+"""How many cases have constants for arguments."""
+WEIGHTS = {"unary": 6, "binary": 6, "convert": 4, "compare": 2, "programs": 4, "gather": 2, "scatter": 2, "dot": 2,
+           "convolution": 3, "reduce": 2, "reduce-window": 2, "sort": 2}  # fmt: skip
+"""How often a family is drawn, where not once a round."""
+
+
+def turns(families: Sequence[str], count: int, first: int = 0) -> list[tuple[str, int]]:
+    """Families and numbers of so many cases, the families in turn by their weights."""
+    round_ = [family for family in families for _ in range(WEIGHTS.get(family, 1))]
+    numbers = Counter(dict.fromkeys(families, first - 1))
+    chosen: list[tuple[str, int]] = []
+    for i in range(count):
+        family = round_[i % len(round_)]
+        numbers[family] += 1
+        chosen.append((family, numbers[family]))
+    return chosen
+
+
+def draw_case(family: str, number: int, seed: int) -> Case:
+    """The case of a number in a family."""
+    draw = Draw(seed, family, number)
+    with np.errstate(all="ignore"):
+        case = FAMILIES[family](draw)
+    return dataclasses.replace(case, name=f"{family}/{number}", folded=draw.chance(FOLDED) and foldable(case))
+
+
+def foldable(case: Case) -> bool:
+    """Whether arguments may be constants.
+
+    Text does not keep all bits of NaN; XLA reads a complex number one of whose parts is NaN as NaN in both, and
+    refuses the largest number as a part; and it dies when it divides constants narrower than a byte.
+    """
+    if case.replicas > 1 or case.dynamic or case.operation.startswith(("bitcast", "divide", "remainder")):
+        return False
+    parts = [part for a in case.arguments if a.dtype.kind == "c" for part in (a.real, a.imag)]
+    return all(bool((np.abs(part) < 1e38).all()) for part in parts)

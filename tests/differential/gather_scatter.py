@@ -1,0 +1,160 @@
+"""Gather and scatter with random dimension numbers, batching dimensions and indices out of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .case import EXACT, Body, Case, Generator, Tolerance
+from .draw import COMPLEX, EVERY, INDEX_TYPES, Array, Draw
+from .movement import braces
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Dimension numbers that gather and scatter share.
+
+    Attributes:
+        sizes: of the operand.
+        window: sizes of a slice.
+        dropped: operand dimensions that a slice lacks (collapsed or inserted).
+        batching, indices_batching: operand and index dimensions that go together.
+        index_map: the operand dimension of each component of an index vector.
+        indices: sizes of the indices.
+        index_vector_dim: where the index vectors lie; the indices' rank if they are scalars.
+        offset_dims: dimensions of the gather's result, or of the scatter's updates, that run through a slice.
+        result: sizes of that result, or of the updates.
+    """
+
+    sizes: tuple[int, ...]
+    window: tuple[int, ...]
+    dropped: tuple[int, ...]
+    batching: tuple[int, ...]
+    indices_batching: tuple[int, ...]
+    index_map: tuple[int, ...]
+    indices: tuple[int, ...]
+    index_vector_dim: int
+    offset_dims: tuple[int, ...]
+    result: tuple[int, ...]
+
+
+def plan(draw: Draw, low: int = 0) -> Plan:
+    """Random dimension numbers that fit together, for an operand of at least a rank."""
+    sizes = draw.sizes(low=low, high=4, largest=5, most=120)
+    rank = len(sizes)
+    batching = draw.subset(range(rank), draw.integer(0, min(rank, 2))) if draw.chance(0.35) else []
+    others = [d for d in range(rank) if d not in batching]
+    index_map = draw.subset(others)
+    batch = [draw.size(3) for _ in range(draw.integer(0, 2))]
+    places = draw.subset(range(len(batch) + len(batching)), len(batching))
+    batch_sizes: list[int] = []
+    rest = iter(batch)
+    for place in range(len(batch) + len(batching)):
+        batch_sizes.append(sizes[batching[places.index(place)]] if place in places else next(rest))
+    vector = draw.integer(0, len(batch_sizes))
+    scalars = len(index_map) == 1 and draw.chance(0.3)
+    indices = batch_sizes if scalars else [*batch_sizes[:vector], len(index_map), *batch_sizes[vector:]]
+    index_vector_dim = len(indices) if scalars else vector
+    indices_batching = [place + (place >= index_vector_dim) for place in places]
+    window: list[int] = []
+    for d, size in enumerate(sizes):
+        least = 0 if draw.chance(0.05) else min(1, size)
+        window.append(min(1, size) if d in batching else draw.integer(least, size))
+    dropped = [d for d in others if window[d] == 1 and draw.chance(0.6)]
+    kept = [window[d] for d in range(rank) if d not in (*dropped, *batching)]
+    offset_dims = sorted(draw.subset(range(len(batch_sizes) + len(kept)), len(kept)))
+    offsets, batches = iter(kept), iter(batch_sizes)
+    result = [
+        next(offsets) if i in offset_dims else next(batches) for i in range(len(batch_sizes) + len(kept))
+    ]
+    return Plan(
+        sizes, tuple(window), tuple(sorted(dropped)), tuple(sorted(batching)),
+        tuple(p for _, p in sorted(zip(batching, indices_batching, strict=True))), tuple(index_map),
+        tuple(indices), index_vector_dim, tuple(offset_dims), tuple(result),
+    )  # fmt: skip
+
+
+def index_values(draw: Draw, index_type: str, sizes: Sequence[int]) -> Array:
+    """Indices near the bounds; now and then any."""
+    if draw.chance(0.25):
+        return draw.any_values(index_type, sizes)
+    low = -2 if index_type[0] == "s" else 0
+    return draw.numbers.integers(low, 7, sizes).astype(draw.small_values(index_type, ()).dtype)
+
+
+def gather(draw: Draw) -> Case:
+    """A gather."""
+    body, p = Body(draw), plan(draw)
+    index_type = draw.one(INDEX_TYPES)
+    operand = body.parameter(draw.values(draw.one(EVERY), p.sizes))
+    indices = body.parameter(index_values(draw, index_type, p.indices))
+    attributes = f"offset_dims={braces(p.offset_dims)}, collapsed_slice_dims={braces(p.dropped)}"
+    attributes += f", start_index_map={braces(p.index_map)}"
+    if p.batching:
+        attributes += f", operand_batching_dims={braces(p.batching)}"
+        attributes += f", start_indices_batching_dims={braces(p.indices_batching)}"
+    attributes += f", index_vector_dim={p.index_vector_dim}, slice_sizes={braces(p.window)}"
+    return body.case(f"gather {index_type}", body.let(f"gather({operand}, {indices}), {attributes}"))
+
+
+COMBINERS = ("add", "multiply", "maximum", "minimum", "replace", "subtract")
+
+
+def scatter(draw: Draw) -> Case:
+    """A scatter of one operand or of two. Into scalars XLA writes wrong programs."""
+    body, p = Body(draw), plan(draw, low=1)
+    index_type, opcode = draw.one(INDEX_TYPES), draw.one(COMBINERS)
+    types = [t for t in EVERY if opcode in ("add", "multiply", "replace") or t not in ("pred", *COMPLEX)]
+    element_type = draw.one(types)
+    count = 2 if draw.chance(0.2) else 1
+    values = draw.values if opcode == "replace" or element_type == "pred" else draw.small_values
+    operands = [body.parameter(values(element_type, p.sizes)) for _ in range(count)]
+    starts = index_values(draw, index_type, p.indices)
+    indices = body.parameter(starts)
+    updates = [body.parameter(values(element_type, p.result)) for _ in range(count)]
+    function = combiner(body, opcode, element_type, count)
+    attributes = f"update_window_dims={braces(p.offset_dims)}, inserted_window_dims={braces(p.dropped)}"
+    attributes += f", scatter_dims_to_operand_dims={braces(p.index_map)}"
+    if p.batching:
+        attributes += f", input_batching_dims={braces(p.batching)}"
+        attributes += f", scatter_indices_batching_dims={braces(p.indices_batching)}"
+    attributes += f", index_vector_dim={p.index_vector_dim}, to_apply={function}"
+    root = body.let(f"scatter({', '.join([*operands, indices, *updates])}), {attributes}")
+    roots = body.elements(root, count) if count > 1 else [root]
+    narrow = opcode in ("add", "subtract", "multiply") and element_type[0] in "fb"
+    tolerance = Tolerance(terms=8) if narrow and element_type not in ("f32", "f64") else EXACT
+    as_xla = [*body.arguments[:count], whole_windows_only(p, starts), *body.arguments[count + 1 :]]
+    label = f"scatter {opcode} {element_type}" + (" without index" if not p.index_map else "")
+    return body.case(label, *roots, tolerance=tolerance, as_xla=as_xla)
+
+
+def whole_windows_only(p: Plan, starts: Array) -> Array:
+    """The indices, with those of windows that lie partly outside moved such that they lie outside in whole."""
+    vectors = starts if p.index_vector_dim == starts.ndim else np.moveaxis(starts, p.index_vector_dim, -1)
+    vectors = (vectors[..., None] if p.index_vector_dim == starts.ndim else vectors).copy()
+    cut = np.zeros(vectors.shape[:-1], np.bool_)
+    for number, d in enumerate(p.index_map):
+        numbers = vectors[..., number].astype(object)
+        cut |= np.asarray((numbers < 0) | (numbers + p.window[d] > p.sizes[d]), np.bool_)
+    for number, d in enumerate(p.index_map):
+        vectors[..., number][cut] = p.sizes[d]
+    if p.index_vector_dim == starts.ndim:
+        return vectors[..., 0]
+    return np.moveaxis(vectors, -1, p.index_vector_dim)
+
+
+def combiner(body: Body, opcode: str, element_type: str, count: int) -> str:
+    """A computation that combines ``count`` current elements with as many updates."""
+    scalar = f"{element_type}[]"
+    if count == 1:
+        if opcode == "replace":
+            return body.computation([scalar, scalar], "r = copy(b)")
+        return body.binary(element_type, opcode)
+    both = [f"r{i} = copy({b})" if opcode == "replace" else f"r{i} = {opcode}({a}, {b})"
+            for i, (a, b) in enumerate([("a", "c"), ("b", "d")])]  # fmt: skip
+    return body.computation([scalar] * 4, *both, "r = tuple(r0, r1)")
+
+
+FAMILIES: dict[str, Generator] = {"gather": gather, "scatter": scatter}

@@ -1,0 +1,288 @@
+"""The differences from XLA:CPU that are understood, as data: what they are about, and why they are none of hloom's.
+
+A difference of values explains some elements of some results; a refusal, some of XLA's messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+import numpy as np
+
+from hloom.shape.element_type import ElementType
+
+from .case import Case
+from .comparison import differs, wide
+from .draw import Array
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One result of a case that differs.
+
+    Attributes:
+        case: the case.
+        ours, theirs: the result by hloom and by XLA.
+        where: the elements that differ.
+        again: hloom's value of this result for other arguments.
+    """
+
+    case: Case
+    ours: Array
+    theirs: Array
+    where: Array
+    again: Callable[[Sequence[Array]], Array]
+
+
+@dataclass(frozen=True)
+class KnownDifference:
+    """A difference of values.
+
+    Attributes:
+        name: a short name.
+        operations: patterns of the operations of cases that show it.
+        reason: whose doing it is, and what hloom goes by.
+        explains: which of the elements that differ it explains.
+    """
+
+    name: str
+    operations: tuple[str, ...]
+    reason: str
+    explains: Callable[[Difference], Array]
+
+    def about(self, case: Case) -> bool:
+        """Whether a case may show it."""
+        return any(fnmatch(case.operation, pattern) for pattern in self.operations)
+
+
+@dataclass(frozen=True)
+class KnownRefusal:
+    """A case that XLA does not run.
+
+    Attributes:
+        message: a regular expression for what XLA says, or for the last words of its process.
+        operations, reason: as of a difference of values.
+    """
+
+    name: str
+    operations: tuple[str, ...]
+    message: str
+    reason: str
+
+    def explains(self, case: Case, message: str) -> bool:
+        """Whether this is it."""
+        about = any(fnmatch(case.operation, pattern) for pattern in self.operations)
+        return about and re.search(self.message, message, re.DOTALL) is not None
+
+
+def everywhere(difference: Difference) -> Array:
+    """All elements."""
+    return difference.where
+
+
+def smallest_normal(array: Array) -> float:
+    """Of the type in which XLA:CPU computes with an array: f32 for narrower floats."""
+    kind = ElementType.from_dtype(array.dtype).component
+    return float(np.finfo(np.float64 if kind.bits == 64 else np.float32).tiny)
+
+
+def flushed(array: Array) -> Array:
+    """Zero, with its sign, for every subnormal number."""
+    kind = ElementType.from_dtype(array.dtype)
+    if kind.is_complex:
+        result = array.copy()
+        result.real, result.imag = flushed(array.real), flushed(array.imag)
+        return result
+    if not kind.is_floating:
+        return array
+    with np.errstate(all="ignore"):
+        value = wide(array)
+        small = (value != 0) & (np.abs(value) < smallest_normal(array))
+        return np.where(small, np.copysign(0.0, value), value).astype(array.dtype)
+
+
+def flushes(difference: Difference) -> Array:
+    """The elements that agree if subnormal arguments and results are zero."""
+    ours = flushed(difference.again([flushed(a) for a in difference.case.arguments]))
+    if ours.shape != difference.theirs.shape:
+        return np.zeros_like(difference.where)
+    theirs = flushed(difference.theirs)
+    zeros = (ours == 0) & (theirs == 0)
+    return ~differs(ours, theirs, difference.case.tolerance) | zeros
+
+
+def as_xla(difference: Difference) -> Array:
+    """The elements that agree with other arguments, which the case names."""
+    case = difference.case
+    if case.as_xla is None:
+        return np.zeros_like(difference.where)
+    return ~differs(difference.again(case.as_xla), difference.theirs, case.tolerance)
+
+
+def six_bits_of_the_exponent(difference: Difference) -> Array:
+    """Integer powers with exponents that six bits do not hold, or negative ones."""
+    exponent = difference.case.arguments[1]
+    return (exponent < 0) | (exponent.astype(np.uint64) > 63)
+
+
+def of_constants(difference: Difference) -> Array:
+    """All elements, where the arguments are constants."""
+    return difference.where & difference.case.folded
+
+
+def largest_number(difference: Difference) -> Array:
+    """Where the argument is the largest number of its type, or the lowest."""
+    (argument,) = difference.case.arguments
+    return np.abs(wide(argument)) == ElementType.from_dtype(argument.dtype).limits[1]
+
+
+def below_zero(difference: Difference) -> Array:
+    """Where the argument is negative."""
+    (argument,) = difference.case.arguments
+    return wide(argument).real < 0
+
+
+def ill_conditioned_power(difference: Difference) -> Array:
+    """Where x^y = exp(y log x) is farther off by the error of y log x, a few units of its size."""
+    x, y = (wide(a) for a in difference.case.arguments)
+    with np.errstate(all="ignore"):
+        size = np.abs(y) * (np.abs(np.log(np.abs(x))) + np.pi)
+        error = 32 * np.finfo(difference.ours.dtype).eps * size
+        distance = np.abs(wide(difference.ours) - wide(difference.theirs))
+        return ~(error < 1) | (distance <= error * np.abs(wide(difference.ours)))
+
+
+def squares_out_of_range(difference: Difference) -> Array:
+    """Where the square of a part of an argument is infinite or subnormal, or a part is no number at all."""
+    where = np.zeros_like(difference.where)
+    for argument in difference.case.arguments:
+        limits = np.finfo(argument.dtype)
+        for part in (np.abs(argument.real), np.abs(argument.imag)):
+            large, small = np.sqrt(limits.max) / 4, np.sqrt(limits.tiny) * 4
+            where |= ~(part < large) | ((part > 0) & (part < small))
+    return where
+
+
+def within_64_units_of_one(difference: Difference) -> Array:
+    """Where the angles differ by little, measured against 1, or by the whole circle besides."""
+    with np.errstate(all="ignore"):
+        angle = wide(difference.ours) - wide(difference.theirs)
+        distance = np.minimum(np.abs(angle), np.abs(np.abs(angle) - 2 * np.pi))
+    return distance <= 64 * np.finfo(difference.ours.dtype).eps
+
+
+def infinite_arguments(difference: Difference) -> Array:
+    """Where a part of an argument is infinite."""
+    where = np.zeros_like(difference.where)
+    for argument in difference.case.arguments:
+        where |= np.isinf(argument.real) | np.isinf(argument.imag)
+    return where
+
+
+def infinite_parts(difference: Difference) -> Array:
+    """Where a part of hloom's result is infinite."""
+    return np.isinf(difference.ours.real) | np.isinf(difference.ours.imag)
+
+
+def subnormal_parts(difference: Difference) -> Array:
+    """Where a part of an argument is subnormal."""
+    where = np.zeros_like(difference.where)
+    for argument in difference.case.arguments:
+        tiny = np.finfo(argument.dtype).tiny
+        for part in (np.abs(argument.real), np.abs(argument.imag)):
+            where |= (part > 0) & (part < tiny)
+    return where
+
+
+DIFFERENCES: tuple[KnownDifference, ...] = (
+    KnownDifference(
+        "subnormals",
+        ("*",),
+        "XLA:CPU runs with flush-to-zero, in the arguments and in the results; hloom keeps subnormal numbers.",
+        flushes,
+    ),
+    KnownDifference(
+        "windows of scatter that lie partly outside",
+        ("scatter *",),
+        "XLA:CPU drops the whole window; the page says that elements outside are dropped, and so does hloom.",
+        as_xla,
+    ),
+    KnownDifference(
+        "scatter without index",
+        ("scatter * without index",),
+        "Every update lands on the same window; XLA:CPU writes none.",
+        everywhere,
+    ),
+    KnownDifference(
+        "integer power",
+        ("power [su]*",),
+        "XLA:CPU reads six bits of the exponent and takes -1 to a negative power for 0; hloom wraps exactly.",
+        six_bits_of_the_exponent,
+    ),
+    KnownDifference(
+        "bits of narrow integers",
+        ("popcnt s2", "popcnt s4"),
+        "XLA:CPU counts the bits of the byte that holds the number, copies of the sign included.",
+        everywhere,
+    ),
+    KnownDifference(
+        "the largest f4e2m1fn as an integer",
+        ("convert f4e2m1fn *",),
+        "XLA:CPU takes 6, the largest number, for infinite.",
+        largest_number,
+    ),
+    KnownDifference(
+        "negative numbers as f8e8m0fnu",
+        ("convert * f8e8m0fnu",),
+        "The type has no sign. XLA:CPU drops it; ml_dtypes and hloom give NaN.",
+        below_zero,
+    ),
+    KnownDifference(
+        "total order of constants",
+        ("compare total f8*",),
+        "XLA's folding of constants orders NaN of 8-bit floats otherwise than the code it compiles.",
+        of_constants,
+    ),
+    KnownDifference(
+        "condition of complex powers",
+        ("power c*",),
+        "XLA:CPU computes y log x in the operands' precision, hloom in c128.",
+        ill_conditioned_power,
+    ),
+    KnownDifference(
+        "range of complex atan2",
+        ("atan2 c*",),
+        "XLA:CPU squares in the operands' precision, hloom computes c64 in c128.",
+        squares_out_of_range,
+    ),
+    KnownDifference(
+        "rounding in complex atan2",
+        ("atan2 c*",),
+        "-i log((x + iy) / sqrt(x² + y²)) is right to some units of 1: small results and the side of the branch "
+        "are at the mercy of rounding.",
+        within_64_units_of_one,
+    ),
+    KnownDifference(
+        "infinite complex quotients",
+        ("divide c*",),
+        "hloom follows C's Annex G, in which an infinite number has an infinite quotient; XLA gives NaN for some.",
+        infinite_arguments,
+    ),
+    KnownDifference(
+        "overflow of complex circular functions",
+        ("sine c*", "cosine c*", "tan c*"),
+        "sinh and cosh of the imaginary part overflow; XLA:CPU then makes NaN of infinity times 0.",
+        infinite_parts,
+    ),
+    KnownDifference(
+        "subnormal parts",
+        ("log c*", "power c*", "sqrt c*", "rsqrt c*", "divide c*", "atan2 c*"),
+        "Flushed to zero, a part loses its sign now and then, and with it the side of the branch.",
+        subnormal_parts,
+    ),
+)
+
+REFUSALS: tuple[KnownRefusal, ...] = ()

@@ -1,0 +1,210 @@
+"""Operations that move data: exact on every element type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hloom.shape.shape import Shape
+
+from .case import Body, Case, Generator
+from .conversion import shape_of
+from .draw import EVERY, INDEX_TYPES, Array, Draw
+
+
+def braces(numbers: Sequence[int]) -> str:
+    """``{1,0}``."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def plain_shape(array: Array) -> str:
+    """The text of an array's shape with the default layout."""
+    return str(Shape.of(array))
+
+
+def broadcast(draw: Draw) -> Case:
+    """New dimensions anywhere, those of the operand in any order."""
+    body = Body(draw)
+    element_type = draw.one(EVERY)
+    sizes = draw.sizes(high=3)
+    added = draw.integer(0, 2)
+    order = draw.subset(range(len(sizes) + added), len(sizes))
+    result = [draw.size(4) for _ in range(len(sizes) + added)]
+    for place, size in zip(order, sizes, strict=True):
+        result[place] = size
+    operand = body.parameter(draw.any_values(element_type, sizes))
+    root = body.let(f"{draw.shape(element_type, result)} broadcast({operand}), dimensions={braces(order)}")
+    return body.case("broadcast", root)
+
+
+def factors(draw: Draw, count: int) -> list[int]:
+    """Sizes with a product."""
+    sizes: list[int] = []
+    while count > 1 and len(sizes) < 4:
+        divisors = [d for d in range(1, count + 1) if count % d == 0]
+        sizes.append(draw.one(divisors))
+        count //= sizes[-1]
+    sizes += [count] * (count != 1) + [1] * draw.integer(0, 1)
+    return draw.subset(sizes, len(sizes))
+
+
+def reshape(draw: Draw) -> Case:
+    """As many elements in other dimensions."""
+    body = Body(draw)
+    element_type = draw.one(EVERY)
+    sizes = draw.sizes()
+    count = math.prod(sizes)
+    result = factors(draw, count) if count else draw.subset([0, *(draw.size(4) for _ in range(2))], 3)
+    operand = body.parameter(draw.any_values(element_type, sizes))
+    return body.case("reshape", body.let(f"{draw.shape(element_type, result)} reshape({operand})"))
+
+
+def transpose(draw: Draw) -> Case:
+    """Any permutation."""
+    body = Body(draw)
+    sizes = draw.sizes(high=5, largest=4)
+    operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
+    return body.case(
+        "transpose", body.let(f"transpose({operand}), dimensions={braces(draw.permutation(len(sizes)))}")
+    )
+
+
+def reverse(draw: Draw) -> Case:
+    """Any dimensions."""
+    body = Body(draw)
+    sizes = draw.sizes()
+    operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
+    return body.case(
+        "reverse", body.let(f"reverse({operand}), dimensions={braces(draw.subset(range(len(sizes))))}")
+    )
+
+
+def slice_(draw: Draw) -> Case:
+    """Starts, limits and strides; empty ranges too."""
+    body = Body(draw)
+    sizes = draw.sizes(largest=9)
+    ranges: list[str] = []
+    result: list[int] = []
+    for size in sizes:
+        start, limit = sorted((draw.integer(0, size), draw.integer(0, size)))
+        stride = draw.integer(1, 3)
+        ranges.append(f"[{start}:{limit}:{stride}]")
+        result.append(-((start - limit) // stride))
+    element_type = draw.one(EVERY)
+    operand = body.parameter(draw.any_values(element_type, sizes))
+    root = body.let(f"{draw.shape(element_type, result)} slice({operand}), slice={{{', '.join(ranges)}}}")
+    return body.case("slice", root)
+
+
+def pad(draw: Draw) -> Case:
+    """Edges that add or crop, interior padding."""
+    body = Body(draw)
+    element_type = draw.one(EVERY)
+    sizes = draw.sizes(low=1)
+    paddings: list[str] = []
+    for size in sizes:
+        interior = draw.integer(0, 2) if draw.chance(0.4) else 0
+        whole = size + max(size - 1, 0) * interior
+        low = draw.integer(-min(whole, 3), 3)
+        high = draw.integer(-min(whole + min(low, 0), 3), 3)
+        paddings.append(f"{low}_{max(high, -(whole + low))}_{interior}")
+    operand = body.parameter(draw.any_values(element_type, sizes))
+    value = body.parameter(draw.any_values(element_type, ()))
+    return body.case("pad", body.let(f"pad({operand}, {value}), padding={'x'.join(paddings)}"))
+
+
+def concatenate(draw: Draw) -> Case:
+    """One to five operands along any dimension, empty ones too. On integers of less than a byte XLA dies."""
+    body = Body(draw)
+    element_type = draw.one([t for t in EVERY if t not in ("s2", "s4", "u2", "u4", "f4e2m1fn")])
+    sizes = draw.sizes(low=1)
+    axis = draw.integer(0, len(sizes) - 1)
+    operands: list[str] = []
+    for _ in range(draw.integer(1, 5)):
+        own = (*sizes[:axis], draw.size(5), *sizes[axis + 1 :])
+        operands.append(body.parameter(draw.any_values(element_type, own)))
+    return body.case("concatenate", body.let(f"concatenate({', '.join(operands)}), dimensions={{{axis}}}"))
+
+
+def iota(draw: Draw) -> Case:
+    """Any numeric type, also where the numbers do not fit into it."""
+    body = Body(draw)
+    element_type = draw.one(EVERY[1:])
+    sizes = list(draw.sizes(low=1, high=3))
+    axis = draw.integer(0, len(sizes) - 1)
+    if draw.chance(0.2):
+        sizes = [min(size, 2) for size in sizes]
+        sizes[axis] = draw.one([20, 130, 300, 3000])
+    root = body.let(f"{shape_of(element_type, sizes)} iota(), iota_dimension={axis}")
+    return body.case(f"iota {element_type}", root)
+
+
+def copy(draw: Draw) -> Case:
+    """Arrays into another layout."""
+    body = Body(draw)
+    element_type = draw.one(EVERY)
+    sizes = draw.sizes(low=2)
+    operand = body.parameter(draw.any_values(element_type, sizes))
+    layout = braces(draw.permutation(len(sizes)))
+    return body.case("copy", body.let(f"{shape_of(element_type, sizes)}{layout} copy({operand})"))
+
+
+def start_index(draw: Draw, index_type: str, size: int) -> np.ndarray:
+    """A start index, often out of bounds."""
+    if draw.chance(0.3):
+        return draw.any_values(index_type, ())
+    low = -3 if index_type[0] == "s" else 0
+    return np.asarray(draw.integer(low, size + 2)).astype(draw.small_values(index_type, ()).dtype)
+
+
+def dynamic_slice(draw: Draw) -> Case:
+    """Start indices of all types, in bounds and out. Slices of scalars get lost on the way to XLA."""
+    body = Body(draw)
+    sizes = list(draw.sizes(low=1, largest=7))
+    if sizes and draw.chance(0.1):
+        sizes = [300, *sizes[1:2]]
+    window = [draw.integer(0 if draw.chance(0.1) else min(1, size), size) for size in sizes]
+    index_type = draw.one(INDEX_TYPES)
+    element_type = draw.one(EVERY)
+    operand = body.parameter(draw.values(element_type, sizes))
+    starts = [body.parameter(start_index(draw, index_type, size)) for size in sizes]
+    names = ", ".join([operand, *starts])
+    root = body.let(
+        f"{shape_of(element_type, window)} dynamic-slice({names}), dynamic_slice_sizes={braces(window)}"
+    )
+    return body.case(f"dynamic-slice {index_type}", root)
+
+
+def dynamic_update_slice(draw: Draw) -> Case:
+    """Start indices of all types, in bounds and out."""
+    body = Body(draw)
+    element_type = draw.one(EVERY)
+    sizes = list(draw.sizes(largest=7))
+    if sizes and draw.chance(0.1):
+        sizes = [300, *sizes[1:2]]
+    window = [draw.integer(0 if draw.chance(0.1) else min(1, size), size) for size in sizes]
+    index_type = draw.one(INDEX_TYPES)
+    operand = body.parameter(draw.values(element_type, sizes))
+    update = body.parameter(draw.values(element_type, window))
+    starts = [body.parameter(start_index(draw, index_type, size)) for size in sizes]
+    root = body.let(
+        f"{shape_of(element_type, sizes)} dynamic-update-slice({', '.join([operand, update, *starts])})"
+    )
+    return body.case(f"dynamic-update-slice {index_type}", root)
+
+
+FAMILIES: dict[str, Generator] = {
+    "broadcast": broadcast,
+    "reshape": reshape,
+    "transpose": transpose,
+    "reverse": reverse,
+    "slice": slice_,
+    "pad": pad,
+    "concatenate": concatenate,
+    "iota": iota,
+    "copy": copy,
+    "dynamic-slice": dynamic_slice,
+    "dynamic-update-slice": dynamic_update_slice,
+}

@@ -1,0 +1,242 @@
+"""Reductions: of dimensions, of windows, of several arrays together; select-and-scatter; map."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hloom.shape.element_type import ElementType
+
+from .case import EXACT, Body, Case, Generator, Tolerance
+from .contraction import sum_tolerance
+from .draw import COMPLEX, FLOATS, INTEGERS, Array, Draw
+from .movement import braces, plain_shape
+
+REAL = (*INTEGERS, *FLOATS)
+REDUCERS = {
+    "add": (*REAL, *COMPLEX, "pred"),
+    "multiply": (*REAL, *COMPLEX, "pred"),
+    "maximum": (*REAL, "pred"),
+    "minimum": (*REAL, "pred"),
+    "and": (*INTEGERS, "pred"),
+    "or": (*INTEGERS, "pred"),
+    "xor": (*INTEGERS, "pred"),
+}
+"""Associative operations and the types they take."""
+
+
+def neutral(opcode: str, element_type: str) -> Array:
+    """The value that changes nothing."""
+    kind = ElementType.parse(element_type)
+    dtype = kind.numpy_dtype
+    if opcode in ("maximum", "minimum"):
+        low, high = kind.limits
+        if kind.is_floating:
+            with np.errstate(all="ignore"):
+                infinite = np.array(np.inf).astype(dtype)
+            high = np.inf if np.isinf(infinite.astype(np.float64)) else high
+            low = -high if element_type != "f8e8m0fnu" else low
+        return np.array(low if opcode == "maximum" else high).astype(dtype)
+    if opcode == "and":
+        return (
+            ~np.zeros((), dtype)
+            if kind.bits >= 8
+            else np.array(-1 if kind.is_signed else 2**kind.bits - 1, dtype)
+        )
+    return np.array(1 if opcode == "multiply" else 0).astype(dtype)
+
+
+def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
+    """Operation, element type, an initial value, and whether values must be kept small."""
+    opcode = draw.one(list(REDUCERS))
+    element_type = draw.one(REDUCERS[opcode])
+    if draw.chance(0.4):
+        element_type = draw.one([t for t in ("f32", "s32", "bf16", "u8") if t in REDUCERS[opcode]])
+    init = neutral(opcode, element_type)  # others count as often as the implementation likes, or not at all
+    exact = opcode not in ("add", "multiply") or draw.chance(0.5)
+    return opcode, element_type, init, exact
+
+
+def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...], exact: bool) -> Array:
+    """Any values where the order of combination does not matter, else such that rounding is in bounds."""
+    kind = ElementType.parse(element_type)
+    if opcode not in ("add", "multiply") or not (kind.is_floating or kind.is_complex):
+        return draw.values(element_type, sizes)
+    if opcode == "multiply":
+        return draw.numbers.choice(np.array([1, -1, 2, 0.5, 1, 1]), sizes).astype(kind.numpy_dtype)
+    return draw.small_values(element_type, sizes) if exact else draw.ordinary_values(element_type, sizes)
+
+
+def tolerance_of(opcode: str, element_type: str, terms: int, exact: bool) -> Tolerance:
+    """Sums are rounded in some order; all else is exact."""
+    return sum_tolerance(element_type, terms, exact) if opcode == "add" else EXACT
+
+
+def reduce(draw: Draw) -> Case:
+    """One array, any dimensions."""
+    body = Body(draw)
+    opcode, element_type, init, exact = reduction(draw)
+    sizes = draw.sizes()
+    if draw.chance(0.1):
+        sizes = (draw.one([33, 70, 130]), *sizes[:1])
+    dimensions = draw.subset(range(len(sizes)))
+    operand = body.parameter(values_for(draw, opcode, element_type, sizes, exact))
+    start = body.parameter(init)
+    function = body.binary(element_type, opcode)
+    root = body.let(f"reduce({operand}, {start}), dimensions={braces(dimensions)}, to_apply={function}")
+    tolerance = tolerance_of(opcode, element_type, math.prod(sizes[d] for d in dimensions), exact)
+    return body.case(f"reduce {opcode} {element_type}", root, tolerance=tolerance)
+
+
+def argument_of_extreme(body: Body, value: str, index: str, direction: str) -> str:
+    """The combiner with which JAX finds the index of the largest or smallest: NaN first, then lower index."""
+    return body.computation(
+        [f"{value}[]", f"{index}[]"] * 2,
+        f"better = compare(a, c), direction={direction}",
+        "unordered = compare(a, a), direction=NE",
+        "wins = or(better, unordered)",
+        "same = compare(a, c), direction=EQ",
+        "earlier = compare(b, d), direction=LT",
+        "tie = and(same, earlier)",
+        "first = or(wins, tie)",
+        "v = select(wins, a, c)",
+        "i = select(first, b, d)",
+        "r = tuple(v, i)",
+    )
+
+
+def reduce_several(draw: Draw) -> Case:
+    """Two arrays together: the index of the extreme, or two independent reductions.
+
+    XLA wants one layout for both, element sizes included, and one float type.
+    """
+    body = Body(draw)
+    sizes = draw.sizes(low=1)
+    dimensions = braces(draw.subset(range(len(sizes)), draw.integer(1, len(sizes))))
+    if draw.chance(0.5):
+        value = draw.one([t for t in REAL if ElementType.parse(t).bits >= 8])
+        index = draw.one(["s32", "s64", "u32"])
+        direction = draw.one(["GT", "LT"])
+        with np.errstate(all="ignore"):
+            numbers = np.arange(math.prod(sizes)).reshape(sizes).astype(ElementType.parse(index).numpy_dtype)
+        operands = [body.parameter(a, plain_shape(a)) for a in (draw.values(value, sizes), numbers)]
+        worst = neutral("maximum" if direction == "GT" else "minimum", value)
+        inits = [body.parameter(worst), body.parameter(np.array(0, numbers.dtype))]
+        function = argument_of_extreme(body, value, index, direction)
+        label = f"reduce argmax {value}"
+    else:
+        pairs = [
+            (draw.one(["add", "maximum", "minimum"]), draw.one(["s32", "f32", "u8", "s64"])) for _ in range(2)
+        ]
+        operands = [
+            body.parameter(a, plain_shape(a)) for a in (draw.small_values(t, sizes) for _, t in pairs)
+        ]
+        inits = [body.parameter(neutral(o, t)) for o, t in pairs]
+        types = [f"{t}[]" for _, t in pairs]
+        (first, _), (second, _) = pairs
+        function = body.computation(
+            [*types, *types], f"x = {first}(a, c)", f"y = {second}(b, d)", "r = tuple(x, y)"
+        )
+        label = "reduce two"
+    root = body.let(f"reduce({', '.join([*operands, *inits])}), dimensions={dimensions}, to_apply={function}")
+    return body.case(label, *body.elements(root, 2))
+
+
+def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -> tuple[str, int]:
+    """A window for every dimension, and its number of elements."""
+    window = [draw.integer(1, min(max(size, 1), 4)) for size in sizes]
+    stride = [draw.integer(1, 3) if draw.chance(0.4) else 1 for _ in sizes]
+    base = [draw.integer(1, 2) if dilations and draw.chance(0.2) else 1 for _ in sizes]
+    holes = [draw.integer(1, 2) if dilations and draw.chance(0.2) else 1 for _ in sizes]
+    pads: list[str] = []
+    for number, size in enumerate(sizes):
+        extent = (window[number] - 1) * holes[number] + 1
+        dilated = (size - 1) * base[number] + 1 if size else 0
+        low, high = (draw.integer(0, extent - 1) if draw.chance(0.4) else 0 for _ in range(2))
+        pads.append(f"{low}_{max(high, extent - dilated - low)}")
+    fields = [
+        f"size={'x'.join(map(str, window))}",
+        f"stride={'x'.join(map(str, stride))}",
+        f"pad={'x'.join(pads)}",
+    ]
+    if max(base, default=1) > 1:
+        fields.append(f"lhs_dilate={'x'.join(map(str, base))}")
+    if max(holes, default=1) > 1:
+        fields.append(f"rhs_dilate={'x'.join(map(str, holes))}")
+    return "{" + " ".join(fields) + "}", math.prod(window)
+
+
+def reduce_window(draw: Draw) -> Case:
+    """Strides, padding, both dilations; sums as long as the axis."""
+    body = Body(draw)
+    opcode, element_type, init, exact = reduction(draw)
+    sizes = draw.sizes(low=1, high=3)
+    if draw.chance(0.15):
+        sizes = (draw.one([9, 40, 100]),)
+        window, terms = f"{{size={sizes[0]} pad={sizes[0] - 1}_0}}", sizes[0]
+    else:
+        window, terms = window_text(draw, sizes)
+    operand = body.parameter(values_for(draw, opcode, element_type, sizes, exact))
+    start = body.parameter(init)
+    function = body.binary(element_type, opcode)
+    root = body.let(f"reduce-window({operand}, {start}), window={window}, to_apply={function}")
+    tolerance = tolerance_of(opcode, element_type, terms, exact)
+    return body.case(f"reduce-window {opcode} {element_type}", root, tolerance=tolerance)
+
+
+def select_and_scatter(draw: Draw) -> Case:
+    """The gradient of pooling: windows overlap, selections tie."""
+    body = Body(draw)
+    element_type = draw.one(["f32", "f32", "f64", "bf16", "f16", "s32", "u8", "s64"])
+    sizes = tuple(max(1, size) for size in draw.sizes(low=1, high=3))
+    window = [draw.integer(1, min(size, 3)) for size in sizes]
+    stride = [draw.integer(1, 3) for _ in sizes]
+    pads = [(draw.integer(0, w - 1), draw.integer(0, w - 1)) if draw.chance(0.4) else (0, 0) for w in window]
+    source = [(s + sum(p) - w) // t + 1 for s, p, w, t in zip(sizes, pads, window, stride, strict=True)]
+    direction = draw.one(["GE", "LE", "GT", "LT"])
+    opcode = draw.one(["add", "add", "maximum", "multiply"])
+    operand = body.parameter(draw.small_values(element_type, sizes))
+    updates = body.parameter(draw.small_values(element_type, source))
+    init = body.parameter(
+        draw.small_values(element_type, ()) if draw.chance(0.3) else neutral(opcode, element_type)
+    )
+    scalar = f"{element_type}[]"
+    select = body.computation([scalar, scalar], f"r = compare(a, b), direction={direction}")
+    function = body.binary(element_type, opcode)
+    fields = [f"size={'x'.join(map(str, window))}", f"stride={'x'.join(map(str, stride))}"]
+    fields.append(f"pad={'x'.join(f'{low}_{high}' for low, high in pads)}")
+    root = body.let(
+        f"select-and-scatter({operand}, {updates}, {init}), window={{{' '.join(fields)}}}, "
+        f"select={select}, scatter={function}"
+    )
+    return body.case(f"select-and-scatter {direction} {opcode}", root)
+
+
+def map_(draw: Draw) -> Case:
+    """A computation of scalars on whole arrays."""
+    body = Body(draw)
+    element_type = draw.one([*INTEGERS, "f32", "f64", "f16"])
+    scalar = f"{element_type}[]"
+    function = body.computation(
+        [scalar, scalar],
+        f"one = {element_type}[] constant(1)",
+        "sum = add(a, one)",
+        f"p = compare(sum, b), direction={draw.one(['LT', 'GE', 'EQ'])}",
+        f"big = {draw.one(['maximum', 'minimum'])}(a, b)",
+        "r = select(p, sum, big)",
+    )
+    sizes = draw.sizes()
+    operands = [body.parameter(draw.small_values(element_type, sizes)) for _ in range(2)]
+    dimensions = braces(range(len(sizes)))
+    root = body.let(f"map({', '.join(operands)}), dimensions={dimensions}, to_apply={function}")
+    return body.case(f"map {element_type}", root)
+
+
+FAMILIES: dict[str, Generator] = {
+    "reduce": reduce,
+    "reduce-several": reduce_several,
+    "reduce-window": reduce_window,
+    "select-and-scatter": select_and_scatter,
+    "map": map_,
+}

@@ -1,0 +1,86 @@
+"""The process that runs programs on XLA:CPU; started by `xla`, with which it speaks in pickles.
+
+XLA ends the whole process on some inputs, so it has one of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+# What the flags switch off is where XLA trades meaning for speed; one thread, for the sake of other users.
+os.environ["XLA_FLAGS"] = " ".join([
+    "--xla_allow_excess_precision=false",
+    "--xla_cpu_enable_fast_min_max=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_force_host_platform_device_count=4",
+])  # fmt: skip
+
+import jax
+import numpy as np
+from jaxlib import _hlo, xla_client
+
+from hloom.tools import xla_cpu
+
+Leaves = list[np.ndarray[Any, Any]]
+
+
+def run(text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> tuple[str, str, list[Leaves]]:
+    """XLA's print of a program's text and of hloom's proto of it, and the leaves that every replica gives.
+
+    Without arguments of any replica, the program is only printed.
+    """
+    module = _hlo.hlo_module_from_text(text)
+    from_proto = _hlo.HloModule.from_serialized_hlo_module_proto(proto)
+    results: list[Leaves] = []
+    if len(arguments) == 1:
+        results = [[np.array(leaf) for leaf in xla_cpu.run_on_xla(text, arguments[0])]]
+    elif arguments:
+        results = run_replicas(module, arguments)
+    return module.to_string(), from_proto.to_string(), results
+
+
+def run_replicas(module: Any, arguments: Sequence[Sequence[Any]]) -> list[Leaves]:
+    """The leaves that every replica gives."""
+    client = xla_cpu.client()
+    devices = client.local_devices()[: len(arguments)]
+    options = xla_client.CompileOptions()
+    options.num_replicas = options.executable_build_options.num_replicas = len(devices)
+    ids = np.array([[d.id] for d in devices])
+    options.device_assignment = xla_client.DeviceAssignment.create(ids)
+    computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
+    stablehlo = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
+    executable = client.compile_and_load(stablehlo, xla_client.DeviceList(tuple(devices)), options)
+    mesh = jax.sharding.Mesh(np.array(devices), ("replica",))
+    # Each device has an array of its own; that XLA believes all of them to be equal changes nothing.
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    inputs: list[Any] = []
+    for column in zip(*arguments, strict=True):
+        shards = [jax.device_put(np.asarray(a), d) for a, d in zip(column, devices, strict=True)]
+        inputs.append(jax.make_array_from_single_device_arrays(column[0].shape, everywhere, shards))
+    leaves = executable.execute_sharded(inputs).disassemble_into_single_device_arrays()
+    return [list(map(np.array, of_replica)) for of_replica in zip(*leaves, strict=True)]
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until there are no more."""
+    while True:
+        try:
+            request = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            answer: Any = ("ran", run(*request))
+        except Exception as error:  # whatever XLA has to say is an answer
+            answer = ("refused", str(error))
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is not an answer
+    serve(sys.stdin.buffer, out)
