@@ -69,6 +69,7 @@ class Elements:
         views: instructions whose values lie in memory.
         accesses: every linear index used by a load, for the planning of loops.
         reads: the same by array (the text of its address).
+        requests: the elements asked for without a condition, in the order of asking.
         pinned: variables that appear in conditions or values and so cannot be merged with others.
     """
 
@@ -80,6 +81,7 @@ class Elements:
         self.accesses: list[Index] = []
         self.reads: dict[str, set[Index]] = {}
         self.pinned: set[Variable] = set()
+        self.requests: dict[tuple[HloInstruction, Indices], None] = {}
         self._known: list[dict[tuple[HloInstruction, Indices, str], Element]] = [{}]
         self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
 
@@ -94,6 +96,8 @@ class Elements:
                 return known[key]
             if everywhere in known:
                 return known[everywhere]
+        if self.mask is None:
+            self.requests[instruction, indices] = None
         view = self.views.get(instruction)
         made = self.load(view, indices) if view is not None else self._compute(instruction, indices)
         self._known[-1][key] = made
@@ -346,7 +350,8 @@ class Elements:
             self._store_scalar(view, scalar, value)
             return
         if coefficient != 1 or vector is not None:
-            raise HloError("a result's lanes are not neighbours in memory", rule="cpu.store-lanes")
+            self._scatter(view, linear, value)
+            return
         stored = storage_type(element_type)
         if isinstance(value, tuple):
             real, imaginary = (self.wide(part) for part in value)
@@ -365,6 +370,21 @@ class Elements:
             f.store(data, pointer)
         else:
             f.masked_store(data, pointer, self.lane_mask())
+
+    def _scatter(self, view: View, linear: Index, value: Element) -> None:
+        """Store lanes that are not neighbours in memory."""
+        f = self.function
+        stored = storage_type(view.element_type)
+        parts = value if isinstance(value, tuple) else (to_storage(self.wide(value), view.element_type),)
+        wide = stored.vector(self.lanes)
+        mask = self.lane_mask() if self.mask is not None else f.constant(I1.vector(self.lanes), 1)
+        for number, part in enumerate(parts):
+            index = self.index_value(linear * len(parts) + number)
+            pointers = f.append(
+                make_pointers(self.lanes), f"getelementptr {stored.text}, ptr {view.pointer.text}, {index}"
+            )
+            name = f"llvm.masked.scatter.{wide.suffix}.v{self.lanes}p0"
+            f.call(None, name, self.wide(part), pointers, Value(f, I32, str(stored.size)), mask)
 
     def _store_scalar(self, view: View, index: Value, value: Element) -> None:
         f = self.function

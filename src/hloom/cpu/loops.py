@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from hloom.cpu.elements import Elements, View
+from hloom.cpu.elements import Elements, Indices, View
 from hloom.cpu.index import Index, Variable, linearize, refine
 from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
 from hloom.cpu.types import Element, storage_bytes
@@ -185,7 +185,10 @@ def emit_loop_kernel(
     elif len(space.variables) == 1:
         _innermost(elements, lane, begin, end, body, exact=lanes > 0 and lane.trips % lanes == 0)
     else:
+        steady = _steady_elements(inputs, roots, space)
         with outer_loops(function, space.variables[:-1], begin, end), elements.scope():
+            for instruction, indices in steady:
+                elements.element(instruction, indices)
             low, high = function.constant(I64, 0), function.constant(I64, lane.trips)
             _innermost(elements, lane, low, high, body, exact=lanes > 0 and lane.trips % lanes == 0)
     function.finish()
@@ -229,6 +232,21 @@ def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[
     }
 
 
+def _steady_elements(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
+) -> list[tuple[HloInstruction, Indices]]:
+    """The scalar elements that stay the same along the innermost loop: they are made before it."""
+    elements = _walk(inputs, roots, space)
+    outer = set(space.variables[:-1])
+    return [
+        (instruction, indices)
+        for instruction, indices in elements.requests
+        if instruction.shape.is_array
+        and instruction.opcode not in _NESTED
+        and all(variable in outer for index in indices for variable, _ in index.terms)
+    ]
+
+
 def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:
     """The inputs of which a kernel reads, for each element it writes, only the element in the same place."""
     elements, space = _walked(inputs, [root], [root])
@@ -256,6 +274,11 @@ def _walked(
     """The elements of the roots at the indices of their unmerged space, emitted into nowhere."""
     shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
     space = split_space(result_shapes(roots)[0].dimensions, shapes)
+    return _walk(inputs, roots, space), space
+
+
+def _walk(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space) -> Elements:
+    """The elements of the roots at the indices of a space, emitted into nowhere."""
     scratch = Module().function("plan", [PTR] * len(inputs))
     elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
     for variable in space.variables:
@@ -263,4 +286,4 @@ def _walked(
     root_values(elements, roots, space.indices)
     for variable in space.variables:
         variable.value = None
-    return elements, space
+    return elements
