@@ -1,4 +1,4 @@
-"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name A] [--opcode NAME] [--backend cpu]``.
+"""Run a conformance corpus: ``python -m tests.conformance DIR A|B|C [--name A] [--backend cpu]``.
 
 A and B hold programs with known answers, C texts with XLA's canonical print. See the corpus' own README.
 """
@@ -41,8 +41,8 @@ def evaluated(module: HloModule, arguments: list[Any], backend: str) -> Any:
     """The result of a program on a backend."""
     if backend == "evaluator":
         return Evaluator().run(module.entry, arguments)
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "cpu")]
-    from running import Native  # type: ignore[import-not-found]
+    sys.path.insert(0, str(Path(__file__).parent))
+    from native_runs import Native  # type: ignore[import-not-found]
 
     return Native(module)(*arguments)
 

@@ -1,135 +1,403 @@
-"""Sorting with any comparator: a stable bottom-up merge sort of every row.
+"""The emitter of sorts: by keys where the comparator orders by numbers, else by comparing.
 
-The rows along the sorted dimension are copied to scratch memory, merged back and forth between two buffers, and
-copied to the results. The merge has no branch on the comparator, so it does not depend on the data.
+Keys are sorted with the number of the element that each belongs to, short rows by a network of vector
+comparisons, long ones by digits; then all operands are put into that order. A single operand whose elements
+can be told from their keys is sorted as keys alone; whether that is so (zeros of both signs and NaNs of many
+kinds may count as equal) shows when they are made.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
 
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, Variable
-from hloom.cpu.llvm_text import I64, PTR, Function, Module, Value
-from hloom.cpu.loops import LoopKernel
+from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Type, Value
+from hloom.cpu.loops import LoopKernel, vector_loop
+from hloom.cpu.merge_sort import emit_merge_sort, merge_sort_bytes
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter
-from hloom.cpu.types import Element, storage_bytes
+from hloom.cpu.radix_sort import Record, radix_sort
+from hloom.cpu.sort_network import block_size, network, small_network
+from hloom.cpu.sort_order import SortKey, integer_type, restored, sort_keys, value_of
+from hloom.cpu.types import Element
 from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
+
+NETWORK: Final = 4096
+"""Rows up to this length are sorted by a network, in memory on the stack."""
+SHORT: Final = 128
+"""Rows below this length are sorted by comparing where their keys are too wide for a network."""
+SLOTS: Final = 16
+"""So many long rows are sorted at a time; each has scratch memory of its own."""
 
 
-def _bytes(i: HloInstruction) -> int:
-    return sum(-(-o.shape.element_count * storage_bytes(o.shape.element_type) // 64) * 64 for o in i.operands)
+@dataclass(frozen=True, slots=True)
+class KeySort:
+    """How a sort by keys is done.
+
+    Attributes:
+        groups: keys that make up one integer, the most significant group first.
+        record: what is sorted, together with the elements' numbers.
+        alone: the keys of a single operand that may be sorted without numbers; None if elements cannot be
+            told from their keys.
+        by_network: records are sorted by a network, so that no scratch memory is needed.
+        alone_by_network: keys alone are.
+    """
+
+    groups: tuple[tuple[SortKey, ...], ...]
+    record: Record
+    alone: Record | None
+    by_network: bool
+    alone_by_network: bool
 
 
-WORKSPACES["sort"] = lambda i: 2 * _bytes(i)
+@lru_cache(256)
+def key_sort(i: HloInstruction) -> KeySort | None:
+    """The plan of a sort by keys; None where elements must be compared."""
+    n = length(i)
+    keys = sort_keys(i.called_computations[0]) if 2 <= n < 2**31 else None
+    if keys is None:
+        return None
+    groups: list[list[SortKey]] = []
+    for key in keys:
+        if not groups or sum(k.bits for k in groups[-1]) + key.bits > 64:
+            groups.append([])
+        groups[-1].append(key)
+    widest = max(sum(k.bits for k in group) for group in groups)
+    narrow = len(groups) == 1 and widest <= 32
+    record = Record(64, widest, 32) if narrow else Record(64, widest, 0, beside=True)
+    alone = None
+    if len(keys) == len(i.operands) == 1 and keys[0].choice:
+        kind = i.operands[0].shape.element_type
+        if keys[0].element_type is kind and kind.bits >= 8 and kind is not et.PRED:
+            alone = Record(max(32, keys[0].bits), keys[0].bits)
+    if not narrow and n < SHORT and alone is None:
+        return None
+    return KeySort(tuple(map(tuple, groups)), record, alone, narrow and n <= NETWORK, n <= NETWORK)
+
+
+def length(i: HloInstruction) -> int:
+    """Elements of a row."""
+    operation: Any = i.operation
+    return i.operands[0].shape.dimensions[operation.dimensions[0]]
+
+
+def _padded(n: int) -> int:
+    """Records of a network for rows of n elements."""
+    return max(8, 1 << (n - 1).bit_length())
+
+
+def _slots(i: HloInstruction) -> int:
+    return min(SLOTS, max(1, i.operands[0].shape.element_count // max(1, length(i))))
+
+
+def workspace_bytes(i: HloInstruction) -> int:
+    """Scratch memory of a sort."""
+    if not i.operands[0].shape.element_count:
+        return 0
+    plan = key_sort(i)
+    if plan is None:
+        return merge_sort_bytes(i)
+    return 0 if plan.by_network else _slots(i) * _slot_bytes(plan, length(i))
+
+
+def _slot_bytes(plan: KeySort, n: int) -> int:
+    return 2 * (-(-n * plan.record.bytes // 64) * 64 + 64)
+
+
+WORKSPACES["sort"] = workspace_bytes
 
 
 @emitter("sort")
 def emit_sort(program: ProgramEmitter, i: HloInstruction) -> None:
     """A sort by itself."""
-    count = len(i.operands)
-    results = [program.view(i, (n,) if i.shape.is_tuple else ()) for n in range(count)]
+    results = [program.view(i, (n,) if i.shape.is_tuple else ()) for n in range(len(i.operands))]
     if not results[0].count:
         return
-    kernel = program.shared(lambda name: _sort_kernel(program.module, name, i))
+    plan = key_sort(i)
+    if plan is None:
+        emit_merge_sort(program, i, results)
+        return
+    kernel = program.shared(lambda name: _key_sort_kernel(program.module, name, i, plan))
     sources = [program.pointer(o) for o in i.operands]
     program.call(i, kernel, [*sources, *(r.pointer for r in results), program.workspace(i)])
 
 
-def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """(operands..., results..., workspace, begin, end): every row in the range."""
-    operation: Any = i.operation
+def used_results(i: HloInstruction) -> list[int]:
+    """The numbers of the operands whose sorted values somebody uses."""
+    if i.is_root or not i.shape.is_tuple or any(u.opcode != "get-tuple-element" for u in i.users):
+        return list(range(len(i.operands)))
+    return sorted({u.operation.index for u in i.users})  # type: ignore[attr-defined]
+
+
+def counts_along(operand: HloInstruction, dimension: int) -> bool:
+    """Whether an operand is the numbers 0, 1, 2 ... along a dimension, quicker made than read."""
+    operation: Any = operand.operation
+    if operand.opcode == "iota":
+        return operation.iota_dimension == dimension
+    if operand.opcode != "broadcast" or operand.operands[0].opcode != "iota":
+        return False
+    iota: Any = operand.operands[0].operation
+    return operation.dimensions[iota.iota_dimension] == dimension
+
+
+def _key_sort_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) -> LoopKernel:
+    """(operands..., results..., workspace, begin, end): every row, or every slot of rows, in the range."""
     count = len(i.operands)
-    (dimension,) = operation.dimensions
-    sizes = i.operands[0].shape.dimensions
-    n, inner = sizes[dimension], math.prod(sizes[dimension + 1 :])
     function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])
-    *pointers, space, begin, end = function.parameters
-    row_sort = _RowSort(function, i, n)
-    offset = 0
-    areas: list[tuple[int, int]] = []
-    for operand in i.operands:
-        size = storage_bytes(operand.shape.element_type)
-        areas.append((offset, size))
-        offset += -(-operand.shape.element_count * size // 64) * 64
-    with function.loop(begin, end) as rows:
-        outer = rows.index.unsigned_divide(inner)
-        start = outer * (n * inner) + (rows.index - outer * inner)
-        first = [function.offset(space, rows.index * (n * size) + at) for at, size in areas]
-        second = [function.offset(space, rows.index * (n * size) + (at + offset)) for at, size in areas]
-        row_sort.copy_in(pointers[:count], first, start, inner)
-        sorted_ = row_sort.run(first, second)
-        row_sort.copy_out(sorted_, pointers[count:], start, inner)
+    *_, begin, end = function.parameters
+    sizes = i.operands[0].shape.dimensions
+    n = length(i)
+    rows = math.prod(sizes) // n
+    trips = rows if plan.by_network else _slots(i)
+    with function.loop(begin, end) as loop:
+        if trips == rows:
+            _RowByKeys(module, function, i, plan).run(loop.index, loop.index)
+        else:
+            with function.loop(loop.index, rows, trips) as inner:
+                _RowByKeys(module, function, i, plan).run(inner.index, loop.index)
     function.finish()
-    rows_count = math.prod(sizes) // n
-    return LoopKernel(name, rows_count, 1, math.prod(sizes) * count * max(1, n.bit_length()) * 4)
+    return LoopKernel(name, trips, 1, math.prod(sizes) * count * max(1, n.bit_length()) * 2)
 
 
-class _RowSort:
-    """The code that sorts one row of n keys with everything that moves along."""
+class _RowByKeys:
+    """The code that sorts one row."""
 
-    def __init__(self, function: Function, i: HloInstruction, n: int) -> None:
-        self.f, self.n = function, n
-        self.types = [o.shape.element_type for o in i.operands]
-        self.comparator = i.called_computations[0]
-        self.e = Elements(function, 0, {})
+    def __init__(self, module: Module, function: Function, i: HloInstruction, plan: KeySort) -> None:
+        self.module, self.f, self.i, self.plan = module, function, i, plan
+        operation: Any = i.operation
+        (self.dimension,) = operation.dimensions
+        self.sizes = i.operands[0].shape.dimensions
+        self.n = self.sizes[self.dimension]
+        count = len(i.operands)
+        views = {
+            o: View(p, o.shape.element_type, self.sizes)
+            for o, p in zip(i.operands, function.parameters, strict=False)
+            if not counts_along(o, self.dimension)
+        }
+        self.results = [
+            View(p, o.shape.element_type, self.sizes)
+            for o, p in zip(i.operands, function.parameters[count:], strict=False)
+        ]
+        self.space = function.parameters[2 * count]
+        lanes = 16 if self.n >= 16 else 8
+        self.e = Elements(function, lanes, views)
+        # what is not contiguous is written element by element
+        contiguous = math.prod(self.sizes[self.dimension + 1 :]) == 1
+        self.out = self.e if contiguous else Elements(function, 0, views)
 
-    def _view(self, pointer: Value, number: int) -> View:
-        return View(pointer, self.types[number], (1 << 40,))
+    # -- rows
 
-    def _index(self, value: Value) -> Index:
-        return Index.of(Variable(1 << 40, "s", value))
+    def run(self, row: Value, slot: Value) -> None:
+        """Sort a row with the scratch memory of a slot."""
+        self.others = self.row_indices(row)
+        stack = self.f.allocate(I64, _padded(self.n)) if self.plan.alone_by_network else self.space
+        areas = (stack, stack)
+        if not self.plan.by_network:
+            size = _slot_bytes(self.plan, self.n)
+            first = self.f.offset(self.space, slot * size)
+            areas = (first, self.f.offset(first, size // 2))
+        if self.plan.alone is None:
+            self.by_records(areas)
+            return
+        keys = self.plan.alone
+        of_keys = (stack, stack) if self.plan.alone_by_network else areas
+        differs = self.fill_alone(keys, of_keys[0])
+        records, alone, after = self.f.label(), self.f.label(), self.f.label()
+        self.f.branch(differs, records, alone)
+        self.f.start(records)
+        self.by_records(areas)
+        self.f.jump(after)
+        self.f.start(alone)
+        self.write_alone(keys, self.sorted(keys, of_keys, self.plan.alone_by_network)[0])
+        self.f.jump(after)
+        self.f.start(after)
 
-    def _load(self, pointers: Sequence[Value], at: Value) -> list[Element]:
-        return [self.e.load(self._view(p, k), (self._index(at),)) for k, p in enumerate(pointers)]
+    def row_indices(self, row: Value) -> list[Index]:
+        """The row's index in all dimensions but the sorted one, which holds 0."""
+        found: list[Index] = [Index(0)] * len(self.sizes)
+        for d in reversed(range(len(self.sizes))):
+            if d == self.dimension or self.sizes[d] == 1:
+                continue
+            quotient = row.unsigned_divide(self.sizes[d])
+            found[d] = self.e.opaque(row - quotient * self.sizes[d], self.sizes[d])
+            row = quotient
+        return found
 
-    def _store(self, pointers: Sequence[Value], at: Value, values: Sequence[Element]) -> None:
-        for k, (pointer, value) in enumerate(zip(pointers, values, strict=True)):
-            self.e.store(self._view(pointer, k), (self._index(at),), value)
+    def at(self, place: Index) -> tuple[Index, ...]:
+        """The index of an element of the row."""
+        return (*self.others[: self.dimension], place, *self.others[self.dimension + 1 :])
 
-    def copy_in(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """A strided row to dense scratch memory."""
-        with self.f.loop(0, self.n) as loop, self.e.scope():
-            self._store(targets, loop.index, self._load(sources, start + loop.index * stride))
+    def each(self, e: Elements, body: Callable[[Index], None]) -> None:
+        """``body(place)`` for every element of the row, or every vector of them."""
+        variable = Variable(self.n, "s")
+        low, high = self.f.constant(I64, 0), self.f.constant(I64, self.n)
+        if e.lanes:
+            exact = self.n % e.lanes == 0
+            vector_loop(e, variable, low, high, lambda: body(Index.of(variable)), exact=exact)
+            return
+        with self.f.loop(low, high) as loop, e.scope():
+            variable.value = loop.index
+            body(Index.of(variable))
 
-    def copy_out(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """The sorted row to where it belongs."""
-        with self.f.loop(0, self.n) as loop, self.e.scope():
-            self._store(targets, start + loop.index * stride, self._load(sources, loop.index))
+    def area(self, pointer: Value, kind: Type) -> View:
+        """Scratch memory as an array of unsigned integers."""
+        return View(pointer, et.U32 if kind.bits == 32 else et.U64, (_padded(self.n),))
 
-    def run(self, first: list[Value], second: list[Value]) -> list[Value]:
-        """Merge runs of 1, 2, 4 ... elements from one buffer to the other; returns where the result is."""
+    # -- keys alone
+
+    def fill_alone(self, record: Record, area: Value) -> Value:
+        """Write the keys; returns whether some element cannot be told from its key."""
+        key = self.plan.groups[0][0]
+        kind = key.element_type
+        place = self.f.allocate(I32, self.e.lanes)
+        wide = I32.vector(self.e.lanes)
+        self.f.store(self.f.constant(wide, 0), place)
+        target = self.area(area, record.type)
+
+        def body(index: Index) -> None:
+            element = self.e.element(self.i.operands[0], self.at(index))
+            integer = key.integer(self.e, [element])
+            plain = ~integer if key.descending else integer
+            back = value_of(restored(plain, kind), kind)
+            assert isinstance(element, Value)
+            bits = integer_type(32 if kind.is_floating and kind.bits < 32 else max(8, kind.bits))
+            given, found = (x.bitcast(bits.vector(x.type.lanes)) for x in (element, back))
+            differs = given.compare("ne", found)
+            if self.e.mask is not None:
+                differs = differs & self.e.lane_mask()
+            self.f.store(self.f.load(wide, place) | differs.cast("zext", I32), place)
+            self.e.store(target, (index,), integer.cast("zext", record.type))
+
+        self.each(self.e, body)
+        if self.plan.alone_by_network:
+            self.pad(area, record.type)
+        return self.f.intrinsic("vector.reduce.or", self.f.load(wide, place), result=I32).compare("ne", 0)
+
+    def write_alone(self, record: Record, area: Value) -> None:
+        """Write the elements that sorted keys stand for."""
+        key = self.plan.groups[0][0]
+        source = self.area(area, record.type)
+
+        def body(index: Index) -> None:
+            integer = self.out.load(source, (index,))
+            assert isinstance(integer, Value)
+            narrow = integer.cast("trunc", integer_type(key.bits))
+            value = restored(~narrow if key.descending else narrow, key.element_type)
+            self.out.store(self.results[0], self.at(index), value_of(value, key.element_type))
+
+        self.each(self.out, body)
+
+    # -- keys with numbers
+
+    def by_records(self, areas: tuple[Value, Value]) -> None:
+        """Sort by one group of keys after the other, the least significant first, and write all results."""
+        record = self.plan.record
+        first, second = areas
+        for number, group in enumerate(reversed(self.plan.groups)):
+            if record.beside and number:
+                first, second = self.renumber(group, first, second)
+            else:
+                self.fill(group, first)
+            first, second = self.sorted(record, (first, second), self.plan.by_network)
+        self.write(first)
+
+    def numbers(self, area: Value) -> Value:
+        """Where the numbers lie that are moved beside the integers."""
+        return self.f.offset(area, -(-self.n * 8 // 64) * 64)
+
+    def group_integer(self, group: Sequence[SortKey], elements: Sequence[Element]) -> Value:
+        """The keys of a group as one integer of 64 bits."""
+        total: Value | None = None
+        for key in group:
+            part = key.integer(self.e, elements).cast("zext", I64)
+            total = part if total is None else (total << key.bits) | part
+        assert total is not None
+        return total
+
+    def fill(self, group: Sequence[SortKey], area: Value) -> None:
+        """Write the records of the row."""
+        record = self.plan.record
+        integers, numbers = self.area(area, I64), self.area(self.numbers(area), I32)
+
+        def body(index: Index) -> None:
+            elements = [self.e.element(o, self.at(index)) for o in self.i.operands]
+            integer = self.e.wide(self.group_integer(group, elements))
+            place = self.e.wide(self.e.index_value(index))
+            if record.beside:
+                self.e.store(numbers, (index,), place.cast("trunc", I32))
+            else:
+                integer = (integer << 32) | place
+            self.e.store(integers, (index,), integer)
+
+        self.each(self.e, body)
+        if self.plan.by_network:
+            self.pad(area, I64)
+
+    def renumber(self, group: Sequence[SortKey], area: Value, other: Value) -> tuple[Value, Value]:
+        """Write the records of the next group in the order found so far."""
+        old, numbers = self.area(self.numbers(area), I32), self.area(self.numbers(other), I32)
+        integers = self.area(other, I64)
+
+        def body(index: Index) -> None:
+            number = self.e.load(old, (index,))
+            assert isinstance(number, Value)
+            place = self.e.opaque(number.cast("zext", I64), self.n)
+            elements = [self.e.element(o, self.at(place)) for o in self.i.operands]
+            self.e.store(integers, (index,), self.group_integer(group, elements))
+            self.e.store(numbers, (index,), number)
+
+        self.each(self.e, body)
+        return other, area
+
+    def write(self, area: Value) -> None:
+        """Put the operands into the order of the sorted records."""
+        record = self.plan.record
+        source = self.area(self.numbers(area), I32) if record.beside else self.area(area, I64)
+        e = self.out
+
+        def body(index: Index) -> None:
+            number = e.load(source, (index,))
+            assert isinstance(number, Value)
+            place = number.cast("zext", I64) if record.beside else number & 0xFFFFFFFF
+            if e.mask is not None:
+                place = e.choose(e.mask, place, e.wide(self.f.constant(I64, 0)))
+                assert isinstance(place, Value)
+            there = self.at(e.opaque(place, self.n))
+            for k in used_results(self.i):
+                e.store(self.results[k], self.at(index), e.element(self.i.operands[k], there))
+
+        self.each(e, body)
+
+    # -- sorting
+
+    def pad(self, area: Value, kind: Type) -> None:
+        """Fill a network's records beyond the row with the greatest integer."""
+        for place in range(self.n, _padded(self.n)):
+            if place - self.n < 32:
+                self.f.store(self.f.constant(kind, -1), self.f.offset(area, place, kind))
+        if _padded(self.n) - self.n > 32:
+            with self.f.loop(self.n + 32, _padded(self.n)) as loop:
+                self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
+
+    def sorted(self, record: Record, areas: tuple[Value, Value], by_network: bool) -> tuple[Value, Value]:
+        """Sort records; returns the area where they lie now, and the other one."""
         f = self.f
-        limit = f.constant(I64, self.n)
-        doublings = max(0, (self.n - 1).bit_length())
-        width_now = f.constant(I64, 1)
-        with f.loop(0, doublings, 1, [width_now, *first, *second]) as passes, self.e.scope():
-            width, *buffers = passes.values
-            source, target = buffers[: len(first)], buffers[len(first) :]
-            with f.loop(0, limit, width + width) as runs, self.e.scope():
-                middle = f.intrinsic("smin", runs.index + width, limit)
-                high = f.intrinsic("smin", middle + width, limit)
-                self._merge(source, target, runs.index, middle, high)
-            passes.next(width + width, *target, *source)
-        return list(passes.values[1 : 1 + len(first)])
-
-    def _merge(
-        self, source: Sequence[Value], target: Sequence[Value], low: Value, middle: Value, high: Value
-    ) -> None:
-        """The runs [low, middle) and [middle, high) into one; of equals those of the first run come first."""
-        f = self.f
-        with f.loop(low, high, 1, [low, middle]) as loop, self.e.scope():
-            left_at, right_at = loop.values
-            left_there, right_there = left_at.compare("slt", middle), right_at.compare("slt", high)
-            left = self._load(source, f.intrinsic("smin", left_at, middle - 1))
-            right = self._load(source, f.intrinsic("smin", right_at, high - 1))
-            pairs = [x for a, b in zip(right, left, strict=True) for x in (a, b)]
-            (less,) = self.e.apply(self.comparator, pairs)
-            assert isinstance(less, Value)
-            take_right = right_there & ((left_there ^ 1) | less)
-            chosen = [self.e.choose(take_right, r, x) for r, x in zip(right, left, strict=True)]
-            self._store(target, loop.index, chosen)
-            step = take_right.cast("zext", I64)
-            loop.next(left_at + (f.constant(I64, 1) - step), right_at + step)
+        if by_network:
+            padded = _padded(self.n)
+            if padded <= block_size(record.type):
+                f.call(None, small_network(self.module, record.type, padded), areas[0])
+            else:
+                f.call(None, network(self.module, record.type), areas[0], f.constant(I64, padded))
+            return areas
+        null = Value(f, PTR, "null")
+        numbers = [self.numbers(area) if record.beside else null for area in areas]
+        name = radix_sort(self.module, record, self.n)
+        swapped = f.call(
+            integer_type(1), name, areas[0], areas[1], numbers[0], numbers[1], f.constant(I64, self.n)
+        )
+        return swapped.select(areas[1], areas[0]), swapped.select(areas[0], areas[1])

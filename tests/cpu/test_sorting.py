@@ -1,0 +1,176 @@
+"""Sorts of the cpu backend: the evaluator's order, to the last equal element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation import parse
+from hloom.cpu.sort_order import sort_keys
+from native_runs import agree, draw
+
+SPECIAL = (0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf)
+
+
+def canonical(name: str, kind: str) -> tuple[str, list[str]]:
+    """What JAX compares in the place of a float: zeros without sign, and one NaN."""
+    if kind[0] not in "fb":
+        return name, []
+    return f"{name}_key", [
+        f"{name}_nan = {kind}[] constant(nan)",
+        f"{name}_zero = {kind}[] constant(0)",
+        f"{name}_ne = pred[] compare({name}, {name}), direction=NE",
+        f"{name}_eq = pred[] compare({name}, {name}_zero), direction=EQ",
+        f"{name}_select = {kind}[] select({name}_eq, {name}_zero, {name})",
+        f"{name}_key = {kind}[] select({name}_ne, {name}_nan, {name}_select)",
+    ]
+
+
+def comparator(kinds: list[str], keys: int, descending: bool) -> str:
+    """The comparator that JAX writes for operands of these types, the first ``keys`` of which are keys."""
+    lines = [
+        f"{side}{k} = {kind}[] parameter({2 * k + n})"
+        for k, kind in enumerate(kinds)
+        for n, side in enumerate("ab")
+    ]
+    direction = "GT" if descending else "LT"
+    rest = ""
+    for k in reversed(range(keys)):
+        (a, first), (b, second) = canonical(f"a{k}", kinds[k]), canonical(f"b{k}", kinds[k])
+        lines += [*first, *second]
+        total = ", type=TOTALORDER" if kinds[k][0] in "fb" else ""
+        lines.append(f"lt{k} = pred[] compare({a}, {b}), direction={direction}{total}")
+        if rest:
+            lines.append(f"eq{k} = pred[] compare({a}, {b}), direction=EQ{total}")
+            lines.append(f"and{k} = pred[] and(eq{k}, {rest})")
+            lines.append(f"or{k} = pred[] or(lt{k}, and{k})")
+        rest = f"or{k}" if rest else f"lt{k}"
+    lines[-1] = "ROOT " + lines[-1]
+    return "cmp {\n" + "\n".join(lines) + "\n}\n"
+
+
+def sort_program(
+    kinds: list[str], sizes: tuple[int, ...], dimension: int, *, keys: int = 1, descending: bool = False,
+    iota: bool = False, compare: str = "",
+) -> str:  # fmt: skip
+    """A program that sorts its parameters, and after them perhaps an iota."""
+    dims = ",".join(map(str, sizes))
+    lines = [f"p{k} = {kind}[{dims}] parameter({k})" for k, kind in enumerate(kinds)]
+    if iota:
+        lines[-1] = f"p{len(kinds) - 1} = {kinds[-1]}[{dims}] iota(), iota_dimension={dimension}"
+    shapes = [f"{kind}[{dims}]" for kind in kinds]
+    shape = shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
+    names = ", ".join(f"p{k}" for k in range(len(kinds)))
+    lines.append(f"ROOT r = {shape} sort({names}), dimensions={{{dimension}}}, is_stable=true, to_apply=cmp")
+    made = compare or comparator(kinds, keys, descending)
+    return f"HloModule m\n{made}ENTRY e {{\n" + "\n".join(lines) + "\n}"
+
+
+def values(rng: np.random.Generator, kind: str, sizes: tuple[int, ...], special: bool) -> Any:
+    """Random numbers, many of them equal, floats with all sorts of zeros, NaNs and infinities."""
+    made = np.array(draw(rng, f"{kind}[{','.join(map(str, sizes))}]"))
+    if special and kind[0] in "fb" and made.size:
+        flat = made.reshape(-1)
+        for value in SPECIAL:
+            flat[rng.integers(0, flat.size, 1 + flat.size // 12)] = value
+    return made
+
+
+def check(kinds: list[str], sizes: tuple[int, ...], dimension: int, **options: Any) -> None:
+    text = sort_program(kinds, sizes, dimension, **options)
+    drawn = kinds[: len(kinds) - bool(options.get("iota"))]
+    for seed, special in enumerate((True, False)):
+        rng = np.random.default_rng(seed)
+        agree(text, *(values(rng, kind, sizes, special) for kind in drawn))
+
+
+KINDS = ("f32", "f64", "f16", "bf16", "f8e4m3fn", "f8e5m2", "s8", "u16", "s32", "u64", "pred", "s4", "u4")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [1, 2, 9, 64, 100])
+def test_rows(kind: str, n: int) -> None:
+    check([kind], (3, n), 1)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s32", "s64", "u8", "f64"])
+@pytest.mark.parametrize("n", [130, 5000])
+def test_long_rows(kind: str, n: int) -> None:
+    check([kind], (2, n), 1)
+    check([kind], (n,), 0, descending=True)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "s16", "pred"])
+@pytest.mark.parametrize("n", [1, 3, 16, 200, 5000])
+def test_elements_move_along(kind: str, n: int) -> None:
+    check([kind, "s32"], (2, n), 1, iota=True)
+    check([kind, "bf16", "c64"], (n, 2), 0, descending=True)
+
+
+@pytest.mark.parametrize("n", [2, 12, 300, 5000])
+def test_several_keys(n: int) -> None:
+    check(["f32", "f64"], (n,), 0, keys=2)
+    check(["s8", "s32", "u8"], (n,), 0, keys=3)
+    check(["s64", "f32", "s64"], (2, n), 1, keys=3)
+    check(["f32", "f32", "s32"], (n,), 0, keys=2, iota=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dimension"),
+    [((0, 3), 0), ((0, 3), 1), ((3, 0), 0), ((2, 3, 4), 1), ((2, 40, 3), 1), ((1, 7, 1), 1), ((3, 1, 5), 2)],
+)
+def test_any_dimension(sizes: tuple[int, ...], dimension: int) -> None:
+    check(["f32"], sizes, dimension)
+    check(["s32", "f64"], sizes, dimension)
+
+
+PARITY = """
+cmp {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  one = s32[] constant(1)
+  x = s32[] and(a, one)
+  y = s32[] and(b, one)
+  ROOT r = pred[] compare(x, y), direction=LT
+}
+"""
+
+
+@pytest.mark.parametrize("n", [5, 40, 5000])
+def test_key_that_is_an_expression(n: int) -> None:
+    check(["s32"], (n,), 0, compare=PARITY)
+
+
+BY_DISTANCE = """
+cmp {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  d = s32[] subtract(a, b)
+  zero = s32[] constant(0)
+  ROOT r = pred[] compare(d, zero), direction=LT
+}
+"""
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 17, 1000])
+def test_comparator_that_is_not_of_keys(n: int) -> None:
+    assert sort_keys(parse(BY_DISTANCE + "ENTRY e { ROOT z = s32[] constant(0) }").computations[0]) is None
+    check(["s32", "u8"], (2, n), 1, compare=BY_DISTANCE.replace("b = s32[] parameter(1)",
+          "b = s32[] parameter(1)\n  p = u8[] parameter(2)\n  q = u8[] parameter(3)"))  # fmt: skip
+
+
+def test_only_the_order_is_wanted() -> None:
+    text = (
+        comparator(["f32", "s32"], 1, False)
+        + """
+    ENTRY e {
+      x = f32[40,50] parameter(0)
+      i = s32[50] iota(), iota_dimension=0
+      b = s32[40,50] broadcast(i), dimensions={1}
+      s = (f32[40,50], s32[40,50]) sort(x, b), dimensions={1}, to_apply=cmp
+      ROOT r = s32[40,50] get-tuple-element(s), index=1
+    }"""
+    )
+    agree("HloModule m\n" + text, values(np.random.default_rng(0), "f32", (40, 50), True))

@@ -1,0 +1,175 @@
+"""Compile HLO text for this machine in tests, and hold what it gives against the reference evaluator."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from evaluation import parse
+from hloom.cpu import emitters, llvm, target  # noqa: F401  (registers emitters)
+from hloom.cpu.buffers import ALIGNMENT, leaves
+from hloom.cpu.externals import address_of
+from hloom.cpu.host import HostCalls
+from hloom.cpu.loader import LoadedObject
+from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.cpu.program import ENTRY, emit_program
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.cloning import clone_module
+from hloom.ir.module import HloModule
+from hloom.operations.values import elements_of
+from hloom.shape.shape import Shape
+
+_SERIAL = """
+define void @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %trips, i64 %grain) {
+  call void %task(ptr %packed, i64 0, i64 %trips)
+  ret void
+}
+"""
+
+
+class Native:
+    """A compiled program, run without a pool of threads; the bytes around results must stay as they are."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.optimized = clone_module(module)
+        CPU_PIPELINE.run(self.optimized)
+        self.entry_shape = module.entry.root.shape
+        self.parameters = [p.shape for p in module.entry.parameters]
+        self.program = emit_program(self.optimized)
+        text = self.program.text
+        if "@hloom_parallel(" in text:
+            text = "\n".join(x for x in text.split("\n") if not x.startswith("declare void @hloom_parallel"))
+            text += _SERIAL
+        self._loaded = LoadedObject(
+            [llvm.generate(text, target.host())], address_of, self.program.module.data
+        )
+        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+        self._entry = prototype(self._loaded.symbols[ENTRY])
+        self.host = HostCalls(self.program.host_calls)
+
+    def __call__(self, *arguments: Any) -> Any:
+        pairs = zip(self.parameters, arguments, strict=True)
+        flat = list(itertools.chain(*(flatten(shape, value) for shape, value in pairs)))
+        shapes = [shape for _, shape in leaves(self.entry_shape)]
+        results = [guarded(shape) for shape in shapes]
+        temp = np.full(self.program.temp_bytes + 2 * ALIGNMENT, 0xA5, np.uint8)
+        place = temp.ctypes.data + -temp.ctypes.data % ALIGNMENT
+        held = [np.ascontiguousarray(a) for a in flat]
+        pointers = (ctypes.c_void_p * max(1, len(held)))(*[a.ctypes.data for a in held])
+        targets = (ctypes.c_void_p * max(1, len(results)))(*[r.ctypes.data + 64 for r in results])
+        self.host.run(lambda: self._entry(pointers, targets, place, None))
+        assert all((r[:64] == 0xA5).all() and (r[-64:] == 0xA5).all() for r in results), "out of bounds"
+        arrays = iter([ungarded(r, shape) for r, shape in zip(results, shapes, strict=True)])
+        return unflatten(self.entry_shape, arrays)
+
+
+def guarded(shape: Shape) -> np.ndarray[Any, Any]:
+    """Bytes for an array, between bytes that must not change."""
+    size = shape.element_count * shape.element_type.numpy_dtype.itemsize if shape.is_array else 0
+    return np.full(size + 128, 0xA5, np.uint8)
+
+
+def ungarded(memory: np.ndarray[Any, Any], shape: Shape) -> Any:
+    """The array in guarded bytes."""
+    if not shape.is_array:
+        return None
+    return memory[64:-64].copy().view(shape.element_type.numpy_dtype).reshape(shape.dimensions)
+
+
+def flatten(shape: Shape, value: Any) -> list[Any]:
+    """The leaves of an argument; an empty array for a token."""
+    if shape.is_tuple:
+        parts = elements_of(value) or ()
+        return [x for s, v in zip(shape.tuple_shapes, parts, strict=True) for x in flatten(s, v)]
+    if not shape.is_array:
+        return [np.zeros(0)]
+    return [np.asarray(value, shape.element_type.numpy_dtype).reshape(shape.dimensions)]
+
+
+def unflatten(shape: Shape, arrays: Any) -> Any:
+    """Arrays in the form of a shape."""
+    if shape.is_tuple:
+        return tuple([unflatten(s, arrays) for s in shape.tuple_shapes])
+    return next(arrays)
+
+
+@cache
+def compiled(text: str) -> Native:
+    """The program of a text."""
+    module = parse(text)
+    module.verify()
+    return Native(module)
+
+
+def both(text: str, *arguments: Any) -> tuple[Any, Any]:
+    """(what native code gives, what the evaluator gives)."""
+    native = compiled(text)
+    values = [a if isinstance(a, tuple) or a is None else np.asarray(a) for a in arguments]
+    module = parse(text)
+    return native(*values), Evaluator().run(module.entry, values)
+
+
+def agree(text: str, *arguments: Any, ulps: float | None = None, tolerance: float | None = None) -> Any:
+    """Assert that native code gives what the evaluator gives; bit for bit unless told otherwise."""
+    got, wanted = both(text, *arguments)
+    compare(got, wanted, ulps, tolerance)
+    return got
+
+
+def compare(got: Any, wanted: Any, ulps: float | None = None, tolerance: float | None = None) -> None:
+    """Assert that values are equal: NaN to NaN, and zeros in their signs."""
+    if isinstance(wanted, tuple):
+        assert isinstance(got, tuple) and len(got) == len(wanted)
+        for g, w in zip(got, wanted, strict=True):
+            compare(g, w, ulps, tolerance)
+        return
+    if wanted is None:
+        assert got is None
+        return
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert got.dtype == wanted.dtype and got.shape == wanted.shape, (got.dtype, got.shape, wanted.dtype)
+    if tolerance is not None:
+        kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(got.astype(kind), wanted.astype(kind), rtol=tolerance, atol=tolerance)
+        return
+    if wanted.dtype.kind in "fcV":
+        wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+        g, w = got.astype(wide), wanted.astype(wide)
+        np.testing.assert_array_equal(g, w)
+        if wide is np.float64:
+            zeros = w == 0
+            np.testing.assert_array_equal(np.signbit(g[zeros]), np.signbit(w[zeros]))
+        return
+    np.testing.assert_array_equal(got, wanted)
+
+
+def draw(rng: np.random.Generator, shape: Shape | str) -> Any:
+    """Random values of a shape: small integers, normal floats with some special ones, nested tuples."""
+    if isinstance(shape, str):
+        shape = Shape.parse(shape)
+    if shape.is_tuple:
+        return tuple(draw(rng, s) for s in shape.tuple_shapes)
+    if not shape.is_array:
+        return None
+    kind, sizes = shape.element_type, shape.dimensions
+    if kind.is_predicate:
+        return rng.integers(0, 2, sizes).astype(bool)
+    if kind.is_integer:
+        low, high = kind.limits
+        values = rng.integers(max(low, -100), min(high, 100), sizes, endpoint=True)
+        return values.astype(kind.numpy_dtype)
+    values = rng.normal(size=sizes)
+    if kind.is_complex:
+        values = values + 1j * rng.normal(size=sizes)
+    with np.errstate(all="ignore"):
+        return np.asarray(values).astype(kind.numpy_dtype)
+
+
+def arguments(rng: np.random.Generator, text: str) -> Sequence[Any]:
+    """Random arguments of a program."""
+    return [draw(rng, p.shape) for p in parse(text).entry.parameters]
