@@ -30,13 +30,14 @@ class HloInstruction:
             what travels with the instruction and does not change its meaning.
         parent: the computation that holds it.
         unique_id: number in the proto form; -1 until it is given.
+        position: where its name stands in the text that its module was read from; -1 for nowhere.
         unmodelled: serialized HloInstructionProto of what only the proto form says.
     """
 
     __slots__ = (
         "backend_config", "called_computations", "control_predecessors", "control_successors",
         "frontend_attributes", "metadata", "name", "operands", "operation", "original_value", "parent",
-        "shape", "sharding", "statistics", "unique_id", "unmodelled", "users",
+        "position", "shape", "sharding", "statistics", "unique_id", "unmodelled", "users",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +64,7 @@ class HloInstruction:
         self.statistics: Statistics | None = None
         self.parent: HloComputation | None = None
         self.unique_id: int = -1
+        self.position: int = -1
         self.unmodelled: bytes = b""
         for operand in self.operands:
             operand.users[self] = None
@@ -91,7 +93,7 @@ class HloInstruction:
         new.users[self] = None
 
     def replace_all_uses_with(self, new: HloInstruction) -> None:
-        """Make every user (and the root of the computation) use ``new``; ``new`` itself keeps using this one."""
+        """Make every user (and the computation's root) use ``new``; ``new`` itself keeps using this one."""
         if new is self:
             return
         for user in list(self.users):
@@ -192,7 +194,7 @@ def check_arity(operation: Operation | type[Operation], count: int) -> None:
 
 
 def is_identical(a: HloInstruction, b: HloInstruction, *, layout: bool = True) -> bool:
-    """Whether two instructions compute the same: operation, shape, the very same operands and computations."""
+    """Whether two instructions compute the same: operation, shape, the very same operands, computations."""
     if a.operation != b.operation or not a.shape.equal(b.shape, layout=layout):
         return False
     same: Any = len(a.operands) == len(b.operands) and all(

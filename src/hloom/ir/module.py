@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hloom.errors import VerifyError
+from hloom.errors import HloError, VerifyError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OriginalArray
@@ -72,13 +72,15 @@ class HloModule:
         computations: every computation, callees before callers.
         entry: the computation that runs first.
         config: entry layout, aliasing, device counts and the like.
+        source: the text that the module was read from, for the places of errors; empty if it was not.
     """
 
-    __slots__ = ("_computations", "_entry", "_names", "config", "name")
+    __slots__ = ("_computations", "_entry", "_names", "config", "name", "source")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.config = ModuleConfig()
+        self.source = ""
         self._computations: dict[HloComputation, None] = {}
         self._entry: HloComputation | None = None
         self._names: NameUniquer | None = None
@@ -148,7 +150,21 @@ class HloModule:
         """Check structure and every operation's rules; raises HloError at the first violation."""
         from hloom.ir.verifier import verify
 
-        verify(self)
+        try:
+            verify(self)
+        except HloError as error:
+            self.locate(error)
+            raise
+
+    def locate(self, error: HloError) -> HloError:
+        """Give an error of one of the instructions its line and column, if the module was read from text."""
+        if self.source and error.instruction is not None and error.line is None:
+            from hloom.ir.cursor import Cursor
+
+            for instruction in self.instructions():
+                if instruction.name == error.instruction and instruction.position >= 0:
+                    return Cursor(self.source).locate(error, instruction.position)
+        return error
 
     def clone(self) -> HloModule:
         """A deep copy under the same names; operations and shapes, being immutable, are shared."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hloom.errors import EvaluationError
+from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
@@ -30,12 +30,16 @@ class EvaluatedProgram:
     """A program that the reference evaluator walks."""
 
     def __init__(self, module: HloModule, device: VirtualDevice) -> None:
-        self._entry = module.entry
+        self._module = module
         self._evaluator = Evaluator(device)
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
-        return self._evaluator.run(self._entry, arguments)
+        try:
+            return self._evaluator.run(self._module.entry, arguments)
+        except HloError as error:
+            self._module.locate(error)
+            raise
 
 
 class CompiledProgram:

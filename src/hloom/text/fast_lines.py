@@ -104,6 +104,8 @@ class FastLines:
             return None
         if found is None:
             return None
+        start = line.start(2)
+        found.position = start - (cursor.text[start - 1] == "%")
         found.metadata = about
         parser.names[name] = found
         computation.add(found)

@@ -134,6 +134,7 @@ class InstructionParser:
             message = f"{name!r} is no name for an instruction; {sanitized(name)!r} would be"
             raise cursor.error(message, rule="text.name", position=start)
         self.has_keyword_names |= name in KEYWORDS
+        instruction.position = start
         self.names[instruction.name] = instruction
         return computation.add(instruction)
 

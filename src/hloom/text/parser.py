@@ -75,6 +75,7 @@ class _ModuleParser:
                 "a character that is none", rule="text.encoding", position=error.start
             ) from None
         module = HloModule("")
+        module.source = cursor.text
         cursor.skip()
         start = cursor.position
         if cursor.match(_HEADER):
