@@ -56,16 +56,20 @@ def load_all(path: str | Path) -> list[HloModule]:
     data = contents(path)
     kind = kind_of(data)
     if kind == "text":
-        from hloom.text.parser import parse_modules
-
-        modules = parse_modules(data.decode("utf-8", "surrogateescape"))
-        if not modules:
-            raise ParseError(f"{path} holds no program", rule="file.empty")
-        return modules
+        return _from_text(path, data)
     from hloom.proto.container import held_module
     from hloom.proto.reader import read_module
 
     return [read_module(held_module(_container(data, kind)))]
+
+
+def _from_text(path: str | Path, data: bytes) -> list[HloModule]:
+    from hloom.text.parser import parse_modules
+
+    modules = parse_modules(data.decode("utf-8", "surrogateescape"))
+    if not modules:
+        raise ParseError(f"{path} holds no program", rule="file.empty")
+    return modules
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
@@ -73,7 +77,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
     data = contents(path)
     kind = kind_of(data)
     if kind == "text":
-        return Snapshot(load(path), (), None)
+        return Snapshot(_from_text(path, data)[0], (), None)
     from hloom.proto.container import held_module
     from hloom.proto.reader import read_module
     from hloom.proto.snapshot import recorded_values

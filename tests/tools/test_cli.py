@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -247,3 +248,98 @@ def test_an_empty_result_is_saved(tmp_path: Path) -> None:
     save(module, tmp_path / "empty.pb")
     assert hloom("run", tmp_path / "empty.pb", "--output", tmp_path).exit_code == 0
     assert np.load(tmp_path / "result.npy").shape == (0,)
+
+
+# -- bad input ends with a message
+
+
+def test_verify_goes_on_behind_a_wrong_program(tmp_path: Path, program: Path) -> None:
+    bad, empty = tmp_path / "bad.hlo", tmp_path / "empty.hlo"
+    bad.write_text("ENTRY e {\n  p = f32[2] parameter(0)\n  ROOT n = f32[3] negate(p)\n}\n")
+    empty.write_bytes(b"")
+    result = hloom("verify", bad, program, empty)
+    assert result.exit_code == 1
+    assert f"{bad}:3:8: the shape is stated as f32[3]" in result.output
+    assert "\n  " + " " * 7 + "^" in result.output
+    assert f"{program}: scaled, 7 instructions" in result.output
+    assert f"error: {empty} holds no program [file.empty]" in result.output
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0\1\2\xff", b"\x1f\x8b", bytes(range(256)) * 20, b"hello world", b"\xef\xbb\xbf", b"{}", b"-"],
+)
+@pytest.mark.parametrize("command", ["verify", "print", "run", "stats", "draw"])
+def test_what_is_no_program_is_refused_by_every_command(tmp_path: Path, command: str, data: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    out = ("--out", tmp_path / "graph.svg") if command == "draw" else ()
+    assert f"error: {path}" in refusal(command, path, *out)
+
+
+def test_a_program_comes_from_the_standard_input() -> None:
+    for command in (["print", "-"], ["stats", "-"], ["run", "-", "--random", "1"]):
+        found = subprocess.run(
+            [sys.executable, "-m", "hloom.tools.cli", *command],
+            input=PROGRAM,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "scaled" in found.stdout
+
+
+def huge_header(path: Path) -> None:
+    np.save(path, np.zeros(3))
+    path.write_bytes(path.read_bytes().replace(b"(3,)", b"(999999999999,)").replace(b" " * 9, b"", 1))
+
+
+def flipped_bit(path: Path) -> None:
+    np.savez(path, x=np.zeros(3))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("objects.npy", lambda path: np.save(path, np.array([None]), allow_pickle=True)),
+        ("empty.npy", lambda path: path.write_bytes(b"")),
+        ("header.npy", lambda path: path.write_bytes(b"\x93NUMPY\x01\x00\xff\xff{")),
+        ("short.npy", lambda path: path.write_bytes(b"\x93NUMPY\x01\x00")),
+        ("huge.npy", huge_header),
+        ("zip.npz", lambda path: path.write_bytes(b"PK\3\4")),
+        ("damaged.npz", flipped_bit),
+    ],
+)
+def test_files_without_arrays_are_refused(
+    tmp_path: Path, program: Path, name: str, write: Callable[[Path], object]
+) -> None:
+    write(tmp_path / name)
+    message = refusal("run", program, "--input", tmp_path / name)
+    assert name in message
+    assert "run.input-file" in message
+
+
+def test_files_that_cannot_be_written(program: Path) -> None:
+    nowhere = program / "below" / "a.file"
+    for arguments in (
+        ("run", program, "--random", 1, "--output", nowhere),
+        ("print", program, "-o", nowhere),
+        ("draw", program, "--out", nowhere.with_suffix(".svg")),
+        ("layout", "f32[2]", "--out", nowhere.with_suffix(".svg")),
+    ):
+        assert f"error: {nowhere.with_suffix('')}" in refusal(*arguments)
+    assert hloom("run", program, "--random", -1).exit_code == 2
+
+
+def test_names_of_operations_as_people_write_them() -> None:
+    for name in ("all-gather", "AllGather", "all_gather", " ALL-GATHER "):
+        assert hloom("op", name).output.startswith("all-gather(operands...)")
+
+
+def test_shapes_that_cannot_be_drawn_are_explained() -> None:
+    output = hloom("layout", "f32[?]").output
+    assert "any size" in output
+    assert not output.endswith("\n\n")

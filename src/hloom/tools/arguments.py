@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,14 @@ def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
     arrays: list[Any] = []
     for path in paths:
         try:
-            loaded = np.load(path, allow_pickle=False)
-            arrays += [loaded] if isinstance(loaded, np.ndarray) else [loaded[name] for name in loaded.files]
-        except (ValueError, EOFError) as error:
+            with open(path, "rb") as stream:
+                loaded = np.load(stream, allow_pickle=False)
+                one = isinstance(loaded, np.ndarray)
+                arrays += [loaded] if one else [loaded[name] for name in loaded.files]
+        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
             raise HloError(f"{path} is no .npy or .npz file: {error}", rule="run.input-file") from None
+        except MemoryError:
+            raise HloError(f"{path}: not enough memory for its arrays", rule="run.input-file") from None
     return arrays
 
 

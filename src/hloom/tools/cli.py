@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hloom.errors import HloError
     from hloom.ir.module import HloModule
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -45,25 +46,43 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except HloError as error:
             _fail(_described(error, ctx.obj if isinstance(ctx.obj, str) else ""))
-        except (OSError, UnicodeDecodeError) as error:
-            _fail(str(error))
+        except BrokenPipeError:
+            raise  # click ends silently when nobody reads on
+        except OSError as error:
+            _fail(f"{error.filename or 'output'}: {error.strerror or error}")
+        except MemoryError:
+            _fail("not enough memory")
 
 
-def _fail(message: str) -> None:
-    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+def _fail(message: str) -> NoReturn:
+    _complain(message)
     sys.exit(1)
 
 
-def _described(error: Any, source: str) -> str:
+def _complain(message: str) -> None:
+    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+
+
+def _described(error: HloError, source: str) -> str:
     """The error's text with its file in front, and its rule where the eye finds it."""
     text = str(error)
     rule = f" [{error.rule}]"
     if error.rule and rule in text:
         text = text.replace(rule, " " + click.style(f"[{error.rule}]", fg="yellow"))
-    return f"{source}:{'' if error.line else ' '}{text}" if source else text
+    if not source or text.startswith(source):
+        return text
+    return f"{source}:{'' if error.line else ' '}{text}"
 
 
-FILE: Final = click.Path(exists=True, dir_okay=False)
+class _ProgramFile(click.Path):
+    """A file that is there; ``-`` is the standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path of the file."""
+        return super().convert("/dev/stdin" if value == "-" else value, param, ctx)
+
+
+FILE: Final = _ProgramFile(exists=True, dir_okay=False)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -77,7 +96,7 @@ def main() -> None:
     """Read, check, print, run and draw HLO programs.
 
     FILE is HLO text, a serialized or textual proto (HloModuleProto, HloProto, HloSnapshot), plain or in gzip;
-    what it is shows in its contents.
+    what it is shows in its contents. A FILE of - is the standard input.
     """
 
 
@@ -96,7 +115,9 @@ def _load(file: str) -> HloModule:
 @click.option(
     "--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments; repeat it."
 )
-@click.option("--random", "seed", type=int, metavar="SEED", help="Draw the arguments by chance.")
+@click.option(
+    "--random", "seed", type=click.IntRange(0), metavar="SEED", help="Draw the arguments by chance."
+)
 @click.option("--backend", default="evaluator", show_default=True, help="What runs the program.")
 @click.option("--output", type=click.Path(file_okay=False), help="A directory for the results as .npy files.")
 @click.option("--num-replicas", type=click.IntRange(1), help="Default: what the program says, or 1.")
@@ -140,16 +161,22 @@ def run(
 @main.command(short_help="Check programs by every rule.")
 @click.argument("files", type=FILE, nargs=-1, required=True)
 def verify(files: tuple[str, ...]) -> None:
-    """Check programs: their structure and every operation's rules."""
+    """Check programs: their structure and every operation's rules. Exit status 1 if one of them is wrong."""
+    from hloom.errors import HloError
     from hloom.files import load_all
 
+    wrong = False
     for file in files:
-        click.get_current_context().find_root().obj = file
-        for module in load_all(file):
-            module.verify()
-            count = sum(len(computation) for computation in module.computations)
-            words = f"{module.name}, {count} instructions in {len(module.computations)} computations"
-            click.echo(click.style("ok  ", fg="green") + f"{file}: {words}")
+        try:
+            for module in load_all(file):
+                module.verify()
+                count = sum(len(computation) for computation in module.computations)
+                words = f"{module.name}, {count} instructions in {len(module.computations)} computations"
+                click.echo(click.style("ok  ", fg="green") + f"{file}: {words}")
+        except HloError as error:
+            _complain(_described(error, file))
+            wrong = True
+    sys.exit(wrong)
 
 
 @main.command("print", short_help="Print a program as XLA does, or as a proto.")
@@ -207,7 +234,8 @@ def layout(shape: str, out: str | None, no_drawing: bool) -> None:
         click.echo(f"\ndrawn in {out}")
     elif not no_drawing and parsed.is_array:
         columns = shutil.get_terminal_size((100, 24)).columns
-        click.echo("\n" + terminal_drawing(parsed, color=sys.stdout.isatty(), columns=columns))
+        drawing = terminal_drawing(parsed, color=sys.stdout.isatty(), columns=columns)
+        click.echo("\n" + drawing if drawing else "", nl=bool(drawing))
 
 
 @main.command(short_help="The page of an operation.")

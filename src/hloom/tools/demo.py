@@ -43,7 +43,9 @@ def _introduce(module: hloom.HloModule, size: int, parsed: float, checked: float
     counts = collections.Counter(i.opcode for i in instructions)
     weights = sum(p.shape.element_count for p in module.entry.parameters[:24])
     print(f"{NAME}: a training step of a GPT with {weights:,} weights, as JAX lowered it to HLO")
-    print(f"  read     {len(instructions):,} instructions, {size / 1024:.0f} KiB of text   {parsed * 1e3:6.0f} ms")
+    print(
+        f"  read     {len(instructions):,} instructions, {size / 1024:.0f} KiB of text   {parsed * 1e3:6.0f} ms"
+    )
     print(f"  checked  every shape rule of every instruction        {checked * 1e3:6.0f} ms")
     print("  holds    " + ", ".join(f"{n} {opcode}" for opcode, n in counts.most_common(8)) + " …\n")
 
@@ -76,10 +78,14 @@ def _compare(text: str, arguments: list[Array], ours: list[Array]) -> None:
         return
     theirs = run_on_xla(text, arguments)
     worst = max(
-        float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-30)) for a, b in zip(ours, theirs) if a.size
+        float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-30))
+        for a, b in zip(ours, theirs)
+        if a.size
     )
     print(f"\n  XLA:CPU, same step: loss {float(theirs[0]):.4f}; hloom {float(ours[0]):.4f}")
-    print(f"  largest difference over all {len(ours)} results, relative to each one's largest value: {worst:.1e}")
+    print(
+        f"  largest difference over all {len(ours)} results, relative to each one's largest value: {worst:.1e}"
+    )
 
 
 if __name__ == "__main__":

@@ -29,12 +29,13 @@ def plain(text: str, role: str) -> str:
 
 
 def operation_of(name: str) -> type[Operation]:
-    """The operation of an opcode; raises HloError, with the nearest names, if there is none."""
+    """The operation of an opcode, or of its builder function (AllGather); HloError if there is none."""
     import difflib
 
-    cls = REGISTRY.get(name)
+    opcode = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name.strip()).lower()
+    cls = REGISTRY.get(opcode)
     if cls is None:
-        near = difflib.get_close_matches(name.lower(), REGISTRY, 3, 0.5)
+        near = difflib.get_close_matches(opcode, REGISTRY, 3, 0.5)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise HloError(f"there is no operation {name!r}{hint}", rule="op.known")
     return cls
@@ -55,6 +56,7 @@ def op_list(style: Style = plain) -> str:
 def op_page(name: str, style: Style = plain) -> str:
     """The page of one operation as text."""
     cls = operation_of(name)
+    name = cls.opcode
     parts = [
         style(signature(cls), "title"),
         _docstring(cls),
@@ -136,6 +138,7 @@ def _example(name: str, style: Style) -> str:
 def op_markdown(name: str) -> str:
     """The page of one operation as Markdown."""
     cls = operation_of(name)
+    name = cls.opcode
     parts = [f"# {name}", f"```\n{signature(cls)}\n```", _docstring(cls)]
     rows = [(a.name, _attribute_words(a)) for a in cls.attributes if a.proto or a.default is REQUIRED]
     if rows:

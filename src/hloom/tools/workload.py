@@ -20,7 +20,9 @@ def examples() -> Path:
     """The directory of example programs of this checkout; raises HloError where there is none."""
     found = Path(__file__).resolve().parents[3] / "examples" / "workloads"
     if not found.is_dir():
-        raise HloError(f"the example programs are not at {found}: run from a checkout", rule="workload.directory")
+        raise HloError(
+            f"the example programs are not at {found}: run from a checkout", rule="workload.directory"
+        )
     return found
 
 
