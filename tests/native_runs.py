@@ -173,3 +173,13 @@ def draw(rng: np.random.Generator, shape: Shape | str) -> Any:
 def arguments(rng: np.random.Generator, text: str) -> Sequence[Any]:
     """Random arguments of a program."""
     return [draw(rng, p.shape) for p in parse(text).entry.parameters]
+
+
+def special_values(rng: np.random.Generator, kind: str, sizes: tuple[int, ...]) -> Any:
+    """Random numbers, floats with all sorts of zeros, NaNs and infinities among them."""
+    made = np.array(draw(rng, f"{kind}[{','.join(map(str, sizes))}]"))
+    if kind[0] in "fb" and made.size:
+        flat = made.reshape(-1)
+        for value in (0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf):
+            flat[rng.integers(0, flat.size, 1 + flat.size // 12)] = value
+    return made

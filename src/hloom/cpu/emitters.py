@@ -3,6 +3,7 @@
 from hloom.cpu import (
     bit_patterns,
     contraction,
+    convolution,
     host,
     matrix_product,
     movement,
@@ -11,6 +12,7 @@ from hloom.cpu import (
     scatter,
     select_and_scatter,
     sorting,
+    top_k,
     update,
     windows,
 )
@@ -18,6 +20,7 @@ from hloom.cpu import (
 __all__ = [
     "bit_patterns",
     "contraction",
+    "convolution",
     "host",
     "matrix_product",
     "movement",
@@ -26,6 +29,7 @@ __all__ = [
     "scatter",
     "select_and_scatter",
     "sorting",
+    "top_k",
     "update",
     "windows",
 ]

@@ -16,6 +16,7 @@ from hloom.passes.fusion import Fusion
 from hloom.passes.map_inliner import MapInliner
 from hloom.passes.pipeline import Pipeline
 from hloom.passes.synchronous_operations import SynchronousOperations
+from hloom.passes.topk_decomposer import TopkDecomposer
 
 
 def is_product(dot: HloInstruction) -> bool:
@@ -30,6 +31,7 @@ CPU_PIPELINE: Final = Pipeline(
         BatchNormExpander(),
         BitcastExpander(),
         SynchronousOperations(),
+        TopkDecomposer(),
         FlattenCallGraph(),
         Pipeline([CommonSubexpressionElimination(), DeadCodeElimination()], until_stable=True),
         Fusion(products=is_product),

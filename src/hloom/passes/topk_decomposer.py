@@ -1,0 +1,85 @@
+"""topk-decomposer: writes topk as a sort of which the beginning is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.ir.window import SliceDimension
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import PRED, S32, ElementType
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class TopkDecomposer:
+    """``topk(x)`` → ``slice(sort(x, iota))``, of elements of more bits, or more of them, than stated.
+
+    Attributes:
+        bits: topk of elements of up to so many bits is left,
+        most: if it asks for up to so many.
+    """
+
+    bits: int = 32
+    most: int = 2048
+    name: ClassVar[str] = "topk-decomposer"
+
+    def run(self, module: HloModule) -> bool:
+        """Decompose every one that is too large."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode == "topk" and self.is_large(instruction):
+                    decompose(instruction)
+                    changed = True
+        return changed
+
+    def is_large(self, instruction: HloInstruction) -> bool:
+        """Whether it is to be decomposed."""
+        operand = instruction.operands[0].shape
+        operation: Any = instruction.operation
+        large = operand.element_type.bits > self.bits or operation.k > self.most
+        return operand.is_static and large
+
+
+def decompose(instruction: HloInstruction) -> None:
+    """Replace one topk."""
+    writer = Writer(instruction)
+    operation: Any = instruction.operation
+    (x,) = instruction.operands
+    shape = x.shape.without_layout()
+    dimension = shape.rank - 1
+    numbers = writer.op("iota", shape=Shape(S32, shape.dimensions), iota_dimension=dimension)
+    comparator = _comparator(writer, shape.element_type, "GT" if operation.largest else "LT")
+    pair = writer.op("sort", x, numbers, computations=[comparator], dimensions=(dimension,), is_stable=True)
+    parts: list[HloInstruction] = []
+    for number in range(2):
+        whole = writer.op("get-tuple-element", pair, index=number)
+        sizes = (*shape.dimensions[:-1], operation.k)
+        kept = tuple(SliceDimension(0, size) for size in sizes)
+        parts.append(writer.op("slice", whole, slice=kept))
+    writer.replace(writer.op("tuple", *parts))
+
+
+def _comparator(writer: Writer, kind: ElementType, direction: str) -> HloComputation:
+    """``a before b`` in the total order, of pairs with a number."""
+    computation = HloComputation(writer.module.unique_name("compare"))
+    parameters = [
+        computation.add(
+            HloInstruction(
+                writer.module.unique_name("p"),
+                REGISTRY["parameter"](parameter_number=number),  # type: ignore[call-arg]
+                Shape(kind if number < 2 else S32),
+            )
+        )
+        for number in range(4)
+    ]
+    total = {"comparison_type": "TOTALORDER"} if kind.is_floating else {}
+    operation = REGISTRY["compare"](direction=direction, **total)  # type: ignore[call-arg]
+    root = HloInstruction(writer.module.unique_name("compare"), operation, Shape(PRED), parameters[:2])
+    computation.add(root, root=True)
+    return writer.module.add(computation)
