@@ -252,7 +252,7 @@ def _first(ours: str, theirs: str) -> str:
 
 
 def _elements(difference: Difference, where: Array, most: int = 6) -> Iterator[str]:
-    """Some of the elements that differ, with the arguments at their place if these have the result's shape."""
+    """Some of the elements that differ, with the arguments at their place if these are of the same shape."""
     yield f"{int(where.sum())} of {where.size} elements differ"
     for index in list(zip(*np.nonzero(where), strict=True))[:most] if where.ndim else [()]:
         place = tuple(map(int, index))

@@ -1,7 +1,7 @@
 """A case: one operation, or a few that belong together, with its arguments; and programs made of cases.
 
-Text of a case marks its own names with ``@``. Many independent cases stand in one program, because XLA compiles
-one program of sixteen operations in less time than sixteen of one.
+Text of a case marks its own names with ``@``. Many independent cases stand in one program, because XLA
+compiles one program of sixteen operations in less time than sixteen of one.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Case:
         roots: names of the results.
         computations: called computations, in text.
         tolerance: of the results.
-        dynamic: results have dynamic dimensions. XLA gives arrays as large as the bound, with the actual elements
-            in front.
+        dynamic: results have dynamic dimensions. XLA gives arrays as large as the bound, with the actual
+            elements in front.
         folded: arguments are constants in the program, and XLA evaluates what it can before it compiles.
         as_xla: arguments with which hloom gives what XLA makes of the real ones, by a known difference.
         replicas: how many devices run the program; the arguments are those of all, one after the other.
@@ -119,8 +119,8 @@ class Body:
         return [self.let(f"get-tuple-element({value}), index={i}") for i in range(count)]
 
     def case(
-        self, operation: str, *roots: str, tolerance: Tolerance = EXACT, dynamic: bool = False, replicas: int = 1,
-        as_xla: Sequence[Array] | None = None,
+        self, operation: str, *roots: str, tolerance: Tolerance = EXACT, dynamic: bool = False,
+        replicas: int = 1, as_xla: Sequence[Array] | None = None,
     ) -> Case:  # fmt: skip
         """The case with these results."""
         return Case(

@@ -1,4 +1,7 @@
-"""Operations of four replicas: collectives in all groups, replica ids. XLA:CPU has no collective-broadcast."""
+"""Operations of four replicas: collectives in all groups, replica ids.
+
+XLA:CPU has no collective-broadcast.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +52,8 @@ def collective(draw: Draw) -> Case:
             result = [size // count if d == axis else size for d, size in enumerate(sizes)]
             function = body.binary(element_type, "add")
             root = body.let(
-                f"{shape_of(element_type, result)} reduce-scatter({operand}), {where}, dimensions={{{axis}}}, "
-                f"to_apply={function}"
+                f"{shape_of(element_type, result)} reduce-scatter({operand}), {where}, "
+                f"dimensions={{{axis}}}, to_apply={function}"
             )
         case "all-to-all":
             root = body.let(f"{shape} all-to-all({operand}), {where}, dimensions={{{axis}}}")

@@ -68,7 +68,7 @@ def unit(sizes: Array, kind: ElementType) -> Array:
 
 
 def just_overflowed(one: Array, other: Array, allowed: Array) -> Array:
-    """Where one is infinite (or NaN, in a type without infinity) and the other the largest number or nearly so."""
+    """Where one is infinite (or NaN, in a type without infinity) and the other nearly the largest number."""
     kind = ElementType.from_dtype(one.dtype)
     value, number = wide(one), wide(other)
     slack = np.maximum(allowed, unit(np.abs(number), kind))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .case import Body, Case, Generator
@@ -116,13 +118,77 @@ def calls(draw: Draw) -> Case:
     return body.case(kind, root)
 
 
+def reduced(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    zero = body.let(f"{element_type}[] constant(0)")
+    function = body.binary(element_type, "add")
+    dimensions = braces(body.draw.subset(range(len(sizes)), body.draw.integer(1, len(sizes))))
+    return body.let(f"reduce({value}, {zero}), dimensions={dimensions}, to_apply={function}")
+
+
+def measured(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    which = body.draw.integer(0, len(sizes) - 1)
+    return body.let(f"s32[] get-dimension-size({value}), dimensions={{{which}}}")
+
+
+def sliced(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    zero = body.let("s32[] constant(0)")
+    names = ", ".join([value, *[zero] * len(sizes)])
+    window = [min(1, s) for s in sizes]
+    shape = shape_of(element_type, window)
+    return body.let(f"{shape} dynamic-slice({names}), dynamic_slice_sizes={braces(window)}")
+
+
+def reversed_(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    return body.let(f"reverse({value}), dimensions={{{axis}}}")
+
+
+def sorted_(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    scalar = f"{element_type}[]"
+    function = body.computation([scalar, scalar], "r = compare(a, b), direction=LT")
+    which = body.draw.integer(0, len(sizes) - 1)
+    return body.let(f"sort({value}), dimensions={{{which}}}, is_stable=true, to_apply={function}")
+
+
+def multiplied(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    numbers = f"lhs_contracting_dims={{{axis}}}, rhs_contracting_dims={{{axis}}}"
+    return body.let(f"dot({value}, {value}), {numbers}")
+
+
+def summed_up(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    # XLA leaves padding out when it computes the dynamic size of a result, so there is none here.
+    zero = body.let(f"{element_type}[] constant(0)")
+    function = body.binary(element_type, "add")
+    window = "x".join("2" if d == axis and size > 1 else "1" for d, size in enumerate(sizes))
+    return body.let(f"reduce-window({value}, {zero}), window={{size={window}}}, to_apply={function}")
+
+
+def joined(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    more = body.parameter(body.draw.small_values(element_type, sizes))
+    other = next((d for d in range(len(sizes)) if d != axis), axis)
+    operands = [value, more] if other == axis else [value, value]
+    return body.let(f"concatenate({', '.join(operands)}), dimensions={{{other}}}")
+
+
+def itself(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
+    return value
+
+
+ENDS: dict[str, Callable[[Body, str, str, list[int], int], str]] = {
+    "reduce": reduced, "size": measured, "slice": sliced, "reverse": reversed_, "sort": sorted_,
+    "dot": multiplied, "window": summed_up, "concatenate": joined, "whole": itself,
+}  # fmt: skip
+"""What may be done with an array of dynamic size in the end."""
+
+
 def dynamic(draw: Draw) -> Case:
     """Dimensions with a size known at run time, through operations that respect it."""
     body = Body(draw)
     element_type = draw.one(["s32", "f32", "u8"])
     sizes = [draw.integer(1, 6) for _ in range(draw.integer(1, 3))]
     axis = draw.integer(0, len(sizes) - 1)
-    actual = draw.integer(0, sizes[axis])
+    end = draw.one(list(ENDS))
+    # XLA dies where a window is larger than what there is.
+    actual = draw.integer(min(2, sizes[axis]) if end == "window" else 0, sizes[axis])
     operand = body.parameter(draw.small_values(element_type, sizes))
     size = body.parameter(np.array(actual, np.int32))
     value = body.let(f"set-dimension-size({operand}, {size}), dimensions={{{axis}}}")
@@ -144,28 +210,7 @@ def dynamic(draw: Draw) -> Case:
                 bounds = ",".join(f"<={s}" if d == axis else str(s) for d, s in enumerate(sizes))
                 value = body.let(f"s32[{bounds}] convert({value})")
                 element_type = "s32"
-    end = draw.one(["reduce", "size", "whole", "reverse", "slice"])
-    match end:
-        case "reduce":
-            zero = body.let(f"{element_type}[] constant(0)")
-            function = body.binary(element_type, "add")
-            dimensions = braces(draw.subset(range(len(sizes)), draw.integer(1, len(sizes))))
-            root = body.let(f"reduce({value}, {zero}), dimensions={dimensions}, to_apply={function}")
-        case "size":
-            root = body.let(
-                f"s32[] get-dimension-size({value}), dimensions={{{draw.integer(0, len(sizes) - 1)}}}"
-            )
-        case "slice":
-            zero = body.let("s32[] constant(0)")
-            names = ", ".join([value, *[zero] * len(sizes)])
-            window = [min(1, s) for s in sizes]
-            root = body.let(
-                f"{shape_of(element_type, window)} dynamic-slice({names}), dynamic_slice_sizes={braces(window)}"
-            )
-        case "reverse":
-            root = body.let(f"reverse({value}), dimensions={{{axis}}}")
-        case _:
-            root = value
+    root = ENDS[end](body, value, element_type, sizes, axis)
     return body.case(f"dynamic {' '.join(steps)} {end}", root, dynamic=True)
 
 

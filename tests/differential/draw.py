@@ -22,7 +22,8 @@ UNSIGNED = ("u2", "u4", "u8", "u16", "u32", "u64")
 INTEGERS = SIGNED + UNSIGNED
 WIDE_FLOATS = ("bf16", "f16", "f32", "f64")
 NARROW_FLOATS = (
-    "f4e2m1fn", "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e3m4", "f8e8m0fnu",
+    "f4e2m1fn", "f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e3m4",
+    "f8e8m0fnu",
 )  # fmt: skip
 FLOATS = WIDE_FLOATS + NARROW_FLOATS
 COMPLEX = ("c64", "c128")

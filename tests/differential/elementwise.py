@@ -25,11 +25,14 @@ EXACT_UNARY = {
 """Operations of one operand with one right result, and the types that they take."""
 
 TRANSCENDENTAL = (
-    "sqrt", "rsqrt", "cbrt", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "sine",
-    "cosine", "tan", "tanh", "erf",
+    "sqrt", "rsqrt", "cbrt", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic",
+    "sine", "cosine", "tan", "tanh", "erf",
 )  # fmt: skip
-"""Operations with rounded results. The inverse and hyperbolic functions that have an opcode of their own (asin,
-acosh ...) are missing: jaxlib's client takes programs as StableHLO, into which it does not convert them."""
+"""Operations with rounded results.
+
+The inverse and hyperbolic functions that have an opcode of their own (asin, acosh ...) are missing: jaxlib's
+client takes programs as StableHLO, into which it does not convert them.
+"""
 
 REAL_ONLY = ("cbrt", "erf")
 

@@ -6,6 +6,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from . import (
     collectives,
     contraction,
@@ -19,8 +21,6 @@ from . import (
     reduction,
     sorting,
 )
-import numpy as np
-
 from .case import Case, Generator
 from .draw import Draw
 
@@ -40,8 +40,8 @@ FAMILIES: dict[str, Generator] = {
 
 FOLDED = 0.12
 """How many cases have constants for arguments."""
-WEIGHTS = {"unary": 6, "binary": 6, "convert": 4, "compare": 2, "programs": 4, "gather": 2, "scatter": 2, "dot": 2,
-           "convolution": 3, "reduce": 2, "reduce-window": 2, "sort": 2}  # fmt: skip
+WEIGHTS = {"unary": 6, "binary": 6, "convert": 4, "compare": 2, "programs": 4, "gather": 2, "scatter": 2,
+           "dot": 2, "convolution": 3, "reduce": 2, "reduce-window": 2, "sort": 2}  # fmt: skip
 """How often a family is drawn, where not once a round."""
 
 
@@ -68,8 +68,8 @@ def draw_case(family: str, number: int, seed: int) -> Case:
 def foldable(case: Case) -> bool:
     """Whether arguments may be constants.
 
-    Text does not keep all bits of NaN; XLA reads a complex number one of whose parts is NaN as NaN in both, and
-    refuses the largest number as a part; and it dies when it divides constants narrower than a byte.
+    Text does not keep all bits of NaN; XLA reads a complex number one of whose parts is NaN as NaN in both,
+    and refuses the largest number as a part; and it dies when it divides constants narrower than a byte.
     """
     if case.replicas > 1 or case.dynamic or case.operation.startswith(("bitcast", "divide", "remainder")):
         return False

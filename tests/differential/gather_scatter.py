@@ -131,7 +131,7 @@ def scatter(draw: Draw) -> Case:
 
 
 def whole_windows_only(p: Plan, starts: Array) -> Array:
-    """The indices, with those of windows that lie partly outside moved such that they lie outside in whole."""
+    """The indices, with windows that lie partly outside moved such that they lie outside in whole."""
     vectors = starts if p.index_vector_dim == starts.ndim else np.moveaxis(starts, p.index_vector_dim, -1)
     vectors = (vectors[..., None] if p.index_vector_dim == starts.ndim else vectors).copy()
     cut = np.zeros(vectors.shape[:-1], np.bool_)

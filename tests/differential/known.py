@@ -1,4 +1,4 @@
-"""The differences from XLA:CPU that are understood, as data: what they are about, and why they are none of hloom's.
+"""The differences from XLA:CPU that are understood, as data: what they are about, and what hloom goes by.
 
 A difference of values explains some elements of some results; a refusal, some of XLA's messages.
 """
@@ -197,11 +197,16 @@ def subnormal_parts(difference: Difference) -> Array:
     return where
 
 
+def zeros(difference: Difference) -> Array:
+    """Where values are equal but for the signs of zeros."""
+    return difference.ours == difference.theirs
+
+
 DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         "subnormals",
         ("*",),
-        "XLA:CPU runs with flush-to-zero, in the arguments and in the results; hloom keeps subnormal numbers.",
+        "XLA:CPU runs with flush-to-zero, of arguments and results; hloom keeps subnormal numbers.",
         flushes,
     ),
     KnownDifference(
@@ -215,6 +220,12 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         ("scatter * without index",),
         "Every update lands on the same window; XLA:CPU writes none.",
         everywhere,
+    ),
+    KnownDifference(
+        "signs of sums that are zero",
+        ("dot *", "convolution *", "reduce* add *"),
+        "A sum of negative zeros is -0, but +0 if it starts with 0; the order of a sum is free.",
+        zeros,
     ),
     KnownDifference(
         "integer power",
@@ -261,14 +272,15 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         "rounding in complex atan2",
         ("atan2 c*",),
-        "-i log((x + iy) / sqrt(x² + y²)) is right to some units of 1: small results and the side of the branch "
-        "are at the mercy of rounding.",
+        "-i log((x + iy) / sqrt(x² + y²)) is right to some units of 1: small results and the side of the "
+        "branch are at the mercy of rounding.",
         within_64_units_of_one,
     ),
     KnownDifference(
         "infinite complex quotients",
         ("divide c*",),
-        "hloom follows C's Annex G, in which an infinite number has an infinite quotient; XLA gives NaN for some.",
+        "hloom follows C's Annex G, in which an infinite number has an infinite quotient; XLA gives NaN for "
+        "some.",
         infinite_arguments,
     ),
     KnownDifference(

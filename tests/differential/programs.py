@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from .case import Body, Case, Generator
 from .conversion import shape_of
 from .draw import Draw
-from .reduction import neutral
 from .movement import braces, factors
+from .reduction import neutral
 
 TYPES = ("s32", "f32", "s16", "f64", "u8")
 LIMIT = 8
@@ -283,8 +283,8 @@ def gathering(p: Program) -> None:
 
 
 STEPS: tuple[Callable[[Program], None], ...] = (
-    arithmetic, arithmetic, arithmetic, choice, conversion, transposition, reshaping, broadcasting, slicing, reversal,
-    padding, joining, reducing, windows, product, sorting, dynamic_slicing, looping, gathering,
+    arithmetic, arithmetic, arithmetic, choice, conversion, transposition, reshaping, broadcasting, slicing,
+    reversal, padding, joining, reducing, windows, product, sorting, dynamic_slicing, looping, gathering,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from hloom.shape.element_type import ElementType
 
 from .case import EXACT, Body, Case, Generator, Tolerance
 from .contraction import sum_tolerance
+from .conversion import shape_of
 from .draw import COMPLEX, FLOATS, INTEGERS, Array, Draw
 from .movement import braces, plain_shape
 
@@ -143,18 +144,21 @@ def reduce_several(draw: Draw) -> Case:
     return body.case(label, *body.elements(root, 2))
 
 
-def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -> tuple[str, int]:
-    """A window for every dimension, and its number of elements."""
+def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -> tuple[str, list[int]]:
+    """A window for every dimension, and the sizes of the result."""
     window = [draw.integer(1, min(max(size, 1), 4)) for size in sizes]
     stride = [draw.integer(1, 3) if draw.chance(0.4) else 1 for _ in sizes]
     base = [draw.integer(1, 2) if dilations and draw.chance(0.2) else 1 for _ in sizes]
     holes = [draw.integer(1, 2) if dilations and draw.chance(0.2) else 1 for _ in sizes]
     pads: list[str] = []
+    result: list[int] = []
     for number, size in enumerate(sizes):
         extent = (window[number] - 1) * holes[number] + 1
         dilated = (size - 1) * base[number] + 1 if size else 0
         low, high = (draw.integer(0, extent - 1) if draw.chance(0.4) else 0 for _ in range(2))
-        pads.append(f"{low}_{max(high, extent - dilated - low)}")
+        high = max(high, extent - dilated - low)
+        pads.append(f"{low}_{high}")
+        result.append((low + dilated + high - extent) // stride[number] + 1)
     fields = [
         f"size={'x'.join(map(str, window))}",
         f"stride={'x'.join(map(str, stride))}",
@@ -164,7 +168,7 @@ def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -
         fields.append(f"lhs_dilate={'x'.join(map(str, base))}")
     if max(holes, default=1) > 1:
         fields.append(f"rhs_dilate={'x'.join(map(str, holes))}")
-    return "{" + " ".join(fields) + "}", math.prod(window)
+    return "{" + " ".join(fields) + "}", result
 
 
 def reduce_window(draw: Draw) -> Case:
@@ -176,13 +180,31 @@ def reduce_window(draw: Draw) -> Case:
         sizes = (draw.one([9, 40, 100]),)
         window, terms = f"{{size={sizes[0]} pad={sizes[0] - 1}_0}}", sizes[0]
     else:
-        window, terms = window_text(draw, sizes)
+        window, terms = window_text(draw, sizes)[0], 4 ** len(sizes)
     operand = body.parameter(values_for(draw, opcode, element_type, sizes, exact))
     start = body.parameter(init)
     function = body.binary(element_type, opcode)
     root = body.let(f"reduce-window({operand}, {start}), window={window}, to_apply={function}")
     tolerance = tolerance_of(opcode, element_type, terms, exact)
     return body.case(f"reduce-window {opcode} {element_type}", root, tolerance=tolerance)
+
+
+def reduce_windows(draw: Draw) -> Case:
+    """The index of the extreme in every window."""
+    body = Body(draw)
+    sizes = draw.sizes(low=1, high=3)
+    value = draw.one(["f32", "s32", "u8", "f64", "s16"])
+    direction = draw.one(["GT", "LT"])
+    numbers = np.arange(math.prod(sizes), dtype=np.int32).reshape(sizes)
+    operands = [body.parameter(a, plain_shape(a)) for a in (draw.values(value, sizes), numbers)]
+    worst = neutral("maximum" if direction == "GT" else "minimum", value)
+    inits = [body.parameter(worst), body.parameter(np.array(2**31 - 1, np.int32))]
+    function = argument_of_extreme(body, value, "s32", direction)
+    window, result = window_text(draw, sizes)
+    shape = f"({shape_of(value, result)}, {shape_of('s32', result)})"
+    names = ", ".join([*operands, *inits])
+    root = body.let(f"{shape} reduce-window({names}), window={window}, to_apply={function}")
+    return body.case(f"reduce-window argmax {value}", *body.elements(root, 2))
 
 
 def select_and_scatter(draw: Draw) -> Case:
@@ -237,6 +259,7 @@ FAMILIES: dict[str, Generator] = {
     "reduce": reduce,
     "reduce-several": reduce_several,
     "reduce-window": reduce_window,
+    "reduce-window-several": reduce_windows,
     "select-and-scatter": select_and_scatter,
     "map": map_,
 }

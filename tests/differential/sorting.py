@@ -12,15 +12,15 @@ from .case import Body, Case, Generator
 from .draw import FLOATS, INTEGERS, Draw
 from .movement import braces, plain_shape
 
-REAL = (*INTEGERS, *FLOATS)
-WHOLE_BYTES = tuple(t for t in REAL if ElementType.parse(t).bits >= 8)
-"""XLA does not sort narrower ones together with others, because of their layout."""
+REAL = tuple(t for t in (*INTEGERS, *FLOATS) if ElementType.parse(t).bits >= 8)
+"""Key types. XLA refuses to sort narrower ones together with others, and dies of sorting them alone."""
 
 
 def sort(draw: Draw) -> Case:
     """One to three operands: by the first key, or by two, or by a computed key.
 
-    An unstable sort gets an index as the last key, so that its order is determined. XLA wants one layout for all.
+    An unstable sort gets an index as the last key, so that its order is determined. XLA wants one
+    layout for all.
     """
     body = Body(draw)
     sizes = draw.sizes(low=1, largest=12)
@@ -29,8 +29,7 @@ def sort(draw: Draw) -> Case:
     axis = draw.integer(0, len(sizes) - 1)
     stable, indexed = draw.chance(0.6), draw.chance(0.5)
     count = draw.integer(1, 2)
-    alone = count == 1 and stable and not indexed
-    keys = [draw.one(REAL if alone else WHOLE_BYTES) for _ in range(count)]
+    keys = [draw.one(REAL) for _ in range(count)]
     operands = [body.parameter(a, plain_shape(a)) for a in (draw.values(t, sizes) for t in keys)]
     kinds = list(keys)
     if indexed or not stable:
@@ -92,7 +91,7 @@ def topk(draw: Draw) -> Case:
     largest = draw.chance(0.7)
     operand = body.parameter(draw.values(element_type, sizes))
     root = body.let(
-        f"topk({operand}), k={draw.integer(min(1, sizes[-1]), sizes[-1])}, largest={'true' if largest else 'false'}"
+        f"topk({operand}), k={draw.integer(min(1, sizes[-1]), sizes[-1])}, largest={str(largest).lower()}"
     )
     return body.case(f"topk {element_type}", *body.elements(root, 2))
 

@@ -46,7 +46,7 @@ class Xla:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._complaints = tempfile.TemporaryFile()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the oracle)
         self.restarts = 0
 
     def __enter__(self) -> Xla:

@@ -1,0 +1,117 @@
+"""Random programs give on hloom what they give on XLA:CPU, and are read and printed alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from differential.campaign import Campaign, Report
+from differential.case import EXACT, Case, Tolerance, program
+from differential.comparison import differs
+from differential.families import FAMILIES, draw_case, turns
+from differential.known import DIFFERENCES
+from differential.xla import Xla, XlaCrashed
+from hloom.ir.module import HloModule
+
+CASES = 300
+SEED = 0
+
+
+@pytest.fixture(scope="module")
+def xla() -> Xla:
+    pytest.importorskip("jax")
+    with Xla() as oracle:
+        yield oracle
+
+
+def compared(xla: Xla, cases: list[Case]) -> Report:
+    campaign = Campaign(xla)
+    campaign.check(cases)
+    return campaign.report
+
+
+def test_random_programs(xla: Xla) -> None:
+    cases = [draw_case(family, number, SEED) for family, number in turns(sorted(FAMILIES), CASES)]
+    report = compared(xla, cases)
+    assert not report.findings, f"seed {SEED}\n" + "\n\n".join(map(str, report.findings))
+    assert sum(report.cases.values()) == CASES
+
+
+def one_addition(**changes: object) -> Case:
+    fields: dict[str, object] = {
+        "name": "by hand/0", "operation": "add f32", "parameters": ("f32[3]", "f32[3]"),
+        "arguments": (np.array([1, 2, 1e-40], np.float32), np.array([1, 1, 0], np.float32)),
+        "lines": ("@v0 = add(@p0, @p1)",), "roots": ("@v0",),
+    }  # fmt: skip
+    return Case(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_known_differences_are_counted(xla: Xla) -> None:
+    """XLA flushes 1e-40 to 0."""
+    report = compared(xla, [one_addition()])
+    assert not report.findings
+    assert report.known == {"subnormals": 1}
+
+
+def test_differences_are_found(xla: Xla, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hloom.ir.operation import REGISTRY
+
+    monkeypatch.setattr(REGISTRY["add"], "compute", lambda self, lhs, rhs: lhs - rhs)
+    (finding,) = compared(xla, [one_addition()]).findings
+    assert "2 of 3 elements differ" in finding.what
+    assert "hloom float32[] 0.0, XLA float32[] 2.0; of 1.0, 1.0" in finding.what
+    assert "v0 = add(c0_p0, c0_p1)" in str(finding)
+
+
+def test_programs_that_hloom_refuses(xla: Xla) -> None:
+    (finding,) = compared(xla, [one_addition(lines=("@v0 = add(@p0)",))]).findings
+    assert finding.what.startswith("hloom refuses")
+
+
+def test_programs_that_xla_refuses(xla: Xla) -> None:
+    """The others of the same batch are compared all the same."""
+    unknown = one_addition(lines=('@v0 = f32[3] custom-call(@p0, @p1), custom_call_target="absent"',))
+    report = compared(xla, [one_addition(), unknown, one_addition()])
+    (finding,) = report.findings
+    assert "XLA does not run it" in finding.what
+    assert finding.case == unknown
+    assert report.cases == {"by hand": 2}
+
+
+def test_oracle_comes_back_after_a_crash(xla: Xla) -> None:
+    module = HloModule.from_text(program([one_addition()]))
+    before = xla.run(module.to_text(), module.to_proto(), [])
+    assert xla._process is not None
+    xla._process.kill()
+    with pytest.raises(XlaCrashed):
+        xla.run(module.to_text(), module.to_proto(), [])
+    assert xla.run(module.to_text(), module.to_proto(), []) == before
+    assert xla.restarts == 1
+
+
+def test_cases_are_drawn_alike_by_name() -> None:
+    for family in FAMILIES:
+        one, other = (draw_case(family, 3, seed=7) for _ in range(2))
+        assert one.lines == other.lines
+        assert [a.tobytes() for a in one.arguments] == [a.tobytes() for a in other.arguments]
+
+
+def test_every_known_difference_has_a_reason() -> None:
+    assert all(known.reason and known.operations for known in DIFFERENCES)
+    assert len({known.name for known in DIFFERENCES}) == len(DIFFERENCES)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "ours", "theirs", "different"),
+    [
+        (EXACT, [0.0, np.nan, np.inf], [-0.0, -np.nan, np.inf], [True, False, False]),
+        (Tolerance(ulps=1), [1.0, 1.0], [1 + 2.0**-23, 1 + 2.0**-22], [False, True]),
+        (Tolerance(ulps=1), [3.4028235e38, 3e38], [np.inf, np.inf], [False, True]),
+        (Tolerance(whole=1), [1.0, 1024.0], [1 + 2.0**-13, 1024.0], [False, False]),
+    ],
+)
+def test_what_counts_as_equal(
+    tolerance: Tolerance, ours: list[float], theirs: list[float], different: list[bool]
+) -> None:
+    arrays = np.array(ours, np.float32), np.array(theirs, np.float32)
+    assert differs(*arrays, tolerance).tolist() == different
