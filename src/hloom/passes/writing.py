@@ -65,7 +65,9 @@ class Writer:
     def broadcast(
         self, x: HloInstruction, dimensions: Sequence[int], into: Sequence[int] = ()
     ) -> HloInstruction:
-        """An array of these dimensions, those of ``x`` being number ``into`` of them."""
+        """An array of these dimensions, those of ``x`` being number ``into``; itself if that is all."""
+        if x.shape.dimensions == tuple(dimensions) and tuple(into) == tuple(range(x.shape.rank)):
+            return x
         shape = Shape(x.shape.element_type, tuple(dimensions))
         return self.op("broadcast", x, shape=shape, dimensions=tuple(into))
 
@@ -77,6 +79,8 @@ class Writer:
 
     def reshape(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
         """The elements in other dimensions; itself if they are the same."""
+        while x.opcode == "reshape" and x.operands[0].shape.is_static:
+            x = x.operands[0]
         if x.shape.dimensions == tuple(dimensions):
             return x
         return self.op("reshape", x, shape=Shape(x.shape.element_type, tuple(dimensions)))

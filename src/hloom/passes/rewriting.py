@@ -1,0 +1,192 @@
+"""Rewrite rules, and how they are applied to a computation until none fits any more.
+
+A rule is a function that looks at one instruction and either returns what can stand in its place (an
+instruction that exists, or new ones that it wrote beside it) or None. It is registered in the family of its
+file for the opcodes it looks at; its docstring shows ``before → after``. A rule is exact to the last bit (any
+NaN counting as any other) unless it says how far it may be off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.dead_code import is_dead
+from hloom.shape.shape import Shape
+
+Rewrite: TypeAlias = Callable[[HloInstruction], "HloInstruction | None"]
+
+REWRITES_PER_INSTRUCTION: Final = 40
+"""A computation is rewritten at most so many times for each of its instructions, whatever the rules do."""
+
+_READS_LAYOUT: Final = frozenset(
+    ("bitcast", "custom-call", "infeed", "outfeed", "send", "recv", "async-start", "copy-start")
+)
+"""Operations for which it matters how their operands lie in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rewrite.
+
+    Attributes:
+        name: of the function.
+        opcodes: of the instructions it looks at.
+        rewrite: the function.
+        ulps: how many units in the last place the results may differ; 0: they are the same bits.
+        reorders: sums are formed in another order, or of fewer roundings; which order is taken is free.
+    """
+
+    name: str
+    opcodes: tuple[str, ...]
+    rewrite: Rewrite
+    ulps: float = 0.0
+    reorders: bool = False
+
+
+class Family:
+    """The rules of one file."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rules: dict[str, Rule] = {}
+
+    def rule(self, *opcodes: str, ulps: float = 0.0, reorders: bool = False) -> Callable[[Rewrite], Rewrite]:
+        """Register a function as a rule for some opcodes."""
+
+        def register(function: Rewrite) -> Rewrite:
+            name = function.__name__
+            self.rules[name] = Rule(name, opcodes, function, ulps, reorders)
+            return function
+
+        return register
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules.values())
+
+
+class RuleTable:
+    """Rules by the opcode that they look at."""
+
+    def __init__(self, *families: Iterable[Rule]) -> None:
+        self.by_opcode: dict[str, list[Rewrite]] = {}
+        for family in families:
+            for rule in family:
+                for opcode in rule.opcodes:
+                    self.by_opcode.setdefault(opcode, []).append(rule.rewrite)
+
+    def rewrite_module(self, module: HloModule) -> bool:
+        """Apply the rules to every computation, callees first."""
+        changed = False
+        for computation in module.post_order():
+            changed |= self.rewrite(computation)
+        return changed
+
+    def rewrite(self, computation: HloComputation) -> bool:
+        """Apply the rules until none fits; returns whether anything changed."""
+        return _Rewriter(computation, self.by_opcode).run()
+
+
+class _Rewriter:
+    """One computation being rewritten: the instructions that are still to be looked at, operands first."""
+
+    def __init__(self, computation: HloComputation, rules: dict[str, list[Rewrite]]) -> None:
+        self.computation = computation
+        self.rules = rules
+        order = [i for i in computation.post_order() if i.opcode in rules]
+        self.known: set[HloInstruction] = set(computation.instructions)
+        self.waiting: dict[HloInstruction, None] = dict.fromkeys(reversed(order))
+        self.dynamic = any(i.shape.is_dynamic for i in self.known)
+        self.budget = REWRITES_PER_INSTRUCTION * len(self.known)
+
+    def run(self) -> bool:
+        """Look at everything that waits."""
+        changed = False
+        while self.waiting and self.budget > 0:
+            instruction, _ = self.waiting.popitem()
+            if instruction.parent is self.computation and self.look(instruction):
+                self.budget -= 1
+                changed = True
+        return changed
+
+    def look(self, old: HloInstruction) -> bool:
+        """Apply the first rule that fits an instruction."""
+        if old.control_predecessors or old.control_successors or (self.dynamic and _is_dynamic(old)):
+            return False
+        for rule in self.rules.get(old.opcode, ()):
+            new = rule(old)
+            if new is not None and new is not old and self.replace(old, new):
+                return True
+        return False
+
+    def replace(self, old: HloInstruction, new: HloInstruction) -> bool:
+        """Put ``new`` in the place of ``old``; not where types or the layouts that somebody reads differ."""
+        fresh = new not in self.known
+        for user in old.users:
+            self.wait(user)
+        if new.shape != old.shape:
+            if not same_type(new.shape, old.shape):
+                return False
+            if fresh:
+                new.shape = old.shape
+            elif old.is_root or any(u.opcode in _READS_LAYOUT for u in old.users):
+                return False
+        if fresh:
+            new.sharding, new.frontend_attributes = old.sharding, old.frontend_attributes
+            new.original_value, new.statistics = old.original_value, old.statistics
+            self.welcome(new)
+        else:
+            self.wait(new)
+        old.replace_all_uses_with(new)
+        self.remove(old)
+        return True
+
+    def welcome(self, new: HloInstruction) -> None:
+        """Look at new instructions, operands first: they are put on the stack after their users."""
+        self.known.add(new)
+        self.wait(new)
+        for operand in new.operands:
+            if operand not in self.known:
+                self.welcome(operand)
+
+    def wait(self, instruction: HloInstruction) -> None:
+        """Look at an instruction (again): next, or when it is its turn if it waits already."""
+        if instruction.opcode in self.rules:
+            self.waiting.setdefault(instruction)
+
+    def remove(self, old: HloInstruction) -> None:
+        """Remove what nobody uses now, and so on upwards."""
+        dead = [old]
+        while dead:
+            instruction = dead.pop()
+            if instruction.parent is None or not is_dead(instruction):
+                continue
+            if instruction.control_predecessors or instruction.control_successors:
+                continue
+            operands = list(dict.fromkeys(instruction.operands))
+            self.computation.remove(instruction)
+            self.known.discard(instruction)
+            self.waiting.pop(instruction, None)
+            for operand in operands:
+                if not operand.users:
+                    dead.append(operand)
+                elif len(operand.users) == 1:
+                    self.wait(next(iter(operand.users)))
+
+
+def same_type(a: Shape, b: Shape) -> bool:
+    """Whether shapes differ in layouts only."""
+    return a.element_type is b.element_type and a.equal(b, layout=False)
+
+
+def _is_dynamic(i: HloInstruction) -> bool:
+    """Whether an instruction, its operands or theirs have a dynamic dimension."""
+    return (
+        i.shape.is_dynamic
+        or any(o.shape.is_dynamic for o in i.operands)
+        or any(p.shape.is_dynamic for o in i.operands for p in o.operands)
+    )

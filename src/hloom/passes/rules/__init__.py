@@ -1,0 +1,1 @@
+"""Rewrite rules by family; each file's rules are one ``RULES``. See `hloom.passes.rewriting`."""

@@ -1,0 +1,163 @@
+"""Rules for broadcast: chains become one, and what is repeated is computed before, not after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import REGISTRY
+from hloom.passes.rewriting import Family
+from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions
+from hloom.passes.rules.reshaping import dimensions_of
+from hloom.passes.rules.values import splat
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+RULES: Final = Family("broadcasting")
+
+ELEMENTWISE: Final = tuple(
+    sorted(opcode for opcode, operation in REGISTRY.items() if operation.elementwise and opcode != "copy")
+)
+
+
+@RULES.rule("broadcast")
+def broadcast_to_the_same(i: HloInstruction) -> HloInstruction | None:
+    """``broadcast(x)`` → ``x``, ``reshape(x)`` or ``transpose(x)`` where nothing is repeated."""
+    (x,) = i.operands
+    into = dimensions_of(i)
+    real = [d for d in into if i.shape.dimensions[d] != 1]
+    if real == sorted(real) and x.shape.element_count == i.shape.element_count and x.shape.rank:
+        return Writer(i).reshape(x, i.shape.dimensions)
+    if i.shape.rank != x.shape.rank or not x.shape.rank:
+        return None
+    return Writer(i).op("transpose", x, dimensions=tuple(into.index(d) for d in range(i.shape.rank)))
+
+
+@RULES.rule("broadcast")
+def broadcast_twice(i: HloInstruction) -> HloInstruction | None:
+    """``broadcast(broadcast(x))`` → ``broadcast(x)``."""
+    (inner,) = i.operands
+    if inner.opcode != "broadcast":
+        return None
+    into = [dimensions_of(i)[d] for d in dimensions_of(inner)]
+    return Writer(i).broadcast(inner.operands[0], i.shape.dimensions, into)
+
+
+@RULES.rule("broadcast")
+def broadcast_of_reshape(i: HloInstruction) -> HloInstruction | None:
+    """``broadcast(reshape(x))`` → ``broadcast(x)`` without sizes of 1, or with a reshape that has none."""
+    (inner,) = i.operands
+    if inner.opcode != "reshape" or 0 in i.shape.dimensions:
+        return None
+    (x,) = inner.operands
+    into = [dimensions_of(i)[d] for d in true_dimensions(inner.shape.dimensions)]
+    if squeezed(x.shape.dimensions) == x.shape.dimensions == squeezed(inner.shape.dimensions):
+        return Writer(i).broadcast(x, i.shape.dimensions, into)
+    if 1 in inner.shape.dimensions:
+        w = Writer(i)
+        return w.broadcast(w.reshape(x, squeezed(inner.shape.dimensions)), i.shape.dimensions, into)
+    return None
+
+
+@RULES.rule("broadcast")
+def broadcast_of_iota(i: HloInstruction) -> HloInstruction | None:
+    """``broadcast(iota())`` → ``iota()`` of more dimensions."""
+    (iota,) = i.operands
+    if iota.opcode != "iota":
+        return None
+    dimension: int = iota.operation.iota_dimension  # type: ignore[attr-defined]
+    return Writer(i).op("iota", shape=i.shape, iota_dimension=dimensions_of(i)[dimension])
+
+
+@RULES.rule("iota")
+def iota_of_one(i: HloInstruction) -> HloInstruction | None:
+    """``iota()`` → ``0`` along a dimension of size 1."""
+    dimension: int = i.operation.iota_dimension  # type: ignore[attr-defined]
+    if i.shape.dimensions[dimension] != 1 or i.shape.element_type.is_complex:
+        return None
+    return Writer(i).full(0, i.shape)
+
+
+@RULES.rule(*ELEMENTWISE)
+def elementwise_of_broadcasts(i: HloInstruction) -> HloInstruction | None:
+    """``f(broadcast(x), broadcast(y))`` → ``broadcast(f(x, y))`` where both repeat along the same dimensions.
+
+    Numbers spread to every element fit in with any others.
+    """
+    if not i.shape.rank:
+        return None
+    into: tuple[int, ...] | None = None
+    for operand in i.operands:
+        if operand.shape.rank == 0 or splat(operand) is not None:
+            continue
+        if operand.opcode != "broadcast":
+            return None
+        if not operand.operands[0].shape.rank:
+            continue
+        if into is not None and into != dimensions_of(operand):
+            return None
+        into = dimensions_of(operand)
+    into = into or ()
+    sizes = [i.shape.dimensions[d] for d in into]
+    w = Writer(i)
+    operands = [_before_spreading(w, operand, sizes) for operand in i.operands]
+    return w.broadcast(_again(w, operands, sizes), i.shape.dimensions, into)
+
+
+def _again(w: Writer, operands: Sequence[HloInstruction], sizes: Sequence[int]) -> HloInstruction:
+    """The elementwise operation that is replaced, on operands of other dimensions."""
+    shape = Shape(w.replaced.shape.element_type, sizes)
+    made = w.replaced.clone(w.module.unique_name(w.replaced.opcode), operands=operands, shape=shape)
+    made.sharding = None
+    return w.computation.add(made)
+
+
+def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> HloInstruction:
+    """The operand with these sizes: what was repeated, or a number spread to fewer elements."""
+    if operand.shape.rank == 0:
+        return operand
+    if operand.opcode == "broadcast" and list(operand.operands[0].shape.dimensions) == sizes:
+        return operand.operands[0]
+    source = operand
+    while source.opcode == "broadcast" and source.shape.rank:
+        source = source.operands[0]
+    if not source.shape.rank:
+        return w.broadcast(source, sizes)
+    value = splat(operand)
+    assert value is not None
+    return w.full(value, Shape(operand.shape.element_type, sizes))  # type: ignore[arg-type]
+
+
+@RULES.rule(*ELEMENTWISE)
+def elementwise_of_reshapes(i: HloInstruction) -> HloInstruction | None:
+    """``f(reshape(x), reshape(y))`` → ``reshape(f(x, y))`` where x and y have the same dimensions.
+
+    What is repeated may be among them if it can be repeated into those dimensions as well.
+    """
+    source: Shape | None = None
+    for operand in i.operands:
+        if operand.opcode == "reshape" and operand.shape.rank:
+            if source is not None and source.dimensions != operand.operands[0].shape.dimensions:
+                return None
+            source = operand.operands[0].shape
+        elif operand.opcode != "broadcast" and operand.shape.rank:
+            return None
+    if source is None or not source.rank:
+        return None
+    if any(not _reshapes_freely(o, source) for o in i.operands):
+        return None
+    w = Writer(i)
+    operands = [w.reshape(o, source.dimensions) if o.shape.rank else o for o in i.operands]
+    return w.reshape(_again(w, operands, source.dimensions), i.shape.dimensions)
+
+
+def _reshapes_freely(operand: HloInstruction, source: Shape) -> bool:
+    """Whether reshaping an operand into other dimensions leaves no reshape, or one of something smaller."""
+    if operand.opcode == "reshape" or not operand.shape.rank:
+        return True
+    own = {d for d in dimensions_of(operand) if operand.shape.dimensions[d] != 1}
+    groups = reshape_groups(operand.shape.dimensions, source.dimensions)
+    return groups is not None and all(
+        not own.intersection(before) or (len(before) == len(after) == 1) for before, after in groups
+    )

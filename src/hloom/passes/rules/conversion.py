@@ -1,0 +1,76 @@
+"""Rules for changes of element type: every rounding of the program stays, and no other is added."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.rounding import float_format
+from hloom.passes.rewriting import Family
+from hloom.passes.rules.values import holds
+from hloom.passes.writing import Writer
+
+RULES: Final = Family("conversion")
+
+
+@RULES.rule("convert")
+def convert_to_the_same(i: HloInstruction) -> HloInstruction | None:
+    """``convert(x)`` → ``x`` where the type is the same."""
+    (x,) = i.operands
+    return x if x.shape.element_type is i.shape.element_type else None
+
+
+@RULES.rule("convert")
+def convert_twice(i: HloInstruction) -> HloInstruction | None:
+    """``convert(convert(x))`` → ``convert(x)``, where the first one loses nothing that the second keeps.
+
+    That is: the middle type holds every value of the first, or all three are integers, each no wider than the
+    one before.
+    """
+    (middle,) = i.operands
+    if middle.opcode != "convert":
+        return None
+    (x,) = middle.operands
+    first, second, third = x.shape.element_type, middle.shape.element_type, i.shape.element_type
+    narrowing = all(t.is_integer for t in (first, second, third)) and first.bits >= second.bits >= third.bits
+    if not holds(second, first) and not narrowing:
+        return None
+    return Writer(i).convert(x, third)
+
+
+@RULES.rule("bitcast-convert")
+def bitcast_convert_again(i: HloInstruction) -> HloInstruction | None:
+    """``bitcast-convert(bitcast-convert(x))`` → ``bitcast-convert(x)``, or ``x`` of its own type again."""
+    (x,) = i.operands
+    if x.shape.element_type is i.shape.element_type:
+        return x
+    if x.opcode != "bitcast-convert":
+        return None
+    (source,) = x.operands
+    bits = {s.shape.element_type.bits for s in (source, x, i)}
+    if any(s.shape.element_type.is_predicate for s in (source, x, i)):
+        return None
+    if source.shape.element_type is i.shape.element_type and source.shape.dimensions == i.shape.dimensions:
+        return source
+    if len(bits) > 1:
+        return None
+    return Writer(i).op("bitcast-convert", source, shape=i.shape)
+
+
+@RULES.rule("reduce-precision")
+def reduce_precision_of_fewer_bits(i: HloInstruction) -> HloInstruction | None:
+    """``reduce-precision(x)`` → ``x`` where x has no more bits than are kept, or has lost them already."""
+    (x,) = i.operands
+    operation: Any = i.operation
+    number = float_format(i.shape.element_type)
+    if operation.exponent_bits >= number.exponent_bits and operation.mantissa_bits >= number.mantissa_bits:
+        return x
+    return (
+        x if x.opcode == "reduce-precision" and x.operation == operation and operation.mantissa_bits else None
+    )
+
+
+@RULES.rule("copy")
+def copy_of_anything(i: HloInstruction) -> HloInstruction | None:
+    """``copy(x)`` → ``x``: values are copied where that is needed, when buffers are assigned."""
+    return i.operands[0]

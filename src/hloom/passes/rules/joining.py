@@ -1,0 +1,163 @@
+"""Rules for pad and concatenate."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.passes.rewriting import Family
+from hloom.passes.rules.reshaping import dimensions_of
+from hloom.passes.rules.slicing import paddings_of, ranges_of
+from hloom.passes.rules.values import splat, uniform
+from hloom.passes.writing import Writer
+
+RULES: Final = Family("joining")
+
+
+# -- pad
+
+
+@RULES.rule("pad")
+def pad_of_nothing(i: HloInstruction) -> HloInstruction | None:
+    """``pad(x, v)`` → ``x`` where nothing is added, ``broadcast(v)`` where x has no elements."""
+    x, v = i.operands
+    if not uniform(i):
+        return None
+    if not x.shape.element_count:
+        return Writer(i).broadcast(v, i.shape.dimensions)
+    same = all(not d.low and not d.high and (not d.interior or size == 1)
+               for d, size in zip(paddings_of(i), x.shape.dimensions, strict=True))  # fmt: skip
+    return x if same else None
+
+
+@RULES.rule("pad")
+def pad_that_cuts(i: HloInstruction) -> HloInstruction | None:
+    """``pad(x, v)`` → ``slice(x)`` where it only takes away; ``pad(slice(x), v)`` where it does both."""
+    x, v = i.operands
+    if not any(d.low < 0 or d.high < 0 for d in paddings_of(i)) or any(d.interior for d in paddings_of(i)):
+        return None
+    if not uniform(i) or 0 in i.shape.dimensions:
+        return None
+    ranges: list[SliceDimension] = []
+    rest: list[PaddingDimension] = []
+    for d, size in zip(paddings_of(i), x.shape.dimensions, strict=True):
+        start, limit = max(0, -d.low), size - max(0, -d.high)
+        if start >= limit:
+            return None
+        ranges.append(SliceDimension(start, limit))
+        rest.append(PaddingDimension(max(0, d.low), max(0, d.high)))
+    w = Writer(i)
+    cut = w.op("slice", x, slice=tuple(ranges))
+    return w.op("pad", cut, v, padding=tuple(rest)) if any(d.low or d.high for d in rest) else cut
+
+
+@RULES.rule("pad")
+def pad_twice(i: HloInstruction) -> HloInstruction | None:
+    """``pad(pad(x, v), v)`` → ``pad(x, v)`` where both only add, and nothing comes between."""
+    inner, v = i.operands
+    if inner.opcode != "pad" or not uniform(i) or not uniform(inner):
+        return None
+    x, u = inner.operands
+    if u is not v and not _same_number(u, v):
+        return None
+    both = list(zip(paddings_of(inner), paddings_of(i), strict=True))
+    if any(min(a.low, a.high, b.low, b.high) < 0 or b.interior for a, b in both):
+        return None
+    paddings = tuple(PaddingDimension(a.low + b.low, a.high + b.high, a.interior) for a, b in both)
+    return Writer(i).op("pad", x, v, padding=paddings)
+
+
+@RULES.rule("pad")
+def pad_of_same_number(i: HloInstruction) -> HloInstruction | None:
+    """``pad(broadcast(v), v)`` → ``broadcast(v)``."""
+    x, v = i.operands
+    if x.opcode != "broadcast" or x.operands[0].shape.rank or not uniform(i):
+        return None
+    if x.operands[0] is not v and not _same_number(x.operands[0], v):
+        return None
+    return Writer(i).broadcast(v, i.shape.dimensions)
+
+
+def _same_number(a: HloInstruction, b: HloInstruction) -> bool:
+    """Whether two constants are the same bits."""
+    x, y = splat(a), splat(b)
+    return x is not None and y is not None and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+
+
+# -- concatenate
+
+
+@RULES.rule("concatenate")
+def concatenate_of_few(i: HloInstruction) -> HloInstruction | None:
+    """``concatenate(x)`` → ``x``; operands without elements go."""
+    if not uniform(i):
+        return None
+    real = [o for o in i.operands if o.shape.element_count]
+    if len(real) == 1:
+        return real[0]
+    if len(real) == len(i.operands) or not real:
+        return None
+    return Writer(i).op("concatenate", *real, dimensions=dimensions_of(i))
+
+
+@RULES.rule("concatenate")
+def concatenate_flattened(i: HloInstruction) -> HloInstruction | None:
+    """``concatenate(concatenate(x, y), z)`` → ``concatenate(x, y, z)``: nothing else uses the inner one."""
+    inner = [
+        o.opcode == "concatenate" and o.operation == i.operation and len(o.users) == 1 and uniform(o)
+        for o in i.operands
+    ]
+    if not any(inner) or not uniform(i):
+        return None
+    operands = [
+        x for o, nested in zip(i.operands, inner, strict=True) for x in (o.operands if nested else [o])
+    ]
+    return Writer(i).op("concatenate", *operands, dimensions=dimensions_of(i))
+
+
+@RULES.rule("concatenate")
+def concatenate_of_neighbours(i: HloInstruction) -> HloInstruction | None:
+    """``concatenate(x[0:3], x[3:5])`` → ``x[0:5]``."""
+    (dimension,) = dimensions_of(i)
+    operands = [i.operands[0]]
+    for operand in i.operands[1:]:
+        joined = _joined(operands[-1], operand, dimension)
+        if joined is None:
+            operands.append(operand)
+            continue
+        operands[-1] = Writer(i).op("slice", operand.operands[0], slice=joined)
+    if len(operands) == len(i.operands):
+        return None
+    if len(operands) == 1:
+        return operands[0]
+    return Writer(i).op("concatenate", *operands, dimensions=(dimension,))
+
+
+def _joined(a: HloInstruction, b: HloInstruction, dimension: int) -> tuple[SliceDimension, ...] | None:
+    """The ranges of one slice in the place of two, the second of which goes on where the first ends."""
+    if a.opcode != "slice" or b.opcode != "slice" or a.operands[0] is not b.operands[0]:
+        return None
+    first, second = list(ranges_of(a)), list(ranges_of(b))
+    x, y = first[dimension], second[dimension]
+    if x.stride != 1 or y.stride != 1 or x.limit != y.start:
+        return None
+    first[dimension] = second[dimension] = SliceDimension(x.start, y.limit)
+    return tuple(first) if first == second else None
+
+
+@RULES.rule("concatenate")
+def concatenate_of_one_number(i: HloInstruction) -> HloInstruction | None:
+    """``concatenate(broadcast(v), x)`` → ``pad(x, v)``, and so behind x."""
+    if len(i.operands) != 2 or not uniform(i):
+        return None
+    (dimension,) = dimensions_of(i)
+    for place, spread in enumerate(i.operands):
+        other = i.operands[1 - place]
+        if spread.opcode == "broadcast" and not spread.operands[0].shape.rank:
+            size = spread.shape.dimensions[dimension]
+            amount = PaddingDimension(size, 0) if place == 0 else PaddingDimension(0, size)
+            none = PaddingDimension(0, 0)
+            paddings = tuple(amount if d == dimension else none for d in range(i.shape.rank))
+            return Writer(i).op("pad", other, spread.operands[0], padding=paddings)
+    return None

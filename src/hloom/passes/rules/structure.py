@@ -1,0 +1,47 @@
+"""Rules for tuples and for what picks from them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.passes.rewriting import Family
+
+RULES: Final = Family("structure")
+
+
+@RULES.rule("get-tuple-element")
+def element_of_tuple(i: HloInstruction) -> HloInstruction | None:
+    """``get-tuple-element(tuple(x, y)), index=1`` → ``y``."""
+    (whole,) = i.operands
+    operation: Any = i.operation
+    return whole.operands[operation.index] if whole.opcode == "tuple" else None
+
+
+@RULES.rule("tuple")
+def tuple_of_elements(i: HloInstruction) -> HloInstruction | None:
+    """``tuple(get-tuple-element(t), index=0; get-tuple-element(t), index=1)`` → ``t`` of two elements."""
+    whole: HloInstruction | None = None
+    for place, operand in enumerate(i.operands):
+        if operand.opcode != "get-tuple-element" or operand.operation.index != place:  # type: ignore[attr-defined]
+            return None
+        if whole is not None and operand.operands[0] is not whole:
+            return None
+        whole = operand.operands[0]
+    if whole is None or len(whole.shape.tuple_shapes) != len(i.operands):
+        return None
+    return whole
+
+
+@RULES.rule("opt-barrier")
+def barrier_of_nothing(i: HloInstruction) -> HloInstruction | None:
+    """``opt-barrier(())`` → ``()``."""
+    (x,) = i.operands
+    return x if x.shape.is_tuple and not x.shape.tuple_shapes else None
+
+
+@RULES.rule("after-all")
+def after_one(i: HloInstruction) -> HloInstruction | None:
+    """``after-all(token)`` → ``token``; of one token several times too."""
+    tokens = set(i.operands)
+    return i.operands[0] if len(tokens) == 1 else None
