@@ -6,6 +6,7 @@ import ctypes
 import gc
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -288,3 +289,30 @@ def test_nothing_depends_on_what_was_in_the_arena() -> None:
     descriptor = exe._call.__self__
     ctypes.memset(int(descriptor[2]), 0xFF, exe.memory.temp)
     assert np.array_equal(exe(x, y), wanted)
+
+
+def test_long_programs_let_other_threads_run() -> None:
+    size = 1500
+    exe = compiled(
+        program(f"""
+          p = f32[{size},{size}] parameter(0)
+          d = f32[{size},{size}] dot(p, p), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+          ROOT e = f32[{size},{size}] dot(d, p), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}""")
+    )
+    x = np.zeros((size, size), np.float32)
+    running, ticks = threading.Event(), [0]
+
+    def tick() -> None:
+        while not running.is_set():
+            ticks[0] += 1
+            time.sleep(0.001)
+
+    clock = threading.Thread(target=tick)
+    clock.start()
+    exe(x)
+    before = ticks[0]
+    exe(x)
+    during = ticks[0] - before
+    running.set()
+    clock.join()
+    assert during >= 2

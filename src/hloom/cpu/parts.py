@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"@([\w.]+)")
 _HEAD: Final = re.compile(r"define (?:internal )?(\S.*?) @([\w.]+)\((.*?)\)")
 _PARAMETER: Final = re.compile(r" %\w+")
 _CONSTANT: Final = re.compile(r"= private (?:unnamed_addr )?(constant|global) (\[\d+ x i\d+\]|\S+)")
-PART_CHARACTERS: Final = 100_000
+PART_CHARACTERS: Final = 20_000
 """Text that is worth a part of its own: some ten times what a part costs by itself."""
 
 
