@@ -27,7 +27,7 @@ def from_bits(bits: Value, element_type: ElementType) -> Value:
     """The register value of a pattern, an integer of the width of the stored type."""
     stored = storage_type(element_type)
     if element_type.is_integer and element_type.bits < 8:
-        from hloom.cpu.movement import wrap
+        from hloom.cpu.types import wrap
 
         return wrap(bits, element_type)
     value = bits.bitcast(stored.vector(bits.type.lanes)) if stored.is_float else bits

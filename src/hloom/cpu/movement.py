@@ -10,7 +10,7 @@ from hloom.cpu import types
 from hloom.cpu.elements import Elements, Indices, element_rule
 from hloom.cpu.index import Index, delinearize, linearize
 from hloom.cpu.llvm_text import I64, Value
-from hloom.cpu.types import Element
+from hloom.cpu.types import Element, wrap
 from hloom.ir.instruction import HloInstruction
 from hloom.shape import element_type as et
 
@@ -170,15 +170,6 @@ def _iota(e: Elements, instruction: HloInstruction, indices: Indices) -> Element
         return (rounded, _like(rounded, 0.0)) if element_type.is_complex else rounded
     narrow = value.cast("trunc", register) if register is not I64 else value
     return wrap(narrow, element_type)
-
-
-def wrap(value: Value, element_type: et.ElementType) -> Value:
-    """An integer of a sub-byte type kept in a byte: its low bits, sign-extended where it is signed."""
-    if not element_type.is_integer or element_type.bits >= 8:
-        return value
-    spare = 8 - element_type.bits
-    moved = value << spare
-    return moved >> spare if element_type.is_signed else moved.logical_shift_right(spare)
 
 
 def _like(value: Value, number: float) -> Value:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from hloom.cpu.abilities import converts_half
 from hloom.cpu.llvm_text import F16, F32, F64, I1, I8, I16, I32, I64, Function, Type, Value
+from hloom.cpu.small_floats import pack, round_small, unpack
 from hloom.errors import HloError
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -56,20 +58,35 @@ def register_type(element_type: ElementType) -> Type:
     return _INTEGERS[max(8, element_type.bits)]
 
 
+def parts(*elements: Element) -> tuple[Value, ...]:
+    """Elements that are known not to be pairs."""
+    assert all(isinstance(e, Value) for e in elements)
+    return elements  # type: ignore[return-value]
+
+
+def wrap(value: Value, element_type: ElementType) -> Value:
+    """An integer of a sub-byte type kept in a byte: its low bits, sign-extended where it is signed."""
+    if not element_type.is_integer or element_type.bits >= 8:
+        return value
+    spare = 8 - element_type.bits
+    moved = value << spare
+    return moved >> spare if element_type.is_signed else moved.logical_shift_right(spare)
+
+
 def from_storage(value: Value, element_type: ElementType) -> Value:
     """A stored element (or vector of them) as a register value."""
-    f = value.function
     if element_type is et.PRED:
         return value.compare("ne", 0)
     if element_type is et.BF16:
         wide = value.cast("zext", I32) << 16
         return wide.bitcast(F32.vector(value.type.lanes))
-    if element_type is et.F16:
+    if element_type is et.F16 and converts_half(value.function.module.target):
         return value.cast("fpext", F32)
-    if element_type.is_floating and element_type.bits < 16:
-        from hloom.cpu.small_floats import decode
-
-        return decode(f, value, element_type)
+    if is_small(element_type):
+        return unpack(_as_integer(value), element_type)
+    if element_type.is_signed and element_type.bits < 8:
+        spare = 8 - element_type.bits
+        return (value << spare) >> spare
     return value
 
 
@@ -81,30 +98,56 @@ def to_storage(value: Value, element_type: ElementType) -> Value:
         bits = value.bitcast(I32.vector(value.type.lanes)).logical_shift_right(16)
         return bits.cast("trunc", I16)
     if element_type is et.F16:
-        return value.cast("fptrunc", F16)
-    if element_type.is_floating and element_type.bits < 16:
-        from hloom.cpu.small_floats import encode
-
-        return encode(value.function, value, element_type)
+        if converts_half(value.function.module.target):
+            return value.cast("fptrunc", F16)
+        return pack(value, element_type, I16).bitcast(F16.vector(value.type.lanes))
+    if is_small(element_type):
+        return pack(value, element_type, I8)
+    if element_type.is_signed and element_type.bits < 8:
+        return value & ((1 << element_type.bits) - 1)
     return value
+
+
+def is_small(element_type: ElementType) -> bool:
+    """Whether it is a float type other than bf16 that is narrower than f32."""
+    return element_type.is_floating and element_type.bits < 32 and element_type is not et.BF16
+
+
+def _as_integer(value: Value) -> Value:
+    return value.bitcast(I16.vector(value.type.lanes)) if value.type.is_float else value
 
 
 def round_to(value: Value, element_type: ElementType) -> Value:
-    """An f32 result rounded (once, to nearest even) to a narrower float type, still as an f32 value."""
+    """A float result rounded (once, to nearest even) to an element type, in that type's registers."""
+    if element_type is et.F64:
+        return value.cast("fpext", F64)
+    if value.type.scalar is F64:
+        value = value.cast("fptrunc", F32) if element_type is et.F32 else round_to_odd(value)
     if element_type is et.BF16:
-        lanes = value.type.lanes
-        bits = value.bitcast(I32.vector(lanes))
-        odd = bits.logical_shift_right(16) & 1
-        rounded = (bits + odd + 0x7FFF) & -0x10000
-        quiet = (bits & -0x10000) | 0x400000
-        return value.compare("uno", value).select(quiet, rounded).bitcast(value.type)
-    if element_type is et.F16:
+        bits = value.bitcast(I32.vector(value.type.lanes))
+        rounded = bits + (bits.logical_shift_right(16) & 1) + 0x7FFF
+        # adding might carry a NaN over into infinity
+        kept = value.compare("uno", value).select(bits | 0x400000, rounded)
+        return (kept & -0x10000).bitcast(value.type)
+    if element_type is et.F16 and converts_half(value.function.module.target):
         return value.cast("fptrunc", F16).cast("fpext", F32)
-    if element_type.is_floating and element_type.bits < 16:
-        from hloom.cpu.small_floats import decode, encode
+    return round_small(value, element_type) if is_small(element_type) else value
 
-        return decode(value.function, encode(value.function, value, element_type), element_type)
-    return value
+
+def round_to_odd(value: Value) -> Value:
+    """f64 values as f32 ones that round to fewer bits as the f64 values do.
+
+    Towards zero, with the last bit set where that is inexact (Boldo and Melquiond, "Emulation of FMA and
+    correctly rounded sums: proved algorithms using rounding to odd", IEEE Trans. on Computers 57(4), 2008).
+    """
+    f = value.function
+    single = value.cast("fptrunc", F32)
+    back = single.cast("fpext", F64)
+    integer = I32.vector(value.type.lanes)
+    bits = single.bitcast(integer)
+    above = f.intrinsic("fabs", back).compare("ogt", f.intrinsic("fabs", value)).cast("sext", I32)
+    odd = (bits + above) | 1
+    return back.compare("one", value).select(odd, bits).bitcast(single.type)
 
 
 def constant(function: Function, element_type: ElementType, value: complex, lanes: int = 0) -> Element:

@@ -1,0 +1,148 @@
+"""Inverse circular and hyperbolic functions of complex numbers.
+
+By square roots of 1 - z and 1 + z, whose products are free of cancellation (Kahan, "Branch cuts for complex
+elementary functions", in The State of the Art in Numerical Analysis, 1987). Infinite parts are replaced by a
+number next to which finite ones are nothing: that gives the right angles; moduli are set to infinity after.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hloom.cpu.llvm_text import Value
+from hloom.cpu.vector_math.complex_exponential import log_modulus
+from hloom.cpu.vector_math.complex_numbers import (
+    choose,
+    divide,
+    in_doubles,
+    is_infinite,
+    multiply,
+    square_root,
+)
+from hloom.cpu.vector_math.inverse_trigonometry import arc_tangent
+from hloom.cpu.vector_math.logarithm import asinh, logarithm_plus_one
+from hloom.cpu.vector_math.reals import Pair, Reals
+
+_ENDLESS: Final = 2.0**200
+"""What stands for infinity."""
+
+
+def _replaced(r: Reals, z: Pair) -> tuple[Pair, Value]:
+    """The number with infinite parts replaced, and whether there were any."""
+    endless = is_infinite(r, *z)
+
+    def replaced(part: Value) -> Value:
+        large = r.copysign(r.constant(_ENDLESS), part)
+        small = r.copysign(r.constant(0.0), part)
+        finite = part.compare("uno", part).select(part, small)
+        return endless.select(is_infinite(r, part).select(large, finite), part)
+
+    return (replaced(z[0]), replaced(z[1])), endless
+
+
+def _roots(r: Reals, z: Pair) -> tuple[Pair, Pair]:
+    """sqrt(1 - z) and sqrt(1 + z)."""
+    x, y = z
+    return square_root((1.0 - x, -y)), square_root((x + 1.0, y))
+
+
+def arc_sine(z: Pair) -> Pair:
+    """atan(x / Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
+    return in_doubles(_arc_sine, z)
+
+
+def _arc_sine(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    (x, y), endless = _replaced(r, z)
+    minus, plus = _roots(r, (x, y))
+    real = arc_tangent(x, minus[0] * plus[0] - minus[1] * plus[1])
+    imag = r.copysign(asinh(minus[0] * plus[1] - minus[1] * plus[0]), y)
+    return _with_undefined_parts(r, z, real, endless.select(r.copysign(r.constant(math.inf), y), imag))
+
+
+def _with_undefined_parts(r: Reals, z: Pair, real: Value, imag: Value) -> Pair:
+    """The arc sine where a part is NaN: what does not depend on it stays."""
+    x, y = z
+    x_undefined, y_undefined = x.compare("uno", x), y.compare("uno", y)
+    real = (x_undefined | y_undefined).select(math.nan, real)
+    real = (x.compare("oeq", 0.0) & y_undefined).select(x, real)
+    imag = (x_undefined | y_undefined).select(math.nan, imag)
+    imag = (x_undefined & y.compare("oeq", 0.0)).select(y, imag)
+    imag = (is_infinite(r, x) & y_undefined).select(x, imag)
+    return real, (x_undefined & is_infinite(r, y)).select(y, imag)
+
+
+def arc_cosine(z: Pair) -> Pair:
+    """2 atan(Re(sqrt(1 - z)) / Re(sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
+    return in_doubles(_arc_cosine, z)
+
+
+def _arc_cosine(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    (x, y), endless = _replaced(r, z)
+    minus, plus = _roots(r, (x, y))
+    real = arc_tangent(minus[0], plus[0]) * 2.0
+    imag = r.copysign(asinh(plus[0] * minus[1] - plus[1] * minus[0]), -y)
+    imag = endless.select(r.copysign(r.constant(math.inf), -y), imag)
+    undefined = z[0].compare("uno", z[1])
+    real, imag = choose(undefined, (math.nan, math.nan), (real, imag))
+    imag = (undefined & endless).select(r.copysign(r.constant(math.inf), -z[1]), imag)
+    return (z[0].compare("oeq", 0.0) & undefined).select(math.pi / 2, real), imag
+
+
+def inverse_hyperbolic_sine(z: Pair) -> Pair:
+    """-i asin(i z)."""
+    real, imag = arc_sine((-z[1], z[0]))
+    return imag, -real
+
+
+def inverse_hyperbolic_cosine(z: Pair) -> Pair:
+    """The one of i acos(z) and -i acos(z) whose real part is not negative."""
+    real, imag = arc_cosine(z)
+    r = Reals(real)
+    return r.absolute(imag), r.copysign(real, z[1])
+
+
+def inverse_hyperbolic_tangent(z: Pair) -> Pair:
+    """log1p(4x / ((1 - x)² + y²)) / 4 + i atan2(2y, (1 - x) (1 + x) - y²) / 2."""
+    return in_doubles(_inverse_hyperbolic_tangent, z)
+
+
+def _inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    x, y = z
+    size, height = r.absolute(x), r.absolute(y)
+    less = 1.0 - size
+    real = logarithm_plus_one(size * 4.0 / r.fma(less, less, height * height)) * 0.25
+    imag = arc_tangent(height + height, r.fma(less, size + 1.0, -(height * height))) * 0.5
+    # far out: x / |z|² and π/2
+    far = size.compare("ogt", 2.0**54) | height.compare("ogt", 2.0**54)
+    larger = size.compare("ogt", height).select(size, height)
+    ratio = size / larger
+    other = height / larger
+    vanishing = ratio / larger / r.fma(ratio, ratio, other * other)
+    vanishing = larger.compare("oeq", math.inf).select(0.0, vanishing)
+    real, imag = choose(far, (vanishing, math.pi / 2), (real, imag))
+    endless = is_infinite(r, x, y)
+    undefined = x.compare("uno", y)
+    y_endless = is_infinite(r, y)
+    imag = (undefined & ~y_endless).select(math.nan, imag)
+    real = (undefined & ~endless & ~x.compare("oeq", 0.0)).select(math.nan, real)
+    real = (undefined & (endless | x.compare("oeq", 0.0))).select(0.0, real)
+    return r.copysign(real, x), r.copysign(imag, y)
+
+
+def inverse_tangent(y: Pair, x: Pair) -> Pair:
+    """-i log((x + y i) / sqrt(x² + y²)); the real angle where both are real."""
+    return in_doubles(_inverse_tangent, y, x)
+
+
+def _inverse_tangent(y: Pair, x: Pair, *, single: bool) -> Pair:
+    r = Reals(x[0])
+    squares = [multiply(x, x), multiply(y, y)]
+    root = square_root((squares[0][0] + squares[1][0], squares[0][1] + squares[1][1]))
+    point = divide((x[0] - y[1], x[1] + y[0]), root)
+    angle = arc_tangent(point[1], point[0]), -log_modulus(r, point, single=single)
+    real = x[1].compare("oeq", 0.0) & y[1].compare("oeq", 0.0)
+    return choose(real, (arc_tangent(y[0], x[0]), y[1]), angle)

@@ -1,0 +1,246 @@
+"""Arithmetic of complex numbers: pairs of a real and an imaginary part.
+
+Functions of c64 are computed in f64, whose range holds all squares of f32 numbers and whose precision makes
+most cancellation harmless. Special values are those of C99's Annex G.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from hloom.cpu.llvm_text import F32, F64, Operand, Value
+from hloom.cpu.vector_math.reals import Pair, Reals
+
+_FAR: Final = 2.0**500
+"""Numbers beyond this, and below its reciprocal, are scaled before they are squared."""
+
+
+def in_doubles(function: Callable[..., Pair], *operands: Pair) -> Pair:
+    """``function(*operands, single=...)`` on pairs of f64, with a result of the operands' type.
+
+    ``single`` says that the operands are f32 numbers, whose products neither overflow nor vanish in f64.
+    """
+    if operands[0][0].type.scalar is F64:
+        return function(*operands, single=False)
+    real, imag = function(*(widened(z) for z in operands), single=True)
+    return real.cast("fptrunc", F32), imag.cast("fptrunc", F32)
+
+
+def widened(z: Pair) -> Pair:
+    """A pair in f64."""
+    return z[0].cast("fpext", F64), z[1].cast("fpext", F64)
+
+
+def choose(condition: Value, yes: tuple[Operand, Operand], no: Pair) -> Pair:
+    """``yes`` where the condition holds, else ``no``."""
+    return condition.select(yes[0], no[0]), condition.select(yes[1], no[1])
+
+
+def is_infinite(r: Reals, *parts: Value) -> Value:
+    """Whether one of the parts is infinite."""
+    found = [r.absolute(part).compare("oeq", math.inf) for part in parts]
+    return found[0] if len(found) == 1 else found[0] | found[1]
+
+
+def is_finite(r: Reals, part: Value) -> Value:
+    """Whether it is neither infinite nor NaN."""
+    return r.absolute(part).compare("olt", math.inf)
+
+
+# -- product and quotient
+
+
+def multiply(a: Pair, b: Pair) -> Pair:
+    """(ac - bd) + (ad + bc) i, each operation rounded by itself."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def divide(a: Pair, b: Pair) -> Pair:
+    """(ac + bd) / (c² + d²) + (bc - ad) / (c² + d²) i, where that is NaN as Annex G.5.1 has it."""
+    return in_doubles(_divide, a, b)
+
+
+def _divide(numerator: Pair, denominator: Pair, *, single: bool) -> Pair:
+    r = Reals(numerator[0])
+    if single:
+        quotient = _plain_quotient(numerator, denominator)
+    else:
+        (above, scale), (below, divisor_scale) = _normalized(r, numerator), _normalized(r, denominator)
+        real, imag = _plain_quotient(above, below)
+        difference = scale - divisor_scale
+        quotient = _load_exponent(r, real, difference), _load_exponent(r, imag, difference)
+    return _special_quotient(r, numerator, denominator, quotient)
+
+
+def _plain_quotient(numerator: Pair, denominator: Pair) -> Pair:
+    (a, b), (c, d) = numerator, denominator
+    norm = c * c + d * d
+    return (a * c + b * d) / norm, (b * c - a * d) / norm
+
+
+def _normalized(r: Reals, z: Pair) -> tuple[Pair, Value]:
+    """The parts divided by the power of two that brings the larger one to [1/2, 1), and its exponent."""
+    x, y = r.absolute(z[0]), r.absolute(z[1])
+    # a part that is NaN does not count
+    larger = (x.compare("ogt", y) | y.compare("uno", y)).select(x, y)
+    tiny = larger.compare("olt", 2.0**-1022)
+    field = r.bits(tiny.select(larger * 2.0**52, larger)).logical_shift_right(52)
+    exponent = field - tiny.select(r.function.constant(r.integer, 1022 + 52), 1022)
+    ordinary = larger.compare("ogt", 0.0) & larger.compare("olt", math.inf)
+    exponent = ordinary.select(exponent, 0)
+    return (_load_exponent(r, z[0], -exponent), _load_exponent(r, z[1], -exponent)), exponent
+
+
+def _load_exponent(r: Reals, x: Value, n: Value) -> Value:
+    """The product x 2^n, rounded once, for f64 numbers and every n."""
+    if r.has_avx512:
+        return r.scale(x, n)
+    f = r.function
+    near = f.intrinsic("smin", f.intrinsic("smax", n, f.constant(n.type, -1022)), f.constant(n.type, 1023))
+    far = n - near
+    far = f.intrinsic("smin", f.intrinsic("smax", far, f.constant(n.type, -1022)), f.constant(n.type, 1023))
+    return (x * r.power_of_two(far)) * r.power_of_two(near)
+
+
+def _special_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pair) -> Pair:
+    """By 0, infinity by a finite number, a finite number by infinity: where both parts are NaN."""
+    (a, b), (c, d) = numerator, denominator
+    undefined = quotient[0].compare("uno", quotient[0]) & quotient[1].compare("uno", quotient[1])
+    known = a.compare("ord", a) | b.compare("ord", b)
+    by_zero = undefined & known & c.compare("oeq", 0.0) & d.compare("oeq", 0.0)
+    above = undefined & is_infinite(r, a, b) & is_finite(r, c) & is_finite(r, d)
+    below = undefined & is_infinite(r, c, d) & is_finite(r, a) & is_finite(r, b)
+    p, q = _unit_of_infinity(r, a), _unit_of_infinity(r, b)
+    made = choose(above, ((p * c + q * d) * math.inf, (q * c - p * d) * math.inf), quotient)
+    p, q = _unit_of_infinity(r, c), _unit_of_infinity(r, d)
+    made = choose(below, ((a * p + b * q) * 0.0, (b * p - a * q) * 0.0), made)
+    infinity = r.copysign(r.constant(math.inf), c)
+    return choose(by_zero, (infinity * a, infinity * b), made)
+
+
+def _unit_of_infinity(r: Reals, part: Value) -> Value:
+    """1 for infinity and 0 for all else, with the sign."""
+    return r.copysign(is_infinite(r, part).select(r.constant(1.0), 0.0), part)
+
+
+# -- modulus and direction
+
+
+def modulus(z: Pair) -> Value:
+    """sqrt(x² + y²) without overflow on the way; infinite if a part is, even if the other is NaN."""
+    if z[0].type.scalar is F32:
+        return _modulus(widened(z), single=True).cast("fptrunc", F32)
+    return _modulus(z, single=False)
+
+
+def _modulus(z: Pair, *, single: bool) -> Value:
+    r = Reals(z[0])
+    if single:
+        size = r.sqrt(z[0] * z[0] + z[1] * z[1])
+    else:
+        scaled, factor = _moderate(r, z)
+        size = _exact_modulus(r, scaled) / factor
+    return is_infinite(r, *z).select(math.inf, size)
+
+
+def _moderate(r: Reals, z: Pair) -> tuple[Pair, Value]:
+    """A number times a power of two that lets it be squared, and that power: 2^-600, 1 or 2^600."""
+    x, y = r.absolute(z[0]), r.absolute(z[1])
+    larger = x.compare("ogt", y).select(x, y)
+    large, small = larger.compare("ogt", _FAR), larger.compare("olt", 1 / _FAR)
+    factor = large.select(2.0**-600, small.select(r.constant(2.0**600), 1.0))
+    return (z[0] * factor, z[1] * factor), factor
+
+
+def _times_root(r: Reals, z: Pair, factor: Value, sign: int) -> Pair:
+    """The number times the root of a factor of `_moderate`, or divided by it (sign -1)."""
+    up, down = 2.0 ** (300 * sign), 2.0 ** (-300 * sign)
+    root = factor.compare("oeq", 1.0).select(1.0, factor.compare("ogt", 1.0).select(r.constant(up), down))
+    return z[0] * root, z[1] * root
+
+
+def square_sum(r: Reals, z: Pair) -> Pair:
+    """x² + y² and what it is short of."""
+    x, y = r.absolute(z[0]), r.absolute(z[1])
+    swapped = y.compare("ogt", x)
+    larger, smaller = swapped.select(y, x), swapped.select(x, y)
+    first, first_rest = r.two_product(larger, larger)
+    second, second_rest = r.two_product(smaller, smaller)
+    total, lost = r.fast_two_sum(first, second)
+    return total, lost + (first_rest + second_rest)
+
+
+def _exact_modulus(r: Reals, z: Pair) -> Value:
+    """The root of the sum of squares, made good for what the sum and the root are short of."""
+    total, lost = square_sum(r, z)
+    root = r.sqrt(total)
+    over = lost - r.product_rest(root, root, total)
+    return total.compare("oeq", 0.0).select(root, root + over / (root + root))
+
+
+def sign(z: Pair) -> Pair:
+    """The direction z / |z|; 0 of 0, and NaN in both parts if one is NaN."""
+    return in_doubles(_sign, z)
+
+
+def _sign(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    scaled = z if single else _moderate(r, z)[0]
+    size = _exact_modulus(r, scaled)
+    size = is_infinite(r, *z).select(math.inf, size)
+    nothing = z[0].compare("oeq", 0.0) & z[1].compare("oeq", 0.0)
+    made = choose(nothing, z, (scaled[0] / size, scaled[1] / size))
+    return choose(z[0].compare("uno", z[1]), (math.nan, math.nan), made)
+
+
+# -- roots
+
+
+def square_root(z: Pair) -> Pair:
+    """The root whose real part is not negative."""
+    return in_doubles(_square_root, z)
+
+
+def _square_root(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    if single:
+        root = _moderate_root(r, z)
+    else:
+        scaled, factor = _moderate(r, z)
+        real, imag = _moderate_root(r, scaled)
+        root = _times_root(r, (real, imag), factor, -1)
+    return choose(is_infinite(r, z[1]), (math.inf, z[1]), root)
+
+
+def _moderate_root(r: Reals, z: Pair) -> Pair:
+    """(t, y / 2t) with t = sqrt((|x| + |z|) / 2), and its parts exchanged for negative x."""
+    x, y = z
+    size = is_infinite(r, x).select(math.inf, _exact_modulus(r, z))
+    t = r.sqrt((r.absolute(x) + size) * 0.5)
+    other = r.absolute(y) / (t + t)
+    other = t.compare("oeq", 0.0).select(0.0, other)
+    left = r.bits(x).compare("slt", 0)
+    return left.select(other, t), r.copysign(left.select(t, other), y)
+
+
+def reciprocal_square_root(z: Pair) -> Pair:
+    """The conjugate of the root, divided by the modulus; 0 at infinity, infinity at 0."""
+    return in_doubles(_reciprocal_square_root, z)
+
+
+def _reciprocal_square_root(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    scaled, factor = (z, None) if single else _moderate(r, z)
+    root = _moderate_root(r, scaled)
+    root = choose(is_infinite(r, z[1]), (math.inf, z[1]), root)
+    size = _exact_modulus(r, scaled)
+    real, imag = root[0] / size, -root[1] / size
+    if factor is not None:
+        real, imag = _times_root(r, (real, imag), factor, 1)
+    zero = r.constant(0.0)
+    endless = is_infinite(r, *z)
+    real, imag = choose(endless, (r.copysign(zero, root[0]), r.copysign(zero, -root[1])), (real, imag))
+    nothing = z[0].compare("oeq", 0.0) & z[1].compare("oeq", 0.0)
+    return nothing.select(math.inf, real), imag

@@ -1,0 +1,125 @@
+"""sin, cos and tan."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from hloom.cpu.llvm_text import F32, F64, Value
+from hloom.cpu.vector_math.angles import (
+    flipped_in_upper_half,
+    odd_quadrant,
+    of_large_angle,
+    reduce_usual,
+    usual_limit,
+)
+from hloom.cpu.vector_math.reals import Pair, Reals, in_double, quotient_of_sums, where_any, where_any_pair
+
+_SINE: Final = {
+    # (sin(r) - r) / r³ in r² for |r| <= π/4; relative errors of sin(r): 2^-28.0, 2^-58.0
+    False: (-0.16666655242443085, 0.008332190103828907, -0.00019518405315466225),
+    True: (
+        -0.16666666666666632, 0.008333333333322455, -0.00019841269829813524, 2.7557313687646975e-06,
+        -2.5050756730476693e-08, 1.589668297647107e-10,
+    ),
+}  # fmt: skip
+_COSINE: Final = {
+    # (cos(r) - 1 + r²/2) / r⁴ in r² for |r| <= π/4; relative errors of cos(r): 2^-33.0, 2^-63.9
+    False: (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
+    True: (
+        0.041666666666666595, -0.0013888888888873307, 2.4801587288965315e-05, -2.755731420313679e-07,
+        2.0875703152062446e-09, -1.1358617889808062e-11,
+    ),
+}  # fmt: skip
+
+
+def sine(x: Value) -> Value:
+    """sin(x), exactly reduced however large x is; NaN at infinity."""
+    return _circular(x, "sine", 0)
+
+
+def cosine(x: Value) -> Value:
+    """cos(x), exactly reduced however large x is; NaN at infinity."""
+    return _circular(x, "cosine", 1)
+
+
+def _circular(x: Value, name: str, turn: int) -> Value:
+    r = Reals(x)
+    usual = _rotated(r, *reduce_usual(r, x), turn)
+    large = r.absolute(x).compare("ogt", usual_limit(r))
+    if not turn:
+        # the reduction loses the sign of 0
+        usual = x.compare("oeq", 0.0).select(x, usual)
+    return where_any(large, usual, lambda: _of_large(x, name, turn))
+
+
+def _of_large(x: Value, name: str, turn: int) -> Value:
+    """The function of large angles, out of line: one function of the module serves all calls."""
+    if x.type.scalar is F64:
+        return of_large_angle(x, name, partial(_rotated, turn=turn))
+    module = x.function.module
+    full_name = f"{name}.{x.type.suffix}"
+    if full_name not in module.functions:
+        module.functions[full_name] = ""
+        inner = module.function(full_name, [x.type], x.type)
+        inner.finish(in_double(lambda wide: _circular(wide, name, turn), inner.parameters[0]))
+    return x.function.call(x.type, full_name, x)
+
+
+def _rotated(r: Reals, rest: Value, low: Value | None, quadrant: Value, turn: int) -> Value:
+    """The sine of an angle that is so many quadrants further."""
+    if low is None:
+        square = rest * rest
+        sine_part = r.fma(rest * square, r.polynomial(square, _SINE[False]), rest)
+        series = r.fma(square, r.polynomial(square, _COSINE[False]), -0.5)
+        cosine_part = r.fma(square, series, 1.0)
+    else:
+        (sine_head, sine_tail), (cosine_head, cosine_tail) = _kernels(r, rest, low)
+        sine_part, cosine_part = sine_head + sine_tail, cosine_head + cosine_tail
+    place = quadrant + turn if turn else quadrant
+    return flipped_in_upper_half(r, odd_quadrant(place).select(cosine_part, sine_part), place)
+
+
+def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
+    """sin(r + l) and cos(r + l) of f64 angles with |r| <= π/4, each as a sum.
+
+    sin(r + l) = sin(r) + l (1 - r²/2) and cos(r + l) = cos(r) - r l.
+    """
+    square = rest * rest
+    half = square * 0.5
+    sine_tail = r.fma(rest * square, r.polynomial(square, _SINE[True]), r.fma(low, -half, low))
+    head, lost = r.fast_two_sum(r.constant(1.0), -half)
+    cosine_tail = r.fma(square * square, r.polynomial(square, _COSINE[True]), r.fma(rest, -low, lost))
+    return (rest, sine_tail), (head, cosine_tail)
+
+
+def sine_and_cosine(x: Value) -> tuple[Value, Value]:
+    """sin(x) and cos(x), of one reduction."""
+    r = Reals(x)
+    rest, low, quadrant = reduce_usual(r, x)
+    large = r.absolute(x).compare("ogt", usual_limit(r))
+    usual = (
+        x.compare("oeq", 0.0).select(x, _rotated(r, rest, low, quadrant, 0)),
+        _rotated(r, rest, low, quadrant, 1),
+    )
+    return where_any_pair(large, usual, lambda: (_of_large(x, "sine", 0), _of_large(x, "cosine", 1)))
+
+
+def tangent(x: Value) -> Value:
+    """sin(x) / cos(x); NaN at infinity."""
+    if x.type.scalar is F32:
+        return in_double(tangent, x)
+    r = Reals(x)
+    usual = _quotient(r, *reduce_usual(r, x))
+    large = r.absolute(x).compare("ogt", usual_limit(r))
+    result = where_any(large, usual, lambda: of_large_angle(x, "tangent", _quotient))
+    return x.compare("oeq", 0.0).select(x, result)
+
+
+def _quotient(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
+    (sine_part, sine_rest), (cosine_part, cosine_rest) = (r.fast_two_sum(*k) for k in _kernels(r, rest, low))
+    odd = odd_quadrant(quadrant)
+    above, above_rest = odd.select(cosine_part, sine_part), odd.select(cosine_rest, sine_rest)
+    below, below_rest = odd.select(sine_part, cosine_part), odd.select(sine_rest, cosine_rest)
+    ratio = quotient_of_sums(r, (above, above_rest), (below, below_rest))
+    return r.from_bits(r.bits(ratio) ^ ((quadrant & 1) << 63))
