@@ -31,6 +31,8 @@ _SUFFIX: Final = ".hloomcode"
 _DIGEST: Final = hashlib.sha256
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
+_ROOMS: Final = ("shape", "ir", "operations", "evaluate", "passes", "cpu")
+"""The parts of hloom that compiled code depends on."""
 _KEPT_PART: Final = 0.75
 """The part of the limit that is left after old files were removed."""
 
@@ -181,12 +183,12 @@ def compiler_identity() -> str:
     """Equal as long as the same files compile: sizes and times of hloom's own, of numpy's and of LLVM's."""
     package = Path(__file__).parents[1]
     described: list[str] = []
-    folders = [str(package)]
+    folders = [str(package / room) for room in _ROOMS]
     while folders:
         with os.scandir(folders.pop()) as files:
             for file in files:
                 if file.is_dir(follow_symlinks=False):
-                    if file.name not in ("__pycache__", "tools", "jax_plugin"):
+                    if file.name != "__pycache__":
                         folders.append(file.path)
                 elif file.name.endswith((".py", ".ll")):
                     described.append(_described(file.path, file.stat()))

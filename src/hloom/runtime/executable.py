@@ -16,6 +16,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hloom.cpu.native import NativeExecutable
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
@@ -25,7 +26,7 @@ from hloom.runtime.programs import CompiledProgram, DeviceProgram, EvaluatedProg
 
 if TYPE_CHECKING:
     from hloom.cpu.cost import Cost
-    from hloom.cpu.native import Memory, NativeExecutable
+    from hloom.cpu.native import Memory
     from hloom.cpu.profile import Profile
 
 BACKENDS: Final = ("evaluator", "cpu")
@@ -70,8 +71,6 @@ def compile(
         message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
         raise HloError(message, rule="compile.module-count")
     if backend == "cpu":
-        from hloom.cpu.native import NativeExecutable
-
         made = {each: NativeExecutable(each) for each in dict.fromkeys(modules)}
         return Executable(modules, replicas, partitions, [made[each] for each in modules])
     for each in dict.fromkeys(modules):
