@@ -36,7 +36,7 @@ HOST_OPERATIONS: Final = (
     "batch-norm-training", "bitcast", "cholesky", "collective-broadcast", "collective-permute",
     "collective-permute-done", "collective-permute-start", "copy-done", "copy-start", "custom-call", "fft",
     "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "ragged-all-to-all", "ragged-dot", "recv",
-    "recv-done", "reduce-scatter", "replica-id", "rng", "rng-bit-generator", "rng-get-and-update-state",
+    "recv-done", "reduce-scatter", "replica-id", "rng", "rng-get-and-update-state",
     "scaled-dot", "send", "send-done", "set-dimension-size", "triangular-solve",
 )  # fmt: skip
 """What the host evaluates."""

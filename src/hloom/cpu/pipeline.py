@@ -15,6 +15,7 @@ from hloom.passes.flatten_call_graph import FlattenCallGraph
 from hloom.passes.fusion import Fusion
 from hloom.passes.map_inliner import MapInliner
 from hloom.passes.pipeline import Pipeline
+from hloom.passes.rng_expander import RngExpander
 from hloom.passes.synchronous_operations import SynchronousOperations
 from hloom.passes.topk_decomposer import TopkDecomposer
 
@@ -32,6 +33,7 @@ CPU_PIPELINE: Final = Pipeline(
         BitcastExpander(),
         SynchronousOperations(),
         TopkDecomposer(),
+        RngExpander(),
         FlattenCallGraph(),
         Pipeline([CommonSubexpressionElimination(), DeadCodeElimination()], until_stable=True),
         Fusion(products=is_product),

@@ -1,0 +1,114 @@
+"""rng-expander: random numbers of a distribution become bits and arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import F64, U64
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class RngExpander:
+    """``rng(a, b)`` → bits of Philox from the state of the device, made uniform or (Box and Muller) normal.
+
+    As `hloom.operations.random` evaluates it: in f64, rounded once.
+    """
+
+    name: ClassVar[str] = "rng-expander"
+
+    def run(self, module: HloModule) -> bool:
+        """Expand every rng."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if (
+                    instruction.opcode == "rng"
+                    and instruction.shape.is_static
+                    and len(instruction.operands) == 2
+                ):
+                    _Expansion(instruction).run()
+                    changed = True
+        return changed
+
+
+class _Expansion:
+    """One instruction."""
+
+    def __init__(self, instruction: HloInstruction) -> None:
+        self.instruction = instruction
+        self.w = Writer(instruction)
+        self.shape = instruction.shape.without_layout()
+        self.sizes = self.shape.dimensions
+
+    def run(self) -> None:
+        """Write the numbers."""
+        operation: Any = self.instruction.operation
+        if operation.distribution == "rng_normal":
+            made = self.normal()
+        elif self.shape.element_type.is_floating:
+            made = self.uniform()
+        else:
+            made = self.integers()
+        self.w.replace(made)
+
+    def words(self) -> HloInstruction:
+        """One word of 64 bits for every element."""
+        w = self.w
+        count = math.prod(self.sizes)
+        counter = w.op("rng-get-and-update-state", shape=Shape(U64, (2,)), delta=count)
+        key = w.full(0, Shape(U64, (1,)))
+        state = w.op("concatenate", key, counter, dimensions=(0,))
+        shape = Shape.tuple_([state.shape, Shape(U64, (count,))])
+        pair = w.op("rng-bit-generator", state, shape=shape, algorithm="rng_philox")
+        return w.reshape(w.op("get-tuple-element", pair, index=1), self.sizes)
+
+    def unit(self) -> HloInstruction:
+        """Uniform numbers in [0, 1) of 53 bits."""
+        w = self.w
+        words = self.words()
+        kept = w.op("shift-right-logical", words, w.full(11, words.shape))
+        wide = w.convert(kept, F64)
+        return w.op("multiply", wide, w.full(2.0**-53, wide.shape))
+
+    def spread(self, scalar: HloInstruction) -> HloInstruction:
+        """A parameter everywhere, in f64."""
+        return self.w.broadcast(self.w.convert(scalar, F64), self.sizes)
+
+    def normal(self) -> HloInstruction:
+        """Mean + deviation * sqrt(-2 log(1 - u)) * cos(2 pi v)."""
+        w = self.w
+        first, second = self.unit(), self.unit()
+        one = w.full(1, first.shape)
+        logarithm = w.op("log", w.op("subtract", one, first))
+        radius = w.op("sqrt", w.op("multiply", w.full(-2, first.shape), logarithm))
+        angle = w.op("multiply", w.full(2 * math.pi, first.shape), second)
+        standard = w.op("multiply", radius, w.op("cosine", angle))
+        mean, deviation = map(self.spread, self.instruction.operands)
+        return w.convert(w.op("add", mean, w.op("multiply", deviation, standard)), self.shape.element_type)
+
+    def uniform(self) -> HloInstruction:
+        """Low + (high - low) * u, or low where rounding reaches the excluded end."""
+        w = self.w
+        low, high = map(self.spread, self.instruction.operands)
+        scaled = w.op("multiply", w.op("subtract", high, low), self.unit())
+        values = w.convert(w.op("add", low, scaled), self.shape.element_type)
+        a, b = (w.broadcast(o, self.sizes) for o in self.instruction.operands)
+        reached = w.op("and", w.compare(values, "GE", b), w.compare(a, "LT", b))
+        return w.op("select", reached, a, values)
+
+    def integers(self) -> HloInstruction:
+        """Low + word modulo (high - low); low where the interval is empty."""
+        w = self.w
+        a, b = self.instruction.operands
+        low, high = w.convert(a, U64), w.convert(b, U64)
+        width = w.op("select", w.compare(a, "LT", b), w.op("subtract", high, low), w.scalar(1, U64))
+        words = self.words()
+        offsets = w.op("remainder", words, w.broadcast(width, self.sizes))
+        values = w.op("add", w.broadcast(low, self.sizes), offsets)
+        return w.convert(values, self.shape.element_type)
