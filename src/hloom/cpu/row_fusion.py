@@ -26,7 +26,7 @@ from hloom.cpu.loops import (
 )
 from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
 from hloom.cpu.reduction import RowReduction
-from hloom.cpu.types import Element, storage_bytes
+from hloom.cpu.types import Element, register_type, storage_bytes
 from hloom.ir.instruction import HloInstruction
 
 MOST_SCRATCH: Final = 1 << 16
@@ -67,7 +67,7 @@ def _planned(
     indices = (*space.indices, Index.of(lane))
     for reduction in reductions:
         elements.element(reduction.operands[0], indices)
-        elements.know(reduction, space.indices, Value(scratch, I64, "0"))
+        elements.know(reduction, space.indices, _some_value(scratch, reduction))
     for root in roots:
         if root.opcode != "reduce":
             elements.element(root, _place(root, space.indices, lane, length))
@@ -75,6 +75,12 @@ def _planned(
         variable.value = None
     accesses = [*elements.accesses, linearize(space.indices, rows), linearize(indices, [*rows, length])]
     return _Plan(tuple(rows), length, merge_loops(space, accesses, elements.pinned), lane, reductions)
+
+
+def _some_value(function: Function, instruction: HloInstruction) -> Element:
+    """A stand-in for an element, of its type."""
+    part = Value(function, register_type(instruction.shape.element_type), "%plan")
+    return (part, part) if instruction.shape.element_type.is_complex else part
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
