@@ -10,6 +10,7 @@ import numpy as np
 
 from hloom.ir.module import HloModule
 from hloom.text.options import PrintOptions
+from hloom.text.printer import print_module
 
 _OPTIONS: Final = PrintOptions.short_parsable().replace(
     print_large_constants=False, print_control_dependencies=True, print_original_value=False
@@ -18,7 +19,7 @@ _OPTIONS: Final = PrintOptions.short_parsable().replace(
 
 def fingerprint(module: HloModule) -> str:
     """Equal for modules that are the same program: their text, and the bytes of every constant."""
-    digest = hashlib.sha256(module.to_text(_OPTIONS).encode("utf-8", "surrogateescape"))
+    digest = hashlib.sha256(print_module(module, _OPTIONS).encode("utf-8", "surrogateescape"))
     for instruction in module.instructions():
         if instruction.opcode == "constant":
             literal: Any = getattr(instruction.operation, "literal", None)
