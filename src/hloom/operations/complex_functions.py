@@ -43,7 +43,8 @@ def divide(numerator: Array, denominator: Array) -> Array:
     undefined = np.isnan(real) & np.isnan(imag)
     if undefined.any():
         for condition, x, y in _special_quotients(numerator, denominator):
-            real, imag = np.where(undefined & condition, x, real), np.where(undefined & condition, y, imag)
+            chosen = undefined & condition
+            real, imag, undefined = np.where(chosen, x, real), np.where(chosen, y, imag), undefined & ~chosen
     return compose(real, imag)
 
 

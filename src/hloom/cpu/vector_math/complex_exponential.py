@@ -21,7 +21,7 @@ from hloom.cpu.vector_math.inverse_trigonometry import arc_tangent
 from hloom.cpu.vector_math.logarithm import exponent_as_float, exponent_of, log_of_one_plus, log_parts
 from hloom.cpu.vector_math.power import power_in_double
 from hloom.cpu.vector_math.reals import Pair, Reals, any_lane
-from hloom.cpu.vector_math.trigonometry import sine, sine_and_cosine
+from hloom.cpu.vector_math.trigonometry import cosine, sine, sine_and_cosine
 
 _LARGEST: Final = 1500.0
 """An exponent whose power overflows even after it is multiplied by the sine of a tiny angle."""
@@ -44,7 +44,7 @@ def _exponential(z: Pair, *, single: bool) -> Pair:
     endless = is_infinite(r, x) & ~is_finite(r, y)
     positive = x.compare("ogt", 0.0)
     real = endless.select(positive.select(r.constant(math.inf), 0.0), real)
-    imag = endless.select(positive.select(r.constant(math.nan), 0.0), imag)
+    imag = endless.select(positive.select(math.nan, r.copysign(r.constant(0.0), y)), imag)
     return real, y.compare("oeq", 0.0).select(y, imag)
 
 
@@ -73,11 +73,19 @@ def logistic(z: Pair) -> Pair:
 
 
 def _logistic(z: Pair, *, single: bool) -> Pair:
+    """With x <= 0, 1 + e^z is expm1(x) cos y + 2 cos²(y / 2) + i e^x sin y, exact near its zeros too."""
     r = Reals(z[0])
     negative = z[0].compare("olt", 0.0)
-    decay = _exponential(choose(negative, z, (-z[0], -z[1])), single=single)
+    x = -r.absolute(z[0])
+    decay = _exponential((x, negative.select(z[1], -z[1])), single=single)
+    half = cosine(z[1] * 0.5)
+    doubled = half * half * 2.0
+    below = r.fma(real_exponential.exponential_minus_one(x), doubled - 1.0, doubled)
+    below = is_finite(r, z[1]).select(below, decay[0] + 1.0)
     one, zero = r.constant(1.0), r.constant(0.0)
-    return divide(choose(negative, decay, (one, zero)), (decay[0] + 1.0, decay[1]))
+    real, imag = divide(choose(negative, decay, (one, zero)), (below, decay[1]))
+    # its sign is that of sin y
+    return real, r.copysign(imag, negative.select(decay[1], -decay[1]))
 
 
 # -- logarithms

@@ -11,13 +11,10 @@ import math
 from typing import Final
 
 from hloom.cpu.llvm_text import Value
-from hloom.cpu.vector_math.complex_exponential import log_modulus
 from hloom.cpu.vector_math.complex_numbers import (
     choose,
-    divide,
     in_doubles,
     is_infinite,
-    multiply,
     square_root,
 )
 from hloom.cpu.vector_math.inverse_trigonometry import arc_tangent
@@ -68,7 +65,6 @@ def _with_undefined_parts(r: Reals, z: Pair, real: Value, imag: Value) -> Pair:
     real = (x_undefined | y_undefined).select(math.nan, real)
     real = (x.compare("oeq", 0.0) & y_undefined).select(x, real)
     imag = (x_undefined | y_undefined).select(math.nan, imag)
-    imag = (x_undefined & y.compare("oeq", 0.0)).select(y, imag)
     imag = (is_infinite(r, x) & y_undefined).select(x, imag)
     return real, (x_undefined & is_infinite(r, y)).select(y, imag)
 
@@ -134,15 +130,55 @@ def _inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
 
 
 def inverse_tangent(y: Pair, x: Pair) -> Pair:
-    """-i log((x + y i) / sqrt(x² + y²)); the real angle where both are real."""
+    """The angle -i log((x + y i) / sqrt(x² + y²)); the real angle where both are real.
+
+    With p = x + y i and m = x - y i it is (arg p - arg m) / 2 + k π - i log(|p| / |m|) / 2, where k is 1 or
+    -1 if arg p + arg m is beyond the cut of the root of p m.
+    """
     return in_doubles(_inverse_tangent, y, x)
 
 
 def _inverse_tangent(y: Pair, x: Pair, *, single: bool) -> Pair:
     r = Reals(x[0])
-    squares = [multiply(x, x), multiply(y, y)]
-    root = square_root((squares[0][0] + squares[1][0], squares[0][1] + squares[1][1]))
-    point = divide((x[0] - y[1], x[1] + y[0]), root)
-    angle = arc_tangent(point[1], point[0]), -log_modulus(r, point, single=single)
+    original = y, x
+    if not single:
+        y, x = _jointly_scaled(r, y, x)
+    plus, minus = (x[0] - y[1], x[1] + y[0]), (x[0] + y[1], x[1] - y[0])
+    angle = _complex_angle(r, y, x, arc_tangent(plus[1], plus[0]), arc_tangent(minus[1], minus[0]))
+    # |p|² - |m|² is 4 (Im x Re y - Re x Im y)
+    product, lost = r.two_product(x[1], y[0])
+    difference = r.fma(-x[0], y[1], product) + lost
+    norm = r.fma(minus[0], minus[0], minus[1] * minus[1])
+    imag = -(logarithm_plus_one(difference * 4.0 / norm) * 0.25)
+    angle = imag.compare("uno", imag).select(math.nan, angle)
+    y, x = original
     real = x[1].compare("oeq", 0.0) & y[1].compare("oeq", 0.0)
-    return choose(real, (arc_tangent(y[0], x[0]), y[1]), angle)
+    return choose(real, (arc_tangent(y[0], x[0]), y[1]), (angle, imag))
+
+
+def _jointly_scaled(r: Reals, y: Pair, x: Pair) -> tuple[Pair, Pair]:
+    """Both times one power of two, so that their squares neither overflow nor vanish."""
+    largest = r.absolute(x[0])
+    for part in (x[1], *y):
+        size = r.absolute(part)
+        largest = size.compare("ogt", largest).select(size, largest)
+    small = largest.compare("olt", 2.0**-450).select(r.constant(2.0**600), 1.0)
+    factor = largest.compare("ogt", 2.0**450).select(2.0**-600, small)
+    return (y[0] * factor, y[1] * factor), (x[0] * factor, x[1] * factor)
+
+
+def _complex_angle(r: Reals, y: Pair, x: Pair, first: Value, second: Value) -> Value:
+    """(arg p - arg m) / 2 + k π, which up to multiples of π is half the angle of p conj(m)."""
+    total = first + second
+    # the imaginary part of x² + y² says on which side of the cut its root is
+    below = r.bits((x[0] * x[1] + x[1] * x[0]) + (y[0] * y[1] + y[1] * y[0])).compare("slt", 0)
+    over = total.compare("ogt", math.pi / 2) & (below | total.compare("ogt", 1.5 * math.pi))
+    under = total.compare("olt", -math.pi / 2) & (~below | total.compare("olt", -1.5 * math.pi))
+    turned = over.select(math.pi, under.select(r.constant(-math.pi), 0.0))
+    rough = r.fma(first - second, 0.5, turned)
+    sum_of_products = r.fma(x[0], y[0], x[1] * y[1])
+    difference = (x[0] * x[0] - y[1] * y[1]) + (x[1] * x[1] - y[0] * y[0])
+    exact = arc_tangent(sum_of_products + sum_of_products, difference) * 0.5
+    angle = exact + r.round_even((rough - exact) * (1 / math.pi)) * math.pi
+    angle = angle.compare("ogt", 4.0).select(angle - 2.0 * math.pi, angle)
+    return angle.compare("olt", -4.0).select(angle + 2.0 * math.pi, angle)

@@ -73,8 +73,9 @@ def _hyperbolic(r: Reals, x: Value) -> tuple[Value, Value, Value]:
 def _product(r: Reals, a: Value, b: Value, exponent: Value) -> Value:
     """The product a b 2^n, where 0 times anything is 0."""
     product = r.scale(a * b, exponent)
-    nothing = a.compare("oeq", 0.0) | b.compare("oeq", 0.0)
-    return (nothing & product.compare("uno", product)).select(0.0, product)
+    zero, other_zero = a.compare("oeq", 0.0), b.compare("oeq", 0.0)
+    undefined = product.compare("uno", product)
+    return (undefined & zero).select(a, (undefined & other_zero).select(b, product))
 
 
 def tanh(z: Pair) -> Pair:
@@ -110,4 +111,6 @@ def _tanh(z: Pair, *, single: bool) -> Pair:
     )
     far = size.compare("oge", _FLAT)
     real, imag = choose(far, (r.copysign(r.constant(1.0), x), decayed), (real, imag))
+    defined = is_finite(r, y) | is_infinite(r, x)
+    real = x.compare("oeq", 0.0).select(x, defined.select(real, math.nan))
     return real, y.compare("oeq", 0.0).select(y, imag)
