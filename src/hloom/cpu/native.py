@@ -20,7 +20,7 @@ from hloom.cpu.externals import address_of
 from hloom.cpu.fingerprint import fingerprint
 from hloom.cpu.loader import LoadedObject, LoadError
 from hloom.cpu.pool import pool_address
-from hloom.cpu.support import support
+from hloom.cpu.support import begin_support, support
 from hloom.cpu.target import host
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
@@ -85,6 +85,7 @@ class NativeExecutable:
         if entry is None or loaded is None:
             from hloom.cpu.compilation import compile_program
 
+            begin_support()
             module.verify()
             entry = compile_program(self.program, target)
             if cache is not None:

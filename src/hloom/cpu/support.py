@@ -6,7 +6,8 @@ cache of compiled code like every program.
 
 from __future__ import annotations
 
-from functools import cache
+import os
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ from hloom.cpu.externals import address_of
 from hloom.cpu.loader import LoadedObject, LoadError
 from hloom.cpu.target import Target, host
 
+_loading: Final = threading.Lock()
+_loaded: Final[list[LoadedObject]] = []
 FILES: Final = ("pool", "memory", "entry", "clock")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 
@@ -24,9 +27,27 @@ def native_code(target: Target, *files: str) -> str:
     return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
 
 
-@cache
 def support() -> LoadedObject:
     """The native code, loaded. It stays for as long as the process lives: threads may be in it at its end."""
+    with _loading:
+        if not _loaded:
+            _loaded.append(_load())
+    return _loaded[0]
+
+
+# a child process must not find the lock held by a thread that it does not have
+os.register_at_fork(
+    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+)
+
+
+def begin_support() -> None:
+    """Let the native code be loaded, compiled if need be, while the caller does something else."""
+    if not _loaded:
+        threading.Thread(target=support, name="hloom support").start()
+
+
+def _load() -> LoadedObject:
     text = native_code(host(), *FILES)
     cache = configured_cache()
     key = key_of("support", host().identity, text)
