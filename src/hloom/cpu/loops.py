@@ -22,7 +22,7 @@ from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64
 MOST_LANES: Final = 128
-_NESTED: Final = frozenset(("reduce", "reduce-window", "dot", "convolution"))
+NESTED: Final = frozenset(("reduce", "reduce-window", "dot", "convolution"))
 """Operations whose elements are loops of their own."""
 
 
@@ -154,12 +154,12 @@ def emit_loop_kernel(
     """
     shapes = result_shapes(roots)
     dimensions = shapes[0].dimensions
-    space = _planned(inputs, roots, members)
+    space = planned_space(inputs, roots, members)
     function = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
     *pointers, begin, end = function.parameters
     lane = space.variables[-1] if space.variables else None
     lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
-    if any(m.opcode in _NESTED for m in members):
+    if any(m.opcode in NESTED for m in members):
         # several vectors side by side: each step along the reduced dimension then reads whole cache lines
         while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
             lanes *= 2
@@ -236,13 +236,13 @@ def _steady_elements(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
 ) -> list[tuple[HloInstruction, Indices]]:
     """The scalar elements that stay the same along the innermost loop: they are made before it."""
-    elements = _walk(inputs, roots, space)
+    elements = walk(inputs, roots, space)
     outer = set(space.variables[:-1])
     return [
         (instruction, indices)
         for instruction, indices in elements.requests
         if instruction.shape.is_array
-        and instruction.opcode not in _NESTED
+        and instruction.opcode not in NESTED
         and all(variable in outer for index in indices for variable, _ in index.terms)
     ]
 
@@ -259,7 +259,7 @@ def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -
     }
 
 
-def _planned(
+def planned_space(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> Space:
     """The iteration space of a kernel, found by walking the elements once without keeping the code."""
@@ -274,10 +274,10 @@ def _walked(
     """The elements of the roots at the indices of their unmerged space, emitted into nowhere."""
     shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
     space = split_space(result_shapes(roots)[0].dimensions, shapes)
-    return _walk(inputs, roots, space), space
+    return walk(inputs, roots, space), space
 
 
-def _walk(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space) -> Elements:
+def walk(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space) -> Elements:
     """The elements of the roots at the indices of a space, emitted into nowhere."""
     scratch = Module().function("plan", [PTR] * len(inputs))
     elements = Elements(scratch, 0, _views(inputs, scratch.parameters))

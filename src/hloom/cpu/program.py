@@ -21,10 +21,11 @@ from hloom.cpu.assignment import Assignment, Copy, assign, is_alias
 from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
-from hloom.cpu.loops import LoopKernel, emit_loop_kernel, read_where_written, root_values
+from hloom.cpu.loops import LoopKernel, read_where_written, root_values
 from hloom.cpu.profile import Timer
 from hloom.cpu.schedule import schedule
 from hloom.cpu.target import Target
+from hloom.cpu.transposition import emit_elements_kernel
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -303,7 +304,7 @@ class ProgramEmitter:
             self.scalar(inputs, roots, sources, targets)
             return
         else:
-            kernel = self.shared(lambda name: emit_loop_kernel(self.module, name, inputs, roots, members))
+            kernel = self.shared(lambda name: emit_elements_kernel(self.module, name, inputs, roots, members))
         self.call(i, kernel, [*sources, *(t.pointer for t in targets)])
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:

@@ -62,12 +62,14 @@ class Fusion:
 
     Attributes:
         most_members: groups do not grow beyond so many instructions.
-        small_transpose: transposes of the minor dimension are fused up to so many elements.
+        small_transpose: transposes of the minor dimension of so few elements are like any operation.
+        most_in_tiles: groups with larger ones do not grow beyond so many instructions.
         products: the dots that may end in elementwise operations.
     """
 
     most_members: int = 96
     small_transpose: int = 2048
+    most_in_tiles: int = 20
     products: Callable[[HloInstruction], bool] = lambda dot: False
     name: ClassVar[str] = "fusion"
 
@@ -92,6 +94,11 @@ def control_computations(module: HloModule) -> list[HloComputation]:
             if instruction.opcode in _CONTROL:
                 found.extend(c for c in instruction.called_computations if c not in found)
     return found
+
+
+def _in_place(p: HloInstruction) -> bool:
+    """Whether an operation reads its operands where it writes, or anything that costs nothing to find."""
+    return p.operation.elementwise or p.opcode in ("broadcast", "constant", "iota", "bitcast-convert")
 
 
 class _Plan:
@@ -145,6 +152,8 @@ class _Plan:
             return False
         if group.outputs[0].opcode == "dynamic-update-slice" or not self.elementwise_up(dot, group):
             return False
+        if self.tiles(group):
+            return False
         group.hero = dot
         group.members[dot] = None
         return True
@@ -186,12 +195,12 @@ class _Plan:
             return False
         if p.opcode == "constant":
             return p.shape.rank == 0
-        if p.opcode == "transpose":
-            return not self.moves_minor(p)
         return self.loops(p) and p.opcode != "concatenate"
 
     def moves_minor(self, p: HloInstruction) -> bool:
         """Whether a transpose changes the minor dimension of something large."""
+        if p.opcode != "transpose":
+            return False
         real = [d for d in p.operation.dimensions if p.operands[0].shape.dimensions[d] != 1]  # type: ignore[attr-defined]
         if not real or p.shape.element_count <= self.options.small_transpose:
             return False
@@ -200,6 +209,10 @@ class _Plan:
     def takes(self, group: _Group, p: HloInstruction) -> bool:
         """Whether a group may compute ``p`` for itself."""
         if not group.accepts or len(group.members) >= self.options.most_members:
+            return False
+        if self.moves_minor(p) and not self.may_tile(group, p):
+            return False
+        if self.tiles(group) and (len(group.members) >= self.options.most_in_tiles or not _in_place(p)):
             return False
         if group.hero is not None and group.hero in p.users:
             return False
@@ -214,6 +227,20 @@ class _Plan:
         if p.shape.rank == 0:
             return False
         return p.opcode not in _EXPENSIVE and mine * 4 >= loop
+
+    def tiles(self, group: _Group) -> bool:
+        """Whether a group reads across its rows, so that its kernel goes along in square tiles."""
+        return any(m.opcode == "transpose" and self.moves_minor(m) for m in group.members)
+
+    def may_tile(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a loop over elements may read them across: a short one that stays in place otherwise."""
+        plain = not group.reduces and not group.rows and group.hero is None
+        return (
+            plain
+            and group.dimensions == p.shape.dimensions
+            and 2 * len(group.members) <= self.options.most_in_tiles
+            and all(_in_place(m) or m.operation == p.operation for m in group.members)
+        )
 
     def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
         """Whether ``p`` may be a further output: the same loop, and nothing between it and the group."""
@@ -263,7 +290,8 @@ class _Plan:
             return False
 
         limit = self.options.most_members
-        for cluster in join_rows(self.all, lambda g: users[id(g)], reaches, limit):
+        candidates = [g for g in self.all if not self.tiles(g)]
+        for cluster in join_rows(candidates, lambda g: users[id(g)], reaches, limit):
             self.join(cluster)
 
     def join(self, cluster: Sequence[_Group]) -> None:
