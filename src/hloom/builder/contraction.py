@@ -20,15 +20,16 @@ Precision: TypeAlias = "Sequence[str] | str | None"
 def make_padding(
     padding: Padding, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """(low, high) of every dimension.
+    """(low, high) of every dimension; `kSame` and `kValid` are spellings of SAME and VALID.
 
     SAME pads so that ceil(size / stride) windows fit, the odd element at the high end; VALID pads nothing.
     """
     if not isinstance(padding, str):
         return [(int(low), int(high)) for low, high in padding]
-    if padding.upper() == "VALID":
+    word = padding.upper().removeprefix("K")
+    if word == "VALID":
         return [(0, 0)] * len(window)
-    if padding.upper() != "SAME":
+    if word != "SAME":
         raise ShapeError(
             f"padding is SAME, VALID or pairs of numbers, got {padding!r}", rule="window.padding-kind"
         )

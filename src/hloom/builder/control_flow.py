@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from hloom.builder.argument_errors import argument_errors
 from hloom.builder.builder import Computation, XlaBuilder, XlaOp
 from hloom.builder.collectives import channel
 from hloom.builder.data_movement import GetTupleElement
@@ -12,7 +13,6 @@ from hloom.builder.operands import (
     Operand,
     Operands,
     an_op,
-    as_op,
     as_ops,
     constant,
     op_list,
@@ -23,7 +23,7 @@ from hloom.errors import HloError, ShapeError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.shape.element_type import PRED, S32, U32
+from hloom.shape.element_type import PRED, S32, U32, ElementType
 from hloom.shape.shape import Shape
 
 # -- calls
@@ -51,6 +51,7 @@ def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder,
     return builder, first, values
 
 
+@argument_errors
 def Call(computation: Any, *args: Any) -> XlaOp:
     """The result of a computation for these arguments.
 
@@ -60,6 +61,7 @@ def Call(computation: Any, *args: Any) -> XlaOp:
     return builder.emit("call", values, computations=[called])
 
 
+@argument_errors
 def CompositeCall(
     computation: Any,
     *args: Any,
@@ -77,6 +79,7 @@ def CompositeCall(
     return builder.emit("call", values, computations=[called], is_composite=True, frontend_attributes=marks)
 
 
+@argument_errors
 def CustomCall(
     target_name: Any,
     *arguments: Any,
@@ -128,7 +131,8 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
 
     `Conditional(pred, true_operand, true_computation, false_operand, false_computation)`, or
     `Conditional(branch_index, branch_computations, branch_operands)`, where an index out of range takes the
-    last branch. Keywords as in these signatures are accepted.
+    last branch. Keywords as in these signatures are accepted. Numbers and arrays become constants of the
+    type that their computation wants.
     """
     values = [*branches, *(named[key] for key in _CONDITIONAL_KEYWORDS if key in named)]
     unknown = named.keys() - set(_CONDITIONAL_KEYWORDS)
@@ -143,11 +147,23 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
     else:
         computations, operands = list(values[0]), list(values[1])
         element_type = S32
-    known = an_op(predicate, operands)
-    chooser = as_op(predicate, known, element_type)
-    return known.builder.emit(
-        "conditional", [chooser, *(as_op(o, known) for o in operands)], computations=computations
-    )
+    if len(operands) != len(computations):
+        message = f"Conditional has {len(computations)} computations and {len(operands)} operands"
+        raise HloError(message, rule="conditional.arguments")
+    builder = an_op(predicate, operands).builder
+    chooser = predicate if isinstance(predicate, XlaOp) else constant(builder, predicate, element_type)
+    values = [
+        o if isinstance(o, XlaOp) else constant(builder, o, _argument_type(c))
+        for o, c in zip(operands, computations, strict=True)
+    ]
+    return builder.emit("conditional", [chooser, *values], computations=computations)
+
+
+def _argument_type(computation: Computation) -> ElementType | None:
+    """The element type that a computation of one array wants."""
+    program = (computation.entry if isinstance(computation, HloModule) else computation).program_shape
+    wanted = program.parameters[0] if program.parameters else None
+    return wanted.element_type if wanted is not None and wanted.is_array else None
 
 
 _CONDITIONAL_KEYWORDS = (
@@ -168,6 +184,7 @@ def OptimizationBarrier(operand: XlaOp) -> XlaOp:
     return operand.builder.emit("opt-barrier", [operand])
 
 
+@argument_errors
 def Fusion(
     operands: Operands, fused_computation: Computation, fusion_kind: str = "kLoop", **attributes: Any
 ) -> XlaOp:
@@ -195,6 +212,7 @@ def AfterAll(*operands: Any) -> XlaOp:
     return an_op(*flat).builder.emit("after-all", op_list(flat))
 
 
+@argument_errors
 def CreateToken(builder: XlaBuilder) -> XlaOp:
     """A token that waits for nothing."""
     return builder.emit("after-all")
@@ -256,6 +274,7 @@ def CopyDone(context: XlaOp) -> XlaOp:
 # -- host
 
 
+@argument_errors
 def Infeed(builder: XlaBuilder, shape: Shape | str, config: str = "") -> XlaOp:
     """The next value of this shape that the host feeds in."""
     return GetTupleElement(InfeedWithToken(CreateToken(builder), shape, config), 0)
@@ -329,6 +348,7 @@ def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str, cha
     return SendDone(Send(operand, channel_handle, token, is_host_transfer=True))
 
 
+@argument_errors
 def Recv(
     builder: XlaBuilder,
     shape: Shape | str,
@@ -404,6 +424,7 @@ def RngBitGenerator(algorithm: str, initial_state: XlaOp, shape: Shape | str) ->
     )
 
 
+@argument_errors
 def RngGetAndUpdateState(builder: XlaBuilder, delta: int, shape: Shape | str) -> XlaOp:
     """The device's random state, which advances by `delta`."""
     return builder.emit("rng-get-and-update-state", shape=shape_of(shape), delta=delta)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
+from hloom.builder.argument_errors import argument_errors
 from hloom.builder.builder import Computation, XlaBuilder, XlaOp
 from hloom.builder.operands import (
     ElementTypeLike,
@@ -28,6 +29,7 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 
+@argument_errors
 def Parameter(
     builder: XlaBuilder,
     parameter_number: int,
@@ -54,21 +56,25 @@ def replicated(op: XlaOp, leaves: Sequence[bool]) -> XlaOp:
     return op
 
 
+@argument_errors
 def ConstantLiteral(builder: XlaBuilder, literal: Any) -> XlaOp:
     """The value of a Literal, or of anything that a Literal can be made of."""
     return constant(builder, literal)
 
 
+@argument_errors
 def Constant(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
     """A number, list or array as a constant; `element_type` converts Python numbers."""
     return constant(builder, value, element_type)
 
 
+@argument_errors
 def ConstantR0(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
     """A scalar constant."""
     return _constant_of_rank(builder, value, element_type, 0)
 
 
+@argument_errors
 def ConstantR1(
     builder: XlaBuilder, values: Any, value: Any = None, element_type: ElementTypeLike | None = None
 ) -> XlaOp:
@@ -78,11 +84,13 @@ def ConstantR1(
     return _constant_of_rank(builder, values, element_type, 1)
 
 
+@argument_errors
 def ConstantR2(builder: XlaBuilder, values: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
     """A matrix constant."""
     return _constant_of_rank(builder, values, element_type, 2)
 
 
+@argument_errors
 def ConstantFromArray(builder: XlaBuilder, values: Any) -> XlaOp:
     """An array constant of any rank."""
     return constant(builder, values)
@@ -99,6 +107,7 @@ def _constant_of_rank(
     return constant(builder, value, element_type)
 
 
+@argument_errors
 def Iota(builder: XlaBuilder, shape: Shape | str | ElementType, iota_dimension: int = 0) -> XlaOp:
     """0, 1, 2, ... along one dimension. `Iota(b, element_type, size)` is the vector of `size` elements."""
     if isinstance(shape, ElementType):
@@ -301,7 +310,7 @@ def Gather(
     collapsed_slice_dims: Sequence[int] = (),
     slice_sizes: Sequence[int] = (),
     start_index_map: Sequence[int] = (),
-    index_vector_dim: int = -1,
+    index_vector_dim: int | None = None,
     indices_are_sorted: bool = False,
     operand_batching_dims: Sequence[int] = (),
     start_indices_batching_dims: Sequence[int] = (),
@@ -309,7 +318,8 @@ def Gather(
     """Slices of `operand` at computed places, put together; the page explains the dimension numbers.
 
     `Gather(operand, start_indices, dimension_numbers, slice_sizes, ...)`, as in XlaBuilder, takes the numbers
-    as one dictionary. A negative `index_vector_dim` is the dimension after the last one.
+    as one dictionary. Without `index_vector_dim` the index vectors lie along the last dimension, as in the
+    page's examples, if that has as many elements as `start_index_map`; else every element is an index.
     """
     numbers: dict[str, Any] = {}
     if isinstance(offset_dims, dict):
@@ -330,14 +340,20 @@ def Gather(
         [operand, indices],
         slice_sizes=integers(slice_sizes, "slice_sizes"),
         indices_are_sorted=indices_are_sorted,
-        **_dimension_numbers(numbers, indices.shape.rank),
+        **_dimension_numbers(numbers, indices.shape, "start_index_map"),
     )
 
 
-def _dimension_numbers(numbers: dict[str, Any], indices_rank: int) -> dict[str, Any]:
-    plain: dict[str, Any] = {key: v if isinstance(v, int) else integers(v, key) for key, v in numbers.items()}
-    if plain.get("index_vector_dim", -1) < 0:
-        plain["index_vector_dim"] = indices_rank
+def _dimension_numbers(numbers: dict[str, Any], indices: Shape, map_name: str) -> dict[str, Any]:
+    """The numbers as attributes, `index_vector_dim` filled in."""
+    given = {key: number for key, number in numbers.items() if number is not None}
+    where = given.pop("index_vector_dim", None)
+    plain: dict[str, Any] = {key: integers(number, key) for key, number in given.items()}
+    if where is None:
+        components = len(plain.get(map_name, ()))
+        vectors = indices.rank > 0 and indices.dimensions[-1] == components
+        where = indices.rank - 1 if vectors else indices.rank
+    plain["index_vector_dim"] = where if where == indices.rank else indices.axis(where)
     return plain
 
 
@@ -349,7 +365,7 @@ def Scatter(
     scatter_indices: Operand,
     updates: Operands,
     update_computation: Computation,
-    index_vector_dim: Any = -1,
+    index_vector_dim: Any = None,
     update_window_dims: Any = (),
     inserted_window_dims: Sequence[int] = (),
     scatter_dims_to_operand_dims: Sequence[int] = (),
@@ -360,7 +376,8 @@ def Scatter(
 ) -> XlaOp:
     """The operands with `updates` combined into them at computed places; the page explains the numbers.
 
-    As in XlaBuilder, the numbers may come as one dictionary in the place of `index_vector_dim`.
+    As in XlaBuilder, the numbers may come as one dictionary in the place of `index_vector_dim`; without that
+    dimension it is chosen as in `Gather`.
     """
     targets, values = op_list(operands), op_list(updates)
     numbers: dict[str, Any] = {}
@@ -383,7 +400,7 @@ def Scatter(
         computations=[update_computation],
         indices_are_sorted=indices_are_sorted,
         unique_indices=unique_indices,
-        **_dimension_numbers(numbers, indices.shape.rank),
+        **_dimension_numbers(numbers, indices.shape, "scatter_dims_to_operand_dims"),
     )
 
 
@@ -394,6 +411,7 @@ def Tuple(elements: Sequence[XlaOp]) -> XlaOp:
     return an_op(values).builder.emit("tuple", values)
 
 
+@argument_errors
 def EmptyTuple(builder: XlaBuilder) -> XlaOp:
     """A tuple of nothing."""
     return builder.emit("tuple")

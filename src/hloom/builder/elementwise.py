@@ -144,6 +144,7 @@ Lt: Final = _binary("Lt", "compare", "lhs < rhs", direction="LT")
 
 
 def _total_order(name: str, direction: str, meaning: str) -> Binary:
+    @page_function()
     def function(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         return Compare(lhs, rhs, broadcast_dimensions, direction, "TOTALORDER")
 
@@ -232,6 +233,9 @@ def Select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
         if not left.shape.compatible(right.shape):
             message = f"Select takes tuples of one shape, got {left.shape} and {right.shape}"
             raise ShapeError(message, rule="select.tuples")
+        if chosen.shape.rank:
+            message = f"Select of tuples takes a scalar pred, got {chosen.shape}"
+            raise ShapeError(message, rule="select.tuple-predicate")
         return Tuple([Select(chosen, a, b) for a, b in zip(left, right, strict=True)])
     wide = next((op for op in (left, right, chosen) if op.shape.rank), left)
     return known.builder.emit("select", [like(chosen, wide), like(left, wide), like(right, wide)])

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from hloom.builder.argument_errors import UNFIT, explained
 from hloom.builder.builder import XlaBuilder, XlaOp
 from hloom.errors import HloError, ShapeError
 from hloom.shape.element_type import S32, ElementType
@@ -40,7 +41,12 @@ def page_function(**aliases: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             for alias, name in aliases.items():
                 if alias in keywords:
                     keywords[name] = keywords.pop(alias)
-            return function(*arguments, **keywords)
+            try:
+                return function(*arguments, **keywords)
+            except HloError:
+                raise
+            except UNFIT as error:
+                raise explained(error, call.__name__, function, arguments, keywords) from error
 
         return cast("Callable[P, R]", call)
 

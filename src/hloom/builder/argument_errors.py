@@ -1,0 +1,108 @@
+"""What is said when a builder's function gets an argument that is not of the kind that it takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from hloom.builder.builder import XlaBuilder, XlaOp
+from hloom.errors import HloError
+from hloom.ir.computation import HloComputation
+from hloom.ir.module import HloModule
+from hloom.shape.shape import Shape
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+UNFIT: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
+
+
+def argument_errors(function: Callable[P, R]) -> Callable[P, R]:
+    """Let wrong kinds of arguments end in an HloError that names the argument.
+
+    A call whose arguments are too few, too many or misnamed stays Python's TypeError.
+    """
+
+    @wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except HloError:
+            raise
+        except UNFIT as error:
+            raise explained(error, call.__name__, function, arguments, keywords) from error
+
+    return call
+
+
+def explained(
+    error: Exception,
+    name: str,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+) -> Exception:
+    """What to raise in the place of an error of a function that users call by `name`."""
+    try:
+        given = inspect.signature(function).bind(*arguments, **keywords).arguments
+    except TypeError:
+        return error
+    return HloError(f"{name}: {_culprit(function, given) or error}", rule="builder.argument")
+
+
+def _culprit(function: Callable[..., Any], given: Mapping[str, Any]) -> str:
+    """The first argument that is not what its annotation says; empty if all are."""
+    parameters = inspect.signature(function).parameters
+    for name, value in given.items():
+        kind = str(parameters[name].annotation).removesuffix(" | None")
+        if kind not in _KINDS or (value is None and kind != str(parameters[name].annotation)):
+            continue
+        words, fits = _KINDS[kind]
+        if not fits(value):
+            return f"{name} is {words}, got {value!r}"
+    return ""
+
+
+def _is_integer(value: object) -> bool:
+    return hasattr(value, "__index__")
+
+
+def _is_sequence_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def is_sequence(value: object) -> bool:
+        listed = isinstance(value, Sequence) and not isinstance(value, str)
+        return listed and all(map(fits, cast("Sequence[Any]", value)))
+
+    return is_sequence
+
+
+def _is_one_of(*classes: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, classes)
+
+
+_INTEGERS: Final = _is_sequence_of(_is_integer)
+_KINDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "Computation": ("a computation", _is_one_of(HloModule, HloComputation)),
+    "Mapping[str, Any]": ("a dictionary", _is_one_of(Mapping)),
+    "Mapping[str, Sequence[int]]": ("a dictionary of sequences of integers", _is_one_of(Mapping)),
+    "Padding": (
+        "SAME, VALID or a sequence of (low, high)",
+        lambda value: isinstance(value, str) or _is_sequence_of(_INTEGERS)(value),
+    ),
+    "ReplicaGroupsLike": ("a sequence of sequences of integers", _is_sequence_of(_INTEGERS)),
+    "Sequence[Any]": ("a sequence", _is_one_of(Sequence)),
+    "Sequence[Operand]": ("a sequence", _is_one_of(Sequence)),
+    "Sequence[XlaOp]": ("a sequence of XlaOps", _is_sequence_of(_is_one_of(XlaOp))),
+    "Sequence[bool]": ("a sequence of bools", _is_sequence_of(_is_one_of(bool))),
+    "Sequence[int]": ("a sequence of integers", _INTEGERS),
+    "Sequence[tuple[int, int]]": ("a sequence of pairs of integers", _is_sequence_of(_INTEGERS)),
+    "Shape": ("a Shape", _is_one_of(Shape)),
+    "Shape | str": ("a shape", _is_one_of(Shape, str)),
+    "XlaBuilder": ("an XlaBuilder", _is_one_of(XlaBuilder)),
+    "XlaOp": ("an XlaOp", _is_one_of(XlaOp)),
+    "float": ("a number", _is_one_of(int, float)),
+    "int": ("an integer", _is_integer),
+    "str": ("a string", _is_one_of(str)),
+}
+"""The annotations of the functions' parameters: in words, and as a test."""
