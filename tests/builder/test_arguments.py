@@ -27,7 +27,6 @@ def refusal(name: str, *arguments: Any) -> str:
     [
         ("Sin", (3.0,), "Sin: operand is an XlaOp, got 3.0"),
         ("Fft", (XlaOp, [1], [4]), "Fft: fft_type is a string, got [1]"),
-        ("Broadcast", (XlaOp, "f32"), "Broadcast: broadcast_sizes is a sequence of integers, got 'f32'"),
         ("Parameter", (XlaBuilder, "0", "f32[]", "x"), "Parameter: parameter_number is an integer, got '0'"),
         ("Infeed", (XlaOp, "f32[]"), "Infeed: builder is an XlaBuilder, got <XlaOp %x: f32[4]{0}>"),
         ("While", (None, ADD, XlaOp), "While: condition is a computation, got None"),
@@ -58,7 +57,8 @@ def some_values(b: XlaBuilder) -> list[Any]:
     return [
         *values, ops.Tuple([values[0], token]), token, ADD, 3, -1, 2.5, 1 << 70, float("nan"), True, None, "",
         "f32", "f32[2]", "SAME", Shape.parse("f32[2]"), [], [0], [1, 0], [-1, -2], [2, 2], [[0, 1]],
-        [(1, 1, 1), (0, 0, 0)],        [None], ["x"], [values[0]], {}, {"handle": 1}, np.float32(1), np.ones((4, 2), np.float32),
+        [(1, 1, 1), (0, 0, 0)], [None], ["x"], [values[0]], {}, {"handle": 1}, np.float32(1),
+        np.ones((4, 2), np.float32),
         np.datetime64("2020"), object(), b, len,
     ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast
 
 from hloom.builder.builder import XlaBuilder, XlaOp
 from hloom.errors import HloError
@@ -16,6 +16,7 @@ from hloom.shape.shape import Shape
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_RULE: Final = "builder.argument"
 UNFIT: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowError)
 
 
@@ -29,27 +30,30 @@ def argument_errors(function: Callable[P, R]) -> Callable[P, R]:
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*arguments, **keywords)
-        except HloError:
-            raise
         except UNFIT as error:
-            raise explained(error, call.__name__, function, arguments, keywords) from error
+            refuse(error, call.__name__, function, arguments, keywords)
 
     return call
 
 
-def explained(
+def refuse(
     error: Exception,
     name: str,
     function: Callable[..., Any],
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
-) -> Exception:
-    """What to raise in the place of an error of a function that users call by `name`."""
+) -> NoReturn:
+    """Raise what fits for an error of a function that users call by `name`: for most errors, themselves."""
+    if isinstance(error, HloError) and error.rule != _RULE:
+        raise error
     try:
         given = inspect.signature(function).bind(*arguments, **keywords).arguments
     except TypeError:
-        return error
-    return HloError(f"{name}: {_culprit(function, given) or error}", rule="builder.argument")
+        raise error from None
+    culprit = _culprit(function, given)
+    if isinstance(error, HloError) and not culprit:
+        raise error
+    raise HloError(f"{name}: {culprit or error}", rule=_RULE) from error
 
 
 def _culprit(function: Callable[..., Any], given: Mapping[str, Any]) -> str:

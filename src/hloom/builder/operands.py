@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from hloom.builder.argument_errors import UNFIT, explained
+from hloom.builder.argument_errors import UNFIT, refuse
 from hloom.builder.builder import XlaBuilder, XlaOp
 from hloom.errors import HloError, ShapeError
 from hloom.shape.element_type import S32, ElementType
@@ -43,10 +43,8 @@ def page_function(**aliases: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     keywords[name] = keywords.pop(alias)
             try:
                 return function(*arguments, **keywords)
-            except HloError:
-                raise
             except UNFIT as error:
-                raise explained(error, call.__name__, function, arguments, keywords) from error
+                refuse(error, call.__name__, function, arguments, keywords)
 
         return cast("Callable[P, R]", call)
 
