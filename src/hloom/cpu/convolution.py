@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hloom.cpu.convolution_kernel import Finish, emit_direct
+from hloom.cpu.convolution_groups import GroupTiles
+from hloom.cpu.convolution_kernel import Finish, Tiles, emit_direct
 from hloom.cpu.convolution_packing import emit_copy_base, emit_pack_kernel
-from hloom.cpu.convolution_plan import Convolution, Phase, convolution_of
+from hloom.cpu.convolution_plan import Convolution, Phase, across_groups, convolution_of
 from hloom.cpu.convolution_tiling import Tiling, needs_copy, packed_bytes, packed_kernel, tiling_of
 from hloom.cpu.elements import Elements, Indices, View
 from hloom.cpu.llvm_text import Module, Value
@@ -43,12 +44,11 @@ class Plan:
 def plan_of(i: HloInstruction) -> Plan | None:
     """The plan of a convolution, or of the fusion around one; None where a loop over elements will do."""
     instruction = hero(i)
-    convolution = convolution_of(instruction)
-    if convolution is None or convolution.phases[0].columns == 1:
+    convolution = _chosen(instruction, copied=False)
+    if convolution is not None and any(needs_copy(convolution, phase) for phase in convolution.phases):
+        convolution = _chosen(instruction, copied=True)
+    if convolution is None:
         return None
-    if any(needs_copy(convolution, phase) for phase in convolution.phases):
-        convolution = convolution_of(instruction, copied=True)
-        assert convolution is not None
     total = 0
     if convolution.padding is not None:
         total = storage_bytes(convolution.kind)
@@ -63,6 +63,19 @@ def plan_of(i: HloInstruction) -> Plan | None:
         offsets.append(total if packed else -1)
         total += packed_bytes(convolution, phase, tiling) if packed else 0
     return Plan(convolution, tilings, tuple(offsets), total)
+
+
+def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
+    """Lanes across groups where groups are small."""
+    convolution = convolution_of(i, copied=copied)
+    if convolution is None:
+        return None
+    lanes = 64 // storage_bytes(convolution.kind)
+    if convolution.phases[0].columns * 2 <= lanes:
+        return across_groups(convolution, lanes) or (
+            convolution if convolution.phases[0].columns > 1 else None
+        )
+    return convolution
 
 
 @emitter("convolution")
@@ -100,7 +113,8 @@ def _direct(
     module: Module, i: HloInstruction, plan: Plan, phase: Phase, tiling: Tiling, extra: int
 ) -> Callable[[str], LoopKernel]:
     finish = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
-    return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, finish)
+    kind = GroupTiles if plan.convolution.repeat else Tiles
+    return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, finish, kind)
 
 
 def _rounded(value: Element, convolution: Convolution, i: HloInstruction) -> Element:

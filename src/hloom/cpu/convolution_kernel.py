@@ -48,15 +48,16 @@ class Finish:
 
 def emit_direct(
     module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling, extra: int,
-    finish: Callable[[Sequence[Value]], Finish],
+    finish: Callable[[Sequence[Value]], Finish], kind: type[Tiles],
 ) -> LoopKernel:  # fmt: skip
     """(base, kernel or packed kernel, extra pointers ..., begin, end): tiles, by lines and panels.
 
-    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums.
+    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums;
+    ``kind`` is the kind of tiles.
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     x, w, *pointers, begin, end = f.parameters
-    tiles = Tiles(f, convolution, phase, tiling, finish(pointers))
+    tiles = kind(f, convolution, phase, tiling, finish(pointers))
     ranges = tiling.split.count(phase) if tiling.split is not None else 1
     with f.loop(0, ranges) as part:
         tiles.begin(part.index)
@@ -83,6 +84,7 @@ class Tiles:
         self.ranges: list[tuple[Bound, Bound]] = [(0, axis.taps) for axis in phase.axes]
         bytes_ = tiling.rows * tiling.panel * self.size
         self.scratch = f.allocate(I8, bytes_) if finish.looped else None
+        self.loop_axes = tap_axes(phase)
         self.parts: dict[int, tuple[Value, Value]] = {}
         self.first_part: Value | None = None
 
@@ -210,7 +212,7 @@ class Tiles:
         """The loops over taps, in one where one goes on where the other ends."""
         found: Loops = []
         inner_taps = 1
-        for n in reversed(tap_axes(self.phase)):
+        for n in reversed(self.loop_axes):
             axis = self.phase.axes[n]
             low, high = self.ranges[n] if n != self.tiling.row else taps or (0, axis.taps)
             x, w = axis.x_tap * self.size, (self.strides[n] if self.packed else axis.w_tap) * self.size
@@ -234,13 +236,12 @@ class Tiles:
         if not loops:
             return self._step(x, w, sums, rows, stride)
         (low, high, x_step, w_step), *rest = loops
-        if isinstance(low, int) and isinstance(high, int):
-            if high - low == 1 or (not rest and high - low <= WRITTEN_OUT):
-                for tap in range(low, high):
-                    sums = self._nest(
-                        rest, f.offset(x, tap * x_step), f.offset(w, tap * w_step), sums, rows, stride
-                    )
-                return sums
+        taps = range(low, high) if isinstance(low, int) and isinstance(high, int) else None
+        if taps is not None and (len(taps) == 1 or (not rest and len(taps) <= WRITTEN_OUT)):
+            for tap in taps:
+                at = f.offset(x, tap * x_step), f.offset(w, tap * w_step)
+                sums = self._nest(rest, *at, sums, rows, stride)
+            return sums
         x, w = f.offset(x, low * x_step), f.offset(w, low * w_step)
         with f.loop(low, high, 1, [x, w, *flatten(sums)]) as loop:
             x, w, *values = loop.values

@@ -153,6 +153,8 @@ class Convolution:
         x_feature: elements of the base from one input feature to the next.
         x_group: elements of the base from one group to the next.
         outputs: output features of all groups.
+        repeat: 0: a result's lanes are output features of one group. Else they lie across groups, each of
+            which has so many of them.
     """
 
     phases: tuple[Phase, ...]
@@ -167,6 +169,7 @@ class Convolution:
     x_feature: int
     x_group: int
     outputs: int
+    repeat: int = 0
 
     @property
     def copied_dimensions(self) -> tuple[int, ...]:
@@ -231,6 +234,25 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
         tuple(phases), kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type,
         lhs.dimensions, tuple(padding) if copied else None, groups, depth, x_feature, x_group, outputs,
     )  # fmt: skip
+
+
+def across_groups(convolution: Convolution, lanes: int) -> Convolution | None:
+    """A convolution in small groups with lanes across them; None where its elements do not lie so.
+
+    Either groups have one output feature and lie side by side in the base, or the features of neighbouring
+    groups follow each other and a few loaded vectors hold those of all lanes.
+    """
+    c = convolution
+    columns = c.phases[0].columns
+    side_by_side = columns == 1 and c.x_group == 1
+    loaded = lanes * c.depth // columns
+    in_turn = c.x_feature == 1 and c.x_group == c.depth and lanes % columns == 0 and loaded <= 4 * lanes
+    if c.groups == 1 or c.kind.is_complex or not (side_by_side or in_turn):
+        return None
+    phases = [
+        replace(p, axes=tuple(a for a in p.axes if not a.w_position), columns=c.outputs) for p in c.phases
+    ]
+    return replace(c, phases=tuple(phases), groups=1, repeat=columns)
 
 
 def _phases(d: WindowDimension, results: int) -> int:

@@ -86,14 +86,17 @@ def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Til
     lanes = min(full, max(4, 1 << (phase.columns - 1).bit_length()))
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
-    most = REGISTERS // (2 if kind.is_complex else 1)
+    most = REGISTERS // (2 if kind.is_complex or convolution.repeat else 1)
     columns = -(-phase.columns // lanes)
+    cycles = _cycles_across if convolution.repeat else _cycles
     best: tuple[float, Tiling] | None = None
     for vectors in range(1, min(4, columns) + 1):
         for rows in range(1, min(positions, most // vectors) + 1):
             whole, rest = divmod(positions, rows)
-            cost = whole * _cycles(rows, vectors) + (_cycles(rest, vectors) if rest else 0)
+            cost = whole * cycles(rows, vectors) + (cycles(rest, vectors) if rest else 0)
             cost *= -(-columns // vectors) * (1.02 if rest else 1.0) * (1.01 if rows * vectors > 24 else 1.0)
+            if convolution.repeat and vectors == 1:
+                cost *= 1.02  # the base is read in longer pieces by several vectors
             if best is None or cost < best[0]:
                 best = cost, Tiling(row, rows, vectors, lanes)
     assert best is not None
@@ -102,6 +105,11 @@ def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Til
 
 def _cycles(rows: int, vectors: int) -> float:
     return max(rows * vectors / 2, (rows + vectors) / 2, 4) + 0.5
+
+
+def _cycles_across(rows: int, vectors: int) -> float:
+    """The same where every multiply-add loads a vector of the base."""
+    return max(rows * vectors, 4) + 0.5
 
 
 def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumable: bool) -> Tiling:
