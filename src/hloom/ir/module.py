@@ -104,7 +104,8 @@ class HloModule:
         """Add a computation; returns it."""
         self._computations[computation] = None
         computation.module = self
-        self._names = None
+        if self._names is not None:
+            self._take_names(self._names, computation)
         if entry:
             self._entry = computation
         return computation
@@ -130,10 +131,14 @@ class HloModule:
         if self._names is None:
             self._names = NameUniquer()
             for computation in self._computations:
-                self._names.unique(computation.name)
-            for instruction in self.instructions():
-                self._names.unique(instruction.name)
+                self._take_names(self._names, computation)
         return self._names.unique(wanted)
+
+    @staticmethod
+    def _take_names(names: NameUniquer, computation: HloComputation) -> None:
+        names.take(computation.name)
+        for instruction in computation.instructions:
+            names.take(instruction.name)
 
     def post_order(self) -> list[HloComputation]:
         """Every computation after the ones it calls, in the order XLA prints them."""

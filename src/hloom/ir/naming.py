@@ -59,6 +59,19 @@ class NameUniquer:
         return f"{root}.{number}"
 
 
+    def take(self, name: str) -> None:
+        """Never hand out this name, which something has already."""
+        root, number, _ = _split(sanitized(name) or "name")
+        found = self._roots.get(root)
+        if found is None:
+            self._roots[root] = number
+        elif isinstance(found, _Numbers):
+            found.used.add(number)
+        elif found != number:
+            self._roots[root] = numbers = _Numbers(found)
+            numbers.used.add(number)
+
+
 class _Numbers:
     """The numbers that are used behind one root."""
 
