@@ -70,7 +70,10 @@ def format_of(element_type: ElementType) -> Format:
 
 
 def round_small(value: Value, element_type: ElementType) -> Value:
-    """f32 values rounded to nearest, ties to even, as ml_dtypes rounds them; still f32 values."""
+    """f32 values rounded to nearest, ties to even, as ml_dtypes rounds them; still f32 values.
+
+    NaN becomes 0 in formats that have none.
+    """
     if element_type is et.F8E8M0FNU:
         return _round_scale(value)
     kind = format_of(element_type)
@@ -87,12 +90,9 @@ def round_small(value: Value, element_type: ElementType) -> Value:
     rounded = (size + aligned) - aligned
     beyond = float("inf") if kind.infinite else kind.largest if kind.saturates else float("nan")
     rounded = rounded.compare("ogt", kind.largest).select(beyond, rounded)
-    if kind.saturates:
-        # where there is no NaN it becomes 0, with the sign flipped
-        number = value.compare("ord", value)
-        flipped = number.select(value, -value)
-        return f.intrinsic("copysign", number.select(rounded, 0.0), flipped)
     signed = f.intrinsic("copysign", rounded, value)
+    if kind.saturates:
+        return value.compare("ord", value).select(signed, 0.0)
     return rounded.compare("oeq", 0.0).select(0.0, signed) if kind.lone_nan else signed
 
 

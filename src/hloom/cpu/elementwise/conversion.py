@@ -6,7 +6,8 @@ import math
 
 from hloom.cpu.elementwise.registry import Context, lowering
 from hloom.cpu.llvm_text import F32, F64, I32, I64, Value
-from hloom.cpu.types import Element, register_type, round_to, wrap
+from hloom.cpu.small_floats import format_of
+from hloom.cpu.types import Element, is_small, register_type, round_to, wrap
 from hloom.cpu.vector_math.reals import Reals
 from hloom.operations.rounding import float_format
 from hloom.shape import element_type as et
@@ -73,7 +74,15 @@ def _resized(part: Value, target: ElementType) -> Value:
 
 
 def _float_to_float(a: Value, source: ElementType, target: ElementType) -> Value:
-    return a if target is et.F32 and source is not et.F64 else round_to(a, target)
+    if target is et.F32 and source is not et.F64:
+        return a
+    rounded = round_to(a, target)
+    if is_small(target) and target is not et.F8E8M0FNU and format_of(target).saturates:
+        # where there is no NaN, the 0 that is made of it has the other sign
+        f = rounded.function
+        zero = f.intrinsic("copysign", f.constant(a.type, 0.0), -a).cast("fptrunc", F32)
+        return a.compare("ord", a).select(rounded, zero)
+    return rounded
 
 
 def _to_integer(a: Value, source: ElementType, target: ElementType) -> Value:

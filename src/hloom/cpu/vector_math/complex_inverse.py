@@ -24,6 +24,9 @@ from hloom.cpu.vector_math.reals import Pair, Reals
 _ENDLESS: Final = 2.0**200
 """What stands for infinity."""
 
+_BEYOND_PI: Final = math.pi * (1.0 + 1e-15)
+"""More than π by more than rounding errors."""
+
 
 def _replaced(r: Reals, z: Pair) -> tuple[Pair, Value]:
     """The number with infinite parts replaced, and whether there were any."""
@@ -180,5 +183,5 @@ def _complex_angle(r: Reals, y: Pair, x: Pair, first: Value, second: Value) -> V
     difference = (x[0] * x[0] - y[1] * y[1]) + (x[1] * x[1] - y[0] * y[0])
     exact = arc_tangent(sum_of_products + sum_of_products, difference) * 0.5
     angle = exact + r.round_even((rough - exact) * (1 / math.pi)) * math.pi
-    angle = angle.compare("ogt", 4.0).select(angle - 2.0 * math.pi, angle)
-    return angle.compare("olt", -4.0).select(angle + 2.0 * math.pi, angle)
+    angle = angle.compare("ogt", _BEYOND_PI).select(angle - 2.0 * math.pi, angle)
+    return angle.compare("olt", -_BEYOND_PI).select(angle + 2.0 * math.pi, angle)
