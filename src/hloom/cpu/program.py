@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -330,14 +330,14 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Emit a kernel, unless one with the same text is there already."""
+        """Emit a kernel, unless one with the same text is there already; their ranges may differ."""
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
         text = self.module.functions.pop(name)
         key = re.sub(rf"@{name}\b", "@kernel", text)
         known = self._kernels.get(key)
         if known is not None:
-            return known
+            return replace(kernel, name=known.name)
         self.module.functions[name] = text
         self._kernels[key] = kernel
         return kernel
