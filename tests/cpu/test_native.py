@@ -14,7 +14,7 @@ import pytest
 import hloom
 from devices import ADD, program
 from evaluation import parse
-from hloom.cpu.compilation import compile_program, emit_program, optimize
+from hloom.cpu.compilation import compile_module, optimize
 from hloom.cpu.llvm import generate
 from hloom.cpu.loader import Image
 from hloom.cpu.native import NativeExecutable
@@ -210,7 +210,7 @@ def test_long_constants_are_not_part_of_the_text() -> None:
 @pytest.mark.parametrize("name", [("aarch64-linux-gnu", "neoverse-v2"), ("x86_64-linux-gnu", "x86-64-v3")])
 def test_code_for_other_machines(text: str, name: tuple[str, str]) -> None:
     target = Target.named(*name)
-    entry = compile_program(emit_program(optimize(parse(text)), target), target)
+    _, entry = compile_module(optimize(parse(text)), target)
     support = generate(native_code(target, "pool", "clock"), target)
     image = Image([*entry.parts, support], {})
     memory = bytearray(image.size)

@@ -1,4 +1,4 @@
-"""A module cut into parts computes what the whole does."""
+"""A module compiled in parts, while it is being made, computes what the whole does."""
 
 from __future__ import annotations
 
@@ -7,44 +7,48 @@ import ctypes
 import pytest
 
 from hloom.cpu import parts
-from hloom.cpu.llvm import generate_all
+from hloom.cpu.llvm import CodeQueue
 from hloom.cpu.llvm_text import I64, PTR, Module, Value
 from hloom.cpu.loader import LoadedObject
+from hloom.cpu.parts import PartStream
 from hloom.cpu.target import host
 
 
-def chain(length: int) -> Module:
-    """Functions that call each other, add a constant of their own and one that all of them read."""
+def add_link(module: Module, n: int, length: int) -> None:
+    """A function that adds a constant of its own and a common one, and calls the one made before it."""
+    module.constant_bytes(f"own{n}", n.to_bytes(8, "little"))
+    f = module.function(f"link{n}", [I64], I64, internal=n + 1 < length)
+    value = f.parameters[0] + f.load(I64, Value(f, PTR, f"@own{n}")) + f.load(I64, Value(f, PTR, "@common"))
+    value = value + f.load(I64, Value(f, PTR, "@long"))
+    if n:
+        value = f.call(I64, f"link{n - 1}", value)
+    f.finish(value)
+
+
+def compiled(length: int, threads: int) -> tuple[list[bytes], Module]:
     module = Module()
     module.constant_bytes("common", (100).to_bytes(8, "little"))
+    module.constant_bytes("long", (1000).to_bytes(9000, "little"))
+    stream = PartStream(CodeQueue(host(), threads))
     for n in range(length):
-        module.constant_bytes(f"own{n}", n.to_bytes(8, "little"))
-        f = module.function(f"link{n}", [I64], I64, internal=n > 0)
-        value = (
-            f.parameters[0] + f.load(I64, Value(f, PTR, f"@own{n}")) + f.load(I64, Value(f, PTR, "@common"))
-        )
-        if n + 1 < length:
-            value = f.call(I64, f"link{n + 1}", value)
-        f.finish(value)
-    return module
+        add_link(module, n, length)
+        stream.offer(module)
+    return stream.finish(module), module
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 10])
-def test_parts_work_together(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(parts, "PART_CHARACTERS", 1)
-    texts = parts.split(chain(6), most)
-    assert len(texts) == min(most, 6)
-    loaded = LoadedObject(generate_all(texts, host(), 2), lambda name: None)
-    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.symbols["link0"])
-    assert call(1000) == 1000 + 15 + 600
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize(("characters", "counts"), [(1, {6}), (1000, {2, 3, 4}), (100_000, {1})])
+def test_parts_work_together(
+    monkeypatch: pytest.MonkeyPatch, threads: int, characters: int, counts: set[int]
+) -> None:
+    monkeypatch.setattr(parts, "PART_CHARACTERS", characters)
+    objects, module = compiled(6, threads)
+    assert len(objects) in counts
+    loaded = LoadedObject(objects, lambda name: None, module.data)
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.symbols["link5"])
+    assert call(5) == 5 + 15 + 6 * 1100
 
 
-def test_little_text_stays_together() -> None:
-    module = chain(6)
-    assert parts.split(module, 10) == [module.text()]
-
-
-def test_parts_are_of_similar_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "PART_CHARACTERS", 1)
-    lengths = list(map(len, parts.split(chain(40), 4)))
-    assert max(lengths) < 1.2 * min(lengths)
+def test_parts_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_CHARACTERS", 1200)
+    assert compiled(7, 1)[0] == compiled(7, 4)[0]

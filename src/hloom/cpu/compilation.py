@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
 from hloom.cpu.cache import Entry
-from hloom.cpu.llvm import generate_all
-from hloom.cpu.parts import split
+from hloom.cpu.llvm import CodeQueue
+from hloom.cpu.parts import PartStream
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import NativeProgram, emit_program
 from hloom.cpu.target import Target, available_cores
@@ -20,9 +20,14 @@ def optimize(module: HloModule) -> HloModule:
     return optimized
 
 
-def compile_program(program: NativeProgram, target: Target) -> Entry:
-    """The object code of a program, and what its caller must know."""
-    objects = generate_all(split(program.module, available_cores()), target, available_cores())
+def compile_module(module: HloModule, target: Target, *, timed: bool = False) -> tuple[NativeProgram, Entry]:
+    """The program of an optimized module, and its object code with what a caller must know.
+
+    A timed program measures itself; see `hloom.cpu.profile`.
+    """
+    stream = PartStream(CodeQueue(target, available_cores()))
+    program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
+    objects = stream.finish(program.module)
     facts = {
         "temp_bytes": program.temp_bytes,
         "argument_bytes": program.argument_bytes,
@@ -31,9 +36,4 @@ def compile_program(program: NativeProgram, target: Target) -> Entry:
         "host_calls": len(program.host_calls),
         "data": list(program.module.data),
     }
-    return Entry(facts, [*objects, *program.module.data.values()])
-
-
-def compile_module(module: HloModule, target: Target) -> Entry:
-    """The object code of a module."""
-    return compile_program(emit_program(optimize(module), target), target)
+    return program, Entry(facts, [*objects, *program.module.data.values()])

@@ -220,33 +220,62 @@ def _message(error: c_char_p) -> str:
     return (error.value or b"LLVM gives no reason").decode(errors="replace").strip()
 
 
-def generate_all(texts: Sequence[str], target: Target, threads: int, *, level: int = 2) -> list[bytes]:
-    """Object code of several modules, made on several threads at once; raises as `generate` does."""
-    if threads <= 1 or len(texts) <= 1:
-        return [generate(text, target, level=level) for text in texts]
-    made: list[bytes | Exception] = [b""] * len(texts)
-    waiting = iter(sorted(range(len(texts)), key=lambda n: -len(texts[n])))
-    taking = threading.Lock()
+class CodeQueue:
+    """Modules that are compiled on several threads, beginning as soon as they are added.
 
-    def work() -> None:
-        while True:
-            with taking:
-                number = next(waiting, None)
-            if number is None:
+    Args:
+        target: the machine to make code for.
+        threads: how many compile at once, the caller's included once it calls `finish`.
+    """
+
+    def __init__(self, target: Target, threads: int) -> None:
+        self.target = target
+        self._helpers_wanted = threads - 1
+        self._helpers: list[threading.Thread] = []
+        self._texts: list[str] = []
+        self._made: list[bytes | Exception] = []
+        self._begun = 0
+        self._lock = threading.Lock()
+
+    def add(self, text: str) -> None:
+        """Compile a module's text, in another thread if there may be one."""
+        with self._lock:
+            self._texts.append(text)
+            self._made.append(b"")
+            self._helpers = [h for h in self._helpers if h.is_alive()]
+            if len(self._helpers) >= self._helpers_wanted:
                 return
-            try:
-                made[number] = generate(texts[number], target, level=level)
-            except Exception as error:  # raised again in the caller's thread
-                made[number] = error
+            helper = threading.Thread(target=self._work, name="hloom compiler")
+            self._helpers.append(helper)
+        helper.start()
 
-    library()
-    workers = [threading.Thread(target=work) for _ in range(min(threads, len(texts)) - 1)]
-    for worker in workers:
-        worker.start()
-    work()
-    for worker in workers:
-        worker.join()
-    for result in made:
-        if isinstance(result, Exception):
-            raise result
-    return [result for result in made if isinstance(result, bytes)]
+    def finish(self) -> list[bytes]:
+        """The objects of all modules, in order; raises as `generate` does."""
+        self._work()
+        for helper in self._helpers:
+            if helper.is_alive():
+                helper.join()
+        for result in self._made:
+            if isinstance(result, Exception):
+                raise result
+        return [result for result in self._made if isinstance(result, bytes)]
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                number = self._begun
+                if number == len(self._texts):
+                    return
+                self._begun += 1
+            try:
+                self._made[number] = generate(self._texts[number], self.target)
+            except Exception as error:  # raised again in the caller's thread
+                self._made[number] = error
+
+
+def generate_all(texts: Sequence[str], target: Target, threads: int) -> list[bytes]:
+    """Object code of several modules, made on several threads at once; raises as `generate` does."""
+    queue = CodeQueue(target, threads)
+    for text in texts:
+        queue.add(text)
+    return queue.finish()

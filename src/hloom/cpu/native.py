@@ -83,11 +83,11 @@ class NativeExecutable:
         loaded = self._from(entry) if entry is not None else None
         self.from_cache = loaded is not None
         if entry is None or loaded is None:
-            from hloom.cpu.compilation import compile_program
+            from hloom.cpu.compilation import compile_module
 
             begin_support()
             module.verify()
-            entry = compile_program(self.program, target)
+            self.program, entry = compile_module(self.optimized, target)
             if cache is not None:
                 cache.put(key, entry)
             loaded = _load(entry)
@@ -194,11 +194,11 @@ class NativeExecutable:
 
     def profile(self, arguments: Sequence[Array | None]) -> Profile:
         """Run once to warm up and once more, and tell what every instruction took."""
-        from hloom.cpu.compilation import compile_program, emit_program
+        from hloom.cpu.compilation import compile_module
         from hloom.cpu.profile import TABLE_WORD, Profile, profile_lines
 
-        program = emit_program(self.optimized, host(), timed=True)
-        loaded = _load(compile_program(program, host()))
+        program, code = compile_module(self.optimized, host(), timed=True)
+        loaded = _load(code)
         entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loaded.symbols[ENTRY])
         table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
         context = (ctypes.c_void_p * CONTEXT_WORDS)(*self._context)

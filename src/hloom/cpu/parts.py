@@ -1,78 +1,69 @@
 """A module in several parts, which LLVM compiles at the same time.
 
-Functions are dealt out by the length of their text. A function that another part calls becomes visible to the
-other parts, and a constant that several parts read is defined in one of them.
+Functions are dealt out in the order in which they are made, so that the first parts are compiled while the
+rest is still being emitted. They all become visible to the other parts; the short constants that a part
+reads are its own.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
+from hloom.cpu.llvm import CodeQueue
 from hloom.cpu.llvm_text import Module
 
 _NAME: Final = re.compile(r"@([\w.]+)")
 _HEAD: Final = re.compile(r"define (?:internal )?(\S.*?) @([\w.]+)\((.*?)\)")
 _PARAMETER: Final = re.compile(r" %\w+")
-_CONSTANT: Final = re.compile(r"= private (?:unnamed_addr )?(constant|global) (\[\d+ x i\d+\]|\S+)")
-PART_CHARACTERS: Final = 20_000
-"""Text that is worth a part of its own: some ten times what a part costs by itself."""
+PART_CHARACTERS: Final = 40_000
+"""Text that is worth a part of its own: some twenty times what a part costs by itself."""
 
 
-def split(module: Module, most: int) -> list[str]:
-    """The texts of at most so many modules that together are one."""
-    whole = sum(map(len, module.functions.values()))
-    count = max(1, min(most, whole // PART_CHARACTERS, len(module.functions)))
-    if count == 1:
-        return [module.text()]
-    loads = [0] * count
-    home: dict[str, int] = {}
-    for name in sorted(module.functions, key=lambda name: -len(module.functions[name])):
-        home[name] = loads.index(min(loads))
-        loads[home[name]] += len(module.functions[name])
-    used = [dict[str, None]() for _ in range(count)]
-    for name, text in module.functions.items():
-        used[home[name]].update(dict.fromkeys(_NAME.findall(text)))
-    readers: dict[str, list[int]] = {name: [] for name in module.globals}
-    for part, names in enumerate(used):
-        for name in names:
-            if name in readers:
-                readers[name].append(part)
-    visible = {n for part, names in enumerate(used) for n in names if home.get(n, part) != part}
-    return [_part(module, part, home, used[part], readers, visible) for part in range(count)]
+class PartStream:
+    """Compiles a module while it is being made.
+
+    Args:
+        queue: where the parts go.
+    """
+
+    def __init__(self, queue: CodeQueue) -> None:
+        self._queue = queue
+        self._done = 0
+
+    def offer(self, module: Module) -> None:
+        """Compile the functions that were finished since the last part, if they are enough for one."""
+        fresh = list(islice(module.functions, self._done, None))
+        if sum(len(module.functions[name]) for name in fresh) >= PART_CHARACTERS:
+            self._queue.add(part_text(module, fresh))
+            self._done += len(fresh)
+
+    def finish(self, module: Module) -> list[bytes]:
+        """The objects of all parts of the finished module; raises as `hloom.cpu.llvm.generate` does."""
+        if not self._done:
+            self._queue.add(module.text())
+        elif self._done < len(module.functions):
+            self._queue.add(part_text(module, list(islice(module.functions, self._done, None))))
+        return self._queue.finish()
 
 
-def _part(
-    module: Module, part: int, home: dict[str, int], used: Iterable[str], readers: dict[str, list[int]],
-    visible: set[str],
-) -> str:  # fmt: skip
-    piece = Module(module.vector_bits, module.target)
-    for name in used:
-        if name in readers:
-            piece.globals[name] = _global(module.globals[name], part, readers[name])
-        elif home.get(name, part) != part:
-            piece.declarations[name] = _declaration(module.functions[name])
+def part_text(module: Module, names: Iterable[str]) -> str:
+    """The text of a module that has some of the functions, for all parts to see."""
+    part = Module(module.vector_bits, module.target)
+    for name in names:
+        part.functions[name] = module.functions[name].replace("define internal ", "define hidden ", 1)
+    for name in dict.fromkeys(found for text in part.functions.values() for found in _NAME.findall(text)):
+        if name in part.functions:
+            continue
+        if name in module.globals:
+            part.globals[name] = module.globals[name]
+        elif name in module.functions:
+            part.declarations[name] = _declaration(module.functions[name])
         elif name in module.declarations:
-            piece.declarations[name] = module.declarations[name]
-    for name, text in module.functions.items():
-        if home[name] == part:
-            shown = text.replace("define internal ", "define hidden ", 1) if name in visible else text
-            piece.functions[name] = shown
-    return piece.text()
-
-
-def _global(text: str, part: int, readers: list[int]) -> str:
-    """A constant as a part sees it: its own, one it defines for others, or one that another part defines."""
-    if len(readers) < 2:
-        return text
-    if readers[0] == part:
-        return re.sub(r"= private ", "= hidden ", text, count=1)
-    found = _CONSTANT.search(text)
-    if found is None:
-        return text
-    name = text.partition(" ")[0]
-    return f"{name} = external hidden {found[1]} {found[2]}, align 64"
+            part.declarations[name] = module.declarations[name]
+    return part.text()
 
 
 def _declaration(definition: str) -> str:

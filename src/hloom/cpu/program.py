@@ -95,19 +95,34 @@ class NativeProgram:
         return self.module.text()
 
 
-def emit_program(module: HloModule, target: Target | None = None, *, timed: bool = False) -> NativeProgram:
+def emit_program(
+    module: HloModule,
+    target: Target | None = None,
+    *,
+    timed: bool = False,
+    on_kernel: Callable[[Module], None] | None = None,
+) -> NativeProgram:
     """Emit the native program of an (optimized, flat) module, by default for this machine.
 
-    A timed program adds up what each instruction takes; see `hloom.cpu.profile`.
+    A timed program adds up what each instruction takes; see `hloom.cpu.profile`. ``on_kernel`` sees what
+    there is so far after every kernel.
     """
-    return ProgramEmitter(module, target, timed=timed).run()
+    return ProgramEmitter(module, target, timed=timed, on_kernel=on_kernel).run()
 
 
 class ProgramEmitter:
     """Emits the entry function and collects the kernels."""
 
-    def __init__(self, module: HloModule, target: Target | None = None, *, timed: bool = False) -> None:
+    def __init__(
+        self,
+        module: HloModule,
+        target: Target | None = None,
+        *,
+        timed: bool = False,
+        on_kernel: Callable[[Module], None] | None = None,
+    ) -> None:
         self.hlo = module
+        self._on_kernel = on_kernel
         self.module = Module(target=target)
         self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
@@ -340,6 +355,8 @@ class ProgramEmitter:
             return replace(kernel, name=known.name)
         self.module.functions[name] = text
         self._kernels[key] = kernel
+        if self._on_kernel is not None:
+            self._on_kernel(self.module)
         return kernel
 
     def call(self, i: HloInstruction, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
