@@ -68,7 +68,9 @@ def test_a_replica_that_reduces_more_often_than_another_waits_for_ever() -> None
 
     with pytest.raises(DeadlockError) as caught:
         on_replicas(reduce_so_often, I(2), I(3))
-    assert "(replica 1, partition 0) waits in all-reduce %all-reduce for device (replica 0" in str(caught.value)
+    assert "(replica 1, partition 0) waits in all-reduce %all-reduce for device (replica 0" in str(
+        caught.value
+    )
 
 
 def test_all_to_all() -> None:
