@@ -2,6 +2,7 @@
 
 from hloom.cpu import (
     bit_patterns,
+    cholesky,
     contraction,
     convolution,
     host,
@@ -14,12 +15,14 @@ from hloom.cpu import (
     select_and_scatter,
     sorting,
     top_k,
+    triangular_solve,
     update,
     windows,
 )
 
 __all__ = [
     "bit_patterns",
+    "cholesky",
     "contraction",
     "convolution",
     "host",
@@ -32,6 +35,7 @@ __all__ = [
     "select_and_scatter",
     "sorting",
     "top_k",
+    "triangular_solve",
     "update",
     "windows",
 ]

@@ -33,11 +33,11 @@ HOST_FUNCTION: Final = "hloom_host"
 HOST_OPERATIONS: Final = (
     "all-gather", "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
     "all-to-all", "async-done", "async-start", "async-update", "batch-norm-grad", "batch-norm-inference",
-    "batch-norm-training", "bitcast", "cholesky", "collective-broadcast", "collective-permute",
+    "batch-norm-training", "bitcast", "collective-broadcast", "collective-permute",
     "collective-permute-done", "collective-permute-start", "copy-done", "copy-start", "custom-call", "fft",
     "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "ragged-all-to-all", "ragged-dot", "recv",
     "recv-done", "reduce-scatter", "replica-id", "rng", "rng-get-and-update-state",
-    "scaled-dot", "send", "send-done", "set-dimension-size", "triangular-solve",
+    "scaled-dot", "send", "send-done", "set-dimension-size",
 )  # fmt: skip
 """What the host evaluates."""
 Array = np.ndarray[Any, Any]

@@ -13,6 +13,7 @@ from hloom.passes.common_subexpressions import CommonSubexpressionElimination
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.flatten_call_graph import FlattenCallGraph
 from hloom.passes.fusion import Fusion
+from hloom.passes.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.map_inliner import MapInliner
 from hloom.passes.pipeline import Pipeline
 from hloom.passes.rng_expander import RngExpander
@@ -34,6 +35,7 @@ CPU_PIPELINE: Final = Pipeline(
         SynchronousOperations(),
         TopkDecomposer(),
         RngExpander(),
+        LinearAlgebraUpcaster(),
         FlattenCallGraph(),
         Pipeline([CommonSubexpressionElimination(), DeadCodeElimination()], until_stable=True),
         Fusion(products=is_product),
