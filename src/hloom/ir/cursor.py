@@ -173,8 +173,10 @@ class Cursor:
             raise self.expected(what)
         percent, word, colon = found.groups()
         if not percent and not colon:
-            if word in KEYWORDS or word in TYPE_NAMES or self.text.startswith("=", found.end()):
-                raise self.expected(what)
+            if word in KEYWORDS or word in TYPE_NAMES:
+                raise self.error(f"expected {what}, found {word!r}, which is one only as %{word}")
+            if self.text.startswith("=", found.end()):
+                raise self.error(f"expected {what} and a blank, found {word + '='!r}")
         elif percent and colon:
             self.position = found.end() - 1
             return word
