@@ -187,11 +187,10 @@ def compiler_identity() -> str:
     while folders:
         with os.scandir(folders.pop()) as files:
             for file in files:
-                if file.is_dir(follow_symlinks=False):
-                    if file.name != "__pycache__":
-                        folders.append(file.path)
-                elif file.name.endswith((".py", ".ll")):
+                if file.name.endswith((".py", ".ll")):
                     described.append(_described(file.path, file.stat()))
+                elif file.name != "__pycache__" and file.is_dir(follow_symlinks=False):
+                    folders.append(file.path)
     for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes"):
         for folder in sys.path:
             path = os.path.join(folder, dependency)

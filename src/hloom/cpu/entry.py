@@ -32,6 +32,8 @@ _OUTPUT_WORDS: Final = 4
 _FASTCALL: Final = 0x80
 _ARRAY_TYPE, _NEW_FROM_DESCR, _GET_HANDLER = 2, 94, 305
 """Numbers of functions in numpy's table."""
+_GIVE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _KEPT_PART: Final = 1 / 16
 _MOST_KEPT: Final = 1 << 30
 """Memory of results that is kept for later ones: a part of the machine's, and at most so many bytes."""
@@ -187,8 +189,8 @@ class _Runtime:
         self._capsule = new_capsule(ctypes.addressof(self._allocator), _address_of_buffer(self._name), None)
         self.handler = id(self._capsule)
         self.new_from_descr = numpy_function(_NEW_FROM_DESCR)
-        self.give = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(symbols["hloom_give"])
-        self.take = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(symbols["hloom_take"])
+        self.give = _GIVE(symbols["hloom_give"])
+        self.take = _TAKE(symbols["hloom_take"])
 
     @property
     def kept(self) -> int:

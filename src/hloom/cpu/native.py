@@ -37,6 +37,7 @@ Array = np.ndarray[Any, Any]
 ENTRY: Final = "hloom_run"
 CONTEXT_WORDS: Final = 8
 """Words of the context: the pool, the table of a timed program; the rest is free."""
+_PROGRAM: Final = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 _LONG_WORK: Final = 200_000
 """Elementary operations from which on other Python threads run beside a program: some 10 to 20 us."""
 
@@ -98,7 +99,6 @@ class NativeExecutable:
         self._long = self.memory.temp > 0 or facts["work"] >= _LONG_WORK
         self._context = (ctypes.c_void_p * CONTEXT_WORDS)(pool_address())
         self._address = loaded.symbols[ENTRY]
-        self._entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(self._address)
 
     @staticmethod
     def _from(entry: Entry) -> LoadedObject | None:
@@ -119,11 +119,11 @@ class NativeExecutable:
 
         Tokens are None. What calls the host is answered by `host`; by default as one device alone.
         """
-        return self._run(self._entry, arguments, ctypes.addressof(self._context), host)
+        return self._run(self._address, arguments, ctypes.addressof(self._context), host)
 
     def _run(
         self,
-        entry: Callable[..., None],
+        address: int,
         arguments: Sequence[Array | None],
         context: int,
         host: HostCalls | None,
@@ -138,6 +138,7 @@ class NativeExecutable:
         ]
         pointers = (ctypes.c_void_p * max(1, len(held)))(*[a.ctypes.data for a in held])
         targets = (ctypes.c_void_p * max(1, len(results)))(*[r.ctypes.data for r in results])
+        entry = _PROGRAM(address)
         with lent_memory(self.memory.temp) as temp:
             if self.calls_host:
                 (host or self.host()).run(lambda: entry(pointers, targets, temp, context))
@@ -199,7 +200,6 @@ class NativeExecutable:
 
         program, code = compile_module(self.optimized, host(), timed=True)
         loaded = _load(code)
-        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loaded.symbols[ENTRY])
         table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
         context = (ctypes.c_void_p * CONTEXT_WORDS)(*self._context)
         context[TABLE_WORD] = ctypes.addressof(table)
@@ -207,7 +207,7 @@ class NativeExecutable:
         for _ in range(2):
             ctypes.memset(table, 0, ctypes.sizeof(table))
             before = _clock()
-            self._run(entry, arguments, ctypes.addressof(context), None)
+            self._run(loaded.symbols[ENTRY], arguments, ctypes.addressof(context), None)
             seconds = (_clock() - before) / 1e9
         instructions = {i.name: i for i in self.optimized.instructions()}
         return Profile(seconds, profile_lines(instructions, list(program.timed), list(table)))

@@ -38,7 +38,6 @@ class ThreadPool:
         start = ctypes.addressof(self._memory)
         self.address = -(-start // _SLOT_BYTES) * _SLOT_BYTES
         self._size = size
-        self._stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(support().symbols["hloom_pool_stop"])
         self.forget()
 
     def forget(self) -> None:
@@ -48,7 +47,8 @@ class ThreadPool:
 
     def stop(self) -> None:
         """End the threads, for good: what runs later runs in its caller's thread."""
-        self._stop(self.address)
+        if self.started:
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(support().symbols["hloom_pool_stop"])(self.address)
         self.forget()
         self._word(_BUSY_AT).value = 1
 
