@@ -134,13 +134,13 @@ def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
     for n in tap_axes(phase):
         axis = phase.axes[n]
         inside //= axis.taps
-        step = max(1, CHUNK_BYTES // (inside * tiling.panel * size))
-        if n == tiling.row or inside * step < CHUNK_TERMS:
-            return None
-        if step > 1 or inside * tiling.panel * size <= CHUNK_BYTES:
+        if n == tiling.row or inside < CHUNK_TERMS:
+            break
+        step = CHUNK_BYTES // (inside * tiling.panel * size)
+        if step > 0:
             return Split(tuple(singles), n, step)
         singles.append(n)
-    return None
+    return Split(tuple(singles[:-1]), singles[-1], 1) if singles else None
 
 
 def row_axis(phase: Phase) -> int:

@@ -1,0 +1,167 @@
+"""Convolutions of the cpu backend: every window option, layout, grouping and type."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cpu.window_draws import TOLERANCES, TYPES, any_window, sizes_text, text_of
+from evaluation import parse
+from hloom.cpu.convolution import plan_of
+from hloom.ir.window import WindowDimension
+from native_runs import agree, draw
+
+
+def convolution(
+    lhs: str, rhs: str, attributes: str, result: str = ""
+) -> str:  # fmt: skip
+    return (
+        f"x = {lhs} parameter(0)\n w = {rhs} parameter(1)\n ROOT r = {result} convolution(x, w), {attributes}"
+    )
+
+
+def check(lhs: str, rhs: str, attributes: str, result: str = "") -> Any:
+    """Native code and evaluator agree; returns the plan."""
+    text = convolution(lhs, rhs, attributes, result)
+    rng = np.random.default_rng(0)
+    kind = (result or lhs).partition("[")[0]
+    agree(
+        text, draw(rng, lhs), draw(rng, rhs), tolerance=20 * TOLERANCES[kind] if kind in TOLERANCES else None
+    )
+    return plan_of(parse(text).entry.root)
+
+
+def drawn(rng: random.Random, kind: str) -> tuple[str, str, str]:
+    """(lhs, rhs, attributes) of a random convolution."""
+    spatial = rng.choice([0, 1, 2, 2, 3])
+    groups, batch_groups = rng.choice([(1, 1), (1, 1), (2, 1), (16, 1), (1, 2)])
+    depth, columns = rng.choice([1, 2, 5, 16]), rng.choice([1, 2, 4, 17, 40])
+    digits = "".join(map(str, range(spatial)))
+    sizes = [rng.choice([1, 4, 9, 19]) if spatial < 3 else rng.randint(1, 5) for _ in range(spatial)]
+    window = [any_window(rng, size) for size in sizes]
+    labels = ["b" + digits + "f", digits + "io", "b" + digits + "f"]
+    if rng.random() < 0.5:
+        labels = ["".join(rng.sample(label, len(label))) for label in labels]
+    outputs = columns * groups * batch_groups
+    lhs = {"b": batch_groups * rng.randint(1, 3), "f": depth * groups, **dict(zip(digits, sizes))}
+    rhs = {"i": depth, "o": outputs, **{d: w.size for d, w in zip(digits, window)}}
+    attributes = f"{text_of(window)}, " if window else ""
+    attributes += f"dim_labels={labels[0]}_{labels[1]}->{labels[2]}"
+    attributes += f", feature_group_count={groups}" * (groups > 1)
+    attributes += f", batch_group_count={batch_groups}" * (batch_groups > 1)
+    shapes = (
+        f"{kind}[{sizes_text([s[c] for c in label])}]" for s, label in ((lhs, labels[0]), (rhs, labels[1]))
+    )
+    return next(shapes), next(shapes), attributes
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("seed", range(8))
+def test_any_convolution_of_any_type(kind: str, seed: int) -> None:
+    check(*drawn(random.Random(f"{kind}{seed}"), kind))
+
+
+SAME = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 13, 29, 60])
+@pytest.mark.parametrize("outputs", [2, 16, 24, 48, 80])
+def test_borders_and_panels(width: int, outputs: int) -> None:
+    check(f"f32[2,5,{width},3]", f"f32[3,3,3,{outputs}]", SAME)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("hole", [1, 2, 3])
+def test_strides_and_dilations(stride: int, dilation: int, hole: int) -> None:
+    parts = [
+        f"{name}={n}x{n}" for name, n in (("stride", stride), ("lhs_dilate", hole), ("rhs_dilate", dilation))
+    ]
+    window = f"window={{size=3x3 pad=2_1x1_2 {' '.join(parts)}}}"
+    check("f32[2,9,21,4]", "f32[3,3,4,20]", f"{window}, dim_labels=b01f_01io->b01f")
+    check("f32[2,9,21,4]", "f32[3,3,4,20]", f"{window[:-1]} rhs_reversal=1x1}}, dim_labels=b01f_01io->b01f")
+
+
+def test_windows_longer_than_the_base() -> None:
+    """The gradient of a kernel: the other gradient is the window, results are few."""
+    check("f32[4,10,10,3]", "f32[4,10,10,8]", "window={size=10x10 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf")
+    check("f32[4,10,10,1]", "f32[4,10,10,8]", "window={size=10x10 pad=2_2x2_2}, dim_labels=f01b_i01o->01bf")
+    check(
+        "f32[4,12,12,9]",
+        "f32[4,6,6,8]",
+        "window={size=6x6 pad=0_1x0_1 rhs_dilate=2x2}, dim_labels=f01b_i01o->01bf",
+    )
+
+
+def test_taps_are_split_where_the_kernel_is_large() -> None:
+    plan = check("f32[2,4,5,256]", "f32[3,3,256,96]", SAME)
+    assert plan.tilings[0].split is not None
+    plan = check(
+        "f32[8,30,30,24]", "f32[8,30,30,40]", "window={size=30x30 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf"
+    )
+    assert plan.tilings[0].split is not None
+
+
+@pytest.mark.parametrize("channels", [1, 7, 16, 40, 64])
+@pytest.mark.parametrize("multiplier", [1, 2, 3])
+def test_depthwise(channels: int, multiplier: int) -> None:
+    attributes = f"{SAME}, feature_group_count={channels}"
+    check(f"f32[2,6,17,{channels}]", f"f32[3,3,1,{channels * multiplier}]", attributes)
+
+
+def test_small_groups() -> None:
+    for depth, columns in ((2, 2), (4, 4), (2, 4), (8, 2), (3, 8), (1, 16)):
+        attributes = f"{SAME}, feature_group_count=10"
+        check(f"f32[1,4,17,{10 * depth}]", f"f32[3,3,{depth},{10 * columns}]", attributes)
+
+
+def test_gradients_of_depthwise_kernels() -> None:
+    attributes = "window={size=8x8 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf, batch_group_count=20"
+    check("f32[3,8,8,20]", "f32[3,8,8,20]", attributes)
+
+
+def test_results_of_a_wider_type() -> None:
+    check("s8[2,5,9,8]", "s8[3,3,8,24]", SAME, "s32[2,5,9,24]")
+    check("bf16[2,5,9,8]", "bf16[3,3,8,24]", SAME, "f32[2,5,9,24]")
+    check("f16[2,5,9,8]", "f32[3,3,8,24]", SAME, "f32[2,5,9,24]")
+
+
+def test_one_by_one_kernels_are_one_axis_of_positions() -> None:
+    plan = check("f32[3,7,5,20]", "f32[1,1,20,32]", "window={size=1x1}, dim_labels=b01f_01io->b01f")
+    positions = [axis.positions for axis in plan.convolution.phases[0].axes]
+    assert sorted(positions) == [1, 3 * 7 * 5]
+
+
+def test_transposed_convolutions_multiply_by_no_holes() -> None:
+    attributes = "window={size=4x4 pad=2_2x2_2 lhs_dilate=2x2}, dim_labels=b01f_01io->b01f"
+    plan = check("f32[2,6,6,8]", "f32[4,4,8,16]", attributes)
+    terms = [phase.terms for phase in plan.convolution.phases]
+    assert terms == [2 * 2 * 8] * 4
+    assert sum(phase.results for phase in plan.convolution.phases) == 2 * 12 * 12 * 16
+
+
+def test_infinite_kernels_meet_no_padding() -> None:
+    x, w = np.ones((1, 4, 4, 2), np.float32), np.full((3, 3, 2, 16), np.inf, np.float32)
+    attributes = SAME
+    from native_runs import compiled
+
+    made = compiled(convolution("f32[1,4,4,2]", "f32[3,3,2,16]", attributes))(x, w)
+    assert (made == np.inf).all()
+
+
+def test_empty_arrays() -> None:
+    check("f32[0,4,4,2]", "f32[3,3,2,16]", SAME)
+    check("f32[1,4,4,0]", "f32[3,3,0,16]", SAME)
+    check("f32[1,4,4,2]", "f32[3,3,2,0]", SAME)
+    check("f32[1,0,4,2]", "f32[1,1,2,8]", "window={size=1x1 pad=1_1x0_0}, dim_labels=b01f_01io->b01f")
+
+
+@pytest.mark.parametrize("window", [[WindowDimension(5, 1, 2, 2)], [WindowDimension(31, 1, 15, 15)]])
+def test_one_dimension_in_every_layout(window: list[WindowDimension]) -> None:
+    size = window[0].size
+    check("f32[2,50,6]", f"f32[{size},6,12]", f"{text_of(window)}, dim_labels=b0f_0io->b0f")
+    check("f32[2,6,50]", f"f32[12,6,{size}]", f"{text_of(window)}, dim_labels=bf0_oi0->bf0")
+    check("f32[2,50,1]", f"f32[{size},1,1]", f"{text_of(window)}, dim_labels=b0f_0io->b0f")
