@@ -102,7 +102,7 @@ class _Walk:
         self.buffers: list[Buffer] = []
         self.births: dict[Buffer, list[int]] = {}
         self.reads: dict[Buffer, list[int]] = {}
-        self.overwrites: list[tuple[Buffer, Buffer]] = []
+        self.overwrites: list[tuple[Buffer, Buffer, int]] = []
 
     def new(self, size: int, kind: str = "temp", number: int = 0) -> Buffer:
         """A buffer of its own."""
@@ -172,7 +172,7 @@ class _Walk:
             self.read(operand.values(), reading if free else writing)
             if free:
                 self.overwrites.extend(
-                    (target, source) for target in made.values() for source in operand.values()
+                    (target, source, reading) for target in made.values() for source in operand.values()
                 )
         return made
 
@@ -233,7 +233,9 @@ class _Walk:
         for copies in (*joins.returning.values(), *joins.entering.values(), joins.results):
             for copy in copies:
                 merge(copy.source, copy.target)
-        for target, source in self.overwrites:
-            merge(target, source) or merge(source, target)
+        for target, source, reading in self.overwrites:
+            if not merge(target, source) and not merge(source, target):
+                # in another place the operand must last until the operation is done
+                source.hold(reading, reading + 1)
         temporaries = {b.find(): None for b in self.buffers if b.find().kind == "temp" and b.find().size}
         joins.temp_bytes = assign_offsets(list(temporaries))
