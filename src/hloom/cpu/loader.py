@@ -19,6 +19,7 @@ from hloom.cpu.relocation import (
     AARCH64,
     CALLS,
     JUMP_BYTES,
+    REACH,
     RELOCATIONS,
     THROUGH_TABLE,
     X86_64,
@@ -157,7 +158,7 @@ class Image:
                 raise LoadError(f"unknown symbol {name!r} in compiled code", rule="cpu.object-symbol")
             if kind in through_table:
                 symbol = base + self._entries[name]
-            elif kind in calls and position is None and abs(symbol - base - at) >= 1 << 27:
+            elif kind in calls and position is None and abs(symbol - base - at) >= REACH[self.machine]:
                 symbol = base + self._jumps[name]
             relocate(memory, at, base + at, symbol, addend)
 

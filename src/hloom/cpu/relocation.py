@@ -104,6 +104,9 @@ THROUGH_TABLE: Final = {X86_64: frozenset((9, 41, 42)), AARCH64: frozenset((311,
 CALLS: Final = {X86_64: frozenset((4,)), AARCH64: frozenset((282, 283))}
 """Kinds that may go by way of a jump, where the symbol is out of reach."""
 
+REACH: Final = {X86_64: (1 << 31) - 4096, AARCH64: (1 << 27) - 4096}
+"""Bytes that a call reaches in both directions."""
+
 JUMP_BYTES: Final = 16
 
 
