@@ -6,19 +6,33 @@ from typing import Final
 
 from hloom.cpu.gemm import product_of
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.batchnorm_expander import BatchNormExpander
 from hloom.passes.bitcast_expander import BitcastExpander
 from hloom.passes.call_inliner import CallInliner
 from hloom.passes.common_subexpressions import CommonSubexpressionElimination
+from hloom.passes.computation_deduplicator import ComputationDeduplicator
+from hloom.passes.conditional_simplifier import ConditionalSimplifier
+from hloom.passes.constant_folding import ConstantFolding
+from hloom.passes.convolution_canonicalization import ConvolutionCanonicalization
 from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.dot_decomposer import DotDecomposer
+from hloom.passes.facts import FLAT
 from hloom.passes.flatten_call_graph import FlattenCallGraph
 from hloom.passes.fusion import Fusion
-from hloom.passes.linear_algebra_upcaster import LinearAlgebraUpcaster
+from hloom.passes.gather_simplifier import GatherSimplifier
+from hloom.passes.integer_range_simplifier import IntegerRangeSimplifier
 from hloom.passes.map_inliner import MapInliner
+from hloom.passes.memory_scheduler import HloMemoryScheduler
 from hloom.passes.pipeline import Pipeline
-from hloom.passes.rng_expander import RngExpander
+from hloom.passes.scatter_simplifier import ScatterSimplifier
+from hloom.passes.sort_simplifier import SortSimplifier
 from hloom.passes.synchronous_operations import SynchronousOperations
-from hloom.passes.topk_decomposer import TopkDecomposer
+from hloom.passes.unscheduler import Unscheduler
+from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from hloom.passes.while_loop_simplifier import WhileLoopSimplifier
+from hloom.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.passes.zero_sized_elimination import ZeroSizedHloElimination
 
 
 def is_product(dot: HloInstruction) -> bool:
@@ -26,19 +40,58 @@ def is_product(dot: HloInstruction) -> bool:
     return product_of(dot) is not None
 
 
-CPU_PIPELINE: Final = Pipeline(
+# Fewer kinds of instructions: what has a meaning in terms of others is written in them.
+EXPANSION: Final = Pipeline(
     [
+        Unscheduler(),
         CallInliner(),
         MapInliner(),
         BatchNormExpander(),
         BitcastExpander(),
         SynchronousOperations(),
-        TopkDecomposer(),
-        RngExpander(),
-        LinearAlgebraUpcaster(),
         FlattenCallGraph(),
-        Pipeline([CommonSubexpressionElimination(), DeadCodeElimination()], until_stable=True),
+        ZeroSizedHloElimination(),
+        ComputationDeduplicator(),
+    ]
+)
+
+# Fewer instructions.
+SIMPLIFICATION: Final = Pipeline(
+    [
+        CommonSubexpressionElimination(),
+        DeadCodeElimination(),
+        AlgebraicSimplifier(),
+        ConstantFolding(),
+        WhileLoopSimplifier(),
+        ConditionalSimplifier(),
+        IntegerRangeSimplifier(),
+        GatherSimplifier(),
+        ScatterSimplifier(),
+        SortSimplifier(),
+    ],
+    until_stable=True,
+    given=frozenset((FLAT,)),
+)
+
+# Products in the forms for which there are kernels; loops without what can be done before them.
+CANONICALIZATION: Final = Pipeline(
+    [
+        ConvolutionCanonicalization(is_product),
+        DotDecomposer(is_product),
+        WhileLoopInvariantCodeMotion(),
+    ],
+    given=frozenset((FLAT,)),
+)
+
+CPU_PIPELINE: Final = Pipeline(
+    [
+        EXPANSION,
+        SIMPLIFICATION,
+        CANONICALIZATION,
+        SIMPLIFICATION,
+        WhileLoopTripCountAnnotator(),
         Fusion(products=is_product),
         DeadCodeElimination(),
+        HloMemoryScheduler(),
     ]
 )

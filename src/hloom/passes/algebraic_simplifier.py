@@ -40,6 +40,7 @@ class AlgebraicSimplifier:
     """Every rule of `FAMILIES`, until none fits any more."""
 
     name: ClassVar[str] = "algsimp"
+    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Rewrite every computation."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.facts import NO_BATCH_NORM
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
 
@@ -17,6 +18,7 @@ class BatchNormExpander:
     """``batch-norm-training``, ``-inference`` and ``-grad`` → their formulas, in f32 or, of f64, in f64."""
 
     name: ClassVar[str] = "batchnorm_expander"
+    establishes: ClassVar[frozenset[str]] = frozenset((NO_BATCH_NORM,))
 
     def run(self, module: HloModule) -> bool:
         """Expand every one with static shapes."""

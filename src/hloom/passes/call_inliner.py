@@ -8,6 +8,7 @@ from typing import ClassVar
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.facts import INLINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class CallInliner:
     """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be made anew."""
 
     name: ClassVar[str] = "call-inliner"
+    establishes: ClassVar[frozenset[str]] = frozenset((INLINED,))
 
     def run(self, module: HloModule) -> bool:
         """Inline every call, callees first."""

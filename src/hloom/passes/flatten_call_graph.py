@@ -8,8 +8,7 @@ from typing import ClassVar
 from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
 from hloom.passes.call_inliner import copy_body
-
-_CONTROL_FLOW = frozenset(("while", "conditional", "call", "async-start"))
+from hloom.passes.facts import CONTROL_FLOW, FLAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +16,7 @@ class FlattenCallGraph:
     """A computation that two whiles, conditionals or calls share → one copy for each."""
 
     name: ClassVar[str] = "flatten-call-graph"
+    establishes: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
     def run(self, module: HloModule) -> bool:
         """Clone shared computations until each has one caller."""
@@ -25,7 +25,7 @@ class FlattenCallGraph:
         waiting = [module.entry]
         while waiting:
             for instruction in waiting.pop():
-                if instruction.opcode not in _CONTROL_FLOW:
+                if instruction.opcode not in CONTROL_FLOW:
                     continue
                 called: list[HloComputation] = []
                 for computation in instruction.called_computations:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
+from hloom.errors import HloError
 from hloom.ir.module import HloModule
 
 
@@ -13,7 +14,9 @@ from hloom.ir.module import HloModule
 class Pass(Protocol):
     """A rewrite of a module.
 
-    A pass is a frozen dataclass: options are fields, ``name`` is XLA's own where XLA has the pass.
+    A pass is a frozen dataclass: options are fields, ``name`` is XLA's own where XLA has the pass. It may say
+    in ``needs``, ``establishes`` and ``breaks`` which facts about a module it has to do with, and by
+    ``settles = True`` that running it twice is as good as once.
     """
 
     name: ClassVar[str]
@@ -23,36 +26,63 @@ class Pass(Protocol):
         ...
 
 
+def facts_of(item: Pass, which: str) -> frozenset[str]:
+    """The facts that a pass ``needs``, ``establishes`` or ``breaks``; see `hloom.passes.facts`."""
+    return getattr(item, which, frozenset())
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Passes in order; itself a pass.
 
     Attributes:
-        passes: run one after the other.
+        passes: run one after the other. A pass that needs a fact which none before it establishes is refused
+            with HloError by the rule ``pipeline.needs``.
         until_stable: run them all again until none changes anything (at most ``rounds`` times).
+        given: facts that hold before the first pass.
     """
 
     passes: Sequence[Pass]
     until_stable: bool = False
     rounds: int = 25
+    given: frozenset[str] = frozenset()
     name: ClassVar[str] = "pipeline"
 
+    def __post_init__(self) -> None:
+        holding = self.given
+        for item in self.flat():
+            missing = facts_of(item, "needs") - holding
+            if missing:
+                message = (
+                    f"{item.name} needs {', '.join(sorted(missing))}, which no pass before it establishes"
+                )
+                raise HloError(message, rule="pipeline.needs")
+            holding = (holding - facts_of(item, "breaks")) | facts_of(item, "establishes")
+
     def run(self, module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> bool:
-        """Run the passes; ``observe`` sees the module after every pass that changed it."""
-        changed = False
+        """Run the passes; ``observe`` sees the module after every pass that changed it.
+
+        In later rounds a pass runs only if others have changed something since, or itself if it may have left
+        something to do.
+        """
+        changes = 0
+        done = [-1] * len(self.passes)
         for _ in range(self.rounds if self.until_stable else 1):
-            again = False
-            for item in self.passes:
-                if isinstance(item, Pipeline):
-                    again |= item.run(module, observe)
-                elif item.run(module):
-                    again = True
-                    if observe is not None:
-                        observe(item, module)
-            changed |= again
-            if not again:
+            before = changes
+            for number, item in enumerate(self.passes):
+                if done[number] == changes:
+                    continue
+                done[number] = changes
+                if not (item.run(module, observe) if isinstance(item, Pipeline) else item.run(module)):
+                    continue
+                changes += 1
+                if getattr(item, "settles", False):
+                    done[number] = changes
+                if observe is not None and not isinstance(item, Pipeline):
+                    observe(item, module)
+            if changes == before:
                 break
-        return changed
+        return changes > 0
 
     def flat(self) -> Iterator[Pass]:
         """Every pass that is not a pipeline, in order."""

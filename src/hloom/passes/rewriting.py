@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -130,6 +130,7 @@ class _Rewriter:
             self.wait(user)
         if new.shape != old.shape:
             if not same_type(new.shape, old.shape):
+                discard(new)
                 return False
             if fresh:
                 new.shape = old.shape
@@ -176,6 +177,20 @@ class _Rewriter:
                     dead.append(operand)
                 elif len(operand.users) == 1:
                     self.wait(next(iter(operand.users)))
+
+
+def discard(i: HloInstruction) -> None:
+    """Remove an instruction that was written for nothing, and what was written for it alone."""
+    if i.parent is not None and is_dead(i) and not (i.control_predecessors or i.control_successors):
+        operands = list(dict.fromkeys(i.operands))
+        i.parent.remove(i)
+        for operand in operands:
+            discard(operand)
+
+
+def attributes(i: HloInstruction) -> Any:
+    """The operation of an instruction, for its attributes, which depend on the opcode."""
+    return i.operation
 
 
 def same_type(a: Shape, b: Shape) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY
-from hloom.passes.rewriting import Family
+from hloom.passes.purity import ELEMENTWISE
+from hloom.passes.rewriting import Family, attributes
 from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.values import splat
@@ -16,9 +16,8 @@ from hloom.shape.shape import Shape
 
 RULES: Final = Family("broadcasting")
 
-ELEMENTWISE: Final = tuple(
-    sorted(opcode for opcode, operation in REGISTRY.items() if operation.elementwise and opcode != "copy")
-)
+COMPUTED: Final = tuple(sorted(ELEMENTWISE - {"copy"}))
+"""Elementwise operations that compute something."""
 
 
 @RULES.rule("broadcast")
@@ -66,20 +65,20 @@ def broadcast_of_iota(i: HloInstruction) -> HloInstruction | None:
     (iota,) = i.operands
     if iota.opcode != "iota":
         return None
-    dimension: int = iota.operation.iota_dimension  # type: ignore[attr-defined]
+    dimension: int = attributes(iota).iota_dimension
     return Writer(i).op("iota", shape=i.shape, iota_dimension=dimensions_of(i)[dimension])
 
 
 @RULES.rule("iota")
 def iota_of_one(i: HloInstruction) -> HloInstruction | None:
     """``iota()`` → ``0`` along a dimension of size 1."""
-    dimension: int = i.operation.iota_dimension  # type: ignore[attr-defined]
+    dimension: int = attributes(i).iota_dimension
     if i.shape.dimensions[dimension] != 1 or i.shape.element_type.is_complex:
         return None
     return Writer(i).full(0, i.shape)
 
 
-@RULES.rule(*ELEMENTWISE)
+@RULES.rule(*COMPUTED)
 def elementwise_of_broadcasts(i: HloInstruction) -> HloInstruction | None:
     """``f(broadcast(x), broadcast(y))`` → ``broadcast(f(x, y))`` where both repeat along the same dimensions.
 
@@ -129,7 +128,7 @@ def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> H
     return w.full(value, Shape(operand.shape.element_type, sizes))  # type: ignore[arg-type]
 
 
-@RULES.rule(*ELEMENTWISE)
+@RULES.rule(*COMPUTED)
 def elementwise_of_reshapes(i: HloInstruction) -> HloInstruction | None:
     """``f(reshape(x), reshape(y))`` → ``reshape(f(x, y))`` where x and y have the same dimensions.
 

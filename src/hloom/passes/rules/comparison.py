@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import Family, attributes
 from hloom.passes.rules.values import number, splat
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
@@ -18,15 +18,26 @@ SWAPPED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "G
 
 def direction_of(i: HloInstruction) -> str:
     """EQ, NE, LT ... of a compare."""
-    operation: Any = i.operation
+    operation = attributes(i)
     return operation.direction
 
 
 def has_total_order(i: HloInstruction) -> bool:
     """Whether of two operands of a compare always one is less, or both are equal."""
-    operation: Any = i.operation
+    operation = attributes(i)
     kind = i.operands[0].shape.element_type
     return operation.comparison_type == "TOTALORDER" or kind.is_integer or kind.is_predicate
+
+
+def _compare(i: HloInstruction, a: HloInstruction, b: HloInstruction, operation: Any) -> HloInstruction:
+    return Writer(i).op(
+        "compare",
+        a,
+        b,
+        shape=i.shape,
+        direction=operation.direction,
+        comparison_type=operation.comparison_type,
+    )
 
 
 @RULES.rule("compare")
@@ -43,10 +54,7 @@ def compare_constant_on_the_right(i: HloInstruction) -> HloInstruction | None:
     a, b = i.operands
     if splat(a) is None or splat(b) is not None:
         return None
-    operation: Any = i.operation.replace(direction=SWAPPED[direction_of(i)])  # type: ignore[attr-defined]
-    made = Writer(i).op("compare", b, a, shape=i.shape, direction=operation.direction)
-    made.operation = operation
-    return made
+    return _compare(i, b, a, attributes(i).replace(direction=SWAPPED[direction_of(i)]))
 
 
 @RULES.rule("compare")
@@ -67,10 +75,8 @@ def not_of_compare(i: HloInstruction) -> HloInstruction | None:
         return None
     if not has_total_order(compare) and direction_of(compare) not in ("EQ", "NE"):
         return None
-    opposite = compare.operation.replace(direction=OPPOSITE[direction_of(compare)])  # type: ignore[attr-defined]
-    made = Writer(i).op("compare", *compare.operands, shape=i.shape, direction="EQ")
-    made.operation = opposite
-    return made
+    opposite = attributes(compare).replace(direction=OPPOSITE[direction_of(compare)])
+    return _compare(i, compare.operands[0], compare.operands[1], opposite)
 
 
 @RULES.rule("select")
@@ -134,6 +140,6 @@ def select_of_same_choice(i: HloInstruction) -> HloInstruction | None:
 @RULES.rule("get-dimension-size")
 def size_of_static_dimension(i: HloInstruction) -> HloInstruction | None:
     """``get-dimension-size(x)`` → the size."""
-    operation: Any = i.operation
-    size = i.operands[0].shape.dimensions[operation.dimensions[0]]
+    dimension: int = attributes(i).dimensions[0]
+    size = i.operands[0].shape.dimensions[dimension]
     return Writer(i).scalar(size, i.shape.element_type) if size != Shape.UNBOUNDED else None

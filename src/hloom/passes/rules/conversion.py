@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.rounding import float_format
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import Family, attributes
 from hloom.passes.rules.values import holds
 from hloom.passes.writing import Writer
 
@@ -61,7 +61,7 @@ def bitcast_convert_again(i: HloInstruction) -> HloInstruction | None:
 def reduce_precision_of_fewer_bits(i: HloInstruction) -> HloInstruction | None:
     """``reduce-precision(x)`` → ``x`` where x has no more bits than are kept, or has lost them already."""
     (x,) = i.operands
-    operation: Any = i.operation
+    operation = attributes(i)
     number = float_format(i.shape.element_type)
     if operation.exponent_bits >= number.exponent_bits and operation.mantissa_bits >= number.mantissa_bits:
         return x

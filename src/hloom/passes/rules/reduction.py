@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import Family, attributes
 from hloom.passes.rules.dimensions import reshape_groups, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.values import combines_by, is_all, number
@@ -190,7 +190,7 @@ def _is_neutral(opcode: str, v: HloInstruction) -> bool:
 def window_of_one(i: HloInstruction) -> HloInstruction | None:
     """``reduce-window(x, v)`` of windows of one element, all of them → ``v + x``."""
     opcode = combines_by(i)
-    operation: Any = i.operation
+    operation = attributes(i)
     if opcode is None or i.shape.dimensions != i.operands[0].shape.dimensions:
         return None
     plain = (1, 1, 0, 0, 1)
@@ -205,7 +205,7 @@ def window_of_one(i: HloInstruction) -> HloInstruction | None:
 @RULES.rule("reduce-window", reorders=True)
 def window_of_everything(i: HloInstruction) -> HloInstruction | None:
     """``reduce-window(x, v)`` → ``reshape(reduce(x, v))`` of windows that are whole dimensions or 1."""
-    operation: Any = i.operation
+    operation = attributes(i)
     if len(i.operands) != 2:
         return None
     (x,) = arrays_of(i)

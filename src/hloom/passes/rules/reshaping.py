@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import Family, attributes
 from hloom.passes.rules.dimensions import inverse, one_to_one, reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer
 
@@ -14,7 +14,7 @@ RULES: Final = Family("reshaping")
 
 def dimensions_of(i: HloInstruction) -> tuple[int, ...]:
     """The attribute ``dimensions``."""
-    operation: Any = i.operation
+    operation = attributes(i)
     return operation.dimensions
 
 
@@ -69,7 +69,7 @@ def reshape_of_iota(i: HloInstruction) -> HloInstruction | None:
     (iota,) = i.operands
     if iota.opcode != "iota":
         return None
-    operation: Any = iota.operation
+    operation = attributes(iota)
     groups = reshape_groups(iota.shape.dimensions, i.shape.dimensions)
     if groups is None:
         return None
@@ -125,8 +125,8 @@ def transpose_of_iota(i: HloInstruction) -> HloInstruction | None:
     (iota,) = i.operands
     if iota.opcode != "iota":
         return None
-    operation: Any = iota.operation
-    place = inverse(dimensions_of(i))[operation.iota_dimension]
+    dimension: int = attributes(iota).iota_dimension
+    place = inverse(dimensions_of(i))[dimension]
     return Writer(i).op("iota", shape=i.shape, iota_dimension=place)
 
 

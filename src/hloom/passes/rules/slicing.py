@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import Family, attributes
 from hloom.passes.rules.dimensions import one_to_one, reshape_groups
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.values import number
@@ -18,7 +18,7 @@ RULES: Final = Family("slicing")
 
 def ranges_of(i: HloInstruction) -> tuple[SliceDimension, ...]:
     """The ranges of a slice."""
-    operation: Any = i.operation
+    operation = attributes(i)
     return operation.slice
 
 
@@ -74,7 +74,7 @@ def slice_of_iota(i: HloInstruction) -> HloInstruction | None:
     (iota,) = i.operands
     if iota.opcode != "iota":
         return None
-    dimension: int = iota.operation.iota_dimension  # type: ignore[attr-defined]
+    dimension: int = attributes(iota).iota_dimension
     d = ranges_of(i)[dimension]
     if d.start or d.stride != 1:
         return None
@@ -121,7 +121,7 @@ def slice_of_pad(i: HloInstruction) -> HloInstruction | None:
 
 def paddings_of(i: HloInstruction) -> tuple[PaddingDimension, ...]:
     """The paddings of a pad."""
-    operation: Any = i.operation
+    operation = attributes(i)
     return operation.padding
 
 

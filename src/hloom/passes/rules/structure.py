@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family
+from hloom.passes.rewriting import Family, attributes
 
 RULES: Final = Family("structure")
 
@@ -14,21 +14,30 @@ RULES: Final = Family("structure")
 def element_of_tuple(i: HloInstruction) -> HloInstruction | None:
     """``get-tuple-element(tuple(x, y)), index=1`` → ``y``."""
     (whole,) = i.operands
-    operation: Any = i.operation
-    return whole.operands[operation.index] if whole.opcode == "tuple" else None
+    index: int = attributes(i).index
+    return whole.operands[index] if whole.opcode == "tuple" else None
 
 
 @RULES.rule("tuple")
 def tuple_of_elements(i: HloInstruction) -> HloInstruction | None:
-    """``tuple(get-tuple-element(t), index=0; get-tuple-element(t), index=1)`` → ``t`` of two elements."""
+    """``tuple(get-tuple-element(t), index=0; get-tuple-element(t), index=1)`` → ``t`` of two elements.
+
+    Not around loops: they are taken apart, see `hloom.passes.while_loops`.
+    """
+    if i.is_root or any(user.opcode == "while" for user in i.users):
+        return None
     whole: HloInstruction | None = None
     for place, operand in enumerate(i.operands):
-        if operand.opcode != "get-tuple-element" or operand.operation.index != place:  # type: ignore[attr-defined]
+        if operand.opcode != "get-tuple-element" or attributes(operand).index != place:
             return None
         if whole is not None and operand.operands[0] is not whole:
             return None
         whole = operand.operands[0]
-    if whole is None or len(whole.shape.tuple_shapes) != len(i.operands):
+    if (
+        whole is None
+        or whole.opcode in ("parameter", "while")
+        or len(whole.shape.tuple_shapes) != len(i.operands)
+    ):
         return None
     return whole
 

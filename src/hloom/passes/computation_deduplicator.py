@@ -1,0 +1,64 @@
+"""computation-deduplicator: computations that are applied to elements, and are equal, become one.
+
+Every reduction that a front end writes brings its own ``add``; that they are one lets equal reductions be
+recognized as equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.facts import CONTROL_FLOW
+
+LARGEST: Final = 64
+"""Computations of more instructions are not compared."""
+
+Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationDeduplicator:
+    """Two equal computations, neither called by control flow → the first of them."""
+
+    name: ClassVar[str] = "computation-deduplicator"
+    settles: ClassVar[bool] = True
+
+    def run(self, module: HloModule) -> bool:
+        """Let callers of equal computations call one; callees first."""
+        applied: dict[HloComputation, list[HloInstruction]] = {}
+        others: set[HloComputation] = {module.entry}
+        for i in module.instructions():
+            for computation in i.called_computations:
+                if i.opcode in CONTROL_FLOW:
+                    others.add(computation)
+                applied.setdefault(computation, []).append(i)
+        changed = False
+        first: dict[Key, HloComputation] = {}
+        for computation in module.post_order():
+            if computation in others or computation not in applied or len(computation) > LARGEST:
+                continue
+            one = first.setdefault(key_of(computation), computation)
+            if one is not computation:
+                for caller in applied[computation]:
+                    caller.called_computations = tuple(
+                        one if c is computation else c for c in caller.called_computations
+                    )
+                module.remove(computation)
+                changed = True
+        return changed
+
+
+def key_of(computation: HloComputation) -> Key:
+    """What two computations have in common just if they compute the same in the same way."""
+    number: dict[HloInstruction, int] = {}
+    steps: list[Key] = [(computation.execution_thread,)]
+    for i in computation.post_order():
+        number[i] = len(number)
+        operands = tuple(number[o] for o in i.operands)
+        control = tuple(number[p] for p in i.control_predecessors)
+        steps.append((i.operation, i.shape, operands, i.called_computations, control))
+    return (*steps, number[computation.root])

@@ -1,0 +1,56 @@
+"""What passes may rely on: facts about modules, each with a name and a test.
+
+A pass that ``needs`` a fact stands in a pipeline behind one that ``establishes`` it, and no pass between them
+``breaks`` it; `hloom.passes.pipeline` refuses any other order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.module import HloModule
+
+FLAT: Final = "flat-call-graph"
+"""No computation of control flow has two callers."""
+INLINED: Final = "inlined"
+"""There are no calls and no fusions."""
+UNORDERED: Final = "unordered"
+"""The order in which instructions stand means nothing: what must keep an order is ordered by control."""
+NO_BATCH_NORM: Final = "no-batch-norm"
+"""Batch normalization of static arrays is written out."""
+
+CONTROL_FLOW: Final = frozenset(("while", "conditional", "call", "async-start"))
+
+
+def _is_flat(module: HloModule) -> bool:
+    callers: dict[HloComputation, int] = {}
+    for i in module.instructions():
+        if i.opcode in CONTROL_FLOW:
+            for computation in i.called_computations:
+                callers[computation] = callers.get(computation, 0) + 1
+    return all(count == 1 for count in callers.values())
+
+
+def _is_inlined(module: HloModule) -> bool:
+    return all(i.opcode not in ("call", "fusion") for i in module.instructions())
+
+
+def _is_unordered(module: HloModule) -> bool:
+    return not module.config.is_scheduled
+
+
+def _has_no_batch_norm(module: HloModule) -> bool:
+    return not any(
+        i.opcode.startswith("batch-norm-") and i.operands[0].shape.is_static for i in module.instructions()
+    )
+
+
+FACTS: Final[dict[str, Callable[[HloModule], bool]]] = {
+    FLAT: _is_flat,
+    INLINED: _is_inlined,
+    UNORDERED: _is_unordered,
+    NO_BATCH_NORM: _has_no_batch_norm,
+}
+"""Whether a fact holds of a module, for tests: what a pass establishes does."""

@@ -1,0 +1,168 @@
+"""hlo-memory-scheduler: an order of execution that needs little memory at a time.
+
+Two orders are tried for each computation, operands before users as they come, and the greedy one that always
+runs next what frees most; the one with the lower peak is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import ClassVar, Final
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.facts import CONTROL_FLOW, UNORDERED
+from hloom.passes.rewriting import attributes
+from hloom.shape.shape import Shape
+
+ALIASES: Final = frozenset(
+    ("reshape", "bitcast", "copy", "opt-barrier", "add-dependency", "domain", "tuple", "get-tuple-element")
+)
+"""Operations that make no value of their own, but hand on what their operands hold."""
+_GIVEN: Final = frozenset(("parameter", "constant"))
+
+
+@dataclass(frozen=True, slots=True)
+class HloMemoryScheduler:
+    """The instructions of every computation in the order in which they are to run."""
+
+    name: ClassVar[str] = "hlo-memory-scheduler"
+    needs: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
+    breaks: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
+
+    def run(self, module: HloModule) -> bool:
+        """Order every computation, callees first."""
+        peaks: dict[HloComputation, int] = {}
+        for computation in module.post_order():
+            order, peaks[computation] = memory_order(computation, peaks)
+            computation.reorder(order)
+        module.config.is_scheduled = True
+        return True
+
+
+def memory_order(
+    computation: HloComputation, peaks: dict[HloComputation, int]
+) -> tuple[list[HloInstruction], int]:
+    """The better of two orders of a computation, and how many bytes it needs at most at a time.
+
+    Args:
+        computation: whose instructions are ordered.
+        peaks: what computations need that control flow calls from it.
+    """
+    plain = computation.post_order()
+    liveness = _Liveness(plain, computation.root, peaks)
+    orders = [plain]
+    if len(plain) > 2:
+        orders.append(liveness.greedy())
+    best = min(orders, key=liveness.peak)
+    return best, liveness.peak(best)
+
+
+@dataclass(slots=True, eq=False)
+class _Value:
+    """What one instruction makes, and who reads it, however it is handed on."""
+
+    size: int
+    readers: set[HloInstruction] = field(default_factory=set[HloInstruction])
+    kept: bool = False
+
+
+class _Liveness:
+    """Which values the instructions of a computation make and read."""
+
+    def __init__(
+        self, order: Sequence[HloInstruction], root: HloInstruction, peaks: dict[HloComputation, int]
+    ) -> None:
+        self.position = {i: n for n, i in enumerate(order)}
+        self.made: dict[HloInstruction, _Value] = {}
+        self.held: dict[HloInstruction, tuple[_Value, ...]] = {}
+        self.reads: dict[HloInstruction, tuple[_Value, ...]] = {}
+        self.inner: dict[HloInstruction, int] = {}
+        for i in order:
+            self._instruction(i, peaks)
+        for value in self.held[root]:
+            value.kept = True
+
+    def _instruction(self, i: HloInstruction, peaks: dict[HloComputation, int]) -> None:
+        if i.opcode in ALIASES:
+            self.held[i] = self._handed_on(i)
+            return
+        value = self.made[i] = _Value(0 if i.opcode in _GIVEN else _bytes(i.shape))
+        self.held[i] = (value,)
+        self.reads[i] = tuple(dict.fromkeys(v for o in i.operands for v in self.held[o] if v.size))
+        for read in self.reads[i]:
+            read.readers.add(i)
+        if i.opcode in CONTROL_FLOW:
+            self.inner[i] = max((peaks.get(c, 0) for c in i.called_computations), default=0)
+
+    def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
+        """The values behind an alias: of a tuple that is written out, only the element that is picked."""
+        if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
+            index: int = attributes(i).index
+            return self.held[i.operands[0].operands[index]]
+        return tuple(dict.fromkeys(v for o in i.operands for v in self.held[o]))
+
+    def peak(self, order: Sequence[HloInstruction]) -> int:
+        """The most bytes that are held at a time."""
+        live = most = 0
+        left: dict[_Value, int] = {}
+        for i in order:
+            value = self.made.get(i)
+            if value is None:
+                continue
+            live += value.size
+            most = max(most, live + self.inner.get(i, 0))
+            for read in self.reads[i]:
+                left[read] = left.get(read, len(read.readers)) - 1
+                if not left[read] and not read.kept:
+                    live -= read.size
+            if not value.readers and not value.kept:
+                live -= value.size
+        return most
+
+    def greedy(self) -> list[HloInstruction]:
+        """Of all that could run next, always what leaves least memory in use; of equals the first."""
+        missing = {i: len({*i.operands, *i.control_predecessors}) for i in self.position}
+        left = {value: len(value.readers) for value in self.made.values()}
+        heap: list[tuple[int, int, HloInstruction]] = []
+        order: dict[HloInstruction, None] = {}
+
+        def offer(i: HloInstruction) -> None:
+            heappush(heap, (self._growth(i, left), self.position[i], i))
+
+        for i in self.position:
+            if not missing[i]:
+                offer(i)
+        while heap:
+            growth, _, i = heappop(heap)
+            if i in order or growth != self._growth(i, left):
+                continue
+            order[i] = None
+            for read in self.reads.get(i, ()):
+                left[read] -= 1
+                if left[read] == 1:
+                    for reader in read.readers:
+                        if not missing[reader] and reader not in order:
+                            offer(reader)
+            for follower in dict.fromkeys((*i.users, *i.control_successors)):
+                missing[follower] -= 1
+                if not missing[follower]:
+                    offer(follower)
+        return list(order)
+
+    def _growth(self, i: HloInstruction, left: dict[_Value, int]) -> int:
+        """By how many bytes more are held after an instruction than before it; aliases run at once."""
+        value = self.made.get(i)
+        if value is None or i.opcode in _GIVEN:
+            return -(1 << 62)
+        freed = sum(v.size for v in self.reads[i] if left[v] == 1 and not v.kept)
+        return value.size - freed
+
+
+def _bytes(shape: Shape) -> int:
+    if shape.is_tuple:
+        return sum(map(_bytes, shape.tuple_shapes))
+    return shape.element_count * shape.element_type.bytes if shape.is_array and not shape.is_unbounded else 0

@@ -1,0 +1,248 @@
+"""Rules for gather, scatter and sort that turn out to be something simpler."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import SliceDimension
+from hloom.passes.rewriting import Family, attributes
+from hloom.passes.rules.reshaping import dimensions_of
+from hloom.passes.rules.slicing import start_numbers
+from hloom.passes.rules.values import number
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+GATHERS: Final = Family("gather")
+SCATTERS: Final = Family("scatter")
+
+
+# -- gather
+
+
+@GATHERS.rule("gather")
+def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
+    """``gather(x, indices)`` of one index vector → ``reshape(dynamic-slice(x, ...))``."""
+    operation = attributes(i)
+    x, indices = i.operands
+    batch = [n for d, n in enumerate(indices.shape.dimensions) if d != operation.index_vector_dim]
+    if math.prod(batch) != 1:
+        return None
+    w = Writer(i)
+    starts = index_vector(w, indices, operation.index_vector_dim, operation.start_index_map, x.shape.rank)
+    if starts is None:
+        return None
+    cut = w.op("dynamic-slice", x, *starts, dynamic_slice_sizes=operation.slice_sizes)
+    window = [d for d in range(x.shape.rank) if d not in operation.collapsed_slice_dims]
+    window = [d for d in window if d not in operation.operand_batching_dims]
+    sizes = [1] * i.shape.rank
+    for place, d in zip(operation.offset_dims, window, strict=True):
+        sizes[place] = operation.slice_sizes[d]
+    return w.reshape(cut, sizes)
+
+
+@GATHERS.rule("gather")
+def gather_of_everything(i: HloInstruction) -> HloInstruction | None:
+    """``gather(x, indices)`` of slices that are all of x → ``broadcast(x)``."""
+    operation = attributes(i)
+    x, _ = i.operands
+    if operation.slice_sizes != x.shape.dimensions or operation.operand_batching_dims:
+        return None
+    window = [d for d in range(x.shape.rank) if d not in operation.collapsed_slice_dims]
+    w = Writer(i)
+    inner = w.reshape(x, [x.shape.dimensions[d] for d in window])
+    return w.broadcast(inner, i.shape.dimensions, operation.offset_dims)
+
+
+def index_vector(
+    w: Writer, indices: HloInstruction, index_vector_dim: int, index_map: tuple[int, ...], rank: int
+) -> list[HloInstruction] | None:
+    """The one index vector as a scalar for each dimension, 0 where it says nothing; None if it is empty."""
+    if not index_map:
+        return None
+    flat = w.reshape(indices, [len(index_map)])
+    kind = indices.shape.element_type
+    starts: list[HloInstruction | None] = [None] * rank
+    for n, d in enumerate(index_map):
+        starts[d] = w.reshape(w.op("slice", flat, slice=(SliceDimension(n, n + 1),)), ())
+    return [s if s is not None else w.scalar(0, kind) for s in starts]
+
+
+# -- scatter
+
+
+@SCATTERS.rule("scatter")
+def scatter_of_nothing(i: HloInstruction) -> HloInstruction | None:
+    """``scatter(x, indices, updates)`` without updates → ``x``."""
+    count = len(i.operands) // 2
+    if count != 1 or i.operands[-1].shape.element_count:
+        return None
+    return i.operands[0]
+
+
+@SCATTERS.rule("scatter")
+def scatter_of_one_window(i: HloInstruction) -> HloInstruction | None:
+    """``scatter(x, index, u)`` of one window → ``dynamic-update-slice(x, f(x there, u))``.
+
+    What would lie outside is dropped by a scatter but moved inside by an update. So a window must be at a
+    constant place inside, or one element in each dimension that the index moves: one element that lies
+    outside writes what is there already.
+    """
+    operation = attributes(i)
+    if len(i.operands) != 3 or not _is_combiner(i):
+        return None
+    x, indices, updates = i.operands
+    batch = [n for d, n in enumerate(indices.shape.dimensions) if d != operation.index_vector_dim]
+    if math.prod(batch) != 1 or not updates.shape.element_count:
+        return None
+    window = [d for d in range(x.shape.rank) if d not in operation.inserted_window_dims]
+    window = [d for d in window if d not in operation.input_batching_dims]
+    sizes = [1] * x.shape.rank
+    for place, d in zip(operation.update_window_dims, window, strict=True):
+        sizes[d] = updates.shape.dimensions[place]
+    moved: tuple[int, ...] = operation.scatter_dims_to_operand_dims
+    w = Writer(i)
+    starts = index_vector(w, indices, operation.index_vector_dim, moved, x.shape.rank)
+    if starts is None:
+        return None
+    inside = _constants_inside(starts, sizes, x.shape)
+    if not inside and any(sizes[d] != 1 for d in moved):
+        return None
+    u = w.reshape(updates, sizes)
+    there = w.op("dynamic-slice", x, *starts, dynamic_slice_sizes=tuple(sizes))
+    new = _combined(w, i.called_computations[0], there, u)
+    test = None if inside else _all_inside(w, starts, moved, x.shape)
+    if test is not None:
+        new = w.op("select", test, new, there)
+    return w.op("dynamic-update-slice", x, new, *starts)
+
+
+def _is_combiner(i: HloInstruction) -> bool:
+    """Whether what a scatter applies is made of elementwise operations of the operands' own type."""
+    computation = i.called_computations[0]
+    kind = i.shape.element_type
+    if any(
+        x.shape.element_type is not kind for x in (*computation.parameters, computation.root, i.operands[2])
+    ):
+        return False
+    return all(
+        s.opcode in ("parameter", "constant") or (s.operation.elementwise and not s.called_computations)
+        for s in computation.instructions
+    ) and all(s.shape.is_scalar for s in computation.instructions)
+
+
+def _constants_inside(starts: list[HloInstruction], sizes: list[int], shape: Shape) -> bool:
+    """Whether the window starts at constants and lies inside."""
+    exact = start_numbers(starts, [1 << 62] * len(starts))
+    below = all(not s.shape.element_type.is_signed or _not_negative(s) for s in starts)
+    return (
+        exact is not None
+        and below
+        and all(
+            start + size <= whole for start, size, whole in zip(exact, sizes, shape.dimensions, strict=True)
+        )
+    )
+
+
+def _not_negative(s: HloInstruction) -> bool:
+    value = number(s)
+    return value is not None and value >= 0
+
+
+def _all_inside(
+    w: Writer, starts: list[HloInstruction], moved: tuple[int, ...], shape: Shape
+) -> HloInstruction | None:
+    """Whether an element at the start indices lies inside, as a scalar pred; None if it always does."""
+    result: HloInstruction | None = None
+    for d in moved:
+        index = starts[d]
+        kind = index.shape.element_type
+        tests: list[HloInstruction] = []
+        if kind.is_signed:
+            tests.append(w.compare(index, "GE", w.scalar(0, kind)))
+        if shape.dimensions[d] - 1 < kind.limits[1]:
+            tests.append(w.compare(index, "LT", w.scalar(shape.dimensions[d], kind)))
+        for test in tests:
+            result = test if result is None else w.op("and", result, test)
+    return result
+
+
+def _combined(
+    w: Writer, computation: HloComputation, there: HloInstruction, u: HloInstruction
+) -> HloInstruction:
+    """A computation of two scalars on whole arrays."""
+    copies: dict[HloInstruction, HloInstruction] = dict(zip(computation.parameters, (there, u), strict=True))
+    for step in computation.post_order():
+        if step in copies:
+            continue
+        if step.opcode == "constant":
+            copy = w.computation.add(step.clone(w.module.unique_name("constant")))
+            copies[step] = w.broadcast(copy, there.shape.dimensions)
+            continue
+        made = step.clone(
+            w.module.unique_name(step.opcode),
+            operands=[copies[o] for o in step.operands],
+            shape=Shape(step.shape.element_type, there.shape.dimensions),
+        )
+        copies[step] = w.computation.add(made)
+    return copies[computation.root]
+
+
+# -- sort
+
+
+SORTS: Final = Family("sort")
+
+
+@SORTS.rule("sort")
+def sort_of_one(i: HloInstruction) -> HloInstruction | None:
+    """``sort(x)`` along a size of 1 → ``x``; a tuple of several."""
+    (dimension,) = dimensions_of(i)
+    if i.operands[0].shape.dimensions[dimension] > 1:
+        return None
+    return i.operands[0] if len(i.operands) == 1 else Writer(i).op("tuple", *i.operands)
+
+
+@SORTS.rule("sort")
+def sort_of_unused(i: HloInstruction) -> HloInstruction | None:
+    """``sort(x, y)`` → ``sort(x)`` where neither the comparator nor anybody else looks at y."""
+    if len(i.operands) < 2 or i.is_root or any(u.opcode != "get-tuple-element" for u in i.users):
+        return None
+    comparator = i.called_computations[0]
+    parameters = comparator.parameters
+    used: set[int] = {attributes(u).index for u in i.users}
+    used |= {n // 2 for n, p in enumerate(parameters) if p.users or p.is_root}
+    if len(used) == len(i.operands) or not used:
+        return None
+    w = Writer(i)
+    kept = sorted(used)
+    smaller = _comparator_of(w, comparator, kept)
+    made = w.op(
+        "sort", *(i.operands[n] for n in kept), dimensions=dimensions_of(i),
+        is_stable=attributes(i).is_stable, computations=[smaller],
+    )  # fmt: skip
+    elements = list(i.operands)
+    for place, n in enumerate(kept):
+        elements[n] = made if len(kept) == 1 else w.op("get-tuple-element", made, index=place)
+    return w.op("tuple", *elements)
+
+
+def _comparator_of(w: Writer, comparator: HloComputation, kept: list[int]) -> HloComputation:
+    """A copy of a comparator that takes only some pairs of its parameters."""
+    copy = HloComputation(w.module.unique_name(comparator.name))
+    copies: dict[HloInstruction, HloInstruction] = {}
+    for step in comparator.post_order():
+        operation: Any = step.operation
+        if step.opcode == "parameter":
+            pair, side = divmod(operation.parameter_number, 2)
+            if pair not in kept:
+                continue
+            operation = operation.replace(parameter_number=2 * kept.index(pair) + side)
+        made = step.clone(
+            w.module.unique_name(step.name), operands=[copies[o] for o in step.operands], operation=operation
+        )
+        copies[step] = copy.add(made)
+    copy.root = copies[comparator.root]
+    return w.module.add(copy)

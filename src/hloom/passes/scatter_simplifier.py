@@ -1,0 +1,24 @@
+"""scatter_simplifier: scatters of one window become updates of a slice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.ir.module import HloModule
+from hloom.passes.rewriting import RuleTable
+from hloom.passes.rules import indexing
+
+_TABLE: Final = RuleTable(indexing.SCATTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterSimplifier:
+    """The rules of `hloom.passes.rules.indexing.SCATTERS`."""
+
+    name: ClassVar[str] = "scatter_simplifier"
+    settles: ClassVar[bool] = True
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every scatter."""
+        return _TABLE.rewrite_module(module)

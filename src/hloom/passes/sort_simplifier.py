@@ -1,0 +1,24 @@
+"""simplify-sorts: sorts do not carry what nobody looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.ir.module import HloModule
+from hloom.passes.rewriting import RuleTable
+from hloom.passes.rules import indexing
+
+_TABLE: Final = RuleTable(indexing.SORTS)
+
+
+@dataclass(frozen=True, slots=True)
+class SortSimplifier:
+    """The rules of `hloom.passes.rules.indexing.SORTS`."""
+
+    name: ClassVar[str] = "simplify-sorts"
+    settles: ClassVar[bool] = True
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every sort."""
+        return _TABLE.rewrite_module(module)
