@@ -1,0 +1,213 @@
+"""scan-expander: writes scans as while loops that slice their inputs and update their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import PRED, S64
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a scan takes and gives.
+
+    Attributes:
+        axis: the dimension that is scanned.
+        steps: its size.
+        inputs, carries: the operands.
+        outputs, last: shapes of the stacked outputs, and of what is carried last.
+        slice: dimensions of the first input, output or carry without the axis.
+    """
+
+    axis: int
+    steps: int
+    inputs: tuple[HloInstruction, ...]
+    carries: tuple[HloInstruction, ...]
+    outputs: tuple[Shape, ...]
+    last: tuple[Shape, ...]
+    slice: tuple[int, ...]
+
+
+def parts_of(i: HloInstruction) -> Parts:
+    """The parts of a scan."""
+    operation: Any = i.operation
+    axis: int = operation.dimensions[0]
+    count: int = len(i.operands) - operation.num_carries
+    inputs, carries = tuple(i.operands[:count]), tuple(i.operands[count:])
+    leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
+    outputs, last = leaves[: len(leaves) - len(carries)], leaves[len(leaves) - len(carries) :]
+    sliced: list[Shape] = [*(o.shape for o in inputs), *outputs]
+    slice_ = (
+        _without(sliced[0].dimensions, axis) if sliced else carries[0].shape.dimensions if carries else ()
+    )
+    steps = sliced[0].dimensions[axis] if sliced else 0
+    return Parts(axis, steps, inputs, carries, tuple(outputs), tuple(last), slice_)
+
+
+def is_elementwise(i: HloInstruction) -> bool:
+    """Whether each step is elementwise on slices and carries of equal dimensions."""
+    parts = parts_of(i)
+    (step,) = i.called_computations
+    shapes = [*(p.shape for p in step.parameters), *_leaves(step.root.shape)]
+    if not all(s.is_array and s.is_static and s.dimensions == parts.slice for s in shapes):
+        return False
+    if not all(s.is_static for s in (*(o.shape for o in i.operands), *parts.outputs)):
+        return False
+    return all(_is_elementwise_step(m, parts.slice, step) for m in step.instructions)
+
+
+def _is_elementwise_step(i: HloInstruction, dimensions: tuple[int, ...], step: HloComputation) -> bool:
+    if i.opcode == "tuple":
+        return i is step.root
+    if i.opcode == "parameter":
+        return True
+    if i.opcode == "constant":
+        return i.shape.is_array and i.shape.rank == 0
+    if i.opcode == "broadcast":
+        return i.operands[0].shape.rank == 0
+    return i.operation.elementwise and i.shape.is_array and i.shape.dimensions in (dimensions, ())
+
+
+@dataclass(frozen=True, slots=True)
+class ScanExpander:
+    """``scan`` → ``while`` over a counter, inputs, carries and outputs.
+
+    Attributes:
+        keeps: scans that are left as they are.
+    """
+
+    keeps: Callable[[HloInstruction], bool] = lambda scan: False
+    name: ClassVar[str] = "scan-expander"
+
+    def run(self, module: HloModule) -> bool:
+        """Expand every scan of static shape that is not kept."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode == "scan" and _is_static(instruction) and not self.keeps(instruction):
+                    expand(instruction)
+                    changed = True
+        return changed
+
+
+def _is_static(i: HloInstruction) -> bool:
+    (step,) = i.called_computations
+    shapes = [*(o.shape for o in i.operands), *_leaves(i.shape), *(p.shape for p in step.parameters)]
+    return all(s.is_array and s.is_static for s in (*shapes, *_leaves(step.root.shape)))
+
+
+def expand(i: HloInstruction) -> None:
+    """Replace one scan."""
+    writer, parts = Writer(i), parts_of(i)
+    counter = writer.scalar(0, S64)
+    empty = [writer.full(0, shape.without_layout()) for shape in parts.outputs]
+    state = writer.op("tuple", counter, *parts.inputs, *parts.carries, *empty)
+    body = _Step(writer.module, "scan_body", state.shape)
+    body.write(i, parts)
+    condition = _Step(writer.module, "scan_condition", state.shape)
+    going = condition.op(
+        "compare", condition.element(0), condition.scalar(parts.steps), shape=Shape(PRED), direction="LT"
+    )
+    condition.finish(going)
+    loop = writer.op(
+        "while", state, shape=state.shape, computations=[body.computation, condition.computation]
+    )
+    first = 1 + len(parts.inputs)
+    carried = range(first, first + len(parts.carries))
+    stacked = range(first + len(parts.carries), len(state.operands))
+    leaves = [writer.op("get-tuple-element", loop, index=n) for n in (*stacked, *carried)]
+    writer.replace(writer.op("tuple", *leaves, shape=i.shape) if i.shape.is_tuple else leaves[0])
+
+
+class _Step:
+    """A computation of the loop's state under construction."""
+
+    def __init__(self, module: HloModule, name: str, state: Shape) -> None:
+        self.module = module
+        self.computation = HloComputation(module.unique_name(name))
+        self.state = self.op("parameter", shape=state, parameter_number=0)
+
+    def op(
+        self, opcode: str, *operands: HloInstruction, shape: Shape | None = None,
+        computations: Sequence[HloComputation] = (), **attributes: Any,
+    ) -> HloInstruction:  # fmt: skip
+        """Add an instruction."""
+        operation = REGISTRY[opcode](**attributes)
+        name = self.module.unique_name(opcode)
+        made = HloInstruction(name, operation, shape or Shape.token(), operands, computations)
+        if shape is None:
+            made.shape = made.infer_shape()
+        return self.computation.add(made)
+
+    def scalar(self, value: int) -> HloInstruction:
+        """A number as the counter is one."""
+        literal = Literal(np.asarray(value, np.int64), Shape(S64))
+        return self.op("constant", shape=literal.shape, literal=literal)
+
+    def element(self, number: int) -> HloInstruction:
+        """An element of the state."""
+        return self.op("get-tuple-element", self.state, index=number)
+
+    def finish(self, root: HloInstruction) -> None:
+        """Make an instruction the result."""
+        self.computation.root = root
+        self.module.add(self.computation)
+
+    def write(self, i: HloInstruction, parts: Parts) -> None:
+        """One step: slice, compute, update."""
+        operation: Any = i.operation
+        (step,) = i.called_computations
+        counter, zero = self.element(0), self.scalar(0)
+        number = counter
+        if operation.is_reverse:
+            number = self.op("subtract", self.scalar(parts.steps - 1), counter)
+
+        def starts(rank: int) -> list[HloInstruction]:
+            return [number if d == parts.axis else zero for d in range(rank)]
+
+        slices: list[HloInstruction] = []
+        for n, whole in enumerate(parts.inputs):
+            sizes = _with(_without(whole.shape.dimensions, parts.axis), parts.axis)
+            cut = self.op(
+                "dynamic-slice", self.element(1 + n), *starts(whole.shape.rank), dynamic_slice_sizes=sizes
+            )
+            slices.append(self.op("reshape", cut, shape=step.parameters[n].shape.without_layout()))
+        first = 1 + len(parts.inputs)
+        carries = [self.element(first + n) for n in range(len(parts.carries))]
+        made = self.op("call", *slices, *carries, shape=step.root.shape, computations=[step])
+        leaves = [made]
+        if step.root.shape.is_tuple:
+            count = len(step.root.shape.tuple_shapes)
+            leaves = [self.op("get-tuple-element", made, index=n) for n in range(count)]
+        outputs: list[HloInstruction] = []
+        for n, leaf in enumerate(leaves[: len(parts.outputs)]):
+            sizes = _with(leaf.shape.dimensions, parts.axis)
+            update = self.op("reshape", leaf, shape=Shape(leaf.shape.element_type, sizes))
+            whole = self.element(first + len(carries) + n)
+            outputs.append(self.op("dynamic-update-slice", whole, update, *starts(whole.shape.rank)))
+        following = self.op("add", counter, self.scalar(1))
+        inputs = [self.element(1 + n) for n in range(len(parts.inputs))]
+        self.finish(self.op("tuple", following, *inputs, *leaves[len(parts.outputs) :], *outputs))
+
+
+def _leaves(shape: Shape) -> tuple[Shape, ...]:
+    return shape.tuple_shapes if shape.is_tuple else (shape,)
+
+
+def _without(sizes: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return sizes[:axis] + sizes[axis + 1 :]
+
+
+def _with(sizes: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*sizes[:axis], 1, *sizes[axis:])
