@@ -25,6 +25,7 @@ from hloom.passes.integer_range_simplifier import IntegerRangeSimplifier
 from hloom.passes.map_inliner import MapInliner
 from hloom.passes.memory_scheduler import HloMemoryScheduler
 from hloom.passes.pipeline import Pipeline
+from hloom.passes.scan_expander import ScanExpander, is_elementwise
 from hloom.passes.scatter_simplifier import ScatterSimplifier
 from hloom.passes.sort_simplifier import SortSimplifier
 from hloom.passes.synchronous_operations import SynchronousOperations
@@ -44,6 +45,7 @@ def is_product(dot: HloInstruction) -> bool:
 EXPANSION: Final = Pipeline(
     [
         Unscheduler(),
+        ScanExpander(keeps=is_elementwise),
         CallInliner(),
         MapInliner(),
         BatchNormExpander(),
