@@ -18,17 +18,21 @@ from hloom.passes.convolution_canonicalization import ConvolutionCanonicalizatio
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.dot_decomposer import DotDecomposer
 from hloom.passes.facts import FLAT
+from hloom.passes.fft_decomposer import FftDecomposer
 from hloom.passes.flatten_call_graph import FlattenCallGraph
 from hloom.passes.fusion import Fusion
 from hloom.passes.gather_simplifier import GatherSimplifier
 from hloom.passes.integer_range_simplifier import IntegerRangeSimplifier
+from hloom.passes.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.map_inliner import MapInliner
 from hloom.passes.memory_scheduler import HloMemoryScheduler
 from hloom.passes.pipeline import Pipeline
+from hloom.passes.rng_expander import RngExpander
 from hloom.passes.scan_expander import ScanExpander, is_elementwise
 from hloom.passes.scatter_simplifier import ScatterSimplifier
 from hloom.passes.sort_simplifier import SortSimplifier
 from hloom.passes.synchronous_operations import SynchronousOperations
+from hloom.passes.topk_decomposer import TopkDecomposer
 from hloom.passes.unscheduler import Unscheduler
 from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.while_loop_simplifier import WhileLoopSimplifier
@@ -51,6 +55,10 @@ EXPANSION: Final = Pipeline(
         BatchNormExpander(),
         BitcastExpander(),
         SynchronousOperations(),
+        TopkDecomposer(),
+        RngExpander(),
+        LinearAlgebraUpcaster(),
+        FftDecomposer(),
         FlattenCallGraph(),
         ZeroSizedHloElimination(),
         ComputationDeduplicator(),
