@@ -34,7 +34,7 @@ HOST_OPERATIONS: Final = (
     "all-gather", "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
     "all-to-all", "async-done", "async-start", "async-update", "batch-norm-grad", "batch-norm-inference",
     "batch-norm-training", "bitcast", "collective-broadcast", "collective-permute",
-    "collective-permute-done", "collective-permute-start", "copy-done", "copy-start", "custom-call", "fft",
+    "collective-permute-done", "collective-permute-start", "copy-done", "copy-start", "custom-call",
     "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "ragged-all-to-all", "ragged-dot", "recv",
     "recv-done", "reduce-scatter", "replica-id", "rng", "rng-get-and-update-state",
     "scaled-dot", "send", "send-done", "set-dimension-size",

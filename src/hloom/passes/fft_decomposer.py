@@ -1,0 +1,164 @@
+"""fft-decomposer: transforms of lengths with large prime factors become convolutions.
+
+Bluestein, "A linear filtering approach to the computation of discrete Fourier transform" (IEEE Transactions on
+Audio and Electroacoustics 18(4), 1970): with w = exp(-pi i / n), X[k] = w^(k^2) sum (x[j] w^(j^2)) w^(-(k - j)^2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import C64, C128, F32, F64
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+_COMPLEX = {F32: C64, F64: C128, C64: C64, C128: C128}
+
+
+@dataclass(frozen=True, slots=True)
+class FftDecomposer:
+    """``fft`` of a length with a prime factor beyond ``largest_prime`` → products with chirps and longer ffts."""
+
+    largest_prime: int = 13
+    name: ClassVar[str] = "fft-decomposer"
+
+    def run(self, module: HloModule) -> bool:
+        """Decompose every one."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode == "fft" and self.is_awkward(instruction):
+                    _Decomposition(instruction).run()
+                    changed = True
+        return changed
+
+    def is_awkward(self, instruction: HloInstruction) -> bool:
+        """Whether some length has a large prime factor."""
+        operation: Any = instruction.operation
+        if not instruction.shape.is_static or not instruction.shape.element_count:
+            return False
+        return any(largest_factor(n) > self.largest_prime for n in operation.fft_length)
+
+
+def largest_factor(n: int) -> int:
+    """The largest prime factor; 1 of 0 and 1."""
+    found, divisor = 1, 2
+    while divisor * divisor <= n:
+        while n % divisor == 0:
+            found, n = divisor, n // divisor
+        divisor += 1
+    return max(found, n) if n > 1 else found
+
+
+class _Decomposition:
+    """One fft."""
+
+    def __init__(self, instruction: HloInstruction) -> None:
+        self.w = Writer(instruction)
+        self.instruction = instruction
+        operation: Any = instruction.operation
+        self.lengths: tuple[int, ...] = operation.fft_length
+        self.kind: str = operation.fft_type
+        self.complex = _COMPLEX[instruction.shape.element_type]
+
+    def run(self) -> None:
+        """One dimension after the other, on the whole spectrum."""
+        w = self.w
+        (x,) = self.instruction.operands
+        if self.kind == "IRFFT":
+            x = self.completed(x)
+        x = w.convert(x, self.complex)
+        rank = x.shape.rank
+        for number, length in enumerate(self.lengths):
+            x = self.along(x, rank - len(self.lengths) + number, length)
+        result = self.instruction.shape
+        if self.kind == "RFFT":
+            x = w.op("slice", x, slice=tuple(SliceDimension(0, size) for size in result.dimensions))
+        if self.kind == "IRFFT":
+            x = w.op("real", x)
+        w.replace(x)
+
+    def completed(self, x: HloInstruction) -> HloInstruction:
+        """A spectrum of half the elements with its mirror; along the other dimensions it is mirrored too."""
+        w, n = self.w, self.lengths[-1]
+        rank, half = x.shape.rank, x.shape.dimensions[-1]
+        others = list(range(rank - len(self.lengths), rank - 1))
+        for number, dimension in enumerate(others):
+            x = self.along(x, dimension, self.lengths[number])
+        # what is left is one dimension, whose spectra are those of real rows
+        self.lengths = self.lengths[-1:]
+        ends = tuple(0 if d < rank - 1 else 1 for d in range(rank))
+        sizes = x.shape.dimensions
+        limits = (*sizes[:-1], n - half + 1)
+        if limits[-1] > 1:
+            ranges = tuple(SliceDimension(a, b) for a, b in zip(ends, limits, strict=True))
+            rest = w.op("reverse", w.op("slice", x, slice=ranges), dimensions=(rank - 1,))
+            mirror = w.op("complex", w.op("real", rest), w.op("negate", w.op("imag", rest)))
+            x = w.op("concatenate", x, mirror, dimensions=(rank - 1,))
+        return self.without_imaginary(x, n)
+
+    def without_imaginary(self, x: HloInstruction, n: int) -> HloInstruction:
+        """No imaginary parts where a real signal has none: at 0 and in the middle."""
+        w = self.w
+        keep = np.ones(n)
+        keep[0] = 0
+        if n % 2 == 0:
+            keep[n // 2] = 0
+        part = F32 if self.complex is C64 else F64
+        mask = self.constant(keep.astype(part.numpy_dtype), part)
+        spread = w.broadcast(mask, x.shape.dimensions, [x.shape.rank - 1])
+        zero = w.full(0, spread.shape)
+        wanted = w.compare(spread, "NE", zero)
+        return w.op("complex", w.op("real", x), w.op("select", wanted, w.op("imag", x), zero))
+
+    def constant(self, values: Any, kind: Any) -> HloInstruction:
+        """A vector."""
+        shape = Shape(kind, values.shape)
+        return self.w.op("constant", shape=shape, literal=Literal(values.astype(kind.numpy_dtype), shape))
+
+    def along(self, x: HloInstruction, dimension: int, n: int) -> HloInstruction:
+        """The transform along one dimension, which is brought to the end for it."""
+        w, rank = self.w, x.shape.rank
+        order = [d for d in range(rank) if d != dimension] + [dimension]
+        last = dimension == rank - 1
+        if not last:
+            x = w.op("transpose", x, dimensions=tuple(order))
+        x = self.row_transform(x, n)
+        if not last:
+            x = w.op("transpose", x, dimensions=tuple(order.index(d) for d in range(rank)))
+        return x
+
+    def row_transform(self, x: HloInstruction, n: int) -> HloInstruction:
+        """The transform along the last dimension."""
+        w = self.w
+        inverse = self.kind[0] == "I"
+        if largest_factor(n) <= 13:
+            kind = "IFFT" if inverse else "FFT"
+            return w.op("fft", x, fft_type=kind, fft_length=(n,))
+        sizes, rank = x.shape.dimensions, x.shape.rank
+        j = np.arange(n, dtype=object)
+        sign = 1 if inverse else -1
+        angles = np.array([int(k) for k in (j * j) % (2 * n)], np.float64) * (np.pi / n)
+        chirp = np.exp(sign * 1j * angles)
+        m = 1 << (2 * n - 2).bit_length()
+        kernel = np.zeros(m, np.complex128)
+        kernel[:n] = chirp.conj()
+        kernel[m - n + 1 :] = chirp[1:][::-1].conj()
+        scaled = chirp / n if inverse else chirp
+        spread = w.broadcast(self.constant(chirp, self.complex), sizes, [rank - 1])
+        padding = tuple(PaddingDimension(0, m - n if d == rank - 1 else 0, 0) for d in range(rank))
+        long = w.op("pad", w.op("multiply", x, spread), w.scalar(0, self.complex), padding=padding)
+        spectrum = w.op("fft", long, fft_type="FFT", fft_length=(m,))
+        filter_ = w.broadcast(
+            self.constant(np.fft.fft(kernel), self.complex), spectrum.shape.dimensions, [rank - 1]
+        )
+        back = w.op("fft", w.op("multiply", spectrum, filter_), fft_type="IFFT", fft_length=(m,))
+        kept = w.op("slice", back, slice=tuple(SliceDimension(0, size) for size in sizes))
+        return w.op("multiply", kept, w.broadcast(self.constant(scaled, self.complex), sizes, [rank - 1]))

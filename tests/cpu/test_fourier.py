@@ -1,0 +1,85 @@
+"""fft of the cpu backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from native_runs import agree
+
+TOLERANCE = {"c64": 3e-5, "c128": 1e-12}
+REAL = {"c64": "f32", "c128": "f64"}
+
+
+def fft(kind: str, complex_: str, batch: tuple[int, ...], lengths: tuple[int, ...]) -> tuple[str, Any]:
+    """A program and its argument."""
+    rng = np.random.default_rng(sum(lengths))
+    half = (*batch, *lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
+    full = (*batch, *lengths)
+    before, after = {"RFFT": (full, half), "IRFFT": (half, full)}.get(kind, (full, full))
+    source, result = {"RFFT": (REAL[complex_], complex_), "IRFFT": (complex_, REAL[complex_])}.get(
+        kind, (complex_, complex_)
+    )
+    shapes = [f"{t}[{','.join(map(str, s))}]" for t, s in ((source, before), (result, after))]
+    text = (
+        f"x = {shapes[0]} parameter(0)\nROOT r = {shapes[1]} fft(x), fft_type={kind}, "
+        f"fft_length={{{','.join(map(str, lengths))}}}"
+    )
+    x = rng.normal(size=before) + (1j * rng.normal(size=before) if source[0] == "c" else 0)
+    return text, x.astype(
+        {"c64": np.complex64, "c128": np.complex128, "f32": np.float32, "f64": np.float64}[source]
+    )
+
+
+def check(kind: str, complex_: str, batch: tuple[int, ...], lengths: tuple[int, ...]) -> None:
+    text, x = fft(kind, complex_, batch, lengths)
+    scale = 1.0 if kind[0] == "I" else float(np.sqrt(np.prod(lengths) or 1))
+    agree(text, x, tolerance=TOLERANCE[complex_] * scale)
+
+
+KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
+LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 32, 49, 64, 100, 128, 143, 256, 360, 512, 1024, 2048, 4096)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows(kind: str, n: int) -> None:
+    check(kind, "c64", (3,), (n,))
+    check(kind, "c128", (), (n,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_rows(kind: str) -> None:
+    check(kind, "c64", (2, 19), (30,))
+    check(kind, "c64", (20,), (256,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "lengths", [(4, 6), (16, 16), (5, 33), (256, 20), (20, 256), (3, 4, 5), (8, 1), (1, 8), (2, 16, 18)]
+)
+def test_several_dimensions(kind: str, lengths: tuple[int, ...]) -> None:
+    check(kind, "c64", (2,), lengths)
+    check(kind, "c128", (), lengths)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [(17,), (101,), (34,), (17, 6), (6, 17), (19, 23), (3, 4, 31)])
+def test_large_primes(kind: str, lengths: tuple[int, ...]) -> None:
+    check(kind, "c64", (2,), lengths)
+    check(kind, "c128", (), lengths)
+
+
+@pytest.mark.parametrize("kind", ["FFT", "RFFT", "IRFFT"])
+def test_long(kind: str) -> None:
+    check(kind, "c64", (2,), (1 << 16,))
+    check(kind, "c64", (), (10000,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty(kind: str) -> None:
+    check(kind, "c64", (0,), (8,))
+    check(kind, "c64", (2,), (0,))
+    check(kind, "c64", (2, 0), (3, 4))
