@@ -24,7 +24,7 @@ def differs(ours: Array, theirs: Array, tolerance: Tolerance, sizes: Array | Non
     if not (kind.is_floating or kind.is_complex) or tolerance == EXACT:
         return different
     with np.errstate(all="ignore"):
-        base = tolerance.terms * unit(np.abs(wide(sizes)), kind.component) if sizes is not None else 0.0
+        base = tolerance.terms * unit(bounded(sizes), kind.component) if sizes is not None else 0.0
         allowed = base + tolerance.ulps * unit(np.abs(wide(ours)), kind.component)
         if tolerance.whole and ours.size:
             largest = np.max(np.nan_to_num(np.abs(wide(ours)), posinf=0.0))
@@ -65,6 +65,12 @@ def unit(sizes: Array, kind: ElementType) -> Array:
     bounded = np.clip(np.nan_to_num(sizes, nan=0.0, posinf=0.0), 0, float(information.max))
     exponent = np.maximum(np.frexp(bounded)[1] - 1, int(information.minexp))
     return np.ldexp(1.0, exponent - int(information.nmant))
+
+
+def bounded(sizes: Array) -> Array:
+    """Sums of sizes in f64, overflowed ones as the largest number."""
+    largest = ElementType.from_dtype(sizes.dtype).component.limits[1]
+    return np.nan_to_num(np.abs(wide(sizes)), nan=largest, posinf=largest)
 
 
 def just_overflowed(one: Array, other: Array, allowed: Array) -> Array:

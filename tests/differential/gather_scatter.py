@@ -126,7 +126,7 @@ def scatter(draw: Draw) -> Case:
     narrow = opcode in ("add", "subtract", "multiply") and element_type[0] in "fb"
     tolerance = Tolerance(terms=8) if narrow and element_type not in ("f32", "f64") else EXACT
     as_xla = [*body.arguments[:count], whole_windows_only(p, starts), *body.arguments[count + 1 :]]
-    label = f"scatter {opcode} {element_type}" + (" without index" if not p.index_map else "")
+    label = f"scatter {opcode} {element_type} {index_type}" + (" without index" if not p.index_map else "")
     return body.case(label, *roots, tolerance=tolerance, as_xla=as_xla)
 
 

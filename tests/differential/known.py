@@ -15,7 +15,7 @@ import numpy as np
 from hloom.shape.element_type import ElementType
 
 from .case import Case
-from .comparison import differs, wide
+from .comparison import differs, unit, wide
 from .draw import Array
 
 
@@ -174,6 +174,14 @@ def within_64_units_of_one(difference: Difference) -> Array:
     return distance <= 64 * np.finfo(difference.ours.dtype).eps
 
 
+def within_64_units_of_the_largest_square(difference: Difference) -> Array:
+    """Where the values differ by little, measured against the square of the largest number of the operand."""
+    operand = wide(difference.case.arguments[0])
+    square = max(1.0, float(np.max(np.abs(operand)) ** 2))
+    distance = np.abs(wide(difference.ours) - wide(difference.theirs))
+    return distance <= 64 * unit(np.array(square), ElementType.from_dtype(difference.ours.dtype))
+
+
 def infinite_arguments(difference: Difference) -> Array:
     """Where a part of an argument is infinite."""
     where = np.zeros_like(difference.where)
@@ -258,6 +266,36 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         of_constants,
     ),
     KnownDifference(
+        "leading zeros of constants",
+        ("count-leading-zeros s*",),
+        "XLA's folding of constants counts the bits of negative numbers in a wider type.",
+        of_constants,
+    ),
+    KnownDifference(
+        "unsigned indices that are constants",
+        ("gather u*", "scatter * u[0-9]*", "dynamic-slice u*", "dynamic-update-slice u*"),
+        "XLA's folding of constants takes large unsigned indices for negative ones.",
+        of_constants,
+    ),
+    KnownDifference(
+        "subnormal constants of reduced precision",
+        ("reduce-precision f16", "reduce-precision bf16"),
+        "XLA's folding of constants makes subnormal numbers 0, also where no exponent bit is taken away.",
+        of_constants,
+    ),
+    KnownDifference(
+        "NaN without mantissa",
+        ("reduce-precision *",),
+        "A format without mantissa bits has no NaN; hloom gives infinity, as XLA does when it folds constants.",
+        lambda difference: np.isinf(wide(difference.ours)) & np.isnan(wide(difference.theirs)),
+    ),
+    KnownDifference(
+        "variance",
+        ("batch-norm-training *", "batch-norm-grad *"),
+        "XLA computes the variance as a difference of the means of squares and of the mean's square.",
+        within_64_units_of_the_largest_square,
+    ),
+    KnownDifference(
         "condition of complex powers",
         ("power c*",),
         "XLA:CPU computes y log x in the operands' precision, hloom in c128.",
@@ -290,8 +328,20 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         infinite_parts,
     ),
     KnownDifference(
+        "small parts of complex circular functions",
+        ("sine c*", "cosine c*", "tan c*"),
+        "XLA:CPU computes sinh as a difference of exponentials, which for small numbers cancel each other.",
+        within_64_units_of_one,
+    ),
+    KnownDifference(
+        "range of complex logarithms",
+        ("log c*", "log-plus-one c*"),
+        "XLA:CPU squares in the operands' precision.",
+        squares_out_of_range,
+    ),
+    KnownDifference(
         "subnormal parts",
-        ("log c*", "power c*", "sqrt c*", "rsqrt c*", "divide c*", "atan2 c*"),
+        ("log c*", "log-plus-one c*", "power c*", "sqrt c*", "rsqrt c*", "divide c*", "atan2 c*"),
         "Flushed to zero, a part loses its sign now and then, and with it the side of the branch.",
         subnormal_parts,
     ),

@@ -218,7 +218,8 @@ def select_and_scatter(draw: Draw) -> Case:
     source = [(s + sum(p) - w) // t + 1 for s, p, w, t in zip(sizes, pads, window, stride, strict=True)]
     direction = draw.one(["GE", "LE", "GT", "LT"])
     opcode = draw.one(["add", "add", "maximum", "multiply"])
-    operand = body.parameter(draw.small_values(element_type, sizes))
+    # XLA goes through a window in the order of the layout, which then decides between equals.
+    operand = body.parameter(draw.small_values(element_type, sizes), shape_of(element_type, sizes))
     updates = body.parameter(draw.small_values(element_type, source))
     init = body.parameter(
         draw.small_values(element_type, ()) if draw.chance(0.3) else neutral(opcode, element_type)
