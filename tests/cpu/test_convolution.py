@@ -12,7 +12,7 @@ from cpu.window_draws import TOLERANCES, TYPES, any_window, sizes_text, text_of
 from evaluation import parse
 from hloom.cpu.convolution import plan_of
 from hloom.ir.window import WindowDimension
-from native_runs import agree, draw
+from native_runs import agree, compiled, draw
 
 
 def convolution(
@@ -146,8 +146,6 @@ def test_transposed_convolutions_multiply_by_no_holes() -> None:
 def test_infinite_kernels_meet_no_padding() -> None:
     x, w = np.ones((1, 4, 4, 2), np.float32), np.full((3, 3, 2, 16), np.inf, np.float32)
     attributes = SAME
-    from native_runs import compiled
-
     made = compiled(convolution("f32[1,4,4,2]", "f32[3,3,2,16]", attributes))(x, w)
     assert (made == np.inf).all()
 
@@ -165,3 +163,24 @@ def test_one_dimension_in_every_layout(window: list[WindowDimension]) -> None:
     check("f32[2,50,6]", f"f32[{size},6,12]", f"{text_of(window)}, dim_labels=b0f_0io->b0f")
     check("f32[2,6,50]", f"f32[12,6,{size}]", f"{text_of(window)}, dim_labels=bf0_oi0->bf0")
     check("f32[2,50,1]", f"f32[{size},1,1]", f"{text_of(window)}, dim_labels=b0f_0io->b0f")
+
+
+@pytest.mark.parametrize("groups", [1, 24])
+def test_elementwise_operations_are_applied_to_the_tiles(groups: int) -> None:
+    text = f"""
+    x = f32[2,7,9,24] parameter(0)
+    w = f32[3,3,{24 // groups},24] parameter(1)
+    c = convolution(x, w), {SAME}, feature_group_count={groups}
+    bias = f32[24] parameter(2)
+    biases = f32[2,7,9,24] broadcast(bias), dimensions={{3}}
+    s = add(c, biases)
+    other = f32[2,7,9,24] parameter(3)
+    t = add(s, other)
+    zero = f32[] constant(0)
+    zeros = f32[2,7,9,24] broadcast(zero), dimensions={{}}
+    ROOT r = maximum(t, zeros)"""
+    rng = np.random.default_rng(0)
+    shapes = "f32[2,7,9,24]", f"f32[3,3,{24 // groups},24]", "f32[24]", "f32[2,7,9,24]"
+    agree(text, *(draw(rng, shape) for shape in shapes), tolerance=1e-4)
+    body = compiled(text).optimized.entry.root.called_computations[0]
+    assert "convolution" in [i.opcode for i in body.instructions]

@@ -78,6 +78,15 @@ def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
     return convolution
 
 
+def can_end_in_more(i: HloInstruction) -> bool:
+    """Whether elementwise operations on a convolution can be applied to its tiles.
+
+    Not where sums go to memory and back before they are complete.
+    """
+    plan = plan_of(i)
+    return plan is not None and all(tiling.split is None for tiling in plan.tilings)
+
+
 @emitter("convolution")
 def emit_convolution(program: ProgramEmitter, i: HloInstruction) -> None:
     """A convolution by itself, or a fusion around one."""

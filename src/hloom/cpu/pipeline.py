@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.cpu.convolution import can_end_in_more
 from hloom.cpu.gemm import product_of
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
@@ -41,8 +42,13 @@ from hloom.passes.zero_sized_elimination import ZeroSizedHloElimination
 
 
 def is_product(dot: HloInstruction) -> bool:
-    """Whether a dot becomes a matrix product, which can end in elementwise operations."""
+    """Whether a dot becomes a matrix product."""
     return product_of(dot) is not None
+
+
+def ends_in_more(product: HloInstruction) -> bool:
+    """Whether a dot or a convolution becomes a product that can end in elementwise operations."""
+    return is_product(product) if product.opcode == "dot" else can_end_in_more(product)
 
 
 # Fewer kinds of instructions: what has a meaning in terms of others is written in them.
@@ -100,7 +106,7 @@ CPU_PIPELINE: Final = Pipeline(
         CANONICALIZATION,
         SIMPLIFICATION,
         WhileLoopTripCountAnnotator(),
-        Fusion(products=is_product),
+        Fusion(products=ends_in_more),
         DeadCodeElimination(),
         HloMemoryScheduler(),
     ]

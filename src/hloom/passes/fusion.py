@@ -43,7 +43,7 @@ class _Group:
         outputs: members whose values are needed outside, in reverse order of running.
         accepts: whether producers may join.
         reduces: whether the root is a reduction.
-        hero: the dot whose elements the others are made of.
+        hero: the dot or convolution whose elements the others are made of.
         rows: reductions along the minor dimension and what is made of them, row by row.
     """
 
@@ -64,7 +64,7 @@ class Fusion:
         most_members: groups do not grow beyond so many instructions.
         small_transpose: transposes of the minor dimension of so few elements are like any operation.
         most_in_tiles: groups with larger ones do not grow beyond so many instructions.
-        products: the dots that may end in elementwise operations.
+        products: the dots and convolutions that may end in elementwise operations.
     """
 
     most_members: int = 96
@@ -117,7 +117,7 @@ class _Plan:
 
     def place(self, p: HloInstruction) -> list[_Group]:
         """The groups an instruction belongs to: those of its users that take it, or one of its own."""
-        if p.opcode == "dot" and self.ends_in(p):
+        if p.opcode in ("dot", "convolution") and self.ends_in(p):
             return self.groups[next(iter(p.users))]
         if not self.fusible(p):
             return [self.open(p)]
@@ -138,7 +138,7 @@ class _Plan:
         return [self.open(p)]
 
     def ends_in(self, dot: HloInstruction) -> bool:
-        """Let a dot join the one group of elementwise operations on its result; returns whether it did."""
+        """Let a product join the one group of elementwise operations on its result; whether it did."""
         groups = list(dict.fromkeys(g for u in dot.users for g in self.groups[u]))
         if len(groups) != 1 or dot.is_root or not self.options.products(dot):
             return False
