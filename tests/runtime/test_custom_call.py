@@ -125,3 +125,8 @@ def test_what_is_no_function(function: Any) -> None:
     with pytest.raises(EvaluationError) as caught:
         hloom.register_custom_call("myfunc", function)
     assert caught.value.rule == "custom-call.function"
+
+
+def test_the_target_is_a_string() -> None:
+    with pytest.raises(EvaluationError, match=r"custom-call\.name"):
+        hloom.register_custom_call(3, abs)  # type: ignore[arg-type]

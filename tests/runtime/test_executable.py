@@ -217,3 +217,10 @@ def test_a_reducer_of_another_program_may_be_used_at_the_same_time() -> None:
     module = parse(program("p = f32[] parameter(0)\n ROOT r = f32[] all-reduce(p), to_apply=add", ADD))
     assert lists(hloom.compile([module, module]).run([[1.0], [2.0]])) == [3, 3]
     assert lists(hloom.compile(module, num_replicas=3).run([[1.0]] * 3)) == [3, 3, 3]
+
+
+@pytest.mark.parametrize("wrong", ["text", None, 3, [], [None], {}])
+def test_only_modules_are_compiled(wrong: object) -> None:
+    with pytest.raises(HloError) as caught:
+        hloom.compile(wrong)  # type: ignore[arg-type]
+    assert caught.value.rule == "compile.modules"

@@ -169,3 +169,14 @@ def test_shapes_without_a_form_in_memory_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"shape\.rank"):
         linear_indices(Shape(F32, (1,) * 65))
     assert linear_index(Shape(F32, (2,) * 65), (1,) * 65) == math.prod([2] * 65) - 1
+
+
+def test_indices_are_integers() -> None:
+    shape = Shape.parse("f32[3,5]{1,0:T(2,2)}")
+    for index in ((1.5, 2), 3, ("0", "0")):
+        with pytest.raises(ShapeError, match=r"index\.integers"):
+            linear_index(shape, index)  # type: ignore[arg-type]
+    for position in (1.5, "3", None):
+        with pytest.raises(ShapeError, match=r"index\.integers"):
+            multi_index(shape, position)  # type: ignore[arg-type]
+    assert multi_index(shape, np.int32(17)) == (2, 3)

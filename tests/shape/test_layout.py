@@ -91,3 +91,7 @@ def test_malformed_components_are_refused(changes: dict[str, object], rule: str)
     with pytest.raises(ShapeError) as error:
         dataclasses.replace(Layout((1, 0)), **changes)
     assert error.value.rule == rule
+
+
+def test_tiles_may_be_given_by_their_sizes() -> None:
+    assert Layout((1, 0), tiles=((2, 4), (2, 1))) == Shape.parse("f32[4,8]{1,0:T(2,4)(2,1)}").layout  # type: ignore[arg-type]

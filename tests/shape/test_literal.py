@@ -222,3 +222,7 @@ def test_shapes_can_be_changed_where_the_value_stays() -> None:
     assert literal.shape == S("s32[2]{0:T(128)}") and literal.numpy().tolist() == [1, 2]
     assert Literal.elided(S("s32[2]")).with_shape(S("s32[<=2]")).is_elided
     assert {S4, S32, U8} == {Literal([1], Shape(t, (1,))).shape.element_type for t in (S4, S32, U8)}
+
+
+def test_the_shape_may_be_text() -> None:
+    assert Literal([[1, 2]], "s4[1,2]{0,1:E(4)}").to_bytes() == b"\x21"

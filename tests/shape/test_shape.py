@@ -193,3 +193,10 @@ def test_what_cannot_be_is_refused(make: object, rule: str) -> None:
     with pytest.raises(ShapeError) as error:
         make()
     assert error.value.rule == rule
+
+
+def test_dimensions_are_integers() -> None:
+    for dimensions in ((2.5,), ("2",), 3, None):
+        with pytest.raises(ShapeError, match=r"shape\.dimension-integers"):
+            Shape(F32, dimensions)  # type: ignore[arg-type]
+    assert Shape(F32, np.int64([2, 3])) == Shape.array("f32", (2, 3))

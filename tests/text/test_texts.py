@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import hloom.operations  # noqa: F401  (declares the operations)
+from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.text.options import PrintOptions
 from hloom.text.parser import parse_module
@@ -81,3 +82,10 @@ def test_what_is_printed_reads_back_to_itself(name: str) -> None:
 def test_the_quick_reader_reads_the_same(name: str) -> None:
     for text in (TEXTS[name], HloModule.from_text(TEXTS[name]).to_text()):
         assert parse_module(text, quick=True).to_text() == parse_module(text, quick=False).to_text()
+
+
+@pytest.mark.parametrize("wrong", [b"HloModule m", None, 3])
+def test_text_is_a_string(wrong: object) -> None:
+    with pytest.raises(HloError) as caught:
+        HloModule.from_text(wrong)  # type: ignore[arg-type]
+    assert caught.value.rule == "text.string"

@@ -44,6 +44,8 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
 
     Raises EvaluationError for something that is not such a function.
     """
+    if not isinstance(cast("object", name), str):
+        raise EvaluationError(f"a custom call target is a string, got {name!r}", rule="custom-call.name")
     if isinstance(function, bool) or not (isinstance(function, int) or callable(function)):
         message = f"custom call target {name!r}: a function or an address is wanted, got {function!r}"
         raise EvaluationError(message, rule="custom-call.function")

@@ -53,7 +53,7 @@ def compile(
     if backend not in BACKENDS:
         message = f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}"
         raise HloError(message, rule="compile.backend")
-    modules = [module] if isinstance(module, HloModule) else list(module)
+    modules = list(cast("Any", module)) if isinstance(module, Sequence) else [module]
     if not modules or not all(isinstance(cast("Any", m), HloModule) for m in modules):
         raise HloError("compile takes an HloModule or a list of them", rule="compile.modules")
     config = modules[0].config

@@ -125,7 +125,11 @@ def linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
     Raises ShapeError for an index of the wrong length or out of bounds.
     """
     form = physical_form(shape)
-    index = tuple(map(operator.index, multi_index))
+    try:
+        index = tuple(map(operator.index, multi_index))
+    except TypeError:
+        message = f"an index is a sequence of integers; got {multi_index!r}"
+        raise ShapeError(message, rule="index.integers") from None
     if len(index) != shape.rank or not all(
         0 <= position < size for position, size in zip(index, shape.dimensions, strict=True)
     ):
@@ -178,6 +182,10 @@ def multi_index(shape: Shape, linear: int) -> tuple[int, ...] | None:
     Raises ShapeError for a position outside the array's memory.
     """
     form = physical_form(shape)
+    try:
+        linear = operator.index(linear)
+    except TypeError:
+        raise ShapeError(f"a position is an integer; got {linear!r}", rule="index.integers") from None
     if not 0 <= linear < form.element_count:
         raise ShapeError(
             f"{shape} takes {form.element_count} elements of memory; got position {linear}",

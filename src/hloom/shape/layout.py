@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hloom.errors import ShapeError
 from hloom.shape.element_type import ElementType
@@ -83,9 +83,9 @@ class SplitConfig:
 class Layout:
     """The physical form of an array.
 
-    `minor_to_major` orders the dimensions from the fastest-varying one; `tiles` are applied one after the
-    other; `element_size_in_bits` is 0 for the element type's own size; `tail_padding_alignment_in_elements`
-    rounds the tiled element count up. `padded_dimensions` (empty or one size per dimension) and
+    `minor_to_major` orders the dimensions from the fastest-varying one; `tiles` (or their sizes) are applied
+    one after the other; `element_size_in_bits` is 0 for the element type's own size;
+    `tail_padding_alignment_in_elements` rounds the tiled element count up. `padded_dimensions` (empty or one size per dimension) and
     `padding_value` are the older page's padding and have no text form. The other fields are carried as XLA
     prints them. Every malformed layout is a ShapeError whose rule starts with "layout.".
     """
@@ -106,6 +106,10 @@ class Layout:
     def __post_init__(self) -> None:
         for field in ("minor_to_major", "tiles", "padded_dimensions", "split_configs"):
             object.__setattr__(self, field, tuple(getattr(self, field)))
+        tiles = cast("tuple[Any, ...]", self.tiles)
+        if any(not isinstance(tile, Tile) for tile in tiles):
+            given = tuple(tile if isinstance(tile, Tile) else Tile(tile) for tile in tiles)
+            object.__setattr__(self, "tiles", given)
         rank = len(self.minor_to_major)
         if sorted(self.minor_to_major) != list(range(rank)):
             raise ShapeError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hloom.errors import ShapeError
@@ -58,7 +59,7 @@ class Shape:
         layout: Layout | None = None,
         tuple_shapes: Iterable[Shape] = (),
     ) -> None:
-        sizes = tuple(map(int, dimensions))
+        sizes = _sizes(dimensions)
         dynamic = _dynamic_flags(sizes, dynamic_dimensions)
         children = tuple(tuple_shapes)
         if element_type.is_array:
@@ -128,9 +129,14 @@ class Shape:
 
     @staticmethod
     def array(
-        element_type: ElementType, dimensions: Iterable[int] = (), layout: Layout | None = None
+        element_type: ElementType | str, dimensions: Iterable[int] = (), layout: Layout | None = None
     ) -> Shape:
-        """The shape of a static array; without `layout` it lies from major to minor."""
+        """The shape of a static array; the type may be given by name.
+
+        Without `layout` its dimensions lie from major to minor.
+        """
+        if isinstance(element_type, str):
+            element_type = ElementType.parse(element_type)
         return Shape(element_type, dimensions, None, layout)
 
     @staticmethod
@@ -450,6 +456,14 @@ class Shape:
             return text
         described = str(self.layout)
         return text if described == "{}" else text + described
+
+
+def _sizes(dimensions: Iterable[int]) -> tuple[int, ...]:
+    try:
+        return tuple(map(index, dimensions))
+    except TypeError:
+        message = f"dimensions are a sequence of integers; got {dimensions!r}"
+        raise ShapeError(message, rule="shape.dimension-integers") from None
 
 
 def _dynamic_flags(sizes: tuple[int, ...], flags: Iterable[bool] | None) -> tuple[bool, ...]:

@@ -7,10 +7,10 @@ where they are of the form that XLA prints. Errors are ParseErrors with line, co
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, cast
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
-from hloom.errors import HloError
+from hloom.errors import HloError, ParseError
 from hloom.ir.collector import collector_paused
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import Cursor
@@ -38,6 +38,8 @@ def parse_module(text: str, *, quick: bool = True) -> HloModule:
     (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands, given with
     their shapes, become parameters. With ``quick`` off every line is read by the general reader.
     """
+    if not isinstance(cast("object", text), str):
+        raise ParseError(f"HLO text is a str, got {type(text).__name__}", rule="text.string")
     with collector_paused():
         return _ModuleParser(text, quick=quick).module()
 
