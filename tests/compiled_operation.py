@@ -1,9 +1,10 @@
-"""Compile one elementwise operation and run it on arrays, in tests: nothing but a loop over vectors."""
+"""Compile elementwise operations and run them on arrays, in tests: nothing but loops over vectors."""
 
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,62 +18,98 @@ from hloom.cpu.types import Element, from_storage, storage_type, to_storage
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
-from one_operation import program
+from one_operation import apply, program
+from samples import assert_equal_bits
 
+Array = np.ndarray[Any, Any]
 LANES = 8
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """An operation on arrays of equally many elements; ``result`` is the element type, where it is stated."""
+
+    opcode: str
+    operands: tuple[Array, ...]
+    attributes: str = ""
+    result: str = ""
+
+    @property
+    def instruction(self) -> HloInstruction:
+        """The operation on arrays of these element types."""
+        types = [ElementType.from_dtype(o.dtype).name for o in self.operands]
+        return instruction_of(self.opcode, *types, attributes=self.attributes, result=self.result)
+
+    def evaluated(self) -> Array:
+        """The evaluator's result."""
+        stated = f"{self.result}[{len(self.operands[0])}]" if self.result else ""
+        return apply(self.opcode, *self.operands, attributes=self.attributes, result=stated)
+
+
+def case(opcode: str, *operands: Array, attributes: str = "", result: str = "") -> Case:
+    """An operation on arrays."""
+    return Case(opcode, operands, attributes, result)
+
+
+def assert_as_evaluated(cases: Sequence[Case], lanes: int = LANES) -> None:
+    """Compiled results are those of the evaluator, bit for bit."""
+    for wanted, got in zip(cases, run_compiled(cases, lanes), strict=True):
+        try:
+            assert_equal_bits(got, wanted.evaluated(), *wanted.operands)
+        except AssertionError as error:
+            types = [ElementType.from_dtype(o.dtype).name for o in wanted.operands]
+            message = (
+                f"{wanted.opcode} of {types} {wanted.attributes} to {wanted.result or 'its type'}: {error}"
+            )
+            raise AssertionError(message) from None
+
+
 def compiled(opcode: str, *operands: Any, attributes: str = "", result: str = "", lanes: int = LANES) -> Any:
-    """The value of ``opcode(operands)`` by compiled code; ``result`` is the element type if stated."""
-    arrays = [np.asarray(o) for o in operands]
-    shape = arrays[0].shape
-    types = [ElementType.from_dtype(a.dtype) for a in arrays]
-    names = ",".join(t.name for t in types)
-    run, kind = _kernel(opcode, names, attributes, result, lanes)
-    count = arrays[0].size
-    padded = -(-count // max(lanes, 1)) * max(lanes, 1)
-    held = [np.concatenate([a.reshape(-1), np.repeat(a.reshape(-1)[-1:], padded - count)]) for a in arrays]
+    """The value of one operation by compiled code."""
+    return run_compiled([case(opcode, *operands, attributes=attributes, result=result)], lanes)[0]
+
+
+def run_compiled(cases: Sequence[Case], lanes: int = LANES, target: Target | None = None) -> list[Array]:
+    """The results of operations, all compiled in one module."""
+    module = Module(target=target or host())
+    instructions = [c.instruction for c in cases]
+    for number, instruction in enumerate(instructions):
+        emit_kernel(module, f"kernel{number}", instruction, lanes)
+    loaded = LoadedObject([llvm.generate(module.text(), module.target)], {}.get)
+    return [
+        _run(loaded.symbols[f"kernel{number}"], c.operands, i.shape.element_type, max(lanes, 1))
+        for number, (c, i) in enumerate(zip(cases, instructions, strict=True))
+    ]
+
+
+def _run(address: int, operands: Sequence[Array], kind: ElementType, lanes: int) -> Array:
+    count = len(operands[0])
+    padded = -(-count // lanes) * lanes
+    held = [np.concatenate([a, np.repeat(a[-1:], padded - count)]) for a in operands]
     made = np.empty(padded, kind.numpy_dtype)
-    run(*[a.ctypes.data for a in held], made.ctypes.data, padded)
-    return made[:count].reshape(shape)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(held) + 1), ctypes.c_int64)(address)
+    function(*[a.ctypes.data for a in held], made.ctypes.data, padded)
+    return made[:count]
 
 
-@cache
-def _kernel(opcode: str, names: str, attributes: str, result: str, lanes: int) -> tuple[Any, ElementType]:
-    instruction = _instruction(opcode, names, attributes, result)
-    text = kernel_text(instruction, lanes, host())
-    loaded = LoadedObject([llvm.generate(text, host())], {}.get)
-    count = len(instruction.operands) + 1
-    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count, ctypes.c_int64)
-    function = prototype(loaded.symbols["kernel"])
-    function.held = loaded  # type: ignore[attr-defined]
-    return function, instruction.shape.element_type
-
-
-def _instruction(opcode: str, names: str, attributes: str, result: str) -> HloInstruction:
-    shapes = [f"{name}[8]" for name in names.split(",")]
+def instruction_of(opcode: str, *types: str, attributes: str = "", result: str = "") -> HloInstruction:
+    """An instruction on operands of these element types."""
+    shapes = [f"{name}[8]" for name in types]
     stated = f"{result}[8]" if result else ""
     body = program(opcode, *shapes, attributes=attributes, result=stated)
     return HloModule.from_text(f"HloModule m\n\nENTRY e {{\n{body}\n}}\n").entry.root
 
 
-def kernel_text(instruction: HloInstruction, lanes: int, target: Target) -> str:
-    """LLVM IR of a function ``kernel(operands..., result, count)`` for multiples of the lanes."""
-    module = Module(target=target)
+def emit_kernel(module: Module, name: str, instruction: HloInstruction, lanes: int) -> None:
+    """Add a function (operands..., result, count); the count is a multiple of the lanes."""
     types = [o.shape.element_type for o in instruction.operands]
-    f = module.function("kernel", [PTR] * (len(types) + 1) + [I64], internal=False)
+    f = module.function(name, [PTR] * (len(types) + 1) + [I64], internal=False)
     *sources, destination, count = f.parameters
     with f.loop(0, count, max(lanes, 1)) as loop:
-        operands = [_load(f, p, loop.index, t, lanes) for p, t in zip(sources, types)]
+        operands = [_load(f, p, loop.index, t, lanes) for p, t in zip(sources, types, strict=True)]
         value = lower_elementwise(instruction.operation, types, instruction.shape.element_type, operands)
         _store(f, destination, loop.index, instruction.shape.element_type, value)
     f.finish()
-    return module.text()
-
-
-def instruction_of(opcode: str, *types: str, attributes: str = "", result: str = "") -> HloInstruction:
-    """An instruction on operands of these element types."""
-    return _instruction(opcode, ",".join(types), attributes, result)
 
 
 def _load(f: Function, base: Value, index: Value, element_type: ElementType, lanes: int) -> Element:

@@ -68,7 +68,7 @@ def _with_undefined_parts(r: Reals, z: Pair, real: Value, imag: Value) -> Pair:
     real = (x_undefined | y_undefined).select(math.nan, real)
     real = (x.compare("oeq", 0.0) & y_undefined).select(x, real)
     imag = (x_undefined | y_undefined).select(math.nan, imag)
-    imag = (is_infinite(r, x) & y_undefined).select(x, imag)
+    imag = (is_infinite(r, x) & y_undefined).select(math.inf, imag)
     return real, (x_undefined & is_infinite(r, y)).select(y, imag)
 
 

@@ -35,7 +35,10 @@ def cosine(z: Pair) -> Pair:
 def sine(z: Pair) -> Pair:
     """-i sinh(i z)."""
     real, imag = sinh((-z[1], z[0]))
-    return imag, -real
+    r = Reals(real)
+    # at endless angles 0 has the sign of y, and infinity none
+    endless = z[1].compare("oeq", 0.0).select(z[1], r.absolute(real))
+    return imag, is_finite(r, z[0]).select(-real, endless)
 
 
 def _cosh(z: Pair, *, single: bool) -> Pair:
@@ -54,7 +57,7 @@ def _sinh(z: Pair, *, single: bool) -> Pair:
     circular_sine, circular_cosine = sine_and_cosine(z[1])
     real = _product(r, hyperbolic_sine, circular_cosine, exponent)
     imag = _product(r, hyperbolic_cosine, circular_sine, exponent)
-    real = (is_infinite(r, z[0]) & ~is_finite(r, z[1])).select(z[0], real)
+    real = (is_infinite(r, z[0]) & ~is_finite(r, z[1])).select(math.inf, real)
     return real, imag
 
 
