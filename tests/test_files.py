@@ -135,7 +135,7 @@ def test_several_programs_in_one_text(tmp_path: Path) -> None:
         (b"\x00\x01\x02", "proto.no-module"),
         (b"hlo_module { nonsense: 1 }", "proto.text-form"),
         (b"hlo_module { name: 'x' }", "proto.no-module"),
-        (gzip.compress(b"\x00\x01\x02"), "proto.no-module"),
+        (gzip.compress(b"\x00\x01\x02", mtime=0), "proto.no-module"),
         (b"HloModule m\n\nENTRY e {\n  ROOT p = f32[2] frobnicate()\n}\n", "text.opcode"),
     ],
 )
