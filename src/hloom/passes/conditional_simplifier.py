@@ -11,8 +11,8 @@ from hloom.ir.module import HloModule
 from hloom.passes.call_inliner import copy_body
 from hloom.passes.dead_code import remove_dead
 from hloom.passes.facts import FLAT
+from hloom.passes.instructions import attributes
 from hloom.passes.purity import ELEMENTWISE, FREE
-from hloom.passes.rewriting import attributes
 from hloom.passes.rules.values import number
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape

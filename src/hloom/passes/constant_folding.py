@@ -17,8 +17,8 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
+from hloom.passes.instructions import attributes
 from hloom.passes.purity import CONTRACTION, ELEMENTWISE, MOVEMENT, PURE
-from hloom.passes.rewriting import attributes
 from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -50,7 +50,9 @@ class ConstantFolding:
         budget = self.total_work
         evaluator = Evaluator()
         changed = False
-        for computation in module.post_order():
+        for computation in module.computations:
+            if not any(i.opcode == "constant" for i in computation.instructions):
+                continue
             for i in computation.post_order():
                 if i.opcode == "constant":
                     changed |= spread_one_number(i)

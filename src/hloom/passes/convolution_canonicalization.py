@@ -29,7 +29,7 @@ class ConvolutionCanonicalization:
         """Rewrite the convolutions of every computation."""
         table = RuleTable(convolution.RULES, self.dots())
         changed = False
-        for computation in module.post_order():
+        for computation in module.computations:
             if any(i.opcode == "convolution" for i in computation.instructions):
                 changed |= table.rewrite(computation)
         return changed

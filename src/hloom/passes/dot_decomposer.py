@@ -37,7 +37,7 @@ class DotDecomposer:
         """Rewrite the dots of every computation."""
         table = RuleTable(self.guarded(contraction.FOLDS, False), self.guarded(contraction.REPAIRS, True))
         changed = False
-        for computation in module.post_order():
+        for computation in module.computations:
             if any(i.opcode == "dot" for i in computation.instructions) and table.rewrite(computation):
                 changed = True
         return changed

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
-from hloom.passes.rewriting import attributes
+from hloom.passes.instructions import attributes
 from hloom.passes.rules.values import combines_by, number
 from hloom.passes.trip_count import trip_count
 from hloom.passes.while_loops import loop_of, picks

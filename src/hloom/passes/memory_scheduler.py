@@ -15,7 +15,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.facts import CONTROL_FLOW, UNORDERED
-from hloom.passes.rewriting import attributes
+from hloom.passes.instructions import attributes
 from hloom.shape.shape import Shape
 
 ALIASES: Final = frozenset(
@@ -36,8 +36,15 @@ class HloMemoryScheduler:
     def run(self, module: HloModule) -> bool:
         """Order every computation, callees first."""
         peaks: dict[HloComputation, int] = {}
+        running = {module.entry}
+        for i in module.instructions():
+            if i.opcode in CONTROL_FLOW:
+                running.update(i.called_computations)
         for computation in module.post_order():
-            order, peaks[computation] = memory_order(computation, peaks)
+            if computation in running:
+                order, peaks[computation] = memory_order(computation, peaks)
+            else:
+                order = computation.post_order()
             computation.reorder(order)
         module.config.is_scheduled = True
         return True

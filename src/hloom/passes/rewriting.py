@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.dead_code import is_dead
+from hloom.passes.instructions import splat
 from hloom.shape.shape import Shape
 
 Rewrite: TypeAlias = Callable[[HloInstruction], "HloInstruction | None"]
+
+ByOpcode: TypeAlias = dict[str, tuple[list[Rewrite], list[Rewrite]]]
+"""Rules for any operands, and rules for constants."""
 
 REWRITES_PER_INSTRUCTION: Final = 40
 """A computation is rewritten at most so many times for each of its instructions, whatever the rules do."""
@@ -39,6 +43,7 @@ class Rule:
         rewrite: the function.
         ulps: how many units in the last place the results may differ; 0: they are the same bits.
         reorders: sums are formed in another order, or of fewer roundings; which order is taken is free.
+        constant: it looks only at instructions whose last operand is one number everywhere.
     """
 
     name: str
@@ -46,6 +51,7 @@ class Rule:
     rewrite: Rewrite
     ulps: float = 0.0
     reorders: bool = False
+    constant: bool = False
 
 
 class Family:
@@ -55,12 +61,14 @@ class Family:
         self.name = name
         self.rules: dict[str, Rule] = {}
 
-    def rule(self, *opcodes: str, ulps: float = 0.0, reorders: bool = False) -> Callable[[Rewrite], Rewrite]:
+    def rule(
+        self, *opcodes: str, ulps: float = 0.0, reorders: bool = False, constant: bool = False
+    ) -> Callable[[Rewrite], Rewrite]:
         """Register a function as a rule for some opcodes."""
 
         def register(function: Rewrite) -> Rewrite:
             name = function.__name__
-            self.rules[name] = Rule(name, opcodes, function, ulps, reorders)
+            self.rules[name] = Rule(name, opcodes, function, ulps, reorders, constant)
             return function
 
         return register
@@ -73,34 +81,36 @@ class RuleTable:
     """Rules by the opcode that they look at."""
 
     def __init__(self, *families: Iterable[Rule]) -> None:
-        self.by_opcode: dict[str, list[Rewrite]] = {}
+        self.by_opcode: ByOpcode = {}
         for family in families:
             for rule in family:
                 for opcode in rule.opcodes:
-                    self.by_opcode.setdefault(opcode, []).append(rule.rewrite)
+                    self.by_opcode.setdefault(opcode, ([], []))[rule.constant].append(rule.rewrite)
 
     def rewrite_module(self, module: HloModule) -> bool:
-        """Apply the rules to every computation, callees first."""
+        """Apply the rules to every computation."""
         changed = False
-        for computation in module.post_order():
+        for computation in module.computations:
             changed |= self.rewrite(computation)
         return changed
 
     def rewrite(self, computation: HloComputation) -> bool:
         """Apply the rules until none fits; returns whether anything changed."""
+        if all(i.operation.opcode not in self.by_opcode for i in computation.instructions):
+            return False
         return _Rewriter(computation, self.by_opcode).run()
 
 
 class _Rewriter:
     """One computation being rewritten: the instructions that are still to be looked at, operands first."""
 
-    def __init__(self, computation: HloComputation, rules: dict[str, list[Rewrite]]) -> None:
+    def __init__(self, computation: HloComputation, rules: ByOpcode) -> None:
         self.computation = computation
         self.rules = rules
-        order = [i for i in computation.post_order() if i.opcode in rules]
+        order = [i for i in computation.instructions if i.operation.opcode in rules]
         self.known: set[HloInstruction] = set(computation.instructions)
         self.waiting: dict[HloInstruction, None] = dict.fromkeys(reversed(order))
-        self.dynamic = any(i.shape.is_dynamic for i in self.known)
+        self.dynamic = any(_has_dynamic(i.shape) for i in self.known)
         self.budget = REWRITES_PER_INSTRUCTION * len(self.known)
 
     def run(self) -> bool:
@@ -117,7 +127,9 @@ class _Rewriter:
         """Apply the first rule that fits an instruction."""
         if old.control_predecessors or old.control_successors or (self.dynamic and _is_dynamic(old)):
             return False
-        for rule in self.rules.get(old.opcode, ()):
+        plain, for_constants = self.rules[old.opcode]
+        of_constant = bool(for_constants) and splat(old.operands[-1]) is not None
+        for rule in (*for_constants, *plain) if of_constant else plain:
             new = rule(old)
             if new is not None and new is not old and self.replace(old, new):
                 return True
@@ -188,14 +200,13 @@ def discard(i: HloInstruction) -> None:
             discard(operand)
 
 
-def attributes(i: HloInstruction) -> Any:
-    """The operation of an instruction, for its attributes, which depend on the opcode."""
-    return i.operation
-
-
 def same_type(a: Shape, b: Shape) -> bool:
     """Whether shapes differ in layouts only."""
     return a.element_type is b.element_type and a.equal(b, layout=False)
+
+
+def _has_dynamic(shape: Shape) -> bool:
+    return True in shape.dynamic_dimensions or (bool(shape.tuple_shapes) and shape.is_dynamic)
 
 
 def _is_dynamic(i: HloInstruction) -> bool:

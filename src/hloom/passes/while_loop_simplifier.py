@@ -10,7 +10,8 @@ from hloom.ir.module import HloModule
 from hloom.passes.call_inliner import copy_body
 from hloom.passes.dead_code import has_side_effect, remove_dead
 from hloom.passes.facts import FLAT
-from hloom.passes.rules.values import number, splat
+from hloom.passes.instructions import splat
+from hloom.passes.rules.values import number
 from hloom.passes.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.passes.while_loops import Loop, loop_of, picks, rebuild, sink
 from hloom.passes.writing import Writer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
-from hloom.passes.rewriting import attributes
+from hloom.passes.instructions import attributes
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 

@@ -12,16 +12,9 @@ import numpy as np
 
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.rounding import float_format
+from hloom.passes.instructions import splat
 from hloom.passes.rewriting import Family
-from hloom.passes.rules.values import (
-    has_no_negative_zero,
-    has_sign,
-    is_all,
-    is_ieee,
-    number,
-    splat,
-    uniform,
-)
+from hloom.passes.rules.values import has_no_negative_zero, has_sign, is_all, is_ieee, number, uniform
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, ElementType
 
@@ -49,7 +42,7 @@ def constant_on_the_right(i: HloInstruction) -> HloInstruction | None:
 # -- neutral elements
 
 
-@RULES.rule("add")
+@RULES.rule("add", constant=True)
 def add_zero(i: HloInstruction) -> HloInstruction | None:
     """``x + 0`` → ``x`` of integers, and of floats where 0 is -0 or no element of x is -0."""
     x, zero = i.operands
@@ -58,7 +51,7 @@ def add_zero(i: HloInstruction) -> HloInstruction | None:
     return x if is_all(zero, -0.0) or has_no_negative_zero(x) else None
 
 
-@RULES.rule("subtract")
+@RULES.rule("subtract", constant=True)
 def subtract_zero(i: HloInstruction) -> HloInstruction | None:
     """``x - 0`` → ``x``; of floats 0 must be +0, or no element of x -0."""
     x, zero = i.operands
@@ -67,14 +60,14 @@ def subtract_zero(i: HloInstruction) -> HloInstruction | None:
     return x if is_all(zero, 0.0) or has_no_negative_zero(x) else None
 
 
-@RULES.rule("multiply", "divide", "power")
+@RULES.rule("multiply", "divide", "power", constant=True)
 def multiply_by_one(i: HloInstruction) -> HloInstruction | None:
     """``x * 1``, ``x / 1``, ``power(x, 1)`` → ``x``."""
     x, one = i.operands
     return x if uniform(i) and number(one) == 1 else None
 
 
-@RULES.rule("multiply", "divide")
+@RULES.rule("multiply", "divide", constant=True)
 def multiply_by_minus_one(i: HloInstruction) -> HloInstruction | None:
     """``x * -1``, ``x / -1`` → ``-x``."""
     x, minus_one = i.operands
@@ -83,7 +76,7 @@ def multiply_by_minus_one(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("negate", x)
 
 
-@RULES.rule("maximum", "minimum")
+@RULES.rule("maximum", "minimum", constant=True)
 def extreme_of_limit(i: HloInstruction) -> HloInstruction | None:
     """``maximum(x, -inf)`` → ``x``; so for the smallest integer, and ``minimum`` at the other end."""
     x, limit = i.operands
@@ -101,7 +94,7 @@ def same_twice(i: HloInstruction) -> HloInstruction | None:
     return i.operands[0] if i.operands[0] is i.operands[1] else None
 
 
-@RULES.rule("and", "or", "xor", "multiply", "add")
+@RULES.rule("and", "or", "xor", "multiply", "add", constant=True)
 def logic_with_constant(i: HloInstruction) -> HloInstruction | None:
     """``x & 0`` → ``0``, ``x & ~0`` → ``x``, ``x | 0`` → ``x``, ``x | ~0`` → ``~0``, ``x ^ 0`` → ``x``.
 
@@ -125,7 +118,7 @@ def logic_with_constant(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("shift-left", "shift-right-arithmetic", "shift-right-logical")
+@RULES.rule("shift-left", "shift-right-arithmetic", "shift-right-logical", constant=True)
 def shift_by_zero(i: HloInstruction) -> HloInstruction | None:
     """``x << 0``, ``x >> 0`` → ``x``."""
     return i.operands[0] if number(i.operands[1]) == 0 else None
@@ -134,7 +127,7 @@ def shift_by_zero(i: HloInstruction) -> HloInstruction | None:
 # -- integers, which are exact
 
 
-@RULES.rule("multiply")
+@RULES.rule("multiply", constant=True)
 def integer_times_zero(i: HloInstruction) -> HloInstruction | None:
     """``x * 0`` → ``0`` of integers."""
     return i.operands[1] if is_exact(i.shape.element_type) and number(i.operands[1]) == 0 else None
@@ -149,7 +142,7 @@ def integer_minus_itself(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).full(0, i.shape)
 
 
-@RULES.rule("add", "multiply", "and", "or", "xor")
+@RULES.rule("add", "multiply", "and", "or", "xor", constant=True)
 def integer_constants_together(i: HloInstruction) -> HloInstruction | None:
     """``(x + c) + d`` → ``x + (c + d)`` of integers and pred; so for ``*``, ``&``, ``|`` and ``^``."""
     inner, d = i.operands
@@ -174,7 +167,7 @@ def integer_difference_again(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("subtract")
+@RULES.rule("subtract", constant=True)
 def integer_subtract_constant(i: HloInstruction) -> HloInstruction | None:
     """``x - c`` → ``x + (-c)`` of integers."""
     x, c = i.operands
@@ -184,7 +177,7 @@ def integer_subtract_constant(i: HloInstruction) -> HloInstruction | None:
     return w.op("add", x, w.op("negate", c))
 
 
-@RULES.rule("remainder")
+@RULES.rule("remainder", constant=True)
 def integer_remainder_of_one(i: HloInstruction) -> HloInstruction | None:
     """``x % 1`` → ``0`` of integers."""
     if not is_exact(i.shape.element_type) or number(i.operands[1]) != 1:
@@ -249,7 +242,7 @@ def both_negated(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op(i.opcode, x.operands[0], y.operands[0])
 
 
-@RULES.rule("multiply")
+@RULES.rule("multiply", constant=True)
 def constant_takes_the_sign(i: HloInstruction) -> HloInstruction | None:
     """``(-x) * c`` → ``x * (-c)``."""
     x, c = i.operands
@@ -263,7 +256,7 @@ def constant_takes_the_sign(i: HloInstruction) -> HloInstruction | None:
 # -- quotients and powers
 
 
-@RULES.rule("divide")
+@RULES.rule("divide", constant=True)
 def divide_by_power_of_two(i: HloInstruction) -> HloInstruction | None:
     """``x / 2**n`` → ``x * 2**-n`` of floats that have infinities, where both powers are normal numbers."""
     x, c = i.operands
@@ -280,7 +273,7 @@ def divide_by_power_of_two(i: HloInstruction) -> HloInstruction | None:
     return w.op("multiply", x, w.full(1 / float(value), i.shape))
 
 
-@RULES.rule("power")
+@RULES.rule("power", constant=True)
 def power_of_constant_exponent(i: HloInstruction) -> HloInstruction | None:
     """``power(x, 0)`` → ``1``; ``power(x, 2)`` → ``x * x``, but for f64: its powers are rounded less well."""
     x, exponent = i.operands
@@ -292,7 +285,7 @@ def power_of_constant_exponent(i: HloInstruction) -> HloInstruction | None:
     return w.full(1, i.shape) if value == 0 else w.op("multiply", x, x)
 
 
-@RULES.rule("power", ulps=2)
+@RULES.rule("power", ulps=2, constant=True)
 def power_as_products(i: HloInstruction) -> HloInstruction | None:
     """``power(x, 3)`` → ``x * x * x``, ``power(x, 4)`` → ``(x * x) * (x * x)``; of f64 squares too."""
     x, exponent = i.operands
@@ -307,7 +300,7 @@ def power_as_products(i: HloInstruction) -> HloInstruction | None:
     return square if value == 2 else w.op("multiply", square, x if value == 3 else square)
 
 
-@RULES.rule("power", ulps=1)
+@RULES.rule("power", ulps=1, constant=True)
 def power_as_reciprocal(i: HloInstruction) -> HloInstruction | None:
     """``power(x, -1)`` → ``1 / x`` of floats."""
     x, exponent = i.operands

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.instructions import attributes, splat
 from hloom.passes.purity import ELEMENTWISE
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
-from hloom.passes.rules.values import splat
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
@@ -88,10 +88,10 @@ def elementwise_of_broadcasts(i: HloInstruction) -> HloInstruction | None:
         return None
     into: tuple[int, ...] | None = None
     for operand in i.operands:
-        if operand.shape.rank == 0 or splat(operand) is not None:
-            continue
         if operand.opcode != "broadcast":
-            return None
+            if operand.shape.rank and splat(operand) is None:
+                return None
+            continue
         if not operand.operands[0].shape.rank:
             continue
         if into is not None and into != dimensions_of(operand):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family, attributes
-from hloom.passes.rules.values import number, splat
+from hloom.passes.instructions import attributes, splat
+from hloom.passes.rewriting import Family
+from hloom.passes.rules.values import number
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
@@ -57,7 +58,7 @@ def compare_constant_on_the_right(i: HloInstruction) -> HloInstruction | None:
     return _compare(i, b, a, attributes(i).replace(direction=SWAPPED[direction_of(i)]))
 
 
-@RULES.rule("compare")
+@RULES.rule("compare", constant=True)
 def compare_of_pred(i: HloInstruction) -> HloInstruction | None:
     """``p != false``, ``p == true`` → ``p``; ``p == false``, ``p != true`` → ``not p``."""
     p, c = i.operands

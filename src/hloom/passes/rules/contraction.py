@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse, reshape_groups, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.values import holds

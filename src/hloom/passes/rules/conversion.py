@@ -6,7 +6,8 @@ from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.rounding import float_format
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.values import holds
 from hloom.passes.writing import Writer
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import ConvolutionDimensionNumbers, Window, WindowDimension
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.slicing import paddings_of

@@ -8,7 +8,8 @@ from typing import Any, Final
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.slicing import start_numbers
 from hloom.passes.rules.values import number

@@ -6,10 +6,11 @@ from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.passes.instructions import splat
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.slicing import paddings_of, ranges_of
-from hloom.passes.rules.values import splat, uniform
+from hloom.passes.rules.values import uniform
 from hloom.passes.writing import Writer
 
 RULES: Final = Family("joining")

@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.values import combines_by, is_all, number

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse, one_to_one, reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer
 

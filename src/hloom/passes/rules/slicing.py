@@ -7,7 +7,8 @@ from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import one_to_one, reshape_groups
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.values import number

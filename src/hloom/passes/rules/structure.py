@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.rewriting import Family, attributes
+from hloom.passes.instructions import attributes
+from hloom.passes.rewriting import Family
 
 RULES: Final = Family("structure")
 

@@ -8,25 +8,12 @@ from typing import Final
 import numpy as np
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array
 from hloom.operations.rounding import float_format
-from hloom.passes.rewriting import attributes
+from hloom.passes.instructions import splat
 from hloom.shape.element_type import BF16, F8E8M0FNU, F16, F32, F64, ElementType
-from hloom.shape.literal import Literal
 
-_SPREADING: Final = frozenset(("broadcast", "reshape", "transpose", "copy"))
 _IEEE: Final = frozenset((BF16, F16, F32, F64))
 """Types with infinities, NaN, both zeros and subnormals."""
-
-
-def splat(i: HloInstruction) -> Array | None:
-    """The value of every element, as an array of rank 0: of a constant number, however it is spread."""
-    while i.opcode in _SPREADING:
-        i = i.operands[0]
-    if i.opcode != "constant" or not i.shape.is_array or i.shape.element_count != 1:
-        return None
-    literal: Literal = attributes(i).literal
-    return None if literal.is_elided or literal.shape.is_dynamic else literal.array.reshape(())
 
 
 def number(i: HloInstruction) -> float | int | None:
