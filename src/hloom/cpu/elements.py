@@ -8,7 +8,7 @@ scalar until it meets a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation
     from hloom.ir.instruction import HloInstruction
 
+NEAR: Final = 4
+"""Lanes up to so many elements apart are picked out of whole vectors; farther ones are gathered."""
 Indices: TypeAlias = tuple[Index, ...]
 
 
@@ -188,7 +190,7 @@ class Elements:
     # -- scopes
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """Elements made inside (a loop body, a branch) are forgotten outside."""
         self._known.append({})
         self._known_leaves.append({})
@@ -197,7 +199,7 @@ class Elements:
         self._known_leaves.pop()
 
     @contextmanager
-    def masked(self, condition: Value | None) -> Iterator[None]:
+    def masked(self, condition: Value | None) -> Generator[None]:
         """Loads inside happen only where the condition holds too."""
         outer = self.mask
         if condition is not None:
@@ -290,9 +292,36 @@ class Elements:
                 value = self.function.load(wide, pointer)
             else:
                 value = self.function.masked_load(wide, pointer, self.lane_mask())
+        elif vector is None and (coefficient == -1 or (abs(coefficient) <= NEAR and self.mask is None)):
+            value = self._load_near(self.function.offset(view.pointer, scalar, stored), coefficient, stored)
         else:
             value = self._gather(view.pointer, linear, view.count, stored)
         return from_storage(value, element_type)
+
+    def _load_near(self, first: Value, step: int, stored: Type) -> Value:
+        """Lanes a few elements apart, or backwards, out of whole vectors; nothing beyond them is read."""
+        f, lanes = self.function, self.lanes
+        wide = stored.vector(lanes)
+        places = [step * lane for lane in range(lanes)]
+        low = min(places)
+        reach = max(places) - low + 1
+        starts = [min(k * lanes, reach - lanes) for k in range(abs(step))]
+        if step == -1 and self.mask is not None:
+            mask = self.lane_mask().shuffle(range(lanes - 1, -1, -1))
+            loaded = [f.masked_load(wide, f.offset(first, low, stored), mask)]
+        else:
+            loaded = [f.load(wide, f.offset(first, low + start, stored)) for start in starts]
+        chosen = [min((place - low) // lanes, len(starts) - 1) for place in places]
+        made = loaded[0].shuffle([
+            place - low if source == 0 else -1 for place, source in zip(places, chosen, strict=True)
+        ])  # fmt: skip
+        for number in range(1, len(loaded)):
+            order = [
+                lanes + place - low - starts[number] if source == number else lane if source < number else -1
+                for lane, (place, source) in enumerate(zip(places, chosen, strict=True))
+            ]
+            made = made.shuffle(order, loaded[number])
+        return made
 
     def _load_pair(
         self, view: View, linear: Index, scalar: Value, coefficient: int, vector: Value | None, part: Type
