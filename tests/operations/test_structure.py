@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation import evaluate, parse, refused
 
 from hloom.errors import EvaluationError, HloError, ShapeError
-from hloom.operations.structure import Parameter
+from hloom.operations.structure import Parameter, parameter_number
 from hloom.shape.shape import Shape
 
 TEN = "v = f32[10] constant({1, 2, 3, 4, 5, 6, 7, 8, 9, 10})\n"
@@ -230,3 +230,11 @@ def test_a_literal_of_another_shape_is_refused() -> None:
     with pytest.raises(HloError) as caught:
         module.verify()
     assert caught.value.rule == "constant.shape"
+
+
+def test_the_number_of_what_is_no_parameter() -> None:
+    """Only parameters have one."""
+    root = parse("x = f32[] constant(1)\nROOT y = f32[] negate(x)").entry.root
+    with pytest.raises(HloError) as caught:
+        parameter_number(root)
+    assert caught.value.rule == "parameter.opcode"

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from hloom.cpu.buffers import Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
 from hloom.shape.element_type import PRED
 
 Values: TypeAlias = dict[ShapeIndex, Buffer]
@@ -125,7 +126,7 @@ class _Walk:
         for instruction in self.order(computation):
             self.position += 1
             if instruction.opcode == "parameter":
-                number: int = instruction.operation.parameter_number  # type: ignore[attr-defined]
+                number = parameter_number(instruction)
                 values[instruction] = dict(arguments[number])
             else:
                 values[instruction] = self.instruction(instruction)

@@ -23,7 +23,8 @@ def accumulator_type(result: ElementType) -> ElementType:
 def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     operation: Any = instruction.operation
     lhs, rhs = instruction.operands
-    contracted = [Variable(lhs.shape.dimensions[d], "k") for d in operation.lhs_contracting_dims]
+    contracting: tuple[int, ...] = operation.lhs_contracting_dims
+    contracted = [Variable(lhs.shape.dimensions[d], "k") for d in contracting]
     batch = len(operation.lhs_batch_dims)
     lhs_kept = lhs.shape.rank - batch - len(contracted)
     lhs_index = _operand_index(

@@ -21,6 +21,7 @@ from hloom.cpu.loops import LoopKernel, result_shapes, root_values
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
 from hloom.cpu.types import Element, round_to, storage_bytes
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
     """An operand of a member of a fusion, seen from outside."""
     if i is member:
         return operand
-    return i.operands[operand.operation.parameter_number]  # type: ignore[attr-defined]
+    return i.operands[parameter_number(operand)]
 
 
 def _workspace(i: HloInstruction) -> int:

@@ -125,18 +125,22 @@ def gemm_of(dot: HloInstruction) -> Gemm | None:
         *rhs.dimensions,
     ):
         return None
-    lhs_kept = _others(lhs.rank, operation.lhs_batch_dims, operation.lhs_contracting_dims)
-    rhs_kept = _others(rhs.rank, operation.rhs_batch_dims, operation.rhs_contracting_dims)
+    lhs_contracting: tuple[int, ...] = operation.lhs_contracting_dims
+    rhs_contracting: tuple[int, ...] = operation.rhs_contracting_dims
+    lhs_batch: tuple[int, ...] = operation.lhs_batch_dims
+    rhs_batch: tuple[int, ...] = operation.rhs_batch_dims
+    lhs_kept = _others(lhs.rank, lhs_batch, lhs_contracting)
+    rhs_kept = _others(rhs.rank, rhs_batch, rhs_contracting)
     m = _merged(lhs.dimensions, lhs_kept)
     n = _merged(rhs.dimensions, rhs_kept)
-    contracting = sorted(zip(operation.lhs_contracting_dims, operation.rhs_contracting_dims, strict=True))
+    contracting = sorted(zip(lhs_contracting, rhs_contracting, strict=True))
     a_k = _merged(lhs.dimensions, [a for a, _ in contracting])
     b_k = _merged(rhs.dimensions, [b for _, b in contracting])
     if m is None or n is None or a_k is None or b_k is None:
         return None
     lhs_strides, rhs_strides = row_major_strides(lhs.dimensions), row_major_strides(rhs.dimensions)
-    a = Matrix(tuple(lhs_strides[d] for d in operation.lhs_batch_dims), m[1], a_k[1])
-    b = Matrix(tuple(rhs_strides[d] for d in operation.rhs_batch_dims), b_k[1], n[1])
+    a = Matrix(tuple(lhs_strides[d] for d in lhs_batch), m[1], a_k[1])
+    b = Matrix(tuple(rhs_strides[d] for d in rhs_batch), b_k[1], n[1])
     kind = accumulator_type(result)
     size = storage_bytes(kind)
     types = lhs.element_type, rhs.element_type
@@ -146,7 +150,7 @@ def gemm_of(dot: HloInstruction) -> Gemm | None:
     ragged = n[0] % (lanes * min(VECTORS, -(-n[0] // lanes))) != 0
     wide = b.row * size % 4096 == 0 and a_k[0] >= 64
     pack_b = types[1] is not kind or b.column != 1 or ragged or wide
-    batch = tuple(lhs.dimensions[d] for d in operation.lhs_batch_dims)
+    batch = tuple(lhs.dimensions[d] for d in lhs_batch)
     return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, *types, pack_a, pack_b)
 
 

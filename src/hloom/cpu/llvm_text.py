@@ -8,7 +8,7 @@ optimization passes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -400,7 +400,7 @@ class Function:
     @contextmanager
     def loop(
         self, low: Operand, high: Operand, step: int = 1, carried: Sequence[Value] = ()
-    ) -> Iterator[Loop]:
+    ) -> Generator[Loop]:
         """``for index in range(low, high, step)`` with carried values; no round at all if low >= high."""
         first = low if isinstance(low, Value) else self.constant(I64, low)
         limit = high if isinstance(high, Value) else self.constant(I64, high)
@@ -421,7 +421,7 @@ class Function:
         yield loop
         following = [
             self.append(
-                I64, f"add nsw i64 {loop.index.text}, {step if isinstance(step, int) else step.text}"
+                I64, f"add nsw i64 {loop.index.text}, {step.text if isinstance(step, Value) else step}"
             ),
             *loop.following,
         ]
@@ -433,7 +433,7 @@ class Function:
         self.start(after)
 
     @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
+    def when(self, condition: Value) -> Generator[None]:
         """Run the body if the condition holds; values made inside stay inside."""
         body, after = self.label(), self.label()
         self.branch(condition, body, after)

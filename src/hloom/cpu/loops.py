@@ -8,7 +8,7 @@ rest. The outermost loop takes its range from the caller, so that threads can sh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -87,7 +87,7 @@ def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
 @contextmanager
 def outer_loops(
     function: Function, variables: Sequence[Variable], begin: Value, end: Value
-) -> Iterator[None]:
+) -> Generator[None]:
     """Loops over variables; the first one runs from ``begin`` to ``end``, the others over all of theirs."""
     if not variables:
         yield

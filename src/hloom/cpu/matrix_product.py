@@ -18,6 +18,7 @@ from hloom.cpu.movement import divided
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
 from hloom.cpu.types import Element
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
 
 
 @emitter("dot")
@@ -128,7 +129,7 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
     """An operand of a member of a fusion, seen from outside."""
     if i is member:
         return operand
-    return i.operands[operand.operation.parameter_number]  # type: ignore[attr-defined]
+    return i.operands[parameter_number(operand)]
 
 
 def _workspace(i: HloInstruction) -> int:

@@ -12,7 +12,6 @@ from hloom.cpu.index import Index, delinearize, linearize
 from hloom.cpu.llvm_text import I64, Value
 from hloom.cpu.types import Element, wrap
 from hloom.ir.instruction import HloInstruction
-from hloom.shape import element_type as et
 
 
 def _operation(instruction: HloInstruction) -> Any:
@@ -23,7 +22,7 @@ def _operation(instruction: HloInstruction) -> Any:
 @element_rule("broadcast")
 def _broadcast(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     operand = instruction.operands[0]
-    chosen = [indices[d] for d in _operation(instruction).dimensions]
+    chosen: list[Index] = [indices[d] for d in _operation(instruction).dimensions]
     sizes = operand.shape.dimensions
     return e.element(operand, tuple(Index(0) if n == 1 else i for i, n in zip(chosen, sizes, strict=True)))
 
@@ -136,7 +135,7 @@ def also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
 
 @element_rule("concatenate")
 def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    (dimension,) = _operation(instruction).dimensions
+    dimension: int = _operation(instruction).dimensions[0]
     place = indices[dimension]
     start = 0
     parts: list[tuple[int, HloInstruction]] = []
@@ -159,7 +158,8 @@ def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 
 @element_rule("iota")
 def _iota(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    index = indices[_operation(instruction).iota_dimension]
+    along: int = _operation(instruction).iota_dimension
+    index = indices[along]
     e.pin(index)
     value = e.index_value(index)
     element_type = instruction.shape.element_type
@@ -244,10 +244,11 @@ def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Eleme
     operation = _operation(instruction)
     operand, start_indices = instruction.operands
     batch = [i for d, i in enumerate(indices) if d not in operation.offset_dims]
-    offsets = iter([indices[d] for d in operation.offset_dims])
+    inner: list[Index] = [indices[d] for d in operation.offset_dims]
+    offsets = iter(inner)
     source: list[Index] = []
     for d, whole in enumerate(operand.shape.dimensions):
-        index = Index(0)
+        index: Index = Index(0)
         if d in operation.start_index_map:
             place = [*batch]
             if operation.index_vector_dim < start_indices.shape.rank:
@@ -258,9 +259,10 @@ def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Eleme
             signed = start_indices.shape.element_type.is_signed
             index = index + e.opaque(clamp_index(e, value, signed, largest), largest + 1)
         if d in operation.operand_batching_dims:
-            number = operation.operand_batching_dims.index(d)
-            dimension = operation.start_indices_batching_dims[number]
-            index = index + batch[dimension - (dimension > operation.index_vector_dim)]
+            number: int = operation.operand_batching_dims.index(d)
+            dimension: int = operation.start_indices_batching_dims[number]
+            vector_dim: int = operation.index_vector_dim
+            index = index + batch[dimension - (dimension > vector_dim)]
         elif d not in operation.collapsed_slice_dims:
             index = index + next(offsets)
         source.append(index)

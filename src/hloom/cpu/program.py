@@ -28,6 +28,7 @@ from hloom.cpu.target import Target
 from hloom.cpu.transposition import emit_elements_kernel
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
 from hloom.ir.module import HloModule
 from hloom.passes.scalar_computations import applies_expressions
 
@@ -217,7 +218,7 @@ class ProgramEmitter:
 
     def copies(self, copies: Sequence[Copy]) -> None:
         """Copies that happen at once: no source is overwritten before it was read."""
-        pending = [
+        pending: list[tuple[Buffer, Buffer]] = [
             (c.source.find(), c.target.find())
             for c in copies
             if c.source.find() is not c.target.find() and c.source.find().size
@@ -454,8 +455,7 @@ def _updated(i: HloInstruction, update: HloInstruction) -> Sequence[int]:
         return (0,) if i.operands.count(changed) == 1 else ()
     if changed.opcode != "parameter" or len(changed.users) != 1 or update.operands.count(changed) != 1:
         return ()
-    number: int = changed.operation.parameter_number  # type: ignore[attr-defined]
-    return (number,)
+    return (parameter_number(changed),)
 
 
 def constant_data(constant: HloInstruction) -> bytes:

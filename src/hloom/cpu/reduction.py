@@ -164,7 +164,7 @@ def emit_row_reduction(
     views = {
         i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, pointers, strict=False)
     }
-    lane = reduced.variables[-1]
+    lane = next(reversed(reduced.variables))
     lanes = vector_lanes([*members, *inputs], lane.trips) or 1
     while lanes * 2 <= min(lane.trips, 64):
         lanes *= 2

@@ -47,7 +47,7 @@ def _scatter_kernel(module: Module, name: str, i: HloInstruction, count: int) ->
     }
     sizes = updates[0].shape.dimensions
     variables = [Variable(size, "u") for size in sizes]
-    windows = operation.update_window_dims
+    windows: tuple[int, ...] = operation.update_window_dims
     lane = variables[windows[-1]] if windows and windows[-1] == len(sizes) - 1 else None
     if lane is not None and not _minor_window(operation, operands[0].shape.rank):
         lane = None
@@ -114,15 +114,17 @@ class _Body:
         operation = self.operation
         dimensions = self.results[0].dimensions
         batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
-        window = iter([self.variables[d] for d in operation.update_window_dims])
+        windows: tuple[int, ...] = operation.update_window_dims
+        window = iter([self.variables[d] for d in windows])
         place: list[Index] = []
         condition: Value | None = None
         for d, size in enumerate(dimensions):
             index = Index(0)
             if d in operation.input_batching_dims:
-                number = operation.input_batching_dims.index(d)
-                dimension = operation.scatter_indices_batching_dims[number]
-                index = Index.of(batch[dimension - (dimension > operation.index_vector_dim)])
+                number: int = operation.input_batching_dims.index(d)
+                dimension: int = operation.scatter_indices_batching_dims[number]
+                vector_dim: int = operation.index_vector_dim
+                index = Index.of(batch[dimension - (dimension > vector_dim)])
             elif d not in operation.inserted_window_dims:
                 index = Index.of(next(window))
             if d in starts:

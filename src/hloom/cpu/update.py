@@ -12,6 +12,7 @@ from hloom.cpu.loops import LoopKernel, outer_loops, split_space, vector_lanes, 
 from hloom.cpu.movement import clamped_start
 from hloom.cpu.program import ProgramEmitter, emitter, hero, kernel_parts
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
 
 
 @emitter("dynamic-update-slice")
@@ -43,7 +44,7 @@ def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
         return changed
     if changed.opcode != "parameter":
         return None
-    return i.operands[changed.operation.parameter_number]  # type: ignore[attr-defined]
+    return i.operands[parameter_number(changed)]
 
 
 def _update_kernel(

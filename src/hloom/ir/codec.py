@@ -208,16 +208,6 @@ def _single(cursor: Cursor) -> float:
     return float(struct.unpack("f", struct.pack("f", cursor.number()))[0])
 
 
-def _nested(cursor: Cursor) -> tuple[tuple[int, ...], ...]:
-    cursor.expect("{")
-    groups: list[tuple[int, ...]] = []
-    while not cursor.accept("}"):
-        if groups:
-            cursor.expect(",")
-        groups.append(cursor.integers())
-    return tuple(groups)
-
-
 DIMS: Final = TupleCodec(Cursor.integers, integers_text)
 INTEGER: Final = ScalarCodec(Cursor.integer, str)
 FLOAT: Final = ScalarCodec(_single, float_text)

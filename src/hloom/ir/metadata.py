@@ -62,7 +62,8 @@ class OpMetadata:
         if printed is not None:
             cursor.position = printed.end()
             op_type, op_name, source_file, *numbers = printed.groups("")
-            return cls(op_type, op_name, source_file, *(int(number or 0) for number in numbers))
+            placed: Any = [int(number or 0) for number in numbers]
+            return cls(op_type, op_name, source_file, *placed)
         cursor.expect("{")
         values: dict[str, Any] = {}
         while not cursor.accept("}"):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.errors import EvaluationError, HloError, ShapeError
+from hloom.errors import VerifyError, EvaluationError, HloError, ShapeError
 from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attribute, dims, integer
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
@@ -425,3 +425,12 @@ class Iota(Operation):
         numbers = np.arange(sizes[self.iota_dimension])
         ahead = [-1 if i == self.iota_dimension else 1 for i in range(len(sizes))]
         return np.broadcast_to(narrow(numbers, run.dtype).reshape(ahead), sizes)
+
+
+def parameter_number(parameter: HloInstruction) -> int:
+    """The number of a parameter instruction; raises VerifyError for any other."""
+    operation = parameter.operation
+    if not isinstance(operation, Parameter):
+        message = f"%{parameter.name} is no parameter but {operation.opcode}"
+        raise VerifyError(message, rule="parameter.opcode", instruction=parameter.name)
+    return operation.parameter_number

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -201,7 +201,9 @@ class _Plan:
         """Whether a transpose changes the minor dimension of something large."""
         if p.opcode != "transpose":
             return False
-        real = [d for d in p.operation.dimensions if p.operands[0].shape.dimensions[d] != 1]  # type: ignore[attr-defined]
+        operation: Any = p.operation
+        permutation: tuple[int, ...] = operation.dimensions
+        real = [d for d in permutation if p.operands[0].shape.dimensions[d] != 1]
         if not real or p.shape.element_count <= self.options.small_transpose:
             return False
         return real[-1] != max(real)
@@ -341,8 +343,8 @@ class _Plan:
                     number = len(inputs)
                     made = HloInstruction(
                         module.unique_name(f"param_{number}"),
-                        parameter(parameter_number=number),
-                        operand.shape,  # type: ignore[call-arg]
+                        parameter(parameter_number=number),  # type: ignore[call-arg]
+                        operand.shape,
                     )
                     inputs[operand] = body.add(made)
                 operands.append(inputs[operand])

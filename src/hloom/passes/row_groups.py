@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hloom.ir.instruction import HloInstruction
 
@@ -36,7 +36,8 @@ def reduces_rows(group: Group) -> bool:
     if not group.reduces or len(root.operands) != 2 or root.shape.is_tuple:
         return False
     rank = len(group.dimensions)
-    dimensions: tuple[int, ...] = root.operation.dimensions  # type: ignore[attr-defined]
+    operation: Any = root.operation
+    dimensions: tuple[int, ...] = operation.dimensions
     return dimensions == (rank - 1,) and rank > 0 and group.dimensions[-1] >= SHORTEST_ROW
 
 

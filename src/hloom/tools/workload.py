@@ -1,7 +1,8 @@
 """The example programs: HLO files with a note of how to draw their inputs.
 
-A directory of them holds ``NAME.hlo`` files and an ``inputs.json``, which lists the parameters of every program in
-order: ``dtype``, ``shape``, and ``kind``: ``int`` (uniform in [lo, hi)) or ``normal`` (with mean and scale).
+A directory of them holds ``NAME.hlo`` files and an ``inputs.json``, which lists the parameters of every
+program in order: ``dtype``, ``shape``, and ``kind``: ``int`` (uniform in [lo, hi)) or ``normal`` (with mean
+and scale).
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ def draw_inputs(directory: Path, name: str) -> list[np.ndarray[Any, Any]]:
 
 def draw_input(described: dict[str, Any], seed: int) -> np.ndarray[Any, Any]:
     """One input, from its description."""
-    generator = np.random.default_rng(seed)
-    dtype = np.dtype(getattr(ml_dtypes, described["dtype"], described["dtype"]))
+    generator: Any = np.random.default_rng(seed)
+    named: Any = getattr(ml_dtypes, described["dtype"], described["dtype"])
+    dtype: np.dtype[Any] = np.dtype(named)
     shape = described["shape"]
     if described["kind"] == "int":
-        return generator.integers(described["lo"], described["hi"], shape).astype(dtype)
+        return np.asarray(generator.integers(described["lo"], described["hi"], shape), dtype)
     mean, scale = described["mean"], described["scale"]
     values: np.ndarray[Any, Any] = np.asarray(generator.normal(mean, scale, shape))
     if dtype.kind == "c":
