@@ -1,7 +1,8 @@
 """hlo-memory-scheduler: an order of execution that needs little memory at a time.
 
-Two orders are tried for each computation, operands before users as they come, and the greedy one that always
-runs next what frees most; the one with the lower peak is taken.
+Three orders are tried for each computation: operands before users as they come; the same, but what frees more
+than it takes comes as soon as it can; and always next what leaves least in use. The one with the lowest peak
+is taken.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class HloMemoryScheduler:
 def memory_order(
     computation: HloComputation, peaks: dict[HloComputation, int]
 ) -> tuple[list[HloInstruction], int]:
-    """The better of two orders of a computation, and how many bytes it needs at most at a time.
+    """The best of three orders of a computation, and how many bytes it needs at most at a time.
 
     Args:
         computation: whose instructions are ordered.
@@ -63,18 +64,21 @@ def memory_order(
     liveness = _Liveness(plain, computation.root, peaks)
     orders = [plain]
     if len(plain) > 2:
-        orders.append(liveness.greedy())
-    best = min(orders, key=liveness.peak)
-    return best, liveness.peak(best)
+        orders += [liveness.greedy(everything=False), liveness.greedy(everything=True)]
+    found = [liveness.peak(order) for order in orders]
+    best = found.index(min(found))
+    return orders[best], found[best]
 
 
 @dataclass(slots=True, eq=False)
 class _Value:
-    """What one instruction makes, and who reads it, however it is handed on."""
+    """An array that an instruction makes, and who reads it, however it is handed on.
+
+    What is given, or is a result, has memory of its own and counts nothing.
+    """
 
     size: int
     readers: set[HloInstruction] = field(default_factory=set[HloInstruction])
-    kept: bool = False
 
 
 class _Liveness:
@@ -84,21 +88,22 @@ class _Liveness:
         self, order: Sequence[HloInstruction], root: HloInstruction, peaks: dict[HloComputation, int]
     ) -> None:
         self.position = {i: n for n, i in enumerate(order)}
-        self.made: dict[HloInstruction, _Value] = {}
+        self.made: dict[HloInstruction, tuple[_Value, ...]] = {}
         self.held: dict[HloInstruction, tuple[_Value, ...]] = {}
         self.reads: dict[HloInstruction, tuple[_Value, ...]] = {}
         self.inner: dict[HloInstruction, int] = {}
         for i in order:
             self._instruction(i, peaks)
         for value in self.held[root]:
-            value.kept = True
+            value.size = 0
 
     def _instruction(self, i: HloInstruction, peaks: dict[HloComputation, int]) -> None:
         if i.opcode in ALIASES:
             self.held[i] = self._handed_on(i)
             return
-        value = self.made[i] = _Value(0 if i.opcode in _GIVEN else _bytes(i.shape))
-        self.held[i] = (value,)
+        parts = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
+        given = i.opcode in _GIVEN
+        self.made[i] = self.held[i] = tuple(_Value(0 if given else _bytes(s)) for s in parts)
         self.reads[i] = tuple(dict.fromkeys(v for o in i.operands for v in self.held[o] if v.size))
         for read in self.reads[i]:
             read.readers.add(i)
@@ -106,10 +111,14 @@ class _Liveness:
             self.inner[i] = max((peaks.get(c, 0) for c in i.called_computations), default=0)
 
     def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
-        """The values behind an alias: of a tuple that is written out, only the element that is picked."""
-        if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
+        """The values behind an alias: of a tuple that is written out, or just made, the element picked."""
+        if i.opcode == "get-tuple-element":
+            (whole,) = i.operands
             index: int = attributes(i).index
-            return self.held[i.operands[0].operands[index]]
+            if whole.opcode == "tuple":
+                return self.held[whole.operands[index]]
+            if whole in self.made:
+                return (self.made[whole][index],)
         return tuple(dict.fromkeys(v for o in i.operands for v in self.held[o]))
 
     def peak(self, order: Sequence[HloInstruction]) -> int:
@@ -117,35 +126,37 @@ class _Liveness:
         live = most = 0
         left: dict[_Value, int] = {}
         for i in order:
-            value = self.made.get(i)
-            if value is None:
+            if i not in self.made:
                 continue
-            live += value.size
+            live += sum(v.size for v in self.made[i])
             most = max(most, live + self.inner.get(i, 0))
             for read in self.reads[i]:
                 left[read] = left.get(read, len(read.readers)) - 1
-                if not left[read] and not read.kept:
+                if not left[read]:
                     live -= read.size
-            if not value.readers and not value.kept:
-                live -= value.size
+            live -= sum(v.size for v in self.made[i] if not v.readers)
         return most
 
-    def greedy(self) -> list[HloInstruction]:
-        """Of all that could run next, always what leaves least memory in use; of equals the first."""
+    def greedy(self, *, everything: bool) -> list[HloInstruction]:
+        """Next what leaves least in use: of all that could run, or only of what makes it no more."""
         missing = {i: len({*i.operands, *i.control_predecessors}) for i in self.position}
-        left = {value: len(value.readers) for value in self.made.values()}
+        left = {value: len(value.readers) for values in self.made.values() for value in values}
         heap: list[tuple[int, int, HloInstruction]] = []
         order: dict[HloInstruction, None] = {}
 
+        def cost(i: HloInstruction) -> int:
+            growth = self._growth(i, left)
+            return growth if everything else min(growth, 1)
+
         def offer(i: HloInstruction) -> None:
-            heappush(heap, (self._growth(i, left), self.position[i], i))
+            heappush(heap, (cost(i), self.position[i], i))
 
         for i in self.position:
             if not missing[i]:
                 offer(i)
         while heap:
-            growth, _, i = heappop(heap)
-            if i in order or growth != self._growth(i, left):
+            expected, _, i = heappop(heap)
+            if i in order or expected != cost(i):
                 continue
             order[i] = None
             for read in self.reads.get(i, ()):
@@ -162,11 +173,10 @@ class _Liveness:
 
     def _growth(self, i: HloInstruction, left: dict[_Value, int]) -> int:
         """By how many bytes more are held after an instruction than before it; aliases run at once."""
-        value = self.made.get(i)
-        if value is None or i.opcode in _GIVEN:
+        if i not in self.made or i.opcode in _GIVEN:
             return -(1 << 62)
-        freed = sum(v.size for v in self.reads[i] if left[v] == 1 and not v.kept)
-        return value.size - freed
+        freed = sum(v.size for v in self.reads[i] if left[v] == 1)
+        return sum(v.size for v in self.made[i] if v.readers) - freed
 
 
 def _bytes(shape: Shape) -> int:
