@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from native_runs import agree
+from hloom.passes import fft_decomposer
+from native_runs import agree, compiled
 
 TOLERANCE = {"c64": 3e-5, "c128": 1e-12}
 REAL = {"c64": "f32", "c128": "f64"}
@@ -37,6 +38,13 @@ def check(kind: str, complex_: str, batch: tuple[int, ...], lengths: tuple[int, 
     text, x = fft(kind, complex_, batch, lengths)
     scale = 1.0 if kind[0] == "I" else float(np.sqrt(np.prod(lengths) or 1))
     agree(text, x, tolerance=TOLERANCE[complex_] * scale)
+
+
+@pytest.fixture(params=["library", "own"], autouse=True)
+def algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "own":
+        monkeypatch.setattr(fft_decomposer, "LARGE", 0)
+    compiled.cache_clear()
 
 
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")

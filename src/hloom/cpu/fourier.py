@@ -1,8 +1,8 @@
-"""fft: Stockham's passes, the last dimension's transforms in lanes of themselves or of rows, others in columns.
+"""fft: Stockham's passes, in lanes of the transforms themselves, of rows or of columns; a library if it is small.
 
-A pass of radix r takes element q + s (p + m k), for all k < r, to r new ones at q + s (r p + k), where the sequence
-has n = r m elements left and s is the product of the radices before. After the last pass all are in order.
-An inverse transform is the forward one with real and imaginary parts exchanged on both ends.
+A pass of radix r takes element q + s (p + m k), for all k < r, to r new ones at q + s (r p + k), where the
+sequence has n = r m elements left and s is the product of the radices before. After the last pass all are in
+order. An inverse transform is the forward one with real and imaginary parts exchanged on both ends.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 from hloom.cpu.butterflies import Pair, multiply, radices, transform
 from hloom.cpu.llvm_text import F32, F64, I1, I32, I64, PTR, Function, Module, Type, Value, make_type
 from hloom.cpu.loops import LoopKernel
-from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter
+from hloom.cpu.program import EMITTERS, HOST, WORKSPACES, ProgramEmitter, emitter
 from hloom.cpu.transposition import transposed
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.fft_decomposer import is_small
 from hloom.shape.element_type import C64
 from hloom.shape.element_type import F32 as REAL32
 
@@ -91,11 +92,6 @@ def axes_of(i: HloInstruction) -> list[Axis]:
     return made if kind == "IRFFT" else made[::-1]
 
 
-def can_transform(i: HloInstruction) -> bool:
-    """Whether all lengths have small factors."""
-    return all(radices(axis.length) is not None for axis in axes_of(i)) and i.shape.is_static
-
-
 def _slots(axis: Axis) -> int:
     return min(SLOTS, axis.outer)
 
@@ -107,7 +103,7 @@ def _within_bytes(axis: Axis) -> int:
 
 def workspace_bytes(i: HloInstruction) -> int:
     """Scratch memory: for long transforms, and for half a spectrum that is not transformed in one step."""
-    if not i.shape.element_count:
+    if not i.shape.element_count or is_small(i):
         return 0
     axes = axes_of(i)
     slots = [_slots(a) * _within_bytes(a) for a in axes if a.within and _within_bytes(a) > STACK_BYTES]
@@ -129,6 +125,9 @@ def emit_fft(program: ProgramEmitter, i: HloInstruction) -> None:
     """Transform along one dimension after the other."""
     target = program.view(i)
     if not target.count:
+        return
+    if is_small(i):
+        EMITTERS[HOST](program, i)
         return
     axes = axes_of(i)
     source, result = program.pointer(i.operands[0]), target.pointer
@@ -168,7 +167,7 @@ class _Transform:
         self.part, self.n = axis.part, axis.length
 
     def table(self, n: int, radix: int, *, planar: bool) -> Value:
-        """The rotations after a pass: exp(-2 pi i p k / n), by p and then k > 0; planar: by k, then part, then p."""
+        """The rotations after a pass: exp(-2 pi i p k / n), by p, k > 0, part; planar: by k, part, p."""
         dtype = np.float32 if self.part is F32 else np.float64
         p, k = np.arange(n // radix)[:, None], np.arange(1, radix)[None, :]
         w = np.exp(-2j * np.pi * ((p * k) % n) / n)

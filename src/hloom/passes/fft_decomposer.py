@@ -1,13 +1,14 @@
 """fft-decomposer: transforms of lengths with large prime factors become convolutions.
 
-Bluestein, "A linear filtering approach to the computation of discrete Fourier transform" (IEEE Transactions on
-Audio and Electroacoustics 18(4), 1970): with w = exp(-pi i / n), X[k] = w^(k^2) sum (x[j] w^(j^2)) w^(-(k - j)^2).
+Bluestein, "A linear filtering approach to the computation of discrete Fourier transform" (IEEE Transactions
+on Audio and Electroacoustics 18(4), 1970): with w = exp(-pi i / n) the transform is
+X[k] = w^(k^2) sum (x[j] w^(j^2)) w^(-(k - j)^2).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -19,12 +20,14 @@ from hloom.shape.element_type import C64, C128, F32, F64
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
-_COMPLEX = {F32: C64, F64: C128, C64: C64, C128: C128}
+PLAIN_LENGTH: Final = 64
+LARGE: Final = 1 << 18
+_COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 
 
 @dataclass(frozen=True, slots=True)
 class FftDecomposer:
-    """``fft`` of a length with a prime factor beyond ``largest_prime`` → products with chirps and longer ffts."""
+    """``fft`` of a length with a prime factor beyond ``largest_prime`` → products with chirps, longer ffts."""
 
     largest_prime: int = 13
     name: ClassVar[str] = "fft-decomposer"
@@ -44,7 +47,22 @@ class FftDecomposer:
         operation: Any = instruction.operation
         if not instruction.shape.is_static or not instruction.shape.element_count:
             return False
+        if is_small(instruction):
+            return False
         return any(largest_factor(n) > self.largest_prime for n in operation.fft_length)
+
+
+def is_small(instruction: HloInstruction) -> bool:
+    """Whether a transform is left to a library: few elements, of lengths that are not all powers of two.
+
+    Elements near 0 have few correct digits, and other ones in every algorithm; those of small transforms are
+    to be the library's own.
+    """
+    operation: Any = instruction.operation
+    plain = all(n >= PLAIN_LENGTH and n & (n - 1) == 0 for n in operation.fft_length)
+    return (
+        not plain and max(s.element_count for s in (instruction.shape, instruction.operands[0].shape)) < LARGE
+    )
 
 
 def largest_factor(n: int) -> int:

@@ -1,4 +1,4 @@
-"""linear-algebra-upcaster: factors and solves narrow floats in f32."""
+"""linear-algebra-upcaster: factors and solves in types with digits to spare."""
 
 from __future__ import annotations
 
@@ -8,37 +8,49 @@ from typing import ClassVar
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.writing import Writer
-from hloom.shape.element_type import F32
+from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 
 
 @dataclass(frozen=True, slots=True)
 class LinearAlgebraUpcaster:
-    """``bf16 cholesky(a)`` → ``convert(cholesky(convert(a)))``; triangular-solve too."""
+    """``bf16 cholesky(a)`` → ``convert(cholesky(convert(a)))``; triangular-solve too.
 
+    Floats narrower than f32 are computed in f32; small matrices of anything narrower than f64 in f64, where
+    rounding once costs nothing.
+
+    Attributes:
+        small: matrices of up to so many rows.
+    """
+
+    small: int = 16
     name: ClassVar[str] = "linear-algebra-upcaster"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every one of floats narrower than f32."""
+        """Rewrite every one."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode in ("cholesky", "triangular-solve") and is_narrow(instruction):
-                    upcast(instruction)
-                    changed = True
+                if instruction.opcode in ("cholesky", "triangular-solve") and instruction.shape.is_static:
+                    wide = self.wide_type(instruction)
+                    if wide is not instruction.shape.element_type:
+                        upcast(instruction, wide)
+                        changed = True
         return changed
 
+    def wide_type(self, instruction: HloInstruction) -> ElementType:
+        """The type in which an instruction is computed."""
+        kind = instruction.shape.element_type
+        if instruction.operands[0].shape.dimensions[-1] <= self.small:
+            return C128 if kind.is_complex else F64
+        return F32 if kind.is_floating and kind.bits < 32 else kind
 
-def is_narrow(instruction: HloInstruction) -> bool:
-    """Whether the elements are floats of fewer than 32 bits."""
-    kind = instruction.shape.element_type
-    return kind.is_floating and kind.bits < 32 and instruction.shape.is_static
 
-
-def upcast(instruction: HloInstruction) -> None:
+def upcast(instruction: HloInstruction, wide: ElementType) -> None:
     """Replace one instruction."""
+    assert wide in (F32, F64, C64, C128)
     writer = Writer(instruction)
-    operands = [writer.convert(operand, F32) for operand in instruction.operands]
+    operands = [writer.convert(operand, wide) for operand in instruction.operands]
     name = writer.module.unique_name(instruction.name)
-    shape = instruction.shape.without_layout().with_element_type(F32)
-    wide = writer.computation.add(instruction.clone(name, operands=operands, shape=shape))
-    writer.replace(writer.convert(wide, instruction.shape.element_type))
+    shape = instruction.shape.without_layout().with_element_type(wide)
+    made = writer.computation.add(instruction.clone(name, operands=operands, shape=shape))
+    writer.replace(writer.convert(made, instruction.shape.element_type))
