@@ -8,7 +8,7 @@ functions", SIGNUM Newsletter 18, 1983).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from hloom.cpu.llvm_text import F64, I64, PTR, Function, Module, Operand, Value, make_type
 from hloom.cpu.vector_math.reals import Reals
@@ -46,16 +46,21 @@ def usual_limit(r: Reals) -> float:
     return _HALF_PI[r.is_double, r.fuses].limit
 
 
-def reduce_usual(r: Reals, x: Value) -> tuple[Value, Any, Value]:
-    """(r, what r is short of (None in f32), q as an integer) of an angle up to the limit."""
+def reduce_usual(r: Reals, x: Value) -> tuple[Value, Value, Value]:
+    """(r, what r is short of, q as an integer) of an angle up to the limit."""
     first, second, third = _HALF_PI[r.is_double, r.fuses].parts
     n, quadrant = r.nearest_multiple(x, TWO_OVER_PI)
     rest = r.fma(n, -first, x)
-    if not r.is_double:
-        return r.fma(n, -third, r.fma(n, -second, rest)), None, quadrant
     product, lost = r.two_product(n, r.constant(second))
     high, low = r.two_sum(rest, -product)
     return (*r.fast_two_sum(high, r.fma(n, -third, low - lost)), quadrant)
+
+
+def reduce_roughly(r: Reals, x: Value) -> tuple[Value, Value]:
+    """(r rounded, q as an integer) of an angle up to the limit."""
+    first, second, third = _HALF_PI[r.is_double, r.fuses].parts
+    n, quadrant = r.nearest_multiple(x, TWO_OVER_PI)
+    return r.fma(n, -third, r.fma(n, -second, r.fma(n, -first, x))), quadrant
 
 
 def of_large_angle(x: Value, name: str, evaluate: Callable[[Reals, Value, Value, Value], Value]) -> Value:

@@ -19,7 +19,7 @@ from hloom.cpu.vector_math.complex_numbers import (
 from hloom.cpu.vector_math.exponential import exponential_parts
 from hloom.cpu.vector_math.inverse_trigonometry import arc_tangent
 from hloom.cpu.vector_math.logarithm import exponent_as_float, exponent_of, log_of_one_plus, log_parts
-from hloom.cpu.vector_math.power import power_in_double
+from hloom.cpu.vector_math.power import power as real_power
 from hloom.cpu.vector_math.reals import Pair, Reals, any_lane
 from hloom.cpu.vector_math.trigonometry import cosine, sine, sine_and_cosine
 
@@ -172,7 +172,7 @@ def _power(base: Pair, exponent: Pair, *, single: bool) -> Pair:
     integral = real_exponent & small & r.round_even(exponent[0]).compare("oeq", exponent[0])
     made = choose(integral & ~zero_base, _small_power(r, base, exponent[0]), made)
     real = real_exponent & base[1].compare("oeq", 0.0) & base[0].compare("oge", 0.0)
-    made = choose(real, (power_in_double(base[0], exponent[0], short=False), base[1]), made)
+    made = choose(real, (real_power(base[0], exponent[0]), base[1]), made)
     made = choose(real_exponent & exponent[0].compare("oeq", 1.0), base, made)
     return choose(real_exponent & exponent[0].compare("oeq", 0.0), (1.0, 0.0), made)
 

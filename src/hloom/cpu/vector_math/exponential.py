@@ -15,13 +15,12 @@ LOG2_E: Final = 1.4426950408889634
 LOG_2: Final = {False: (0.693359375, -2.12194440e-4), True: (6.93145751953125e-1, 1.42860682030941723212e-6)}
 """log 2 as a sum whose first term has so few bits that small multiples of it are exact; by is_double."""
 
-EXP_SHORT: Final = (
-    0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.00836916547268629,
-    0.0013838006416335702,
-)  # fmt: skip
 _EXP: Final = {
     # relative errors of exp(r): 2^-28.2, 2^-57.9
-    False: EXP_SHORT,
+    False: (
+        0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.00836916547268629,
+        0.0013838006416335702,
+    ),
     True: (
         0.5000000000000011, 0.16666666666666435, 0.04166666666652577, 0.008333333333475756,
         0.0013888888944862366, 0.00019841269555315413, 2.4801491761560904e-05, 2.755753612889772e-06,
@@ -71,14 +70,12 @@ def exponential(x: Value) -> Value:
     return r.scale(fraction, exponent)
 
 
-def exponential_parts(
-    r: Reals, x: Value, low: Value | None = None, *, coefficients: tuple[float, ...] = ()
-) -> tuple[Value, Value]:
+def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Value]:
     """(p, n) with e^(x + low) = p * 2^n and p about between 0.7 and 1.42."""
     rest, exponent = _reduced(r, x)
     if low is not None:
         rest = rest + low
-    series = r.fma(rest * rest, r.polynomial(rest, coefficients or _EXP[r.is_double]), rest)
+    series = r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest)
     return series + 1.0, exponent
 
 

@@ -33,7 +33,7 @@ _LOG_LONG: Final = (
 )  # fmt: skip
 _SQRT_HALF: Final = {False: 0x3F3504F3, True: 0x3FE6A09E667F3BCD}
 """The pattern of sqrt(1/2)."""
-_EXPONENT_UNIT: Final = {False: 2.0**23, True: 2.0**20}
+EXPONENT_UNIT: Final = {False: 2.0**23, True: 2.0**20}
 """Exponents are kept as floats that are so many times larger: the pattern's upper bits as they are."""
 _LARGE: Final = 2.0**60
 """Where 1 is nothing, and squares do not overflow."""
@@ -63,7 +63,7 @@ def normalized(r: Reals, x: Value, *, subnormal: bool = True) -> tuple[Value, Va
     scaled = tiny.select(x * 2.0**digits, x)
     shift = exponent_of(r, scaled)
     exponent = exponent_as_float(r, shift)
-    exponent = tiny.select(exponent - digits * _EXPONENT_UNIT[r.is_double], exponent)
+    exponent = tiny.select(exponent - digits * EXPONENT_UNIT[r.is_double], exponent)
     return r.from_bits(r.bits(scaled) - shift) - 1.0, exponent
 
 
@@ -84,7 +84,7 @@ def log_parts(
     r: Reals, fraction: Value, exponent: Value, *, coefficients: tuple[float, ...] = _LOG_DOUBLE
 ) -> Value:
     """log(1 + f) + e log 2; the exponent e is scaled."""
-    high, low = (part / _EXPONENT_UNIT[r.is_double] for part in LOG_2[r.is_double])
+    high, low = (part / EXPONENT_UNIT[r.is_double] for part in LOG_2[r.is_double])
     square = fraction * fraction
     if r.is_double:
         half = square * 0.5
@@ -116,7 +116,7 @@ def log_of_one_plus(r: Reals, x: Value, total: Value, more: Value | None = None)
     fraction = r.from_bits(r.bits(x) - shift) + r.fma(quadruple, 0.25, -1.0)
     exponent = exponent_as_float(r, shift)
     if more is not None:
-        exponent = r.fma(more, _EXPONENT_UNIT[r.is_double], exponent)
+        exponent = r.fma(more, EXPONENT_UNIT[r.is_double], exponent)
     return log_parts(r, fraction, exponent)
 
 
@@ -147,7 +147,7 @@ def log_as_sum(r: Reals, fraction: Value, exponent: Value) -> Pair:
     series, series_low = _product(r, (cube, cube_low), (factor, factor_low))
     head, tail = r.fast_two_sum(s + s, series)
     tail = tail + r.fma(s_low, 2.0, series_low)
-    high, low = (part / _EXPONENT_UNIT[True] for part in LOG_2[True])
+    high, low = (part / EXPONENT_UNIT[True] for part in LOG_2[True])
     head, between = r.fast_two_sum(exponent * high, head)
     return r.fast_two_sum(head, between + r.fma(exponent, low, tail))
 

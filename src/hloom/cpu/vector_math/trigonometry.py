@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hloom.cpu.llvm_text import F32, F64, Value
+from hloom.cpu.llvm_text import F64, Value
 from hloom.cpu.vector_math.angles import (
     flipped_in_upper_half,
     odd_quadrant,
     of_large_angle,
+    reduce_roughly,
     reduce_usual,
     usual_limit,
 )
@@ -33,6 +35,13 @@ _COSINE: Final = {
 }  # fmt: skip
 
 
+_TANGENT: Final = (
+    # (tan(r) - r) / r³ in r² for |r| <= π/4; relative error of tan(r): 2^-29.5
+    0.33333349227905273, 0.1333267241716385, 0.05405944585800171, 0.021282769739627838, 0.010837704874575138,
+    8.385602268390357e-05, 0.004380372352898121,
+)  # fmt: skip
+
+
 def sine(x: Value) -> Value:
     """sin(x), exactly reduced however large x is; NaN at infinity."""
     return _circular(x, "sine", 0)
@@ -45,7 +54,11 @@ def cosine(x: Value) -> Value:
 
 def _circular(x: Value, name: str, turn: int) -> Value:
     r = Reals(x)
-    usual = _rotated(r, *reduce_usual(r, x), turn)
+    if r.is_double:
+        usual = _rotated(r, *reduce_usual(r, x), turn)
+    else:
+        rest, quadrant = reduce_roughly(r, x)
+        usual = _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
     large = r.absolute(x).compare("ogt", usual_limit(r))
     if not turn:
         # the reduction loses the sign of 0
@@ -54,30 +67,40 @@ def _circular(x: Value, name: str, turn: int) -> Value:
 
 
 def _of_large(x: Value, name: str, turn: int) -> Value:
-    """The function of large angles, out of line: one function of the module serves all calls."""
+    """The function of large angles."""
     if x.type.scalar is F64:
         return of_large_angle(x, name, partial(_rotated, turn=turn))
+    return _out_of_line(x, name, lambda wide: _circular(wide, name, turn))
+
+
+def _out_of_line(x: Value, name: str, function: Callable[[Value], Value]) -> Value:
+    """A function of f32 numbers by way of f64: one function of the module serves all calls."""
     module = x.function.module
     full_name = f"{name}.{x.type.suffix}"
     if full_name not in module.functions:
         module.functions[full_name] = ""
         inner = module.function(full_name, [x.type], x.type)
-        inner.finish(in_double(lambda wide: _circular(wide, name, turn), inner.parameters[0]))
+        inner.finish(in_double(function, inner.parameters[0]))
     return x.function.call(x.type, full_name, x)
 
 
-def _rotated(r: Reals, rest: Value, low: Value | None, quadrant: Value, turn: int) -> Value:
-    """The sine of an angle that is so many quadrants further."""
-    if low is None:
-        square = rest * rest
-        sine_part = r.fma(rest * square, r.polynomial(square, _SINE[False]), rest)
-        series = r.fma(square, r.polynomial(square, _COSINE[False]), -0.5)
-        cosine_part = r.fma(square, series, 1.0)
-    else:
-        (sine_head, sine_tail), (cosine_head, cosine_tail) = _kernels(r, rest, low)
-        sine_part, cosine_part = sine_head + sine_tail, cosine_head + cosine_tail
+def _rotated(r: Reals, rest: Value, low: Value, quadrant: Value, turn: int) -> Value:
+    """The sine of an f64 angle r + l that is so many quadrants further."""
+    (sine_head, sine_tail), (cosine_head, cosine_tail) = _kernels(r, rest, low)
+    return _in_quadrant(r, sine_head + sine_tail, cosine_head + cosine_tail, quadrant, turn)
+
+
+def _in_quadrant(r: Reals, sine_part: Value, cosine_part: Value, quadrant: Value, turn: int) -> Value:
     place = quadrant + turn if turn else quadrant
     return flipped_in_upper_half(r, odd_quadrant(place).select(cosine_part, sine_part), place)
+
+
+def _rough_kernels(r: Reals, rest: Value) -> Pair:
+    """sin(r) and cos(r) of f32 angles with |r| <= π/4."""
+    square = rest * rest
+    sine_part = r.fma(rest * square, r.polynomial(square, _SINE[False]), rest)
+    series = r.fma(square, r.polynomial(square, _COSINE[False]), -0.5)
+    return sine_part, r.fma(square, series, 1.0)
 
 
 def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
@@ -107,13 +130,26 @@ def sine_and_cosine(x: Value) -> tuple[Value, Value]:
 
 def tangent(x: Value) -> Value:
     """sin(x) / cos(x); NaN at infinity."""
-    if x.type.scalar is F32:
-        return in_double(tangent, x)
     r = Reals(x)
-    usual = _quotient(r, *reduce_usual(r, x))
+    rest, low, quadrant = reduce_usual(r, x)
     large = r.absolute(x).compare("ogt", usual_limit(r))
-    result = where_any(large, usual, lambda: of_large_angle(x, "tangent", _quotient))
+    if r.is_double:
+        usual = _quotient(r, rest, low, quadrant)
+        result = where_any(large, usual, lambda: of_large_angle(x, "tangent", _quotient))
+    else:
+        usual = _tangent_of_single(r, rest, low, quadrant)
+        result = where_any(large, usual, lambda: _out_of_line(x, "tangent", tangent))
     return x.compare("oeq", 0.0).select(x, result)
+
+
+def _tangent_of_single(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
+    """tan(r + l), or -1 / tan(r + l) in odd quadrants, of f32 angles; l counts about 1 + r² times."""
+    square = rest * rest
+    tail = r.fma(rest * square, r.polynomial(square, _TANGENT), r.fma(low, square, low))
+    near, short = r.fast_two_sum(rest, tail)
+    reciprocal = -1.0 / near
+    over = r.fma(reciprocal, short, r.product_rest(reciprocal, near, r.constant(-1.0)))
+    return odd_quadrant(quadrant).select(r.fma(reciprocal, over, reciprocal), near)
 
 
 def _quotient(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
