@@ -19,10 +19,11 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 
 TOKENS = (
-    "{", "}", "(", ")", "[", "]", ",", "=", "%", '"', "->", "/*", "*/", "//", "\n", "0", "-1", "99999999999999999999",
-    "f32", "s4", "f32[]", "f32[2,2]{1,0}", "{0,1}", "{1,0:T(8,128)}", "(f32[2], s32[])", "ROOT", "ENTRY", "HloModule",
-    "dimensions={0}", "to_apply=%add", "window={size=3x3}", "dim_labels=b01f_01io->b01f", "replica_groups={{0,1}}",
-    "sharding={devices=[2,1]<=[2]}", "constant", "parameter(0)", "nan", "inf", "-0", "<=", "?", "token[]", "1e999",
+    "{", "}", "(", ")", "[", "]", ",", "=", "%", '"', "->", "/*", "*/", "//", "\n", "0", "-1",
+    "99999999999999999999", "f32", "s4", "f32[]", "f32[2,2]{1,0}", "{0,1}", "{1,0:T(8,128)}",
+    "(f32[2], s32[])", "ROOT", "ENTRY", "HloModule", "dimensions={0}", "to_apply=%add", "window={size=3x3}",
+    "dim_labels=b01f_01io->b01f", "replica_groups={{0,1}}", "sharding={devices=[2,1]<=[2]}", "constant",
+    "parameter(0)", "nan", "inf", "-0", "<=", "?", "token[]", "1e999",
 )  # fmt: skip
 SLOW_SECONDS = 1.0
 

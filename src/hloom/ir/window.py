@@ -1,4 +1,4 @@
-"""Windows, paddings, slices and convolution dimension numbers: attribute values with a notation of their own."""
+"""Windows, paddings, slices, convolution dimension numbers: attribute values with a notation of their own."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class PaddingDimension:
     interior: int = 0
 
     def output_size(self, size: int) -> int:
-        """d + max(d - 1, 0) * interior + low + high."""
+        """For a size d: d + max(d - 1, 0) * interior + low + high."""
         return size + max(size - 1, 0) * self.interior + self.low + self.high
 
 
@@ -255,7 +255,7 @@ _LABELS: Final = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
 
 
 class DimLabelsCodec:
-    """``b01f_01io->b01f``: b batch, f feature, i and o the kernel's features, digits the spatial dimensions."""
+    """``b01f_01io->b01f``: b batch, f feature, i and o the kernel's features, digits the spatial ones."""
 
     def parse(self, cursor: Cursor) -> ConvolutionDimensionNumbers:
         """Dimension labels; every label once, spatial digits 0..n-1 in all three parts; ``?`` is ignored."""

@@ -142,7 +142,7 @@ class Collective(Operation):
         """This device's result of the operand tuples of all members, itself being number ``position``."""
         raise EvaluationError(f"{self.opcode} has no value", rule="evaluate.no-value")
 
-    def evaluate(self, run: Run, *operands: Any) -> Value | Pending:
+    def evaluate(self, run: Run, *operands: Any) -> Any:
         """Contribute and wait."""
         return self.begin(run, *operands).wait()
 

@@ -148,7 +148,7 @@ def _result(target: str, value: Any, shape: Shape) -> Value:
         return tuple(_result(target, v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     try:
         typed = isinstance(value, (np.ndarray, np.generic))
-        array: Array = np.asarray(cast("Any", value), None if typed else shape.element_type.dtype)
+        array: Array = np.asarray(value, None if typed else shape.element_type.dtype)
     except (TypeError, ValueError, OverflowError) as error:
         given = type(cast("object", value)).__name__
         message = f"custom call target {target!r} gave a {given}, not {shape}: {error}"

@@ -48,7 +48,7 @@ class Elementwise(Operation):
         merged = same_dimensions(self.opcode, operands)
         return merged.with_element_type(self.result_type(joint_element_type(self.opcode, operands)))
 
-    def evaluate(self, run: Run, *operands: Array) -> Array:
+    def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Array:
         """Widen, compute, round to the result's type."""
         with np.errstate(all="ignore"):
             return narrow(self.compute(*map(self.widen, operands)), run.dtype)

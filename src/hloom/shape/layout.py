@@ -85,9 +85,10 @@ class Layout:
 
     `minor_to_major` orders the dimensions from the fastest-varying one; `tiles` (or their sizes) are applied
     one after the other; `element_size_in_bits` is 0 for the element type's own size;
-    `tail_padding_alignment_in_elements` rounds the tiled element count up. `padded_dimensions` (empty or one size per dimension) and
-    `padding_value` are the older page's padding and have no text form. The other fields are carried as XLA
-    prints them. Every malformed layout is a ShapeError whose rule starts with "layout.".
+    `tail_padding_alignment_in_elements` rounds the tiled element count up. `padded_dimensions` (empty or one
+    size per dimension) and `padding_value` are the older page's padding and have no text form. The other
+    fields are carried as XLA prints them. Every malformed layout is a ShapeError whose rule starts with
+    "layout.".
     """
 
     minor_to_major: tuple[int, ...] = ()

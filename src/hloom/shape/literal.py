@@ -25,9 +25,9 @@ class Literal:
 
     `value` is a numpy array or scalar, a Python number or list of numbers, another literal, a tuple of such
     values, or None for a token. Without `shape` an array keeps its dtype; Python numbers become pred, s32
-    (s64 or u64 where they need it), f32 and c64. With `shape`, a Shape or its text, numpy arrays must have its
-    element type, Python numbers are converted and must be in range. In a dynamic dimension the array may be smaller than the
-    bound; an unbounded one gets the array's size.
+    (s64 or u64 where they need it), f32 and c64. With `shape`, a Shape or its text, numpy arrays must have
+    its element type, Python numbers are converted and must be in range. In a dynamic dimension the array may
+    be smaller than the bound; an unbounded one gets the array's size.
 
     Arrays are not copied: do not change one that is part of a literal. Raises ShapeError, with rules named
     "literal.", for a value that does not fit the shape.

@@ -1,7 +1,8 @@
 """The demonstration: train a small GPT for a few steps, straight from the HLO that JAX emitted for it.
 
-``make demo`` or ``python -m hloom.tools.demo``. The program is one step of training: forward pass, backward pass and
-the Adam update. Parameters and optimizer state go in, the loss and their new values come out, and go in again.
+``make demo`` or ``python -m hloom.tools.demo``. The program is one step of training: forward pass, backward
+pass and the Adam update. Parameters and optimizer state go in, the loss and their new values come out, and go
+in again.
 """
 
 from __future__ import annotations
@@ -43,9 +44,8 @@ def _introduce(module: hloom.HloModule, size: int, parsed: float, checked: float
     counts = collections.Counter(i.opcode for i in instructions)
     weights = sum(p.shape.element_count for p in module.entry.parameters[:24])
     print(f"{NAME}: a training step of a GPT with {weights:,} weights, as JAX lowered it to HLO")
-    print(
-        f"  read     {len(instructions):,} instructions, {size / 1024:.0f} KiB of text   {parsed * 1e3:6.0f} ms"
-    )
+    read = f"{len(instructions):,} instructions, {size / 1024:.0f} KiB of text"
+    print(f"  read     {read}   {parsed * 1e3:6.0f} ms")
     print(f"  checked  every shape rule of every instruction        {checked * 1e3:6.0f} ms")
     print("  holds    " + ", ".join(f"{n} {opcode}" for opcode, n in counts.most_common(8)) + " …\n")
 
@@ -83,9 +83,7 @@ def _compare(text: str, arguments: list[Array], ours: list[Array]) -> None:
         if a.size
     )
     print(f"\n  XLA:CPU, same step: loss {float(theirs[0]):.4f}; hloom {float(ours[0]):.4f}")
-    print(
-        f"  largest difference over all {len(ours)} results, relative to each one's largest value: {worst:.1e}"
-    )
+    print(f"  largest difference over all {len(ours)} results, as parts of the largest value: {worst:.1e}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""XLA:CPU, by way of jaxlib, for comparison. Importing this module raises ImportError where jax is missing."""
+"""XLA:CPU, by way of jaxlib, for comparison; importing this raises ImportError where jax is missing."""
 
 from __future__ import annotations
 
