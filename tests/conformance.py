@@ -41,10 +41,7 @@ def evaluated(module: HloModule, arguments: list[Any], backend: str) -> Any:
     """The result of a program on a backend."""
     if backend == "evaluator":
         return Evaluator().run(module.entry, arguments)
-    sys.path.insert(0, str(Path(__file__).parent))
-    from native_runs import Native  # type: ignore[import-not-found]
-
-    return Native(module)(*arguments)
+    return hloom.compile(module, backend=backend)(*arguments)
 
 
 def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any, backend: str) -> str:
@@ -77,7 +74,7 @@ def _typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     return array if array.dtype == wanted else array.view(wanted)
 
 
-def check_parallel(folder: Path, case: dict[str, Any], *, check: Any, **_: Any) -> str:
+def check_parallel(folder: Path, case: dict[str, Any], *, check: Any, backend: str, **_: Any) -> str:
     """Empty if the programs of several devices give what is expected, else what is wrong."""
     stored = json.loads((folder / case["json"]).read_text())
     impossible = [f"{name}: {p['error'][:200]}" for name, p in stored["programs"].items() if "hlo" not in p]
@@ -88,7 +85,7 @@ def check_parallel(folder: Path, case: dict[str, Any], *, check: Any, **_: Any) 
     for run in stored["runs"]:
         programs = [modules[name] for row in run["grid"] for name in row]
         executable = hloom.compile(
-            programs, num_replicas=run["num_replicas"], num_partitions=run["num_partitions"]
+            programs, backend, num_replicas=run["num_replicas"], num_partitions=run["num_partitions"]
         )
         for name in run["infeed"]:
             executable.devices[0].transfer_to_infeed(hloom.compile(modules[name])())
