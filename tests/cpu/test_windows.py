@@ -10,6 +10,7 @@ import pytest
 from cpu.window_draws import TOLERANCES, TYPES, any_window, sizes_text, text_of
 from evaluation import parse
 from hloom.cpu.cumulative import cumulative_of
+from hloom.cpu.pooling import is_pooling
 from hloom.ir.window import WindowDimension
 from native_runs import agree, draw
 from reducers import ARGMAX, binary
@@ -48,6 +49,19 @@ def test_pooling(opcode: str) -> None:
         text = reduction("f32", opcode, sizes, window)
         arrays = np.random.default_rng(0)
         agree(text, draw(arrays, f"f32[{sizes_text(sizes)}]"), np.float32(0.5), tolerance=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s32", "c64"])
+@pytest.mark.parametrize("size, stride", [(3, 2), (3, 1), (5, 3), (7, 1), (40, 1)])
+def test_padding_that_adds_nothing_is_left_out(kind: str, size: int, stride: int) -> None:
+    """Along lanes, along other dimensions, and along both."""
+    d, one = WindowDimension(size, stride, size // 2, size // 2), WindowDimension(1)
+    init = "(0, 0)" if kind == "c64" else "0"
+    for sizes, window in (([2, 9, 20], [one, d, one]), ([9, 45], [d, d]), ([3, 70], [one, d])):
+        text = reduction(kind, "add", sizes, window, init)
+        assert is_pooling(parse(text).entry.root)
+        x = draw(np.random.default_rng(0), f"{kind}[{sizes_text(sizes)}]")
+        agree(text, x, tolerance=TOLERANCES.get(kind, 0) * 20 or None)
 
 
 def test_padding_counts_as_the_initial_value() -> None:

@@ -75,7 +75,7 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
         return None
     size = i.operands[0].shape.dimensions[axis]
     results = d.output_size(size)
-    if not _settled(i.called_computations[0], i.operands[half:]):
+    if not settled(i.called_computations[0], i.operands[half:]):
         return None
     if results - 1 <= d.padding_low:
         return Cumulative(axis, size, results, d.size - d.padding_low, False, d.window_reversal)
@@ -84,7 +84,7 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
     return None
 
 
-def _settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> bool:
+def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> bool:
     """Whether initial values combined with themselves stay what they are, so that padding changes nothing."""
     combiner = Combiner(computation)
     if not combiner.uniform:
@@ -98,7 +98,7 @@ def _settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> bo
     operations: list[Any] = [init.operation for init in inits]
     values: list[np.ndarray[Any, Any]] = [o.literal.numpy() for o in operations]
     made: Any = Evaluator().run(computation, [*values, *values])
-    results: list[np.ndarray[Any, Any]] = [*made] if combiner.plain == "" and len(values) > 1 else [made]
+    results: list[np.ndarray[Any, Any]] = list(made) if computation.root.shape.is_tuple else [made]
     return all(bool(np.all((r == v) | ((r != r) & (v != v)))) for r, v in zip(results, values))
 
 

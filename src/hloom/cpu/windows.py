@@ -15,11 +15,12 @@ from hloom.cpu.elements import LEAF_RULES, Elements, Indices, element_rule
 from hloom.cpu.index import Index, Variable
 from hloom.cpu.llvm_text import I64, Value
 from hloom.cpu.movement import also
+from hloom.cpu.pooling import emit_pooling, is_pooling
 from hloom.cpu.program import ProgramEmitter, emitter
 from hloom.cpu.reduction import nested_reduction, spread
 from hloom.cpu.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import WindowDimension
+from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
 
 WRITTEN_OUT: Final = 16
 """Windows of at most so many elements are code without loops."""
@@ -93,9 +94,11 @@ def folded(
         return start
     variables = [Variable(size, "w") for size in sizes]
     positions = [Index.of(v) for v in variables]
-    return nested_reduction(
-        e, [v for v in variables if v.extent != 1], start, lambda values: step(values, positions)
-    )
+
+    def round_(values: list[Element]) -> list[Element]:
+        return step(values, positions)
+
+    return nested_reduction(e, [v for v in variables if v.extent != 1], start, round_)
 
 
 @emitter("reduce-window")
@@ -103,10 +106,13 @@ def emit_reduce_window(program: ProgramEmitter, i: HloInstruction) -> None:
     """A scan where the windows are cumulative, else a loop over elements."""
     scan = cumulative_of(i)
     targets = [program.pointer(i, index) for index, _ in leaves(i.shape)]
-    if scan is None or not scan.results:
+    if scan is not None and scan.results:
+        kernel = program.shared(lambda name: emit_cumulative(program.module, name, i, scan))
+    elif is_pooling(i):
+        kernel = program.shared(lambda name: emit_pooling(program.module, name, i))
+    else:
         program.kernel(i)
         return
-    kernel = program.shared(lambda name: emit_cumulative(program.module, name, i, scan))
     program.call(i, kernel, [*(program.pointer(o) for o in i.operands), *targets])
 
 
@@ -123,7 +129,8 @@ def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> 
     """The sum over window and input features; what lies outside the base counts as zero."""
     operation: Any = instruction.operation
     lhs, rhs = instruction.operands
-    labels = operation.dim_labels
+    labels: ConvolutionDimensionNumbers = operation.dim_labels
+    window: Sequence[WindowDimension] = operation.window
     result = instruction.shape.element_type
     kind = accumulator_type(result)
     zero = constant(e.function, kind, 0, e.lanes)
@@ -131,7 +138,7 @@ def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> 
         return zero
     features = rhs.shape.dimensions[labels.kernel_input_feature_dimension]
     outputs = instruction.shape.dimensions[labels.output_feature_dimension]
-    positions = [Variable(d.size, "w") for d in operation.window]
+    positions = [Variable(d.size, "w") for d in window]
     feature = Variable(features, "c")
     output = indices[labels.output_feature_dimension]
     group = _group(e, output, outputs, operation.feature_group_count)
@@ -146,7 +153,7 @@ def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 
     def step(accumulators: list[Element]) -> list[Element]:
         condition: Value | None = None
-        for n, (variable, d) in enumerate(zip(positions, operation.window, strict=True)):
+        for n, (variable, d) in enumerate(zip(positions, window, strict=True)):
             at = indices[labels.output_spatial_dimensions[n]]
             dimension = labels.input_spatial_dimensions[n]
             place, inside = window_place(e, at, Index.of(variable), d, lhs.shape.dimensions[dimension])
