@@ -286,7 +286,7 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         "NaN without mantissa",
         ("reduce-precision *",),
-        "A format without mantissa bits has no NaN; hloom gives infinity, as XLA does when it folds constants.",
+        "A format without mantissa bits has no NaN; hloom gives infinity, as XLA does for constants.",
         lambda difference: np.isinf(wide(difference.ours)) & np.isnan(wide(difference.theirs)),
     ),
     KnownDifference(
