@@ -56,7 +56,7 @@ def program(tmp_path: Path) -> Path:
 
 def test_help_lists_the_commands() -> None:
     output = hloom("--help").output
-    for command in ("run", "verify", "print", "layout", "op", "diff", "draw", "stats"):
+    for command in ("run", "verify", "print", "layout", "op", "diff", "draw", "stats", "aot"):
         assert f"\n  {command}" in output
 
 

@@ -11,7 +11,8 @@ PROVIDERS: Final[dict[str, Callable[[], int]]] = {}
 """Functions that give the addresses of further ones; asked when code that calls them is loaded."""
 
 _C_LIBRARY: Final = frozenset((
-    "memcpy", "memset", "memmove", "memcmp", "fmod", "fmodf", "free", "posix_memalign", "madvise", "syscall",
+    "memcpy", "memset", "memmove", "memcmp", "fma", "fmaf", "fmod", "fmodf", "free", "posix_memalign",
+    "madvise", "syscall",
     "clock_gettime", "pthread_create", "pthread_join", "pthread_sigmask",
 ))  # fmt: skip
 

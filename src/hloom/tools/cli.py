@@ -1,4 +1,4 @@
-"""The command line: `hloom run`, `verify`, `print`, `layout`, `op`, `diff`, `draw`, `stats`.
+"""The command line: `hloom run`, `verify`, `print`, `layout`, `op`, `diff`, `draw`, `stats`, `aot`.
 
 What a command needs is imported when it runs, so that `hloom --help` answers at once.
 """
@@ -292,6 +292,42 @@ def stats(file: str) -> None:
     from hloom.tools.statistics import statistics_of, statistics_text
 
     click.echo(statistics_text(statistics_of(_load(file)), styled), nl=False)
+
+
+# -- aot
+
+
+@main.command(short_help="Compile a program into an object file and a C header.")
+@_file_argument
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The object file. Default: NAME.o.")
+@click.option(
+    "--header", type=click.Path(dir_okay=False), help="The C header. Default: as --output, with .h."
+)
+@click.option("--name", default="", help="What its names in C begin with. Default: the program's name.")
+@click.option("--target", "triple", help="Such as aarch64-linux-gnu. Default: this machine.")
+@click.option("--cpu", default="", help="Such as x86-64-v3 or neoverse-v2. Default: any of the architecture.")
+@click.option("--threads", default=1, show_default=True, help="How many compute at once.")
+def aot(
+    file: str, output: str | None, header: str | None, name: str, triple: str | None, cpu: str, threads: int
+) -> None:
+    """Compile a program ahead of time, to be linked into programs without Python.
+
+    The header says what the function takes and gives. A program that needs Python while it runs (custom
+    calls, collectives, infeed) cannot be compiled so. Without --target and --cpu the code is for exactly
+    this machine.
+    """
+    from hloom.cpu.target import Target, host
+    from hloom.tools.aot import compile_ahead
+
+    target = Target.named(triple or host().triple, cpu) if triple or cpu else host()
+    compiled = compile_ahead(_load(file), target, name=name, threads=threads)
+    code = Path(output or f"{compiled.name}.o")
+    declarations = Path(header) if header is not None else code.with_suffix(".h")
+    compiled.save(code, declarations)
+    click.echo(
+        f"{code}: {len(compiled.code)} bytes for {target.triple}, {compiled.temp_bytes} bytes of memory"
+    )
+    click.echo(f"{declarations}: void {compiled.name}_run(...)")
 
 
 if __name__ == "__main__":

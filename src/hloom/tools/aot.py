@@ -1,0 +1,169 @@
+"""`hloom aot`: a program as an object file and a C header, to be linked into programs without Python.
+
+The object defines one function, ``void NAME_run(const void** arguments, void** results, void* temp)``; the
+header says what it takes and gives. It needs the C library (with ``-lm``) and nothing else, and for several
+threads those of POSIX.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hloom.cpu.buffers import ALIGNMENT, leaves
+from hloom.cpu.compilation import optimize
+from hloom.cpu.llvm import generate
+from hloom.cpu.llvm_text import PTR, Value
+from hloom.cpu.program import ENTRY, NativeProgram, emit_program
+from hloom.cpu.support import native_code
+from hloom.cpu.target import Target, host
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.tools.c_header import header_text
+
+MOST_THREADS: Final = 4096
+_C_FUNCTIONS: Final = frozenset(("memcpy", "memmove", "memset", "memcmp", "fma", "fmaf", "fmod", "fmodf"))
+"""What compiled programs call of the C library."""
+
+_TAKEN: Final = frozenset(("hloom", "hloom_pool"))
+"""Prefixes with which C's names would be those of functions inside."""
+
+_SERIAL: Final = """
+define internal void @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %rounds, i64 %grain) #0 {
+  call void %task(ptr %packed, i64 0, i64 %rounds)
+  ret void
+}
+"""
+_POOL: Final = """
+%memory = type <{{ [680 x i8], i32, [{rest} x i8] }}>
+@pool_memory = internal global %memory <{{
+  [680 x i8] zeroinitializer, i32 {threads}, [{rest} x i8] zeroinitializer
+}}>, align 128
+@pool_context = internal global [8 x ptr] [ptr @pool_memory{nulls}], align 64
+
+define void @{name}_stop() #0 {{
+  call void @hloom_pool_stop(ptr @pool_memory)
+  %size = ptrtoint ptr getelementptr (%memory, ptr null, i64 1) to i64
+  call void @llvm.memset.p0.i64(ptr @pool_memory, i8 0, i64 %size, i1 false)
+  %threads = getelementptr %memory, ptr @pool_memory, i64 0, i32 1
+  store i32 {threads}, ptr %threads
+  ret void
+}}
+"""
+"""Memory of `hloom.cpu.pool`: 768 bytes, at 680 the number of threads, and 128 for each of them."""
+_DECLARED: Final = re.compile(r"^declare .*?@([\w.]+)\(", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledObject:
+    """A program for the linker.
+
+    Attributes:
+        name: the prefix of its names in C.
+        code: an object file (ELF).
+        header: a C header.
+        temp_bytes: memory that a run needs beside arguments and results.
+    """
+
+    name: str
+    code: bytes
+    header: str
+    temp_bytes: int
+
+    def save(self, code: Path, header: Path) -> None:
+        """Write both files."""
+        code.write_bytes(self.code)
+        header.write_text(self.header)
+
+
+def compile_ahead(
+    module: HloModule, target: Target | None = None, *, name: str = "", threads: int = 1
+) -> CompiledObject:
+    """Compile a program for use without Python.
+
+    Args:
+        module: the program.
+        target: by default this machine.
+        name: prefix of the names in C; by default the module's name, with ``_`` for what C does not take.
+        threads: how many compute at once; 1 needs no threads at all.
+
+    Raises HloError by the rules ``aot.host-call`` (for what only Python can do), ``aot.dynamic-shape``,
+    ``aot.name``, ``aot.threads``, and whatever the program breaks.
+    """
+    module.verify()
+    chosen = _c_name(name or module.name, given=bool(name))
+    if not 1 <= threads <= MOST_THREADS:
+        raise HloError(f"{threads} threads; 1 to {MOST_THREADS} are wanted", rule="aot.threads")
+    _check_shapes(module)
+    machine = target or host()
+    program = emit_program(optimize(module), machine)
+    if program.host_calls:
+        described = ", ".join(f"%{i.name} ({i.opcode})" for i in program.host_calls[:8])
+        more = f" and {len(program.host_calls) - 8} more" if len(program.host_calls) > 8 else ""
+        message = f"the program calls Python while it runs, for {described}{more}"
+        raise HloError(message, rule="aot.host-call")
+    code = generate(_object_text(program, machine, chosen, threads), machine)
+    header = header_text(module, machine, chosen, temp_bytes=program.temp_bytes, threads=threads)
+    return CompiledObject(chosen, code, header, program.temp_bytes)
+
+
+def _c_name(name: str, *, given: bool) -> str:
+    """A name as C takes it; one that was given must be one already."""
+    if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name not in _TAKEN:
+        return name
+    if given:
+        raise HloError(f"{name!r} is no name in C, or one of hloom's own", rule="aot.name")
+    made = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return made if re.match("[A-Za-z_]", made) and made not in _TAKEN else f"program_{made}"
+
+
+def _check_shapes(module: HloModule) -> None:
+    for shape in (*(p.shape for p in module.entry.parameters), module.entry.root.shape):
+        for _, leaf in leaves(shape):
+            if leaf.is_array and not leaf.is_static:
+                message = f"arguments and results have fixed sizes; there is a {leaf}"
+                raise HloError(message, rule="aot.dynamic-shape")
+
+
+# -- the object
+
+
+def _object_text(program: NativeProgram, target: Target, name: str, threads: int) -> str:
+    """One module of LLVM's language that defines everything: entry, kernels, constants, threads."""
+    module = program.module
+    for constant, data in module.data.items():
+        module.globals[constant] = _constant_text(constant, data)
+    module.functions[ENTRY] = module.functions[ENTRY].replace("define void", "define internal void", 1)
+    shared = "hloom_parallel" in module.declarations
+    threaded = shared and threads > 1
+    extra = ""
+    if shared:
+        extra = _threads_text(target, name, threads) if threaded else _SERIAL
+        for declared in ("hloom_parallel", *_DECLARED.findall(extra)):
+            module.declarations.pop(declared, None)
+    outside = [d for d in module.declarations if d not in module.functions and not d.startswith("llvm.")]
+    unknown = [d for d in outside if d not in _C_FUNCTIONS]
+    if unknown:
+        message = f"the program calls {', '.join(unknown)}, which no C library has"
+        raise HloError(message, rule="aot.external")
+    run = module.function(f"{name}_run", [PTR, PTR, PTR], internal=False)
+    run.call(None, ENTRY, *run.parameters, Value(run, PTR, "@pool_context" if threaded else "null"))
+    run.finish()
+    if threads > 1 and not threaded:
+        module.function(f"{name}_stop", [], internal=False).finish()
+    return module.text() + extra
+
+
+def _constant_text(name: str, data: bytes) -> str:
+    body = "\\" + data.hex("\\")
+    return f'@{name} = internal unnamed_addr constant [{len(data)} x i8] c"{body}", align {ALIGNMENT}'
+
+
+def _threads_text(target: Target, name: str, threads: int) -> str:
+    """The pool's code and memory."""
+    code = native_code(target, "pool").replace("\ndefine void", "\ndefine internal void")
+    return code + _POOL.format(
+        name=name, threads=threads, rest=768 - 684 + 128 * threads, nulls=", ptr null" * 7
+    )
