@@ -35,9 +35,9 @@ HOST_OPERATIONS: Final = (
     "all-to-all", "async-done", "async-start", "async-update", "batch-norm-grad", "batch-norm-inference",
     "batch-norm-training", "bitcast", "collective-broadcast", "collective-permute",
     "collective-permute-done", "collective-permute-start", "copy-done", "copy-start", "custom-call",
-    "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "ragged-all-to-all", "ragged-dot", "recv",
+    "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "ragged-all-to-all", "recv",
     "recv-done", "reduce-scatter", "replica-id", "rng", "rng-get-and-update-state",
-    "scaled-dot", "send", "send-done", "set-dimension-size",
+    "send", "send-done", "set-dimension-size",
 )  # fmt: skip
 """What the host evaluates."""
 Array = np.ndarray[Any, Any]

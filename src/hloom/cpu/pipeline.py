@@ -16,6 +16,7 @@ from hloom.passes.computation_deduplicator import ComputationDeduplicator
 from hloom.passes.conditional_simplifier import ConditionalSimplifier
 from hloom.passes.constant_folding import ConstantFolding
 from hloom.passes.convolution_canonicalization import ConvolutionCanonicalization
+from hloom.passes.convolution_layout import ConvolutionLayout
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.dot_decomposer import DotDecomposer
 from hloom.passes.facts import FLAT
@@ -28,7 +29,9 @@ from hloom.passes.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.map_inliner import MapInliner
 from hloom.passes.memory_scheduler import HloMemoryScheduler
 from hloom.passes.pipeline import Pipeline
+from hloom.passes.result_caster import ResultCaster
 from hloom.passes.rng_expander import RngExpander
+from hloom.passes.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.scan_expander import ScanExpander, is_elementwise
 from hloom.passes.scatter_simplifier import ScatterSimplifier
 from hloom.passes.sort_simplifier import SortSimplifier
@@ -65,6 +68,8 @@ EXPANSION: Final = Pipeline(
         RngExpander(),
         LinearAlgebraUpcaster(),
         FftDecomposer(),
+        ScaledDotRewriter(),
+        ResultCaster(),
         FlattenCallGraph(),
         ZeroSizedHloElimination(),
         ComputationDeduplicator(),
@@ -106,6 +111,7 @@ CPU_PIPELINE: Final = Pipeline(
         CANONICALIZATION,
         SIMPLIFICATION,
         WhileLoopTripCountAnnotator(),
+        ConvolutionLayout(),
         Fusion(products=ends_in_more),
         DeadCodeElimination(),
         HloMemoryScheduler(),

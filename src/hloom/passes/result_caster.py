@@ -1,0 +1,51 @@
+"""result-caster: products whose result is stated narrower than they are computed round at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.contraction import joint_precision
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import ElementType
+
+_PRODUCTS: Final = frozenset(("dot", "ragged-dot", "convolution"))
+
+
+@dataclass(frozen=True, slots=True)
+class ResultCaster:
+    """``f32 dot(f64 a, f64 b)`` → ``convert(f64 dot(a, b))``; ragged dots and convolutions too."""
+
+    name: ClassVar[str] = "result-caster"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every one."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode in _PRODUCTS and instruction.shape.is_static and _rounds(instruction):
+                    _cast(instruction, natural_type(instruction))
+                    changed = True
+        return changed
+
+
+def natural_type(instruction: HloInstruction) -> ElementType:
+    """The type that holds the products of both operands."""
+    lhs, rhs = (o.shape.element_type for o in instruction.operands[:2])
+    return joint_precision(lhs, rhs)
+
+
+def _rounds(instruction: HloInstruction) -> bool:
+    natural, stated = natural_type(instruction), instruction.shape.element_type
+    if natural.is_complex != stated.is_complex or not (natural.is_floating or natural.is_complex):
+        return False
+    return natural.component.bits > max(stated.component.bits, 32)
+
+
+def _cast(instruction: HloInstruction, natural: ElementType) -> None:
+    writer = Writer(instruction)
+    shape = instruction.shape.without_layout().with_element_type(natural)
+    wide = instruction.clone(writer.module.unique_name(instruction.name), shape=shape)
+    writer.replace(writer.convert(writer.computation.add(wide), instruction.shape.element_type))

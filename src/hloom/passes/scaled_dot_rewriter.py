@@ -1,0 +1,65 @@
+"""scaled-dot-rewriter: scales the operands of scaled dots before an ordinary dot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import F32, F64, ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledDotRewriter:
+    """``scaled-dot(a, s, b, t)`` → ``dot(a * broadcast(s), b * broadcast(t))`` in f32, of f64 in f64."""
+
+    name: ClassVar[str] = "scaled-dot-rewriter"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every one with static shapes."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                shapes = (instruction.shape, *(o.shape for o in instruction.operands))
+                if instruction.opcode == "scaled-dot" and all(s.is_static for s in shapes):
+                    rewrite(instruction)
+                    changed = True
+        return changed
+
+
+def rewrite(instruction: HloInstruction) -> None:
+    """Replace one scaled dot."""
+    writer = Writer(instruction)
+    operation: Any = instruction.operation
+    lhs, lhs_scale, rhs, rhs_scale = instruction.operands
+    types = (instruction.shape.element_type, *(o.shape.element_type for o in instruction.operands))
+    kind = F64 if F64 in types else F32
+    dot = writer.op(
+        "dot",
+        _scaled(writer, lhs, lhs_scale, kind),
+        _scaled(writer, rhs, rhs_scale, kind),
+        shape=instruction.shape.without_layout().with_element_type(kind),
+        lhs_batch_dims=operation.lhs_batch_dims,
+        lhs_contracting_dims=operation.lhs_contracting_dims,
+        rhs_batch_dims=operation.rhs_batch_dims,
+        rhs_contracting_dims=operation.rhs_contracting_dims,
+    )
+    writer.replace(writer.convert(dot, instruction.shape.element_type))
+
+
+def _scaled(
+    writer: Writer, operand: HloInstruction, scale: HloInstruction, kind: ElementType
+) -> HloInstruction:
+    """Every element times the scale of its block; a scalar scale stands for 1."""
+    values, sizes = writer.convert(operand, kind), operand.shape.dimensions
+    factors = writer.convert(scale, kind)
+    if scale.shape.is_scalar:
+        return writer.op("multiply", values, writer.broadcast(factors, sizes))
+    blocks = scale.shape.dimensions
+    split = [
+        n for size, count in zip(sizes, blocks, strict=True) for n in (count, size // count if count else 0)
+    ]
+    spread = writer.broadcast(factors, split, list(range(0, len(split), 2)))
+    return writer.op("multiply", values, writer.reshape(spread, sizes))
