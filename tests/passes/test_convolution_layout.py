@@ -1,0 +1,52 @@
+"""convolution-layout: the same values, with features last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation import parse
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.cloning import clone_module
+from hloom.passes.convolution_layout import ConvolutionLayout
+from hloom.passes.rules.convolution import labels_of
+from native_runs import draw
+
+FORWARD = ("s32[2,4,6,7]", "s32[16,4,3,3]", "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01")
+KERNEL_GRADIENT = (
+    "s32[3,4,6,7]",
+    "s32[3,9,6,7]",
+    "window={size=6x7 pad=1_1x1_1}, dim_labels=fb01_io01->bf01",
+)
+GROUPS = ("s32[2,8,30]", "s32[8,1,5]", "window={size=5}, dim_labels=bf0_oi0->bf0, feature_group_count=8")
+SINGLE = ("s32[2,1,40]", "s32[8,1,33]", "window={size=33}, dim_labels=bf0_oi0->bf0")
+
+
+@pytest.mark.parametrize("case", [FORWARD, KERNEL_GRADIENT, GROUPS, SINGLE])
+def test_values_stay(case: tuple[str, str, str]) -> None:
+    lhs, rhs, attributes = case
+    module = parse(
+        f"x = {lhs} parameter(0)\n k = {rhs} parameter(1)\n ROOT r = convolution(x, k), {attributes}"
+    )
+    rng = np.random.default_rng(0)
+    values = [draw(rng, lhs), draw(rng, rhs)]
+    changed = clone_module(module)
+    assert ConvolutionLayout().run(changed)
+    changed.verify()
+    (convolution,) = [i for i in changed.entry.instructions if i.opcode == "convolution"]
+    labels, rank = labels_of(convolution), convolution.shape.rank
+    assert labels.output_feature_dimension == labels.kernel_output_feature_dimension == rank - 1
+    assert rank - 1 in (labels.input_feature_dimension, labels.input_batch_dimension)
+    for wanted, got in zip(Evaluator().run(module.entry, values), Evaluator().run(changed.entry, values)):
+        np.testing.assert_array_equal(got, wanted)
+    assert not ConvolutionLayout().run(changed)
+
+
+@pytest.mark.parametrize(
+    "lhs, rhs, labels",
+    [("f32[2,6,4]", "f32[3,4,3]", "b0f_0io->b0f"), ("f32[2,4,6]", "f32[3,4,3]", "bf0_oi0->bf0")],
+)
+def test_few_features_are_left(lhs: str, rhs: str, labels: str) -> None:
+    attributes = f"window={{size=3}}, dim_labels={labels}"
+    text = f"x = {lhs} parameter(0)\n k = {rhs} parameter(1)\n ROOT r = convolution(x, k), {attributes}"
+    assert not ConvolutionLayout().run(parse(text))
