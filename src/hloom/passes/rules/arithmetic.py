@@ -197,9 +197,9 @@ def twice_undone(i: HloInstruction) -> HloInstruction | None:
 
 @RULES.rule("abs")
 def abs_again(i: HloInstruction) -> HloInstruction | None:
-    """``abs(abs(x))`` → ``abs(x)``, ``abs(-x)`` → ``abs(x)``; unsigned: ``x``."""
+    """``abs(abs(x))`` → ``abs(x)``, ``abs(-x)`` → ``abs(x)``."""
     (x,) = i.operands
-    if x.shape.element_type.is_unsigned or x.opcode == "abs":
+    if x.opcode == "abs":
         return x
     if x.opcode == "negate" and has_sign(i.shape.element_type):
         return Writer(i).op("abs", x.operands[0])

@@ -32,7 +32,7 @@ def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
     if math.prod(batch) != 1:
         return None
     w = Writer(i)
-    starts = index_vector(w, indices, operation.index_vector_dim, operation.start_index_map, x.shape.rank)
+    starts = index_vector(w, indices, operation.start_index_map, x.shape.rank)
     if starts is None:
         return None
     cut = w.op("dynamic-slice", x, *starts, dynamic_slice_sizes=operation.slice_sizes)
@@ -58,16 +58,22 @@ def gather_of_everything(i: HloInstruction) -> HloInstruction | None:
 
 
 def index_vector(
-    w: Writer, indices: HloInstruction, index_vector_dim: int, index_map: tuple[int, ...], rank: int
+    w: Writer, indices: HloInstruction, index_map: tuple[int, ...], rank: int
 ) -> list[HloInstruction] | None:
     """The one index vector as a scalar for each dimension, 0 where it says nothing; None if it is empty."""
     if not index_map:
         return None
-    flat = w.reshape(indices, [len(index_map)])
     kind = indices.shape.element_type
     starts: list[HloInstruction | None] = [None] * rank
-    for n, d in enumerate(index_map):
-        starts[d] = w.reshape(w.op("slice", flat, slice=(SliceDimension(n, n + 1),)), ())
+    if indices.opcode == "constant" and not attributes(indices).literal.is_elided:
+        numbers: list[int] = attributes(indices).literal.array.reshape(-1).tolist()
+        starts = [
+            w.scalar(numbers[index_map.index(d)], kind) if d in index_map else None for d in range(rank)
+        ]
+    else:
+        flat = w.reshape(indices, [len(index_map)])
+        for n, d in enumerate(index_map):
+            starts[d] = w.reshape(w.op("slice", flat, slice=(SliceDimension(n, n + 1),)), ())
     return [s if s is not None else w.scalar(0, kind) for s in starts]
 
 
@@ -105,7 +111,7 @@ def scatter_of_one_window(i: HloInstruction) -> HloInstruction | None:
         sizes[d] = updates.shape.dimensions[place]
     moved: tuple[int, ...] = operation.scatter_dims_to_operand_dims
     w = Writer(i)
-    starts = index_vector(w, indices, operation.index_vector_dim, moved, x.shape.rank)
+    starts = index_vector(w, indices, moved, x.shape.rank)
     if starts is None:
         return None
     inside = _constants_inside(starts, sizes, x.shape)
