@@ -46,6 +46,6 @@ def error_function(x: Value) -> Value:
     size = r.absolute(x)
     bounded = r.at_most(size, _ONE_FROM[r.is_double])
     fraction, exponent = exponential_parts(r, -r.polynomial(bounded, _FAR[r.is_double]))
-    far = 1.0 - fraction * r.power_of_two(exponent)
+    far = 1.0 - r.scale_normal(fraction, exponent)
     near = r.fma(size, r.polynomial(x * x, _NEAR[r.is_double]), size)
     return r.copysign(size.compare("olt", _BOUND[r.is_double]).select(near, far), x)

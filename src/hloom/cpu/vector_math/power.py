@@ -56,7 +56,7 @@ def _power_of_singles(size: Value, exponent: Value) -> Value:
     whole, n = r.nearest_multiple(product, 1.0)
     rest = product - whole
     fraction = r.fma(rest, r.polynomial(rest, _EXP2), 1.0)
-    return r.from_bits(r.bits(fraction) + (n << r.mantissa_bits))
+    return r.scale_normal(fraction, n)
 
 
 def _with_special_cases(r: Reals, x: Value, y: Value, size: Value, result: Value) -> Value:

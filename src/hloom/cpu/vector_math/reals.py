@@ -11,7 +11,7 @@ from hloom.cpu.llvm_text import F32, F64, I32, I64, Operand, Value, make_type
 Pair: TypeAlias = tuple[Value, Value]
 """An unevaluated sum of a value and a much smaller one, or a complex number."""
 
-_SHORTEST_SPLIT: Final = 4
+_SHORTEST_SPLIT: Final = 5
 """From so many coefficients on, polynomials are evaluated in two independent halves."""
 
 
@@ -146,6 +146,10 @@ class Reals:
             return self.function.call(self.type, name, x, n32)
         half = n >> 1
         return (x * self.power_of_two(half)) * self.power_of_two(n - half)
+
+    def scale_normal(self, x: Value, n: Value) -> Value:
+        """The product x 2^n where it is a normal number."""
+        return self.from_bits(self.bits(x) + (n << self.mantissa_bits))
 
     # -- exact sums and products
 
