@@ -148,8 +148,8 @@ class Reals:
         return (x * self.power_of_two(half)) * self.power_of_two(n - half)
 
     def scale_normal(self, x: Value, n: Value) -> Value:
-        """The product x 2^n where it is a normal number."""
-        return self.from_bits(self.bits(x) + (n << self.mantissa_bits))
+        """The product x 2^n where 2^n is a normal number."""
+        return x * self.power_of_two(n)
 
     # -- exact sums and products
 
