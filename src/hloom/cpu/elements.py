@@ -110,7 +110,10 @@ class Elements:
         if rule is not None:
             return rule(self, instruction, indices)
         if instruction.operation.elementwise:
-            return self.elementwise(instruction, [self.element(o, indices) for o in instruction.operands])
+            # what select goes by, and the bounds of clamp, may be scalars beside arrays
+            places = [indices if o.shape.rank else () for o in instruction.operands]
+            operands = [self.element(o, at) for o, at in zip(instruction.operands, places, strict=True)]
+            return self.elementwise(instruction, operands)
         raise HloError(
             f"{instruction.opcode} has no element rule", rule="cpu.element-rule", instruction=instruction.name
         )
