@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,6 +155,11 @@ class Campaign:
         except HloError as error:
             self._found(case, f"hloom ({backend}) fails: {error}")
             return
+        except Exception as error:  # a defect of hloom's, and not the end of the campaign
+            self._found(
+                case, f"hloom ({backend}) breaks: {type(error).__name__}: {error}\n{_innermost(error)}"
+            )
+            return
         sizes = values(executable, case, _sizes(case.arguments)) if case.tolerance.terms else None
         explained: set[str] = set()
         for replica in range(case.replicas):
@@ -249,6 +256,12 @@ def _first(ours: str, theirs: str) -> str:
             begin = max(0, at - 60)
             return f"  hloom: {a[begin : at + 100]}\n  other: {b[begin : at + 100]}"
     return "  by the number of lines"
+
+
+def _innermost(error: Exception) -> str:
+    """The last places that an error went through."""
+    places = traceback.extract_tb(error.__traceback__)[-6:]
+    return "\n".join(f"  {Path(p.filename).name}:{p.lineno} {p.name}" for p in places)
 
 
 def _elements(difference: Difference, where: Array, most: int = 6) -> Iterator[str]:
