@@ -184,3 +184,14 @@ def test_elementwise_operations_are_applied_to_the_tiles(groups: int) -> None:
     agree(text, *(draw(rng, shape) for shape in shapes), tolerance=1e-4)
     body = compiled(text).optimized.entry.root.called_computations[0]
     assert "convolution" in [i.opcode for i in body.instructions]
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s32", "pred"])
+@pytest.mark.parametrize("outputs", [1, 3, 8])
+def test_few_output_features(kind: str, outputs: int) -> None:
+    """Lanes are input features then."""
+    for depth in (8, 64, 128):
+        plan = check(f"{kind}[2,5,11,{depth}]", f"{kind}[3,3,{depth},{outputs}]", SAME)
+    assert plan.convolution.deep or outputs * 2 > 8
+    attributes = "window={size=3x3 stride=2x1 lhs_dilate=1x2 pad=1_1x2_1}, dim_labels=b01f_o01i->b01f"
+    check(f"{kind}[1,6,7,128]", f"{kind}[{2 * outputs},3,3,64]", f"{attributes}, feature_group_count=2")

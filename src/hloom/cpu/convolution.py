@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from hloom.cpu.convolution_depth import DepthTiles, emit_pack_depth
 from hloom.cpu.convolution_groups import GroupTiles
 from hloom.cpu.convolution_kernel import Finish, Tiles, emit_direct
 from hloom.cpu.convolution_packing import emit_copy_base, emit_pack_kernel
-from hloom.cpu.convolution_plan import Convolution, Phase, across_groups, convolution_of
+from hloom.cpu.convolution_plan import Convolution, Phase, across_depth, across_groups, convolution_of
 from hloom.cpu.convolution_tiling import Tiling, needs_copy, packed_bytes, packed_kernel, tiling_of
 from hloom.cpu.elements import Elements, Indices, View
 from hloom.cpu.llvm_text import Module, Value
@@ -67,16 +68,15 @@ def plan_of(i: HloInstruction) -> Plan | None:
 
 
 def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
-    """Lanes across groups where groups are small."""
+    """Lanes are output features; where these are few, features of several groups, or input features."""
     convolution = convolution_of(i, copied=copied)
     if convolution is None:
         return None
-    lanes = 64 // storage_bytes(convolution.kind)
-    if convolution.phases[0].columns * 2 <= lanes:
-        return across_groups(convolution, lanes) or (
-            convolution if convolution.phases[0].columns > 1 else None
-        )
-    return convolution
+    lanes, columns = 64 // storage_bytes(convolution.kind), convolution.phases[0].columns
+    if columns * 2 > lanes:
+        return convolution
+    chosen = across_groups(convolution, lanes) or across_depth(convolution, lanes)
+    return chosen or across_depth(convolution, lanes // 2) or (convolution if columns > 1 else None)
 
 
 def can_end_in_more(i: HloInstruction) -> bool:
@@ -116,14 +116,15 @@ def emit_convolution(program: ProgramEmitter, i: HloInstruction) -> None:
 
 
 def _packing(module: Module, plan: Plan, phase: Phase, tiling: Tiling) -> Callable[[str], LoopKernel]:
-    return lambda name: emit_pack_kernel(module, name, plan.convolution, phase, tiling)
+    emit = emit_pack_depth if plan.convolution.deep else emit_pack_kernel
+    return lambda name: emit(module, name, plan.convolution, phase, tiling)
 
 
 def _direct(
     module: Module, i: HloInstruction, plan: Plan, phase: Phase, tiling: Tiling, extra: int
 ) -> Callable[[str], LoopKernel]:
     finish = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
-    kind = GroupTiles if plan.convolution.repeat else Tiles
+    kind = GroupTiles if plan.convolution.repeat else DepthTiles if plan.convolution.deep else Tiles
     return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, finish, kind)
 
 

@@ -155,6 +155,8 @@ class Convolution:
         outputs: output features of all groups.
         repeat: 0: a result's lanes are output features of one group. Else they lie across groups, each of
             which has so many of them.
+        deep: lanes are input features.
+        w_feature: elements of the kernel from one input feature to the next.
     """
 
     phases: tuple[Phase, ...]
@@ -169,7 +171,9 @@ class Convolution:
     x_feature: int
     x_group: int
     outputs: int
+    w_feature: int
     repeat: int = 0
+    deep: bool = False
 
     @property
     def copied_dimensions(self) -> tuple[int, ...]:
@@ -233,6 +237,7 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
     return Convolution(
         tuple(phases), kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type,
         lhs.dimensions, tuple(padding) if copied else None, groups, depth, x_feature, x_group, outputs,
+        w_strides[labels.kernel_input_feature_dimension],
     )  # fmt: skip
 
 
@@ -253,6 +258,19 @@ def across_groups(convolution: Convolution, lanes: int) -> Convolution | None:
         replace(p, axes=tuple(a for a in p.axes if not a.w_position), columns=c.outputs) for p in c.phases
     ]
     return replace(c, phases=tuple(phases), groups=1, repeat=columns)
+
+
+def across_depth(convolution: Convolution, lanes: int) -> Convolution | None:
+    """A convolution with lanes across input features; None where they do not fill vectors."""
+    c = convolution
+    if c.x_feature != 1 or c.depth % lanes or c.kind.is_complex:
+        return None
+    phases: list[Phase] = []
+    for phase in c.phases:
+        axes = [a for a in phase.axes if a.targets]
+        axes.append(Axis(1, c.depth // lanes, 0, lanes, 0, lanes * c.w_feature))
+        phases.append(replace(phase, axes=tuple(axes)))
+    return replace(c, phases=tuple(phases), deep=True)
 
 
 def _phases(d: WindowDimension, results: int) -> int:

@@ -84,6 +84,8 @@ def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Til
     kind = convolution.kind
     full = 64 // register_type(kind).size
     lanes = min(full, max(4, 1 << (phase.columns - 1).bit_length()))
+    if convolution.deep:
+        return _deep_tiling(convolution, phase)
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
     most = REGISTERS // (2 if kind.is_complex or convolution.repeat else 1)
@@ -101,6 +103,16 @@ def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Til
                 best = cost, Tiling(row, rows, vectors, lanes)
     assert best is not None
     return _ordered(convolution, phase, best[1], resumable=resumable)
+
+
+def _deep_tiling(convolution: Convolution, phase: Phase) -> Tiling:
+    """Tiles of all output features, of which each has a vector."""
+    row = row_axis(phase)
+    positions = phase.axes[row].positions if row >= 0 else 1
+    most = min(positions, REGISTERS // phase.columns)
+    rows = -(-positions // -(-positions // most))
+    feature = next(a for a in phase.axes if not a.targets)
+    return Tiling(row, rows, phase.columns, feature.x_tap)
 
 
 def _cycles(rows: int, vectors: int) -> float:
@@ -173,7 +185,7 @@ def needs_copy(convolution: Convolution, phase: Phase) -> bool:
 def packed_kernel(convolution: Convolution, phase: Phase, tiling: Tiling) -> bool:
     """Whether the kernel has to be packed into panels first."""
     kind = convolution.kind
-    if convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
+    if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
         return True
     far = any(axis.w_tap * storage_bytes(kind) % 4096 == 0 and axis.taps >= 16 for axis in phase.axes)
     return phase.columns % tiling.panel != 0 or far
