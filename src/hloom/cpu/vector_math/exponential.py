@@ -83,19 +83,15 @@ def _reduced(r: Reals, x: Value) -> tuple[Value, Value]:
 
 
 def exponential_minus_one(x: Value) -> Value:
-    """e^x - 1."""
+    """e^x - 1; twice a half, which does not overflow."""
     r = Reals(x)
     limits = RANGE[r.is_double]
-    return r.copysign(_minus_one(r, r.at_least(r.at_most(x, limits.highest), -limits.negligible)), x)
-
-
-def _minus_one(r: Reals, x: Value) -> Value:
-    """e^x - 1 in the range of exp; twice a half, which does not overflow. 0 has no sign."""
-    rest, exponent = _reduced(r, x)
-    series = r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest)
+    rest, exponent = _reduced(r, r.at_least(r.at_most(x, limits.highest), -limits.negligible))
+    tail = rest * rest * r.polynomial(rest, _EXP[r.is_double])
     power = r.power_of_two(exponent - 1)
-    half = r.fma(series, power, power - 0.5)
-    return half + half
+    # r is added to 2^n - 1 first: their sum is exact where it is near 0
+    half = r.fma(tail, power, r.fma(rest, power, power - 0.5))
+    return r.copysign(half + half, x)
 
 
 def logistic(x: Value) -> Value:
