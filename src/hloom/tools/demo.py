@@ -87,4 +87,7 @@ def _compare(text: str, arguments: list[Array], ours: list[Array]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except hloom.HloError as error:
+        sys.exit(f"error: {error}")
