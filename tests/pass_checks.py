@@ -1,0 +1,39 @@
+"""Run passes on programs in tests; values must stay the same, and the verifier content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from evaluation import parse
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.cloning import clone_module
+from hloom.ir.module import HloModule
+from hloom.passes.flatten_call_graph import FlattenCallGraph
+from hloom.passes.pipeline import Pass
+from rule_checks import argument, difference
+
+
+def after(text: str, *passes: Pass, arguments: list[Any] | None = None) -> HloModule:
+    """The module of a text after passes, each of which is checked on arguments (random ones if none are "
+    "given)."""
+    module = parse(text)
+    module.verify()
+    FlattenCallGraph().run(module)
+    drawn = [argument(p.shape, 1, plain=True) for p in module.entry.parameters]
+    given = drawn if arguments is None else [np.asarray(a) for a in arguments]
+    wanted = Evaluator().run(module.entry, given)
+    for item in passes:
+        before = clone_module(module)
+        changed = item.run(module)
+        module.verify()
+        assert changed or str(module) == str(before) or item.name.endswith("scheduler"), item.name
+        assert not difference(Evaluator().run(module.entry, given), wanted), f"{item.name}\n{module}"
+    return module
+
+
+def opcodes(module: HloModule) -> Counter[str]:
+    """How often each opcode occurs in a module."""
+    return Counter(i.opcode for i in module.instructions())

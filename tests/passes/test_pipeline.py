@@ -1,0 +1,151 @@
+"""Pipelines: order by facts, running until nothing changes; and the cpu pipeline on whole programs."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from evaluation import parse
+from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.errors import HloError
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.cloning import clone_module
+from hloom.ir.module import HloModule
+from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.facts import FACTS, FLAT
+from hloom.passes.flatten_call_graph import FlattenCallGraph
+from hloom.passes.pipeline import Pass, Pipeline, facts_of
+from hloom.passes.while_loop_simplifier import WhileLoopSimplifier
+from rule_checks import difference
+
+WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
+QUICK = (
+    "argmax", "argsort_rows", "black_scholes", "cholesky_solve", "cumsum", "gather_rows", "layernorm",
+        "lstm_scan",
+    "mlp_train_step", "random_normal", "scatter_add", "softmax", "transformer_block", "top_k",
+)  # fmt: skip
+"""Workloads that the evaluator runs in little time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breaks:
+    """Undoes what flatten-call-graph does."""
+
+    name: ClassVar[str] = "breaks"
+    breaks: ClassVar[frozenset[str]] = frozenset((FLAT,))
+
+    def run(self, module: HloModule) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Says that it changes something, so many times."""
+
+    times: int
+    runs: list[int]
+    settles: bool = False
+    name: ClassVar[str] = "counts"
+
+    def run(self, module: HloModule) -> bool:
+        self.runs.append(1)
+        return len(self.runs) <= self.times
+
+
+def test_a_pass_stands_behind_what_it_needs() -> None:
+    with pytest.raises(HloError, match="flat-call-graph") as caught:
+        Pipeline([WhileLoopSimplifier()])
+    assert caught.value.rule == "pipeline.needs"
+    Pipeline([FlattenCallGraph(), AlgebraicSimplifier(), WhileLoopSimplifier()])
+    Pipeline([WhileLoopSimplifier()], given=frozenset((FLAT,)))
+    with pytest.raises(HloError):
+        Pipeline([FlattenCallGraph(), Pipeline([Breaks()]), WhileLoopSimplifier()])
+
+
+def test_a_pipeline_runs_until_nothing_changes() -> None:
+    module = parse("x = f32[] parameter(0)\nROOT r = f32[] negate(x)")
+    restless, settled = Counts(3, []), Counts(1, [], settles=True)
+    assert Pipeline([restless, settled], until_stable=True).run(module)
+    assert (len(restless.runs), len(settled.runs)) == (4, 3)
+    alone = Counts(1, [], settles=True)
+    Pipeline([alone], until_stable=True).run(module)
+    assert len(alone.runs) == 1
+
+
+def test_who_looks_sees_every_change() -> None:
+    seen: list[str] = []
+    module = parse("x = f32[] parameter(0)\na = f32[] copy(x)\nROOT r = f32[] negate(a)")
+    Pipeline([DeadCodeElimination(), AlgebraicSimplifier()]).run(
+        module, lambda item, _: seen.append(item.name)
+    )
+    assert seen == ["algsimp"]
+
+
+def arguments(name: str) -> list[Any]:
+    """The arguments of a workload."""
+    found: list[Any] = []
+    for seed, spec in enumerate(json.loads((WORKLOADS / "inputs.json").read_text())[name]):
+        rng = np.random.default_rng(seed)
+        if spec["kind"] == "int":
+            values = rng.integers(spec["lo"], spec["hi"], spec["shape"])
+        else:
+            values = rng.normal(spec["mean"], spec["scale"], spec["shape"])
+            if abs(spec["mean"]) > 2 * spec["scale"]:
+                values = np.abs(values)
+        found.append(np.asarray(values).astype(spec["dtype"]))
+    return found
+
+
+def every_pass_verified(module: HloModule) -> HloModule:
+    """A copy of a module after the cpu pipeline; after each pass it is verified, and has the pass's facts."""
+
+    def look(item: Pass, seen: HloModule) -> None:
+        seen.verify()
+        for fact in facts_of(item, "establishes"):
+            assert FACTS[fact](seen), f"{item.name} does not establish {fact}"
+
+    optimized = clone_module(module)
+    CPU_PIPELINE.run(optimized, look)
+    return optimized
+
+
+@pytest.mark.parametrize("path", sorted(WORKLOADS.glob("*.hlo")), ids=lambda p: p.stem)
+def test_programs_stay_well_formed_and_shrink(path: Path) -> None:
+    module = HloModule.from_text(path.read_text())
+    optimized = every_pass_verified(module)
+    assert len(optimized.entry) <= sum(1 for _ in module.instructions())
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_programs_keep_their_values(name: str) -> None:
+    module = HloModule.from_text((WORKLOADS / f"{name}.hlo").read_text())
+    optimized = every_pass_verified(module)
+    values = [Evaluator().run(m.entry, arguments(name)) for m in (optimized, module)]
+    assert close(*values), difference(*values)
+
+
+def close(got: Any, wanted: Any) -> bool:
+    """Whether values are the same up to the order of sums."""
+    if isinstance(wanted, tuple):
+        return all(map(close, got, wanted))
+    if wanted.dtype.kind in "biu":
+        return bool(np.array_equal(got, wanted))
+    return bool(np.allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=1e-4, atol=1e-6))
+
+
+def test_a_training_step_is_optimized_in_no_time() -> None:
+    module = HloModule.from_text((WORKLOADS / "gpt_train_step.hlo").read_text())
+    best = 1e9
+    for _ in range(3):
+        copy = clone_module(module)
+        begin = time.process_time()
+        CPU_PIPELINE.run(copy)
+        best = min(best, time.process_time() - begin)
+    assert best < 1.5  # ten times what a quiet machine needs: only what grows out of bounds fails here

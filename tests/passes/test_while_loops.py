@@ -1,0 +1,210 @@
+"""Loops: what they carry, how often they turn, and what leaves them."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation import parse
+from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.constant_folding import ConstantFolding
+from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.integer_range_simplifier import IntegerRangeSimplifier
+from hloom.passes.trip_count import trip_count
+from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from hloom.passes.while_loop_simplifier import WhileLoopSimplifier
+from hloom.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
+from hloom.passes.while_loops import loop_of
+from pass_checks import after, opcodes
+
+STATE = "(s32[], f32[4], f32[4])"
+
+
+def loop(
+    step: str, *, begin: int = 0, test: str = "LT", end: int = 5, by: int = 1, state: str = STATE
+) -> str:
+    """A loop that counts; ``step`` makes ``x1`` and ``y1`` of ``x`` and ``y``."""
+    return f"""HloModule loop
+body {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[4] get-tuple-element(p), index=1
+  y = f32[4] get-tuple-element(p), index=2
+  one = s32[] constant({by})
+  i1 = s32[] add(i, one)
+  {step}
+  ROOT t = {state} tuple(i1, x1, y1)
+}}
+condition {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant({end})
+  ROOT c = pred[] compare(i, n), direction={test}
+}}
+ENTRY entry {{
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  zero = s32[] constant({begin})
+  init = {state} tuple(zero, x, y)
+  w = {state} while(init), condition=condition, body=body
+  RESULT
+}}
+"""
+
+
+RESULTS = {
+    "x": "ROOT r = f32[4] get-tuple-element(w), index=1",
+    "i": "ROOT r = s32[] get-tuple-element(w), index=0",
+    "all": "ROOT r = (s32[], f32[4], f32[4]) opt-barrier(w)",
+}
+
+
+def the_loop(module):
+    (found,) = [i for i in module.entry.instructions if i.opcode == "while"]
+    return found
+
+
+def test_what_nobody_needs_is_not_carried() -> None:
+    text = loop("x1 = f32[4] add(x, x)\n y1 = f32[4] multiply(y, x)").replace("RESULT", RESULTS["x"])
+    module = after(text, WhileLoopSimplifier(), DeadCodeElimination())
+    assert str(the_loop(module).shape) == "(s32[], f32[4]{0})"
+    assert opcodes(module)["multiply"] == 0
+
+
+def test_what_needs_something_keeps_it() -> None:
+    text = loop("x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)").replace("RESULT", RESULTS["x"])
+    assert the_loop(after(text, WhileLoopSimplifier())).shape.tuple_shapes.__len__() == 3
+
+
+def test_a_state_that_is_used_as_a_whole_is_taken_apart() -> None:
+    text = loop("x1 = f32[4] add(x, x)\n y1 = f32[4] copy(y)").replace("RESULT", RESULTS["all"])
+    module = after(text, AlgebraicSimplifier(), WhileLoopSimplifier(), DeadCodeElimination())
+    counter, _, invariant = module.entry.root.operands[0].operands
+    assert counter.opcode == "constant"
+    assert invariant.opcode == "parameter"
+
+
+def test_constants_go_into_the_loop() -> None:
+    text = loop("x1 = f32[4] add(x, y)\n y1 = f32[4] copy(y)").replace("RESULT", RESULTS["x"])
+    text = text.replace(
+        "y = f32[4] parameter(1)", "c = f32[] constant(2)\n  y = f32[4] broadcast(c), dimensions={}"
+    )
+    module = after(text, AlgebraicSimplifier(), WhileLoopSimplifier(), DeadCodeElimination())
+    assert str(the_loop(module).shape) == "(s32[], f32[4]{0})"
+
+
+@pytest.mark.parametrize(
+    ("begin", "test", "end", "by", "turns"),
+    [
+        (0, "LT", 5, 1, 5), (0, "LT", 5, 2, 3), (0, "LE", 5, 1, 6), (5, "GT", 0, -1, 5), (5, "GE", 0, -2, 3),
+        (0, "NE", 6, 2, 3), (0, "NE", 5, 2, None), (3, "EQ", 4, 1, 0), (7, "LT", 5, 1, 0), (0, "LT",
+        5, -1, None),
+        (2147483640, "LE", 2147483647, 1, None), (2147483640, "LT", 2147483647, 5, None),
+    ],
+)  # fmt: skip
+def test_trip_counts(begin: int, test: str, end: int, by: int, turns: int | None) -> None:
+    text = loop("x1 = f32[4] copy(x)\n y1 = f32[4] copy(y)", begin=begin, test=test, end=end, by=by)
+    module = parse(text.replace("RESULT", RESULTS["i"]))
+    found = loop_of(the_loop(module))
+    assert found is not None
+    count = trip_count(found)
+    assert (count.turns if count else None) == turns
+
+
+def test_loops_of_no_turn_and_of_one_are_none() -> None:
+    step = "x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)"
+    for end, adds in ((0, 0), (1, 1)):
+        text = loop(step, end=end).replace("RESULT", RESULTS["all"])
+        module = after(text, WhileLoopSimplifier(), AlgebraicSimplifier(), DeadCodeElimination())
+        assert opcodes(module)["while"] == 0
+        assert sum(i.opcode == "add" and i.shape.rank == 1 for i in module.instructions()) == adds
+
+
+def test_two_equal_counters_are_one() -> None:
+    state = "(s32[], f32[4], f32[4], s32[])"
+    step = (
+        "j = s32[] get-tuple-element(p), index=3\n j1 = s32[] add(j, one)\n f = f32[] convert(j)\n"
+        " b = f32[4] broadcast(f), dimensions={}\n x1 = f32[4] add(x, b)\n y1 = f32[4] copy(y)"
+    )
+    text = loop(step, state=state).replace("RESULT", RESULTS["x"])
+    text = text.replace("tuple(i1, x1, y1)", "tuple(i1, x1, y1, j1)").replace(
+        "tuple(zero, x, y)", "tuple(zero, x, y, zero)"
+    )
+    module = after(text, WhileLoopSimplifier(), DeadCodeElimination())
+    assert str(the_loop(module).shape) == "(s32[], f32[4]{0})"
+
+
+def test_a_loop_says_how_often_it_turns() -> None:
+    text = loop("x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)", begin=2, end=9, by=3)
+    module = after(text.replace("RESULT", RESULTS["x"]), WhileLoopTripCountAnnotator())
+    found = known_trip_count(the_loop(module))
+    assert found is not None
+    assert (found.turns, found.initial, found.step, found.element) == (3, 2, 3, 0)
+    assert known_trip_count(module.entry.root) is None
+
+
+def test_what_every_turn_computes_alike_is_computed_before() -> None:
+    text = loop("e = f32[4] exponential(y)\n b = f32[2,4] broadcast(e), dimensions={1}\n"
+                " z = f32[] constant(0)\n s = f32[4] reduce(b, z), dimensions={0}, to_apply=sum\n"
+                " x1 = f32[4] add(x, s)\n y1 = f32[4] copy(y)")  # fmt: skip
+    text = text.replace(
+        "body {",
+        "sum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\nbody {",
+    )
+    module = after(
+        text.replace("RESULT",
+        RESULTS["x"]), AlgebraicSimplifier(), WhileLoopInvariantCodeMotion(), DeadCodeElimination(),
+        WhileLoopSimplifier(), DeadCodeElimination(),
+    )  # fmt: skip
+    inside = {i.opcode for i in the_loop(module).called_computations[0].instructions}
+    assert "exponential" not in inside
+    assert {"exponential", "while"} <= {i.opcode for i in module.entry.instructions}
+
+
+def test_work_that_would_need_much_memory_stays_inside() -> None:
+    text = loop("b = f32[4,4096] broadcast(y), dimensions={0}\n e = f32[4,4096] exponential(b)\n"
+                " s = f32[4,1] slice(e), slice={[0:4], [7:8]}\n q = f32[4] reshape(s)\n"
+                " x1 = f32[4] add(x, q)\n y1 = f32[4] copy(y)")  # fmt: skip
+    module = after(text.replace("RESULT", RESULTS["x"]), WhileLoopInvariantCodeMotion(small=0))
+    assert all(i.shape.rank < 2 for i in module.entry.instructions if i.shape.is_array)
+
+
+def test_counters_are_known_to_lie_in_range() -> None:
+    text = loop("zero = s32[] constant(0)\n n = s32[] constant(4)\n c = pred[] compare(i, zero), "
+        "direction=LT\n"
+                " a = s32[] add(i, n)\n s = s32[] select(c, a, i)\n v = f32[1] dynamic-slice(y, s), "
+                "dynamic_slice_sizes={1}\n"
+                " b = f32[] reshape(v)\n w = f32[4] broadcast(b), dimensions={}\n x1 = f32[4] add(x, "
+                "w)\n y1 = f32[4] copy(y)",
+                end=4)  # fmt: skip
+    module = after(
+        text.replace("RESULT", RESULTS["x"]),
+        IntegerRangeSimplifier(),
+        AlgebraicSimplifier(),
+        DeadCodeElimination(),
+    )
+    body = the_loop(module).called_computations[0]
+    assert not {"compare", "select"} & {i.opcode for i in body.instructions}
+
+
+def test_what_has_side_effects_stays() -> None:
+    step = (
+        "k = token[] after-all()\n o = token[] outfeed(x, k), outfeed_shape=f32[4]\n"
+        " x1 = f32[4] add(x, x)\n y1 = f32[4] negate(y)"
+    )
+    module = parse(loop(step).replace("RESULT", RESULTS["i"]))
+    WhileLoopSimplifier().run(module)
+    DeadCodeElimination().run(module)
+    module.verify()
+    assert opcodes(module)["outfeed"] == 1
+    assert str(the_loop(module).shape) == "(s32[], f32[4]{0})"
+
+
+def test_folding_reaches_into_loops() -> None:
+    step = (
+        "two = f32[] constant(2)\n four = f32[] add(two, two)\n b = f32[4] broadcast(four), "
+        "dimensions={}\n"
+        " x1 = f32[4] add(x, b)\n y1 = f32[4] negate(y)"
+    )
+    module = after(loop(step).replace("RESULT", RESULTS["x"]), ConstantFolding(), DeadCodeElimination())
+    body = the_loop(module).called_computations[0]
+    assert sum(i.opcode == "add" for i in body.instructions) == 2
