@@ -2,7 +2,8 @@
 windows do not touch.
 
 Windows that do not overlap see initial values only, so that nothing is read back; where they cover the whole
-array, nothing is filled before. Dimensions in which windows are apart are what threads share.
+array, nothing is filled before. Where they lie side by side along the minor dimension, lanes are neighbouring
+windows. Dimensions in which windows are apart are what threads share.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hloom.cpu.combining import Combiner, as_type
-from hloom.cpu.elements import Elements, Indices, View
+from hloom.cpu.elements import NEAR, Elements, Indices, View
 from hloom.cpu.index import Index, Variable, linearize
 from hloom.cpu.llvm_text import I32, I64, PTR, Module, Value
 from hloom.cpu.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.cpu.movement import also
 from hloom.cpu.program import ProgramEmitter, emitter
 from hloom.cpu.reduction import nested_reduction, spread
-from hloom.cpu.types import Element, constant
+from hloom.cpu.types import Element, constant, to_storage
 from hloom.cpu.windows import WRITTEN_OUT, window_place
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
@@ -116,17 +117,28 @@ class _Windows:
         self.positions = [Variable(size, "p") for size in self.source.dimensions]
         self.select, self.scatter = i.called_computations[0], Combiner(i.called_computations[1])
         self.select_type = self.select.parameters[0].shape.element_type
+        self.fresh = all(map(apart, self.window))
+        self.side_by_side = self.fresh and self._is_side_by_side()
         self.lane = self._lane()
         lanes = vector_lanes([*i.operands], self.lane.trips) if self.lane is not None else 0
         while self.lane is not None and 0 < lanes < WIDE and lanes * 2 <= self.lane.trips:
             lanes *= 2
         self.e = Elements(f, lanes, {})
-        self.fresh = all(map(apart, self.window))
 
     def _lane(self) -> Variable | None:
-        if not self.window or not untouched(self.window[-1]) or self.positions[-1].extent == 1:
+        if not self.window or self.positions[-1].extent == 1:
             return None
-        return self.positions[-1]
+        return self.positions[-1] if self.side_by_side or untouched(self.window[-1]) else None
+
+    def _is_side_by_side(self) -> bool:
+        """Whether windows follow each other along the minor dimension without gaps."""
+        if not self.window or self.result.element_type.is_complex:
+            return False
+        d, positions = self.window[-1], self.positions[-1].extent
+        inside = not d.padding_low and positions * d.size <= self.operand.dimensions[-1]
+        close = 1 < d.size <= NEAR and d.stride == d.size and d.window_dilation == 1
+        small = math.prod(d.size for d in self.window) <= WRITTEN_OUT
+        return inside and close and small and positions >= 4
 
     def emit(self) -> LoopKernel:
         """The whole function."""
@@ -144,12 +156,23 @@ class _Windows:
         with outer_loops(f, loops, begin, end), e.scope():
             if lane is None:
                 self._position()
+            elif self.side_by_side:
+                self._vectors(lane)
             else:
                 zero, limit = f.constant(I64, 0), f.constant(I64, lane.trips)
                 vector_loop(e, lane, zero, limit, self._position, exact=lane.trips % e.lanes == 0)
         f.finish()
         work = math.prod(self.source.dimensions) * math.prod(d.size for d in self.window)
         return LoopKernel(self.name, shared.trips if shared is not None else 1, 1, work)
+
+    def _vectors(self, lane: Variable) -> None:
+        """Positions along the minor dimension; the last vector overlaps the one before, so none is masked."""
+        f, lanes = self.f, self.e.lanes
+        lane.is_lane = True
+        with f.loop(0, -(-lane.trips // lanes) * lanes, lanes) as loop, self.e.scope():
+            lane.value = f.intrinsic("smin", loop.index, f.constant(I64, lane.trips - lanes))
+            self._position()
+        lane.value = None
 
     # -- one position of the window
 
@@ -190,8 +213,32 @@ class _Windows:
         for number, (place, inside) in enumerate(places):
             first = number == 0 and inside is None
             state = self._challenge(state, place, inside, self.f.constant(I32, number), first=first)
+        if self.side_by_side:
+            step = self.window[-1].size
+            for number in range(0, len(places), step):
+                self._put_row(*places[number], number, state, value)
+            return
         for number, (place, inside) in enumerate(places):
             self._put(place, inside, self.f.constant(I32, number), state, value)
+
+    def _put_row(
+        self, place: Indices, inside: Value | None, number: int, state: list[Element], value: Element
+    ) -> None:
+        """Write one row of windows that lie side by side: what is selected, and initial values around it."""
+        e, f, step = self.e, self.f, self.window[-1].size
+        kind = self.result.element_type
+        chosen = state[0]
+        assert isinstance(chosen, Value)
+        held = as_type(self.start, kind, self.scatter.accumulators[0])
+        (new,) = self.scatter.lower(self.scatter.combine(e, [held], [value]), [kind])
+        with f.when(inside) if inside is not None else nullcontext():
+            rows: list[Value] = []
+            for tap in range(step):
+                made = spread(e, e.choose(chosen.compare("eq", number + tap), new, self.start))
+                assert isinstance(made, Value)
+                rows.append(to_storage(made, kind))
+            scalar, _, _ = e.parts(self.result.linear(place))
+            f.store(_interleaved(rows), f.offset(self.result.pointer, scalar, rows[0].type.scalar))
 
     def _looped(self, at: Sequence[Index], value: Element) -> None:
         """A large window: loops that select, and loops that scatter."""
@@ -258,3 +305,18 @@ class _Windows:
             held = as_type(old, kind, self.scatter.accumulators[0])
             (new,) = self.scatter.lower(self.scatter.combine(e, [held], [value]), [kind])
             e.store(self.result, place, spread(e, e.choose(hit, new, old)))
+
+
+def _interleaved(rows: Sequence[Value]) -> Value:
+    """The first lanes of all vectors, then the second ones, and so on."""
+    count, lanes = len(rows), rows[0].type.lanes
+    wide = lanes * count
+    made = rows[0].shuffle([lane // count if lane % count == 0 else -1 for lane in range(wide)])
+    for number, row in enumerate(rows[1:], 1):
+        spread_out = row.shuffle([lane // count if lane % count == number else -1 for lane in range(wide)])
+        order = [
+            wide + lane if lane % count == number else lane if lane % count < number else -1
+            for lane in range(wide)
+        ]
+        made = made.shuffle(order, spread_out)
+    return made
