@@ -54,6 +54,12 @@ class Buffer:
         if last >= first:
             insort(self.find().spans, (first, last))
 
+    def shares_bytes(self, other: Buffer) -> bool:
+        """Whether both are, at least in part, the same memory."""
+        if self is other or not self.kind == other.kind == "temp":
+            return self is other
+        return self.offset < other.offset + other.size and other.offset < self.offset + self.size
+
     def overlaps(self, other: Buffer) -> bool:
         """Whether both hold needed values at some time."""
         a, b = self.find().spans, other.find().spans

@@ -217,25 +217,29 @@ class ProgramEmitter:
         )
 
     def copies(self, copies: Sequence[Copy]) -> None:
-        """Copies that happen at once: no source is overwritten before it was read."""
+        """Copies that happen at once: no source is overwritten before it was read.
+
+        Buffers that are not needed at the same time may share bytes of the arena, and here both are.
+        """
         pending: list[tuple[Buffer, Buffer]] = [
             (c.source.find(), c.target.find())
             for c in copies
             if c.source.find() is not c.target.find() and c.source.find().size
         ]
         while pending:
-            sources = [s for s, _ in pending]
-            ready = [p for p in pending if p[1] not in sources]
-            if ready:
-                source, target = ready[0]
+            ready = [
+                (source, target)
+                for source, target in pending
+                if not any(other is not source and target.shares_bytes(other) for other, _ in pending)
+            ]
+            source, target = ready[0] if ready else pending[0]
+            if ready and not target.shares_bytes(source):
                 self.copy_bytes(self._pointers[source], self._pointers[target], source.size)
-                pending.remove(ready[0])
+                pending.remove((source, target))
                 continue
-            source, target = pending[0]
-            scratch = self.function.allocate(I8, source.size)
-            self.copy_bytes(self._pointers[source], scratch, source.size)
-            aside = Buffer(source.size)
-            self._pointers[aside] = scratch
+            aside = Buffer(source.size, "stack")
+            self._pointers[aside] = self.function.allocate(I8, source.size)
+            self.copy_bytes(self._pointers[source], self._pointers[aside], source.size)
             pending = [(aside if s is source else s, t) for s, t in pending]
 
     # -- instructions
