@@ -195,3 +195,13 @@ def test_few_output_features(kind: str, outputs: int) -> None:
     assert plan.convolution.deep or outputs * 2 > 8
     attributes = "window={size=3x3 stride=2x1 lhs_dilate=1x2 pad=1_1x2_1}, dim_labels=b01f_o01i->b01f"
     check(f"{kind}[1,6,7,128]", f"{kind}[{2 * outputs},3,3,64]", f"{attributes}, feature_group_count=2")
+
+
+@pytest.mark.parametrize("attributes", ["pad=4_4", "pad=0_0", "pad=7_3 stride=2"])
+def test_long_lines_are_cut_into_pieces(attributes: str) -> None:
+    labels = "dim_labels=b0f_0io->b0f"
+    for depth, outputs, groups in ((3, 16, 1), (20, 20, 20), (16, 2, 1)):
+        rhs = f"f32[9,{depth // groups},{outputs}]"
+        window = f"window={{size=9 {attributes}}}, {labels}, feature_group_count={groups}"
+        plan = check(f"f32[1,2000,{depth}]", rhs, window)
+        assert plan.tilings[0].pieces > 1

@@ -64,7 +64,7 @@ def emit_direct(
         with f.loop(begin, end) as item:
             tiles.item(item.index, x, w)
     f.finish()
-    trips = tiling.lines(phase) * tiling.panels(phase)
+    trips = tiling.lines(phase) * tiling.panels(phase) * tiling.pieces
     return LoopKernel(name, trips, 1, phase.results * max(1, phase.terms))
 
 
@@ -87,6 +87,7 @@ class Tiles:
         self.loop_axes = tap_axes(phase)
         self.parts: dict[int, tuple[Value, Value]] = {}
         self.first_part: Value | None = None
+        self.piece = f.constant(I64, 0)
 
     def begin(self, part: Value) -> None:
         """Begin with a range of taps."""
@@ -103,9 +104,15 @@ class Tiles:
             part = rest
 
     def item(self, item: Value, x: Value, w: Value) -> None:
-        """One panel of one line."""
-        panels, lines = self.tiling.panels(self.phase), self.tiling.lines(self.phase)
+        """One panel of one line, or of a piece of it."""
+        tiling = self.tiling
+        panels, lines, pieces = tiling.panels(self.phase), tiling.lines(self.phase), tiling.pieces
         zero = self.f.constant(I64, 0)
+        self.piece = zero
+        if pieces > 1:
+            whole = item.unsigned_divide(pieces)
+            self.piece = item - whole * pieces
+            item = whole
         if panels == 1:
             line, panel = item, zero
         elif lines == 1:
@@ -158,11 +165,24 @@ class Tiles:
             self._tile(f.constant(I64, 0), [(range(1), None)])
             return
         low, high, others = border_tiles(self.phase.axes[self.tiling.row], rows)
-        if low < high:
-            with f.loop(low, high, rows) as loop:
-                self._tile(loop.index, [(range(rows), None)])
-        for start, count in others:
-            self._border_tile(start, count)
+        if self.tiling.pieces == 1:
+            if low < high:
+                self._inner_tiles(f.constant(I64, low), f.constant(I64, high))
+            for start, count in others:
+                self._border_tile(start, count)
+            return
+        step = -(-(high - low) // rows // self.tiling.pieces) * rows
+        first = self.piece * step + low
+        self._inner_tiles(first, f.intrinsic("smin", first + step, f.constant(I64, high)))
+        with f.when(self.piece.compare("eq", 0)):
+            for start, count in others:
+                self._border_tile(start, count)
+
+    def _inner_tiles(self, low: Value, high: Value) -> None:
+        """Tiles from one row to another, none of which touches a border."""
+        rows = self.tiling.rows
+        with self.f.loop(low, high, rows) as loop:
+            self._tile(loop.index, [(range(rows), None)])
 
     def _border_tile(self, row: int, count: int) -> None:
         """A tile at a known place: taps are grouped by the rows for which they fall inside."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hloom.cpu.convolution_plan import Axis, Convolution, Phase
 from hloom.cpu.types import register_type, storage_bytes
 
+MANY_ITEMS: Final = 16
+"""So many lines and panels are enough to share."""
+LEAST_PIECE: Final = 8
+"""Tiles in a piece of a line, at least."""
 REGISTERS: Final = 28
 """Accumulators of a tile, at most."""
 BORDERS: Final = 24
@@ -53,6 +57,7 @@ class Tiling:
         lanes: lanes of a vector.
         split: the ranges in which taps are taken; None: all at once.
         panels_first: all lines of tiles pass by before the next panel of the kernel.
+        pieces: into how many pieces a line is cut, so that there is something to share among threads.
     """
 
     row: int
@@ -61,6 +66,7 @@ class Tiling:
     lanes: int
     split: Split | None = None
     panels_first: bool = False
+    pieces: int = 1
 
     @property
     def panel(self) -> int:
@@ -112,7 +118,8 @@ def _deep_tiling(convolution: Convolution, phase: Phase) -> Tiling:
     most = min(positions, REGISTERS // phase.columns)
     rows = -(-positions // -(-positions // most))
     feature = next(a for a in phase.axes if not a.targets)
-    return Tiling(row, rows, phase.columns, feature.x_tap)
+    tiling = Tiling(row, rows, phase.columns, feature.x_tap)
+    return replace(tiling, pieces=_pieces(phase, tiling))
 
 
 def _cycles(rows: int, vectors: int) -> float:
@@ -127,6 +134,7 @@ def _cycles_across(rows: int, vectors: int) -> float:
 def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumable: bool) -> Tiling:
     """Order the loops so that what is read again and again stays in the cache."""
     size = storage_bytes(convolution.kind)
+    tiling = replace(tiling, pieces=_pieces(phase, tiling))
     panel_bytes = tiling.panel * phase.terms * size
     kernel_bytes = panel_bytes * tiling.panels(phase) * convolution.groups
     base_bytes = math.prod(convolution.copied_dimensions) * size
@@ -134,9 +142,16 @@ def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumabl
         return tiling
     panels_first = tiling.lines(phase) * kernel_bytes > tiling.panels(phase) * base_bytes
     split = _split(phase, tiling, size) if resumable and panel_bytes > CHUNK_BYTES else None
-    return Tiling(
-        tiling.row, tiling.rows, tiling.vectors, tiling.lanes, split, panels_first or split is not None
-    )
+    return replace(tiling, split=split, panels_first=panels_first or split is not None)
+
+
+def _pieces(phase: Phase, tiling: Tiling) -> int:
+    """Pieces of a line: more than one where there are few lines, but long ones."""
+    if tiling.row < 0:
+        return 1
+    low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
+    items = tiling.lines(phase) * tiling.panels(phase)
+    return max(1, min((high - low) // tiling.rows // LEAST_PIECE, MANY_ITEMS // items))
 
 
 def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
