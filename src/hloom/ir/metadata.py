@@ -61,9 +61,7 @@ class OpMetadata:
         printed = _PRINTED.match(cursor.text, cursor.position)
         if printed is not None:
             cursor.position = printed.end()
-            op_type, op_name, source_file, *numbers = printed.groups("")
-            placed: Any = [int(number or 0) for number in numbers]
-            return cls(op_type, op_name, source_file, *placed)
+            return cls._of_printed(printed)
         cursor.expect("{")
         values: dict[str, Any] = {}
         while not cursor.accept("}"):
@@ -89,6 +87,26 @@ class OpMetadata:
                 message = f"unexpected metadata field {key!r}; there are {', '.join((*_TEXTS, *_INT32S))}"
                 raise cursor.error(message, rule="metadata.fields", position=start)
         return cls(**values)
+
+    @classmethod
+    def parse_printed(cls, text: str) -> OpMetadata | None:
+        """What `parse` gives for a text in the form that XLA prints, without escapes; None for any other."""
+        printed = _PRINTED.fullmatch(text)
+        return None if printed is None else cls._of_printed(printed)
+
+    @classmethod
+    def _of_printed(cls, printed: re.Match[str]) -> OpMetadata:
+        op_type, op_name, source_file, line, end_line, column, end_column, frame = printed.groups("")
+        return cls(
+            op_type,
+            op_name,
+            source_file,
+            int(line or 0),
+            int(end_line or 0),
+            int(column or 0),
+            int(end_column or 0),
+            int(frame or 0),
+        )
 
     @classmethod
     def parse_one_or_list(cls, cursor: Cursor) -> tuple[OpMetadata, ...]:

@@ -117,7 +117,8 @@ class FastLines:
             return None
         known = self._metadata.get(text)
         if known is None:
-            known = self._metadata[text] = _whole(Cursor(text), OpMetadata.parse)
+            known = OpMetadata.parse_printed(text) or _whole(Cursor(text), OpMetadata.parse)
+            self._metadata[text] = known
         return known
 
     def _declaration(self, opcode: str) -> _Declaration | None:
