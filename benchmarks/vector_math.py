@@ -112,7 +112,7 @@ class Kernel:
             self.instructions = f.count - before
             f.store(made, f.offset(result, loop.index, element))
         f.finish()
-        self._loaded = LoadedObject([llvm.generate(module.text(), host())], {}.get)
+        self._loaded = LoadedObject([llvm.generate(module.text(), host())], {}.get, module.data)
         prototype = ctypes.CFUNCTYPE(
             None, *[ctypes.c_void_p] * len(f.parameters[:-2]), ctypes.c_int64, ctypes.c_int64
         )

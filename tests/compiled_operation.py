@@ -75,7 +75,7 @@ def run_compiled(cases: Sequence[Case], lanes: int = LANES, target: Target | Non
     instructions = [c.instruction for c in cases]
     for number, instruction in enumerate(instructions):
         emit_kernel(module, f"kernel{number}", instruction, lanes)
-    loaded = LoadedObject([llvm.generate(module.text(), module.target)], {}.get)
+    loaded = LoadedObject([llvm.generate(module.text(), module.target)], {}.get, module.data)
     return [
         _run(loaded.symbols[f"kernel{number}"], c.operands, i.shape.element_type, max(lanes, 1))
         for number, (c, i) in enumerate(zip(cases, instructions, strict=True))

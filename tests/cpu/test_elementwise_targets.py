@@ -21,7 +21,7 @@ TARGETS = {
     "neon": Target.named("aarch64-linux-gnu", "generic"),
 }
 _CALL = re.compile(r"^\t(?:callq?|jmp|bl|b)\t([A-Za-z_][\w.@$]*)", re.MULTILINE)
-_OWN = ("large_angle", "sine.", "cosine.", "tangent.")
+_OWN = ("sine.", "cosine.", "tangent.")
 """Functions that the module itself has."""
 ELEMENTWISE = [opcode for opcode, declared in REGISTRY.items() if declared.elementwise]
 

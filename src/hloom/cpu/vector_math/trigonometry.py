@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hloom.cpu.llvm_text import F64, Value
+from hloom.cpu.llvm_text import Value
 from hloom.cpu.vector_math.angles import (
     flipped_in_upper_half,
     odd_quadrant,
@@ -15,7 +14,7 @@ from hloom.cpu.vector_math.angles import (
     reduce_usual,
     usual_limit,
 )
-from hloom.cpu.vector_math.reals import Pair, Reals, in_double, quotient_of_sums, where_any, where_any_pair
+from hloom.cpu.vector_math.reals import Pair, Reals, quotient_of_sums, where_any, where_any_pair
 
 _SINE: Final = {
     # (sin(r) - r) / r³ in r² for |r| <= π/4; relative errors of sin(r): 2^-28.0, 2^-58.0
@@ -63,29 +62,13 @@ def _circular(x: Value, name: str, turn: int) -> Value:
     if not turn:
         # the reduction loses the sign of 0
         usual = x.compare("oeq", 0.0).select(x, usual)
-    return where_any(large, usual, lambda: _of_large(x, name, turn))
-
-
-def _of_large(x: Value, name: str, turn: int) -> Value:
-    """The function of large angles."""
-    if x.type.scalar is F64:
-        return of_large_angle(x, name, partial(_rotated, turn=turn))
-    return _out_of_line(x, name, lambda wide: _circular(wide, name, turn))
-
-
-def _out_of_line(x: Value, name: str, function: Callable[[Value], Value]) -> Value:
-    """A function of f32 numbers by way of f64: one function of the module serves all calls."""
-    module = x.function.module
-    full_name = f"{name}.{x.type.suffix}"
-    if full_name not in module.functions:
-        module.functions[full_name] = ""
-        inner = module.function(full_name, [x.type], x.type)
-        inner.finish(in_double(function, inner.parameters[0]))
-    return x.function.call(x.type, full_name, x)
+    return where_any(large, usual, lambda: of_large_angle(x, name, partial(_rotated, turn=turn)))
 
 
 def _rotated(r: Reals, rest: Value, low: Value, quadrant: Value, turn: int) -> Value:
-    """The sine of an f64 angle r + l that is so many quadrants further."""
+    """The sine of an angle r + l that is so many quadrants further."""
+    if not r.is_double:
+        return _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
     (sine_head, sine_tail), (cosine_head, cosine_tail) = _kernels(r, rest, low)
     return _in_quadrant(r, sine_head + sine_tail, cosine_head + cosine_tail, quadrant, turn)
 
@@ -117,7 +100,7 @@ def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
 
 
 def sine_and_cosine(x: Value) -> tuple[Value, Value]:
-    """sin(x) and cos(x), of one reduction."""
+    """sin(x) and cos(x) of f64 angles, of one reduction."""
     r = Reals(x)
     rest, low, quadrant = reduce_usual(r, x)
     large = r.absolute(x).compare("ogt", usual_limit(r))
@@ -125,20 +108,21 @@ def sine_and_cosine(x: Value) -> tuple[Value, Value]:
         x.compare("oeq", 0.0).select(x, _rotated(r, rest, low, quadrant, 0)),
         _rotated(r, rest, low, quadrant, 1),
     )
-    return where_any_pair(large, usual, lambda: (_of_large(x, "sine", 0), _of_large(x, "cosine", 1)))
+
+    def of_large() -> Pair:
+        sin = of_large_angle(x, "sine", partial(_rotated, turn=0))
+        return sin, of_large_angle(x, "cosine", partial(_rotated, turn=1))
+
+    return where_any_pair(large, usual, of_large)
 
 
 def tangent(x: Value) -> Value:
     """sin(x) / cos(x); NaN at infinity."""
     r = Reals(x)
-    rest, low, quadrant = reduce_usual(r, x)
+    evaluate = _tangent_of_double if r.is_double else _tangent_of_single
+    usual = evaluate(r, *reduce_usual(r, x))
     large = r.absolute(x).compare("ogt", usual_limit(r))
-    if r.is_double:
-        usual = _quotient(r, rest, low, quadrant)
-        result = where_any(large, usual, lambda: of_large_angle(x, "tangent", _quotient))
-    else:
-        usual = _tangent_of_single(r, rest, low, quadrant)
-        result = where_any(large, usual, lambda: _out_of_line(x, "tangent", tangent))
+    result = where_any(large, usual, lambda: of_large_angle(x, "tangent", evaluate))
     return x.compare("oeq", 0.0).select(x, result)
 
 
@@ -152,8 +136,10 @@ def _tangent_of_single(r: Reals, rest: Value, low: Value, quadrant: Value) -> Va
     return odd_quadrant(quadrant).select(r.fma(reciprocal, over, reciprocal), near)
 
 
-def _quotient(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
-    (sine_part, sine_rest), (cosine_part, cosine_rest) = (r.fast_two_sum(*k) for k in _kernels(r, rest, low))
+def _tangent_of_double(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
+    (sine_part, sine_rest), (cosine_part, cosine_rest) = (
+        r.fast_two_sum(*kernel) for kernel in _kernels(r, rest, low)
+    )
     odd = odd_quadrant(quadrant)
     above, above_rest = odd.select(cosine_part, sine_part), odd.select(cosine_rest, sine_rest)
     below, below_rest = odd.select(sine_part, cosine_part), odd.select(sine_rest, cosine_rest)
