@@ -41,7 +41,7 @@ RUN_LINE = re.compile(r"^main(?:\[(.*?)\])?\((.*)\)\s*(==|~=|raises)\s*(.*?)(?:\
 SHAPE = re.compile(r"[a-z]\w*\[[^\]]*\]")
 
 
-BACKENDS = ("evaluator",)
+BACKENDS = ("evaluator", "cpu")
 """The backends that every run line is sent to; a program says `// BACKENDS: names` if it is for some only."""
 
 

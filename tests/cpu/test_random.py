@@ -36,14 +36,30 @@ def test_state_goes_on() -> None:
           "ROOT r = (u64[2], u64[2]) tuple(a, b)")  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "low", "high"), [("f32", -1, 2), ("f64", 0, 1), ("bf16", 1, 1.01), ("f16", 3, 3),
-                                                  ("s32", -5, 9), ("u8", 3, 250), ("s64", -(2**62), 2**62)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [
+        ("f32", -1, 2),
+        ("f64", 0, 1),
+        ("bf16", 1, 1.01),
+        ("f16", 3, 3),
+        ("s32", -5, 9),
+        ("u8", 3, 250),
+        ("s64", -(2**62), 2**62),
+    ],
+)
 def test_uniform(kind: str, low: float, high: float) -> None:
-    text = f"a = {kind}[] constant({low})\nb = {kind}[] constant({high})\nROOT r = {kind}[6,7] rng(a, b), distribution=rng_uniform"
+    text = (
+        f"a = {kind}[] constant({low})\nb = {kind}[] constant({high})\n"
+        f"ROOT r = {kind}[6,7] rng(a, b), distribution=rng_uniform"
+    )
     agree(text)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "bf16"])
 def test_normal(kind: str) -> None:
-    text = f"a = {kind}[] constant(1)\nb = {kind}[] constant(2)\nROOT r = {kind}[50] rng(a, b), distribution=rng_normal"
+    text = (
+        f"a = {kind}[] constant(1)\nb = {kind}[] constant(2)\n"
+        f"ROOT r = {kind}[50] rng(a, b), distribution=rng_normal"
+    )
     agree(text, tolerance=1e-14 if kind == "f64" else 1e-6)

@@ -12,7 +12,10 @@ def top_k(kind: str, sizes: str, k: int, largest: bool = True) -> str:
     ahead = sizes.rpartition(",")[0]
     result = f"{ahead},{k}" if ahead else str(k)
     flag = "true" if largest else "false"
-    return f"x = {kind}[{sizes}] parameter(0)\nROOT r = ({kind}[{result}], s32[{result}]) topk(x), k={k}, largest={flag}"
+    return (
+        f"x = {kind}[{sizes}] parameter(0)\n"
+        f"ROOT r = ({kind}[{result}], s32[{result}]) topk(x), k={k}, largest={flag}"
+    )
 
 
 KINDS = ("f32", "f64", "f16", "bf16", "f8e4m3fn", "f8e5m2", "s8", "u16", "s32", "u32", "s64", "pred", "s4")

@@ -16,6 +16,7 @@ import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.runtime.executable import Executable
+from hloom.text.options import PrintOptions
 
 from .case import Case, program
 from .comparison import differs
@@ -240,11 +241,12 @@ def _sizes(arguments: Sequence[Array]) -> list[Array]:
 
 
 def _print_difference(module: HloModule, answer: Answer) -> str:
-    """Where XLA's print of a program's text or of its proto is not hloom's; empty if they are equal."""
-    printed = module.to_text()
-    for source, theirs in (("text", answer.printed), ("proto", answer.printed_proto)):
+    """Where XLA's print of a program, in some way, is not hloom's; empty if they are equal."""
+    for way, theirs in answer.prints.items():
+        options = PrintOptions() if way in ("text", "proto") else getattr(PrintOptions, way)()
+        printed = module.to_text(options)
         if theirs.strip() != printed.strip():
-            return f"XLA prints the {source} otherwise:\n{_first(printed, theirs)}"
+            return f"XLA prints the {way} otherwise:\n{_first(printed, theirs)}"
     return ""
 
 

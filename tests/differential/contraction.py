@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hloom.shape.element_type import ElementType
 
 from .case import EXACT, Body, Case, Generator, Tolerance
@@ -17,7 +19,9 @@ WIDER = {
 
 
 def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool) -> Array:
-    """Values whose products and sums are exact, or ordinary ones."""
+    """Values whose products and sums are exact, or ordinary ones; any integers."""
+    if element_type[0] in "su" and not exact:
+        return draw.any_values(element_type, sizes)
     if exact:
         return draw.small_values(element_type, sizes, 2)
     return draw.ordinary_values(element_type, sizes)
@@ -42,7 +46,7 @@ def dot(draw: Draw) -> Case:
     batch = [draw.size(3) for _ in range(draw.integer(0, 2))]
     inner = [draw.size(5) for _ in range(draw.integer(0, 2))]
     if inner and draw.chance(0.1):
-        inner[0] = 70
+        inner[0] = draw.one([31, 33, 70])
     sides: list[str] = []
     numbers: list[str] = []
     exact = draw.chance(0.5)
@@ -61,9 +65,7 @@ def dot(draw: Draw) -> Case:
         numbers.append(f"{side}_contracting_dims={braces(place[len(batch) : len(batch) + len(inner)])}")
     result = draw.one(WIDER[element_type]) if element_type in WIDER and draw.chance(0.4) else element_type
     stated = shape_of(result, [*batch, *free]) + " " if result != element_type else ""
-    terms = 1
-    for size in inner:
-        terms *= size
+    terms = math.prod(inner)
     root = body.let(f"{stated}dot({', '.join(sides)}), {', '.join(numbers)}")
     label = f"dot {element_type}" + (f" to {result}" if stated else "")
     return body.case(label, root, tolerance=sum_tolerance(result, terms, exact))
@@ -87,65 +89,76 @@ def laid_out(sizes: list[int], order: list[int]) -> list[int]:
     return result
 
 
+def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -> tuple[str, list[int]]:
+    """A window with strides, paddings, dilations, reversal, as text; and the number of its positions."""
+    rank = len(base)
+    ones = [1] * rank
+    stride = [draw.integer(1, 3) for _ in base] if draw.chance(0.5) else ones
+    holes = [draw.integer(1, 2) for _ in base] if draw.chance(0.4) else ones
+    spread = [draw.integer(1, 3) for _ in base] if draw.chance(0.4) else ones
+    reversal = [draw.integer(0, 1) for _ in base] if draw.chance(0.3) else [0] * rank
+    pads: list[str] = []
+    positions: list[int] = []
+    for number, size in enumerate(base):
+        extent = (window[number] - 1) * holes[number] + 1
+        dilated = (size - 1) * spread[number] + 1
+        low, high = (draw.integer(-1 if crop else 0, 3) for _ in range(2))
+        if draw.chance(0.9):
+            high = max(high, extent - dilated - low)
+        high = max(high, -(dilated + low))
+        pads.append(f"{low}_{high}")
+        positions.append(max(0, (low + dilated + high - extent) // stride[number] + 1))
+    if not rank:
+        return "", []
+    fields = {
+        "stride": stride,
+        "pad": pads,
+        "lhs_dilate": spread,
+        "rhs_dilate": holes,
+        "rhs_reversal": reversal,
+    }
+    text = [f"size={'x'.join(map(str, window))}"]
+    text += [f"{name}={'x'.join(map(str, v))}" for name, v in fields.items() if v not in (ones, [0] * rank)]
+    return f"window={{{' '.join(text)}}}, ", positions
+
+
 def convolution(draw: Draw) -> Case:
-    """Any window, feature or batch groups, up to three spatial dimensions."""
+    """Any window, feature or batch groups, up to three spatial dimensions.
+
+    Where XLA crops f16, it reads beyond the array.
+    """
     body = Body(draw)
     rank = draw.integer(0, 3)
     feature_groups = draw.one([1, 1, 1, 2, 3])
     batch_groups = 1 if feature_groups > 1 else draw.one([1, 1, 1, 2])
-    in_features, out_features = draw.integer(1, 3), draw.integer(1, 3)
-    groups = feature_groups * batch_groups
-    batch = draw.integer(1, 2) * batch_groups
+    in_features, out_features = draw.integer(1, 3), draw.integer(1, 3) * feature_groups * batch_groups
+    batch = draw.integer(1, 2)
     base = [draw.integer(1, 6 if rank < 3 else 4) for _ in range(rank)]
     window = [draw.integer(1, 3) for _ in range(rank)]
-    fields = {"size": window}
-    extents = list(window)
-    if draw.chance(0.5):
-        fields["stride"] = [draw.integer(1, 3) for _ in range(rank)]
-    if draw.chance(0.4):
-        fields["rhs_dilate"] = [draw.integer(1, 2) for _ in range(rank)]
-        extents = [(w - 1) * d + 1 for w, d in zip(window, fields["rhs_dilate"], strict=True)]
-    dilated = list(base)
-    if draw.chance(0.4):
-        fields["lhs_dilate"] = [draw.integer(1, 3) for _ in range(rank)]
-        dilated = [(b - 1) * d + 1 for b, d in zip(base, fields["lhs_dilate"], strict=True)]
-    if draw.chance(0.3):
-        fields["rhs_reversal"] = [draw.integer(0, 1) for _ in range(rank)]
-    pads: list[str] = []
-    for extent, size in zip(extents, dilated, strict=True):
-        low = draw.integer(-1, 3)
-        high = draw.integer(-1, 3)
-        if draw.chance(0.9):
-            high = max(high, extent - size - low)
-        pads.append(f"{low}_{max(high, -(size + low))}")
-    element_type = draw.one(
-        ["f32", "f32", "f64", "bf16", "f16", "s8", "s32", "u8", "c64", "c128", "f8e4m3fn"]
-    )
-    exact = draw.chance(0.6)
+    element_type = draw.one(CONVOLVED)
+    result = draw.one(WIDER[element_type]) if element_type in WIDER and draw.chance(0.4) else element_type
+    attributes, positions = spatial_window(draw, base, window, crop=element_type != "f16")
     lhs_labels, lhs_order = labels(draw, "bf", rank)
     rhs_labels, rhs_order = labels(draw, "io", rank)
-    out_labels, _ = labels(draw, "bf", rank)
-    lhs_sizes = laid_out([batch, in_features * feature_groups, *base], lhs_order)
-    rhs_sizes = laid_out([in_features, out_features * groups, *window], rhs_order)
+    out_labels, out_order = labels(draw, "bf", rank)
+    exact = draw.chance(0.6)
+    lhs_sizes = laid_out([batch * batch_groups, in_features * feature_groups, *base], lhs_order)
+    rhs_sizes = laid_out([in_features, out_features, *window], rhs_order)
     lhs = body.parameter(operand_values(draw, element_type, lhs_sizes, exact))
     rhs = body.parameter(operand_values(draw, element_type, rhs_sizes, exact))
-    attributes: list[str] = []
-    if rank:
-        text = ["size=" + "x".join(map(str, window))]
-        text += [f"{k}={'x'.join(map(str, fields[k]))}" for k in ("stride",) if k in fields]
-        text.append("pad=" + "x".join(pads))
-        text += [f"{k}={'x'.join(map(str, v))}" for k, v in fields.items() if k not in ("size", "stride")]
-        attributes.append(f"window={{{' '.join(text)}}}")
-    attributes.append(f"dim_labels={lhs_labels}_{rhs_labels}->{out_labels}")
+    attributes += f"dim_labels={lhs_labels}_{rhs_labels}->{out_labels}"
     if feature_groups > 1:
-        attributes.append(f"feature_group_count={feature_groups}")
+        attributes += f", feature_group_count={feature_groups}"
     if batch_groups > 1:
-        attributes.append(f"batch_group_count={batch_groups}")
-    terms = in_features
-    for size in window:
-        terms *= size
-    root = body.let(f"convolution({lhs}, {rhs}), {', '.join(attributes)}")
-    return body.case(f"convolution {element_type}", root, tolerance=sum_tolerance(element_type, terms, exact))
+        attributes += f", batch_group_count={batch_groups}"
+    stated = shape_of(result, laid_out([batch, out_features, *positions], out_order)) + " "
+    root = body.let(f"{stated if result != element_type else ''}convolution({lhs}, {rhs}), {attributes}")
+    label = f"convolution {element_type}" + (f" to {result}" if result != element_type else "")
+    terms = in_features * math.prod(window)
+    return body.case(label, root, tolerance=sum_tolerance(result, terms, exact))
 
+
+CONVOLVED = ("f32", "f32", "f64", "bf16", "f16", "s8", "s32", "u8", "c64", "c128", "f8e4m3fn")
+"""Element types of convolutions."""
 
 FAMILIES: dict[str, Generator] = {"dot": dot, "convolution": convolution}

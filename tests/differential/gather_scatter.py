@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .case import EXACT, Body, Case, Generator, Tolerance
-from .draw import COMPLEX, EVERY, INDEX_TYPES, Array, Draw
+from .draw import COMPLEX, EVERY, INDEX_TYPES, INTEGERS, Array, Draw
 from .movement import braces
 
 
@@ -109,7 +109,8 @@ def scatter(draw: Draw) -> Case:
     types = [t for t in EVERY if opcode in ("add", "multiply", "replace") or t not in ("pred", *COMPLEX)]
     element_type = draw.one(types)
     count = 2 if draw.chance(0.2) else 1
-    values = draw.values if opcode == "replace" or element_type == "pred" else draw.small_values
+    any_will_do = opcode == "replace" or element_type == "pred" or element_type in INTEGERS
+    values = draw.values if any_will_do else draw.small_values
     operands = [body.parameter(values(element_type, p.sizes)) for _ in range(count)]
     starts = index_values(draw, index_type, p.indices)
     indices = body.parameter(starts)

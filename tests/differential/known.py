@@ -340,6 +340,18 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         squares_out_of_range,
     ),
     KnownDifference(
+        "complex numbers with NaN",
+        ("* c64", "* c128"),
+        "Where one part is NaN the other one may be, too: hloom goes by C's Annex G, XLA by its formulas.",
+        lambda difference: np.isnan(difference.ours) & np.isnan(difference.theirs),
+    ),
+    KnownDifference(
+        "overflow of narrow sums",
+        ("reduce* add f8*", "reduce* add f4*", "scatter add f8*", "scatter add f4*"),
+        "XLA:CPU rounds every partial sum to the narrow type, and what has overflowed stays so.",
+        lambda difference: ~np.isfinite(wide(difference.theirs)),
+    ),
+    KnownDifference(
         "subnormal parts",
         ("log c*", "log-plus-one c*", "power c*", "sqrt c*", "rsqrt c*", "divide c*", "atan2 c*"),
         "Flushed to zero, a part loses its sign now and then, and with it the side of the branch.",

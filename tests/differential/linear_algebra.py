@@ -61,6 +61,8 @@ def fft(draw: Draw) -> Case:
     body = Body(draw)
     kind, double = draw.one(["FFT", "IFFT", "RFFT", "IRFFT"]), draw.chance(0.4)
     lengths = [draw.integer(1, 8) for _ in range(draw.integer(1, 3))]
+    if draw.chance(0.15):
+        lengths = [draw.one([16, 17, 27, 60, 64, 101])]
     batch = draw.sizes(high=1, largest=3)
     last = lengths[-1] // 2 + 1 if kind == "IRFFT" else lengths[-1]
     sizes = (*batch, *lengths[:-1], last)

@@ -285,9 +285,73 @@ def gathering(p: Program) -> None:
     p.add(f"gather({x.name}, {indices}), {attributes}", x.element_type, (count, *x.sizes[1:]))
 
 
+def calling(p: Program) -> None:
+    x = p.any()
+    y = p.like(x)
+    shape = shape_of(x.element_type, x.sizes)
+    opcodes = [p.draw.one(["add", "subtract", "maximum", "minimum"]) for _ in range(2)]
+    function = p.body.computation([shape, shape], f"m = {opcodes[0]}(a, b)", f"r = {opcodes[1]}(m, b)")
+    if p.draw.chance(0.5) and 0 not in x.sizes:
+        expression = f"{shape} fusion({x.name}, {y.name}), kind=kLoop, calls={function}"
+    else:
+        expression = f"call({x.name}, {y.name}), to_apply={function}"
+    p.bounded(p.add(expression, x.element_type, x.sizes))
+
+
+def branching(p: Program) -> None:
+    x = p.any()
+    y = p.like(x)
+    shape = shape_of(x.element_type, x.sizes)
+    branches = [p.body.computation([shape], f"r = {opcode}(a)") for opcode in ("copy", "negate")]
+    flag = p.body.let(f"pred[] constant({p.draw.one(['true', 'false'])})")
+    where = f"true_computation={branches[0]}, false_computation={branches[1]}"
+    p.bounded(p.add(f"conditional({flag}, {x.name}, {y.name}), {where}", x.element_type, x.sizes))
+
+
+def mapping(p: Program) -> None:
+    x = p.any()
+    scalar = f"{x.element_type}[]"
+    function = p.body.computation([scalar], f"k = {scalar} constant(2)", "m = add(a, k)", "r = maximum(m, a)")
+    dimensions = braces(range(len(x.sizes)))
+    expression = f"map({x.name}), dimensions={dimensions}, to_apply={function}"
+    p.bounded(p.add(expression, x.element_type, x.sizes))
+
+
+def counting(p: Program) -> None:
+    x = p.any()
+    if not x.sizes:
+        return
+    axis = p.draw.integer(0, len(x.sizes) - 1)
+    p.add(f"{shape_of(x.element_type, x.sizes)} iota(), iota_dimension={axis}", x.element_type, x.sizes)
+
+
+def laying_out(p: Program) -> None:
+    x = p.any()
+    layout = braces(p.draw.permutation(len(x.sizes)))
+    p.add(f"{shape_of(x.element_type, x.sizes)}{layout} copy({x.name})", x.element_type, x.sizes)
+
+
+def scattering(p: Program) -> None:
+    x = p.any()
+    if not x.sizes or 0 in x.sizes:
+        return
+    count = p.draw.integer(1, 3)
+    indices = p.body.let(f"s32[{count}] iota(), iota_dimension=0")
+    shape = shape_of(x.element_type, (count, *x.sizes[1:]))
+    one = p.body.let(f"{x.element_type}[] constant({p.draw.integer(0, 3)})")
+    updates = p.body.let(f"{shape} broadcast({one}), dimensions={{}}")
+    function = p.body.binary(x.element_type, p.draw.one(["add", "maximum"]))
+    attributes = (
+        f"update_window_dims={braces(range(1, len(x.sizes)))}, inserted_window_dims={{0}}, "
+        f"scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply={function}"
+    )
+    p.bounded(p.add(f"scatter({x.name}, {indices}, {updates}), {attributes}", x.element_type, x.sizes))
+
+
 STEPS: tuple[Callable[[Program], None], ...] = (
     arithmetic, arithmetic, arithmetic, choice, conversion, transposition, reshaping, broadcasting, slicing,
     reversal, padding, joining, reducing, windows, product, sorting, dynamic_slicing, looping, gathering,
+    calling, branching, mapping, counting, laying_out, scattering,
 )  # fmt: skip
 
 

@@ -219,8 +219,9 @@ def select_and_scatter(draw: Draw) -> Case:
     direction = draw.one(["GE", "LE", "GT", "LT"])
     opcode = draw.one(["add", "add", "maximum", "multiply"])
     # XLA goes through a window in the order of the layout, which then decides between equals.
-    operand = body.parameter(draw.small_values(element_type, sizes), shape_of(element_type, sizes))
-    updates = body.parameter(draw.small_values(element_type, source))
+    values = draw.values if element_type in INTEGERS else draw.small_values
+    operand = body.parameter(values(element_type, sizes), shape_of(element_type, sizes))
+    updates = body.parameter(values(element_type, source))
     init = body.parameter(
         draw.small_values(element_type, ()) if draw.chance(0.3) else neutral(opcode, element_type)
     )

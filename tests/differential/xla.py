@@ -31,13 +31,11 @@ class Answer:
     """What XLA makes of a program.
 
     Attributes:
-        printed: its print of the text.
-        printed_proto: its print of hloom's proto.
+        prints: its print of the ``text``, of hloom's ``proto``, and with the print options of other names.
         results: for every replica the leaves of the result.
     """
 
-    printed: str
-    printed_proto: str
+    prints: dict[str, str]
     results: list[list[Array]]
 
 

@@ -26,10 +26,13 @@ from jaxlib import _hlo, xla_client
 from hloom.tools import xla_cpu
 
 Leaves = list[np.ndarray[Any, Any]]
+Prints = dict[str, str]
+PRESETS = ("canonical", "short_parsable", "fingerprint")
+"""Print options that have a name."""
 
 
-def run(text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> tuple[str, str, list[Leaves]]:
-    """XLA's print of a program's text and of hloom's proto of it, and the leaves that every replica gives.
+def run(text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> tuple[Prints, list[Leaves]]:
+    """XLA's prints of a program's text and of hloom's proto of it, and the leaves that every replica gives.
 
     Without arguments of any replica, the program is only printed.
     """
@@ -40,7 +43,9 @@ def run(text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> tuple[st
         results = [[np.array(leaf) for leaf in xla_cpu.run_on_xla(text, arguments[0])]]
     elif arguments:
         results = run_replicas(module, arguments)
-    return module.to_string(), from_proto.to_string(), results
+    prints = {"text": module.to_string(), "proto": from_proto.to_string()}
+    prints |= {preset: module.to_string(getattr(_hlo.HloPrintOptions, preset)()) for preset in PRESETS}
+    return prints, results
 
 
 def run_replicas(module: Any, arguments: Sequence[Sequence[Any]]) -> list[Leaves]:

@@ -1,7 +1,7 @@
 """cholesky: many small matrices in lanes, or one matrix by blocks of rows.
 
-A large matrix is factored as a^T = u^T u in the rows of the result, four rows at a time: what they contribute to
-all rows below is subtracted in one sweep. The lower factor is u transposed.
+A large matrix is factored as a^T = u^T u in the rows of the result, four rows at a time: what they
+contribute to all rows below is subtracted in one sweep. The lower factor is u transposed.
 """
 
 from __future__ import annotations

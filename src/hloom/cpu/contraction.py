@@ -49,9 +49,13 @@ def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
 
 
 def _operand_index(
-    rank: int, batch_dims: tuple[int, ...], batch: Indices, contracting: tuple[int, ...], contracted: list[Variable],
+    rank: int,
+    batch_dims: tuple[int, ...],
+    batch: Indices,
+    contracting: tuple[int, ...],
+    contracted: list[Variable],
     kept: Indices,
-) -> Indices:  # fmt: skip
+) -> Indices:
     found: list[Index | None] = [None] * rank
     for d, index in zip(batch_dims, batch, strict=True):
         found[d] = index

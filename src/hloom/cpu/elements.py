@@ -2,8 +2,8 @@
 
 A fused computation is a tree of operations that map indices to indices and combine elements. `Elements`
 walks it from the root: it asks every operation for the element at an index, and ends at loads from buffers.
-With ``lanes`` set, the variable marked as lane runs over the lanes of vectors; what does not depend on it stays
-scalar until it meets a vector.
+With ``lanes`` set, the variable marked as lane runs over the lanes of vectors; what does not depend on it
+stays scalar until it meets a vector.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""fft: Stockham's passes, in lanes of the transforms themselves, of rows or of columns; a library if it is small.
+"""fft: Stockham's passes, in lanes of the transforms themselves, of rows or of columns; a library if it is
+small.
 
 A pass of radix r takes element q + s (p + m k), for all k < r, to r new ones at q + s (r p + k), where the
 sequence has n = r m elements left and s is the product of the radices before. After the last pass all are in

@@ -1,9 +1,9 @@
 """Matrix products: packed panels and register tiles.
 
-C[m, n] = sum over k of A[m, k] * B[k, n], for any strides of A and B, in batches. Lanes run along n. A tile of
-rows x vectors of C stays in registers while k runs: every step loads one row of a panel of B and broadcasts one
-element of each row of A. B is packed into panels (converted, transposed and padded on the way) unless it can
-be read where it is; A is packed where its type or its stride would hurt.
+C[m, n] = sum over k of A[m, k] * B[k, n], for any strides of A and B, in batches. Lanes run along n. A tile
+of rows x vectors of C stays in registers while k runs: every step loads one row of a panel of B and
+broadcasts one element of each row of A. B is packed into panels (converted, transposed and padded on the
+way) unless it can be read where it is; A is packed where its type or its stride would hurt.
 """
 
 from __future__ import annotations
@@ -186,7 +186,9 @@ def _merged(dimensions: Sequence[int], chosen: Sequence[int]) -> tuple[int, int]
 
 
 def emit_pack_b(module: Module, name: str, gemm: Gemm) -> LoopKernel:
-    """(B, packed, begin, end): panels of B, each k x panel, converted and padded with zeros; over all panels."""
+    """(B, packed, begin, end): panels of B, each k x panel, converted and padded with zeros; over all
+    panels.
+    """
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
     size, lanes, panel = storage_bytes(gemm.kind), gemm.lanes, gemm.panel

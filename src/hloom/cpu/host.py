@@ -27,6 +27,8 @@ from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.dynamic_form import actual, enclosed
+from hloom.passes.dynamic_padder import HOST_TARGET
 from hloom.shape.shape import Shape
 
 HOST_FUNCTION: Final = "hloom_host"
@@ -177,8 +179,17 @@ class _Call:
         """Read the operands, evaluate, write the result."""
         addresses = iter((ctypes.c_uint64 * max(1, self.count)).from_address(pointers)[: self.count])
         operands = [self._read(calls, o.shape, (), addresses) for o in self.instruction.operands]
-        value: Any = calls.evaluator.apply(self.instruction, operands)
+        value: Any = self.evaluated(calls.evaluator, operands)
         self._write(calls, self.instruction.shape, (), value, addresses)
+
+    def evaluated(self, evaluator: Evaluator, operands: list[Any]) -> Any:
+        """The value of the instruction; of one that stands for a dynamic one, in static form."""
+        i = self.instruction
+        if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
+            return evaluator.apply(i, operands)
+        (body,) = i.called_computations
+        given = [actual(v, p.shape) for v, p in zip(operands, body.parameters, strict=True)]
+        return enclosed(evaluator.call(body, given), body.root.shape)
 
     def _read(self, calls: HostCalls, shape: Shape, index: tuple[int, ...], addresses: Iterator[int]) -> Any:
         if index == self.awaited:

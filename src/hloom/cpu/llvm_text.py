@@ -1,8 +1,8 @@
 """LLVM IR as text: types, values with operators, and a builder of functions.
 
 Text is the fastest way from Python to machine code (LLVM parses it in less time than object builders need to
-make it), and it can be read. Loops are built with phi nodes, never with stack slots, so that the code needs no
-optimization passes.
+make it), and it can be read. Loops are built with phi nodes, never with stack slots, so that the code needs
+no optimization passes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from hloom.cpu.target import Target, host
-
 
 MOST_INLINE: Final = 4096
 """Bytes of a constant that is part of the text; longer ones stay outside of what LLVM sees."""
@@ -234,7 +233,8 @@ def constant_text(type: Type, value: float) -> str:
     """The text of a number as an element constant of a type, exact for every value."""
     element = type.element
     if element == "float":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', struct.unpack('<f', struct.pack('<f', value))[0]))[0]:016X}"
+        (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
     if element == "double":
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     if element == "half":
@@ -509,7 +509,8 @@ class Module:
                 *self.globals.values(),
                 *self.functions.values(),
                 *declared,
-                f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" "no-trapping-math"="true" }}',
+                f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
+                '"no-trapping-math"="true" }',
                 "",
             ]
         )

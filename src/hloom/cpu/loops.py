@@ -52,7 +52,7 @@ def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> S
 
 def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) -> Space:
     """Merge neighbouring loops wherever every access goes on from one round to the next by the same stride."""
-    coefficients = [{v: c for v, c in index.terms} for index in set(accesses)]
+    coefficients = [dict(index.terms) for index in set(accesses)]
     kept: list[Variable] = []
     gone: dict[Variable, None] = {}
     for variable in reversed(space.variables):

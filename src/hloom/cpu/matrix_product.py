@@ -1,7 +1,7 @@
 """The emitter of dots: as matrix products where they are, else as loops over elements.
 
-What a fusion does with the elements of a dot becomes the end of the product: it is applied to each tile while the
-tile is at hand.
+What a fusion does with the elements of a dot becomes the end of the product: it is applied to each tile
+while the tile is at hand.
 """
 
 from __future__ import annotations

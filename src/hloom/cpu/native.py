@@ -23,6 +23,7 @@ from hloom.cpu.pool import pool_address
 from hloom.cpu.support import begin_support, support
 from hloom.cpu.target import host
 from hloom.ir.module import HloModule
+from hloom.passes.dynamic_form import is_dynamic
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -68,13 +69,20 @@ class NativeExecutable:
     What the cache knows was verified when it was compiled; the rest is verified first, which raises HloError.
 
     Attributes:
-        module: the program as it was given.
+        given: the program as it was given.
+        module: the program whose arrays have their bounds beside their actual sizes, if some are dynamic.
         memory: how many bytes it needs.
         from_cache: whether it was compiled by an earlier process, or earlier in this one.
         calls_host: whether it calls Python, for what only the host can do.
     """
 
     def __init__(self, module: HloModule) -> None:
+        self.given = module
+        if is_dynamic(module):
+            from hloom.passes.dynamic_padder import static_module
+
+            module.verify()
+            module = static_module(module)
         self.module = module
         self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
@@ -155,7 +163,7 @@ class NativeExecutable:
         parameters = [p.shape for p in self.module.entry.parameters]
         result = self.module.entry.root.shape
         shapes = [*parameters, *self.result_leaves]
-        if self.calls_host:
+        if self.calls_host or self.module is not self.given:
             return fallback
         flat = result.is_array or (result.is_tuple and all(s.is_array for s in result.tuple_shapes))
         if not flat or not all(s.is_array and s.is_static for s in shapes):

@@ -1,9 +1,9 @@
 """The native program: one function that runs the whole entry computation.
 
-``hloom_run(arguments, results, temp, context)`` takes an array of pointers to the leaves of the arguments, one
-to the leaves of the results, the arena, and a context (thread pool, device). Kernels are internal functions
-that it calls with pointers; loops, branches and scalars are code of its own. Kernels with the same text
-are emitted once.
+``hloom_run(arguments, results, temp, context)`` takes an array of pointers to the leaves of the arguments,
+one to the leaves of the results, the arena, and a context (thread pool, device). Kernels are internal
+functions that it calls with pointers; loops, branches and scalars are code of its own. Kernels with the
+same text are emitted once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hloom.cpu.target import Target
 from hloom.cpu.transposition import emit_elements_kernel
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.structure import parameter_number
 from hloom.ir.module import HloModule
+from hloom.operations.structure import parameter_number
 from hloom.passes.scalar_computations import applies_expressions
 
 ENTRY: Final = "hloom_run"

@@ -146,10 +146,11 @@ def emit_row_reduction(
     root: HloInstruction,
     members: Sequence[HloInstruction],
 ) -> LoopKernel:
-    """The kernel of a reduction along rows: several vectors of accumulators, combined across lanes at the end.
+    """The kernel of a reduction along rows: several vectors of accumulators, combined across lanes at the
+    end.
 
-    Parameters of the function: pointers of the inputs, pointers of the results, begin and end of the outermost
-    loop over results.
+    Parameters of the function: pointers of the inputs, pointers of the results, begin and end of the
+    outermost loop over results.
     """
     half = len(root.operands) // 2
     results = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
@@ -189,7 +190,10 @@ def _planned(
     scratch = Module().function("plan", [PTR] * len(inputs))
     elements = Elements(
         scratch, 0,
-        {i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, scratch.parameters, strict=True)},
+        {
+            i: View(p, i.shape.element_type, i.shape.dimensions)
+            for i, p in zip(inputs, scratch.parameters, strict=True)
+        },
     )  # fmt: skip
     for variable in (*kept.variables, *reduced.variables):
         variable.value = Value(scratch, I64, "%plan")

@@ -1,8 +1,8 @@
 """Rows at a time: reductions along the minor dimension and what is made of them, in one kernel.
 
-A softmax or a normalization reads a row, reduces it (perhaps twice), and writes a row. Here each row goes through all
-of that while it is in the first-level cache: the reductions one after the other, their results in registers,
-then the results of the kernel.
+A softmax or a normalization reads a row, reduces it (perhaps twice), and writes a row. Here each row goes
+through all of that while it is in the first-level cache: the reductions one after the other, their results
+in registers, then the results of the kernel.
 """
 
 from __future__ import annotations

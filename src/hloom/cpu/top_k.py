@@ -1,8 +1,8 @@
 """topk: the first k of every row, kept in a buffer of candidates that is sorted whenever it is full.
 
 Records hold an integer in the wanted order, and below it the element's number, so that of equal elements the
-first one wins. An element becomes a candidate only if it is better than the k-th best at the last sort. However
-the data lies, a row costs no more than sorting it buffer by buffer.
+first one wins. An element becomes a candidate only if it is better than the k-th best at the last sort.
+However the data lies, a row costs no more than sorting it buffer by buffer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kernels that read along one dimension and write along another: tiles transposed in registers.
 
-Where the lanes of a load would lie apart in memory, and the elements along another loop lie side by side, a square
-tile of both loops is loaded in whole vectors and transposed by shuffles; then the results of the tile are
-computed row by row.
+Where the lanes of a load would lie apart in memory, and the elements along another loop lie side by side, a
+square tile of both loops is loaded in whole vectors and transposed by shuffles; then the results of the
+tile are computed row by row.
 """
 
 from __future__ import annotations

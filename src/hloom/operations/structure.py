@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hloom.errors import VerifyError, EvaluationError, HloError, ShapeError
+from hloom.errors import EvaluationError, HloError, ShapeError, VerifyError
 from hloom.ir.codec import FLAG, INTEGER, FirstCodec, Message, TupleCodec, attribute, dims, integer
 from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction

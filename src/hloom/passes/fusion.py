@@ -8,7 +8,7 @@ elsewhere too joins as a further output if its loop is the same and no cycle ari
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -26,8 +26,9 @@ _MOVING: Final = frozenset(("pad", "dynamic-slice", "gather", "transpose", "conc
 """Operations whose elements are those of an operand, found by some work on the index."""
 _EXPENSIVE: Final = frozenset(
     (
-        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine", "tan",
-        "power", "divide", "remainder", "sqrt", "rsqrt", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos",
+        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine",
+        "tan", "power", "divide", "remainder", "sqrt", "rsqrt", "cbrt", "erf", "atan2", "sinh", "cosh", "asin",
+        "acos",
         "asinh", "acosh", "atanh",
     )
 )  # fmt: skip
@@ -123,13 +124,11 @@ class _Plan:
             return [self.open(p)]
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
         needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
-        if users and not needed_outside:
-            if len(users) == 1 or (
-                p.opcode in _FREE and all(len(g.members) < self.options.most_members for g in users)
-            ):
-                for group in users:
-                    group.members[p] = None
-                return users
+        room = self.costless(p) and all(len(g.members) < self.options.most_members for g in users)
+        if users and not needed_outside and (len(users) == 1 or room):
+            for group in users:
+                group.members[p] = None
+            return users
         for group in users:
             if self.takes(group, p) and self.may_output(group, p, users):
                 group.members[p] = None
@@ -197,6 +196,10 @@ class _Plan:
             return p.shape.rank == 0
         return self.loops(p) and p.opcode != "concatenate"
 
+    def costless(self, p: HloInstruction) -> bool:
+        """Whether making an instruction's elements again in every group costs nothing."""
+        return p.opcode in _FREE or p.opcode == "constant"
+
     def moves_minor(self, p: HloInstruction) -> bool:
         """Whether a transpose changes the minor dimension of something large."""
         if p.opcode != "transpose":
@@ -221,7 +224,7 @@ class _Plan:
         root = group.outputs[0]
         if root.opcode == "dynamic-update-slice" and root.operands[0] in (p, *p.operands):
             return False  # what is updated must not be read elsewhere in the kernel that updates it in place
-        if p.opcode in _FREE or p.opcode == "constant":
+        if self.costless(p):
             return True
         loop, mine = math.prod(group.dimensions), p.shape.element_count
         if mine >= loop:
@@ -247,27 +250,25 @@ class _Plan:
     def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
         """Whether ``p`` may be a further output: the same loop, and nothing between it and the group."""
         updates = group.outputs[0].opcode == "dynamic-update-slice"
-        if group.reduces or updates or p.shape.dimensions != group.dimensions or p.opcode in _FREE:
+        if group.reduces or updates or p.shape.dimensions != group.dimensions or self.costless(p):
             return False
-        outside = [u for u in p.users if group not in self.groups[u]]
+        outside = dict.fromkeys(g for u in p.users for g in self.groups[u] if g is not group)
         return not self.reaches(outside, group)
 
-    def reaches(self, starts: list[HloInstruction], group: _Group) -> bool:
-        """Whether the group uses, directly or not, what one of ``starts`` computes."""
+    def reaches(self, starts: Iterable[_Group], group: _Group) -> bool:
+        """Whether a group uses, directly or not, what one of ``starts`` computes."""
         last = max(self.position[m] for m in group.members)
-        seen: set[HloInstruction] = set()
+        seen: set[_Group] = set()
         waiting = list(starts)
         while waiting:
-            node = waiting.pop()
-            if node in seen or self.position[node] > last:
-                continue
-            seen.add(node)
-            if group in self.groups.get(node, ()):
+            other = waiting.pop()
+            if other is group:
                 return True
-            waiting.extend(node.users)
-            for other in self.groups.get(node, ()):
-                for output in other.outputs:
-                    waiting.extend(u for u in output.users if u not in seen)
+            if other not in seen and min(self.position[o] for o in other.outputs) < last:
+                seen.add(other)
+                waiting.extend(
+                    g for o in other.outputs for u in o.users for g in self.groups[u] if g is not other
+                )
         return False
 
     # -- rows

@@ -12,6 +12,7 @@ from hloom.evaluate.devices import VirtualDevice
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
+from hloom.passes.dynamic_form import actual, enclosed
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -49,11 +50,17 @@ class CompiledProgram:
         self._native = native
         self._parameters = [p.shape for p in native.module.entry.parameters]
         self._result = native.module.entry.root.shape
+        self._given = native.given.entry if native.given is not native.module else None
         self._host = native.host(device) if native.calls_host else None
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
-        return joined(self._result, iter(self._native.run(flat(self._parameters, arguments), self._host)))
+        if self._given is not None:
+            given = zip(arguments, self._given.parameters, strict=True)
+            arguments = [enclosed(value, parameter.shape) for value, parameter in given]
+        leaves = self._native.run(flat(self._parameters, arguments), self._host)
+        result = joined(self._result, iter(leaves))
+        return result if self._given is None else actual(result, self._given.root.shape)
 
 
 def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:

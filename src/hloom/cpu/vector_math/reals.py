@@ -172,7 +172,7 @@ class Reals:
     def product_rest(self, a: Value, b: Value, subtracted: Value) -> Value:
         """The value a * b - subtracted, with one rounding even where the target has no such instruction.
 
-        Without it, of f64 numbers, the last bit of what is below the product's last bit may be wrong.
+        Without it, exact if ``subtracted`` is the rounded product (Dekker).
         """
         if self.fuses:
             return self.function.fma(a, b, -subtracted)
@@ -180,7 +180,8 @@ class Reals:
         return ((a_high * b_high - subtracted) + a_high * b_low + a_low * b_high) + a_low * b_low
 
     def _split(self, x: Value) -> Pair:
-        high = self.from_bits(self.bits(x) & -(1 << (self.precision + 1) // 2))
+        dropped = (self.precision + 1) // 2
+        high = self.from_bits((self.bits(x) + (1 << (dropped - 1))) & -(1 << dropped))
         return high, x - high
 
     # -- polynomials
