@@ -11,6 +11,16 @@ from hloom.shape.literal import Literal
 _SPREADING: Final = frozenset(("broadcast", "reshape", "transpose", "copy"))
 
 
+_TRANSFERS: Final = frozenset(("send", "send-done", "recv", "recv-done", "infeed", "outfeed"))
+
+
+def communicates(i: HloInstruction) -> bool:
+    """Whether an instruction, or what it calls, talks to other devices or to the host."""
+    if hasattr(i.operation, "begin") or i.opcode in _TRANSFERS or i.opcode.startswith("async-"):
+        return True
+    return any(communicates(inner) for c in i.called_computations for inner in c.instructions)
+
+
 def attributes(i: HloInstruction) -> Any:
     """The operation of an instruction, for its attributes, which depend on the opcode."""
     return i.operation

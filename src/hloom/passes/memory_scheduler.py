@@ -16,7 +16,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.facts import CONTROL_FLOW, UNORDERED
-from hloom.passes.instructions import attributes
+from hloom.passes.instructions import attributes, communicates
 from hloom.shape.shape import Shape
 
 ALIASES: Final = frozenset(
@@ -56,6 +56,9 @@ def memory_order(
 ) -> tuple[list[HloInstruction], int]:
     """The best of three orders of a computation, and how many bytes it needs at most at a time.
 
+    What talks to other devices or the host stays in the order in which it would run anyway: another one might
+    make devices wait for each other.
+
     Args:
         computation: whose instructions are ordered.
         peaks: what computations need that control flow calls from it.
@@ -63,7 +66,7 @@ def memory_order(
     plain = computation.post_order()
     liveness = _Liveness(plain, computation.root, peaks)
     orders = [plain]
-    if len(plain) > 2:
+    if len(plain) > 2 and not any(map(communicates, plain)):
         orders += [liveness.greedy(everything=False), liveness.greedy(everything=True)]
     found = [liveness.peak(order) for order in orders]
     best = found.index(min(found))

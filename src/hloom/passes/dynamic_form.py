@@ -1,0 +1,60 @@
+"""Arrays of dynamic size in programs of static shapes: the whole array, up to the bound, with its actual
+sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from hloom.errors import EvaluationError
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+from hloom.shape.element_type import S32
+from hloom.shape.shape import Shape
+
+
+def is_dynamic(module: HloModule) -> bool:
+    """Whether any value of a program has a dynamic dimension."""
+    return any(i.shape.is_dynamic for i in module.instructions())
+
+
+def static_form(shape: Shape) -> Shape:
+    """The shape with a tuple (array, s32[], ...) for every dynamic array, a size for each dynamic dimension."""
+    if shape.is_tuple:
+        return Shape.tuple_(map(static_form, shape.tuple_shapes))
+    if not shape.is_array or not shape.is_dynamic:
+        return shape
+    count = sum(shape.dynamic_dimensions)
+    return Shape.tuple_([Shape(shape.element_type, shape.dimensions), *[Shape(S32)] * count])
+
+
+def enclosed(value: Value, shape: Shape) -> Value:
+    """A value of a dynamic shape as one of its static form; what lies beyond the actual sizes is zero."""
+    if shape.is_tuple:
+        parts = cast("tuple[Any, ...]", value)
+        return tuple([enclosed(v, s) for v, s in zip(parts, shape.tuple_shapes, strict=True)])
+    if not shape.is_array or not shape.is_dynamic:
+        return value
+    array = np.asarray(value)
+    if array.ndim != shape.rank or any(a > b for a, b in zip(array.shape, shape.dimensions, strict=True)):
+        message = f"an array of sizes {list(array.shape)} is no {shape}"
+        raise EvaluationError(message, rule="evaluate.actual-sizes")
+    whole = np.zeros(shape.dimensions, array.dtype)
+    whole[tuple(map(slice, array.shape))] = array
+    sizes = [n for n, flag in zip(array.shape, shape.dynamic_dimensions, strict=True) if flag]
+    return (whole, *(np.asarray(n, np.int32) for n in sizes))
+
+
+def actual(value: Value, shape: Shape) -> Value:
+    """The value of a dynamic shape that one of its static form stands for."""
+    if shape.is_tuple:
+        parts = cast("tuple[Any, ...]", value)
+        return tuple([actual(v, s) for v, s in zip(parts, shape.tuple_shapes, strict=True)])
+    if not shape.is_array or not shape.is_dynamic:
+        return value
+    array, *sizes = cast("tuple[Any, ...]", value)
+    left = iter(sizes)
+    cuts = [slice(int(next(left)) if flag else None) for flag in shape.dynamic_dimensions]
+    return array[tuple(cuts)]
