@@ -73,11 +73,18 @@ def _from_text(path: str | Path, data: bytes) -> list[HloModule]:
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
-    """The program in a file together with the arguments and the result that are stored beside it."""
+    """The program in a file together with the arguments and the result that are stored beside it.
+
+    Raises as `load` does, and ParseError for a text of several programs.
+    """
     data = contents(path)
     kind = kind_of(data)
     if kind == "text":
-        return Snapshot(_from_text(path, data)[0], (), None)
+        modules = _from_text(path, data)
+        if len(modules) > 1:
+            message = f"{path} holds {len(modules)} programs; a run has one"
+            raise ParseError(message, rule="file.one-program")
+        return Snapshot(modules[0], (), None)
     from hloom.proto.container import held_module
     from hloom.proto.reader import read_module
     from hloom.proto.snapshot import recorded_values

@@ -343,3 +343,29 @@ def test_shapes_that_cannot_be_drawn_are_explained() -> None:
     output = hloom("layout", "f32[?]").output
     assert "any size" in output
     assert not output.endswith("\n\n")
+
+
+# -- several programs in one file
+
+
+def test_several_programs_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "two.hlo"
+    path.write_text(PROGRAM + "\n// -----\n\n" + SUM)
+    printed = hloom("print", path).output
+    assert [part.split(",")[0] for part in printed.split("// -----\n\n")] == [
+        "HloModule scaled",
+        "HloModule m",
+    ]
+    again = tmp_path / "again.hlo"
+    again.write_text(printed)
+    assert hloom("print", again).output == printed
+    assert "print.one-program" in refusal("print", path, "--format", "proto")
+    assert "file.one-program" in refusal("run", path, "--random", 1)
+    assert "holds 2 programs; this is about the first" in hloom("stats", path).output
+
+
+def test_print_writes_what_xla_writes_to_the_last_byte(program: Path, tmp_path: Path) -> None:
+    module = HloModule.from_text(PROGRAM)
+    assert hloom("print", program).output == module.to_text()
+    hloom("print", program, "-o", tmp_path / "out.hlo")
+    assert (tmp_path / "out.hlo").read_text() == module.to_text()

@@ -101,10 +101,13 @@ def main() -> None:
 
 
 def _load(file: str) -> HloModule:
-    from hloom.files import load
+    from hloom.files import load_all
 
     click.get_current_context().find_root().obj = file
-    return load(file)
+    modules = load_all(file)
+    if len(modules) > 1:
+        click.echo(f"{file} holds {len(modules)} programs; this is about the first", err=True)
+    return modules[0]
 
 
 # -- run
@@ -197,9 +200,11 @@ def verify(files: tuple[str, ...]) -> None:
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file.")
 def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
     """Print a program as XLA does, or as a proto."""
-    from hloom.tools.print_command import printed
+    from hloom.files import load_all
+    from hloom.tools.print_command import all_printed
 
-    data = printed(_load(file), form, switches)
+    click.get_current_context().find_root().obj = file
+    data = all_printed(load_all(file), form, switches)
     if output is not None:
         Path(output).write_bytes(data)
     elif form == "proto" and sys.stdout.isatty():

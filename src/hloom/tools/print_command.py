@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
+from hloom.errors import HloError
 from hloom.files import encoded
 from hloom.ir.module import HloModule
 from hloom.text.options import PrintOptions
+
+DIVIDER: Final = b"// -----\n\n"
+"""What stands between several programs of one text."""
+
+
+def all_printed(modules: Sequence[HloModule], form: str, switches: Mapping[str, bool]) -> bytes:
+    """The bytes of several programs; HloError if the form holds only one."""
+    if len(modules) > 1 and form in ("proto", "pbtxt"):
+        message = f"a {form} holds one program, the file has {len(modules)}"
+        raise HloError(message, rule="print.one-program")
+    return DIVIDER.join(printed(module, form, switches) for module in modules)
 
 
 def printed(module: HloModule, form: str, switches: Mapping[str, bool]) -> bytes:
@@ -34,4 +47,4 @@ def printed(module: HloModule, form: str, switches: Mapping[str, bool]) -> bytes
         if switches.get(switch):
             changes[option] = value
     text = module.to_text(options.replace(**changes) if changes else options)
-    return (text.rstrip("\n") + "\n").encode("utf-8", "surrogateescape")
+    return (text if text.endswith("\n") else text + "\n").encode("utf-8", "surrogateescape")
