@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -176,12 +177,20 @@ class Reals:
         """
         if self.fuses:
             return self.function.fma(a, b, -subtracted)
-        (a_high, a_low), (b_high, b_low) = self._split(a), self._split(b)
-        return ((a_high * b_high - subtracted) + a_high * b_low + a_low * b_high) + a_low * b_low
+        # next to the largest number, the parts' product might overflow
+        large = self.absolute(subtracted).compare("ogt", 2.0 ** (self.bias - 2))
+        down, up = large.select(self.constant(2.0**-30), 1.0), large.select(self.constant(2.0**30), 1.0)
+        (a_high, a_low), (b_high, b_low) = self._split(a * down), self._split(b)
+        rest = a_high * b_high - subtracted * down
+        return ((rest + a_high * b_low + a_low * b_high) + a_low * b_low) * up
 
     def _split(self, x: Value) -> Pair:
         dropped = (self.precision + 1) // 2
-        high = self.from_bits((self.bits(x) + (1 << (dropped - 1))) & -(1 << dropped))
+        bits = self.bits(x)
+        rounded = self.from_bits((bits + (1 << (dropped - 1))) & -(1 << dropped))
+        # next to the largest number, towards zero
+        truncated = self.from_bits(bits & -(1 << dropped))
+        high = self.absolute(rounded).compare("olt", math.inf).select(rounded, truncated)
         return high, x - high
 
     # -- polynomials
