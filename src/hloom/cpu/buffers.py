@@ -75,7 +75,7 @@ class Buffer:
 
 
 def merge(source: Buffer, target: Buffer) -> bool:
-    """Let ``source`` live in ``target``, if sizes agree and no values collide; returns whether it was done."""
+    """Let ``source`` live in ``target``, if sizes agree and no values collide; returns whether it was."""
     a, b = source.find(), target.find()
     if a is b:
         return True

@@ -316,7 +316,7 @@ class _Large:
         return u, inverses
 
     def subtract(self, k: Value, i: Value, count: int) -> None:
-        """Take what the rows k ... k + 3 contribute from the rows i ...; left of the diagonal is arbitrary."""
+        """Take what the rows k ... k + 3 contribute from the rows i ...; left of the diagonal: anything."""
         f = self.f
         scalars = [
             [(-f.load(self.type, self.at(self.u, k + p, i + c))).splat(self.lanes) for p in range(BLOCK)]

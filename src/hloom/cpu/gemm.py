@@ -104,7 +104,7 @@ class Gemm:
 
     @property
     def packed_a_stride(self) -> int:
-        """Elements from row to row of the packed A: padded, so that rows do not fall on the same cache sets."""
+        """Elements from row to row of the packed A: padded, so that rows do not share cache sets."""
         return -(-self.k // 16) * 16 + 16
 
     def workspace(self) -> tuple[int, int]:
@@ -228,7 +228,7 @@ def _column_mask(elements: Elements, column: Variable, gemm: Gemm) -> Value:
 
 
 def emit_pack_a(module: Module, name: str, gemm: Gemm) -> LoopKernel:
-    """(A, packed, begin, end): rows of A one after the other, converted, at a padded stride; over all rows."""
+    """(A, packed, begin, end): rows of A one after the other, converted, at a padded stride; all rows."""
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
     size, lanes = storage_bytes(gemm.kind), gemm.lanes

@@ -34,14 +34,13 @@ from hloom.shape.shape import Shape
 HOST_FUNCTION: Final = "hloom_host"
 HOST_OPERATIONS: Final = (
     "all-gather", "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
-    "all-to-all", "async-done", "async-start", "async-update", "batch-norm-grad", "batch-norm-inference",
-    "batch-norm-training", "bitcast", "collective-broadcast", "collective-permute",
-    "collective-permute-done", "collective-permute-start", "copy-done", "copy-start", "custom-call",
-    "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "ragged-all-to-all", "recv",
-    "recv-done", "reduce-scatter", "replica-id", "rng", "rng-get-and-update-state",
-    "send", "send-done", "set-dimension-size",
+    "all-to-all", "async-done", "async-start", "bitcast", "collective-broadcast", "collective-permute",
+    "collective-permute-done", "collective-permute-start", "custom-call", "get-dimension-size", "infeed",
+    "map",
+    "outfeed", "partition-id", "ragged-all-to-all", "recv", "recv-done", "reduce-scatter", "replica-id",
+    "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
 )  # fmt: skip
-"""What the host evaluates."""
+"""What the host evaluates: what talks to it and to other devices, and what no pass could expand."""
 Array = np.ndarray[Any, Any]
 
 PENDING: Final = {

@@ -51,7 +51,7 @@ def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> S
 
 
 def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) -> Space:
-    """Merge neighbouring loops wherever every access goes on from one round to the next by the same stride."""
+    """Merge neighbouring loops where every access goes on from one round to the next by the same stride."""
     coefficients = [dict(index.terms) for index in set(accesses)]
     kept: list[Variable] = []
     gone: dict[Variable, None] = {}

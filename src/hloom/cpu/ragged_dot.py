@@ -1,4 +1,4 @@
-"""ragged-dot as elements: a dot in which the group that a row belongs to chooses what it is multiplied with."""
+"""ragged-dot as elements: a dot in which the group of a row chooses what it is multiplied with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _ragged_dot(e: Elements, instruction: HloInstruction, indices: Indices) -> E
 
 
 class _RaggedDot:
-    """One element, or vector of elements; see `hloom.operations.contraction.RaggedDot` for the three kinds."""
+    """One element, or vector of them; see `hloom.operations.contraction.RaggedDot` for the three kinds."""
 
     def __init__(self, e: Elements, instruction: HloInstruction, indices: Indices) -> None:
         self.e, self.f, self.i = e, e.function, instruction

@@ -151,7 +151,7 @@ class _Bits:
         self.store(vector, pointer, limit)
 
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
-        """Store the words of a row of counters in rows of their own, without the last one of an odd number."""
+        """Store the words of a row of counters in rows of their own, without the last of an odd number."""
         f, plan = self.f, self.plan
         kind = words[0].type.scalar
         half = (plan.length + 1) // 2

@@ -1,4 +1,4 @@
-"""Reductions: as elements (a loop per result vector), and as kernels whose lanes run along the reduced row."""
+"""Reductions: as elements (a loop per result vector), and as kernels with lanes along the reduced row."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _reduced_sizes(instruction: HloInstruction) -> list[int]:
 
 
 def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
-    """The reduced values at a result index: loops over the reduced dimensions, with the values in registers."""
+    """The reduced values at a result index: loops over the reduced dimensions, values in registers."""
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
     variables = [Variable(size, "r") for size in _reduced_sizes(instruction)]

@@ -33,7 +33,7 @@ def emit_scatter(program: ProgramEmitter, i: HloInstruction) -> None:
 
 
 def _scatter_kernel(module: Module, name: str, i: HloInstruction, count: int) -> LoopKernel:
-    """(results..., indices, updates..., begin, end): every update; runs as one piece, so that order is kept."""
+    """(results..., indices, updates..., begin, end): every update; runs as one piece, to keep the order."""
     operation: Any = i.operation
     operands, indices, updates = i.operands[:count], i.operands[count], i.operands[count + 1 :]
     function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])

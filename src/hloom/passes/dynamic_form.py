@@ -21,7 +21,7 @@ def is_dynamic(module: HloModule) -> bool:
 
 
 def static_form(shape: Shape) -> Shape:
-    """The shape with a tuple (array, s32[], ...) for every dynamic array, a size for each dynamic dimension."""
+    """The shape with a tuple (array, s32[], ...) for every dynamic array: a size for each such dimension."""
     if shape.is_tuple:
         return Shape.tuple_(map(static_form, shape.tuple_shapes))
     if not shape.is_array or not shape.is_dynamic:

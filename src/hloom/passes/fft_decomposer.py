@@ -27,7 +27,7 @@ _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 
 @dataclass(frozen=True, slots=True)
 class FftDecomposer:
-    """``fft`` of a length with a prime factor beyond ``largest_prime`` → products with chirps, longer ffts."""
+    """``fft`` of lengths with a prime factor beyond ``largest_prime`` → chirps, longer ffts."""
 
     largest_prime: int = 13
     name: ClassVar[str] = "fft-decomposer"
