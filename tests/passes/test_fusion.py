@@ -14,9 +14,10 @@ HloModule shared_constant
 ENTRY main {
   one = s32[] constant(1)
   spread = s32[] broadcast(one), dimensions={}
+  two = s32[] add(spread, spread)
   a = s32[] abs(spread)
   b = u8[] convert(a)
-  c = s32[] minimum(a, spread)
+  c = s32[] minimum(a, two)
   low = s32[] constant(-8)
   high = s32[] constant(8)
   d = s32[] clamp(low, c, high)
@@ -32,17 +33,17 @@ ENTRY main {
   backwards = s32[3] reverse(p), dimensions={0}
   squares = s32[3] multiply(backwards, backwards)
   a = s32[3] negate(backwards)
+  b = u8[3] convert(a)
   c = s32[3] subtract(squares, a)
   limits = s32[3] constant({-8, -8, 0})
   d = s32[3] maximum(limits, c)
-  b = u8[3] convert(a)
   ROOT r = (s32[3], s32[3], u8[3]) tuple(c, d, b)
 }
 """
 
 
 def test_what_two_kernels_copy_makes_neither_need_the_other() -> None:
-    """The constant, or the absolute values, are used through an operation that both kernels have copies of."""
+    """Both have copies of an operation, and what it reads (a constant, absolute values) is made in one."""
     for text, arguments in ((SHARED_CONSTANT, []), (SHARED_SOURCE, [np.int32([1, -2, 3])])):
         module = parse(text)
         wanted = hloom.compile(module, backend="evaluator")(*arguments)
