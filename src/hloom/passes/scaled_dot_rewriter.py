@@ -54,9 +54,9 @@ def _scaled(
 ) -> HloInstruction:
     """Every element times the scale of its block; a scalar scale stands for 1."""
     values, sizes = writer.convert(operand, kind), operand.shape.dimensions
-    factors = writer.convert(scale, kind)
     if scale.shape.is_scalar:
-        return writer.op("multiply", values, writer.broadcast(factors, sizes))
+        return values
+    factors = writer.convert(scale, kind)
     blocks = scale.shape.dimensions
     split = [
         n for size, count in zip(sizes, blocks, strict=True) for n in (count, size // count if count else 0)

@@ -1,0 +1,157 @@
+"""Dynamic sizes in native code: what the evaluator gives for arrays of their actual sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom
+from evaluation import parse
+from hloom.errors import EvaluationError, HloError
+from hloom.evaluate.evaluator import Evaluator
+from hloom.passes.dynamic_form import actual, enclosed, static_form
+from hloom.passes.dynamic_padder import HOST_TARGET, static_module
+from hloom.shape.shape import Shape
+from native_runs import compare
+
+ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
+MAXIMUM = "top { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] maximum(a, b) }\n"
+COMPARE = (
+    "less { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = pred[] compare(a, b), direction=LT }\n"
+)
+
+
+def module(body: str) -> str:
+    return f"HloModule m\n{ADD}{MAXIMUM}{COMPARE}ENTRY e {{\n{body}\n}}"
+
+
+def check(body: str, *sizes: tuple[int, ...], native: bool = True) -> Any:
+    """Run for f32 arguments of these sizes on both backends; rules, not the host, see to it unless told so."""
+    text = module(body)
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=s).astype(np.float32) for s in sizes]
+    wanted = Evaluator().run(parse(text).entry, given)
+    got = hloom.compile(parse(text), backend="cpu")(*given)
+    compare(got, wanted, tolerance=1e-5)
+    by_host = [
+        i for i in static_module(parse(text)).instructions()
+        if getattr(i.operation, "custom_call_target", "") == HOST_TARGET
+    ]  # fmt: skip
+    assert bool(by_host) is not native
+    return got
+
+
+X = "x = f32[<=6,4] parameter(0)\n"
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 6])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ROOT r = f32[<=6,4] add(x, x)",
+        "ROOT r = f32[4,<=6] transpose(x), dimensions={1,0}",
+        "z = f32[] constant(0)\nROOT r = f32[4] reduce(x, z), dimensions={0}, to_apply=add",
+        "z = f32[] constant(-inf)\nROOT r = f32[] reduce(x, z), dimensions={0,1}, to_apply=top",
+        "z = f32[] constant(7)\nROOT r = f32[<=6] reduce(x, z), dimensions={1}, to_apply=add",
+        "ROOT r = f32[<=6,2] slice(x), slice={[0:6], [1:3]}",
+        "z = f32[] constant(3)\nROOT r = f32[<=14,5] pad(x, z), padding=1_2_1x1_0",
+        "ROOT r = f32[<=12,4] concatenate(x, x), dimensions={0}",
+        "ROOT r = f32[<=6,8] concatenate(x, x), dimensions={1}",
+        "ROOT r = f32[<=6,2,2] reshape(x)",
+        "ROOT r = f32[2,<=6,4] broadcast(x), dimensions={1,2}",
+        "ROOT r = s32[] get-dimension-size(x), dimensions={0}",
+        "y = s32[<=6,4] bitcast-convert(x)\nROOT r = f32[<=6,4] bitcast-convert(y)",
+        "ROOT r = f32[4,4] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+        "ROOT r = f32[<=6,<=6] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "ROOT r = ((f32[<=6,4]), f32[<=6,4]) tuple(t, x)".replace("ROOT", "t = (f32[<=6,4]) tuple(x)\nROOT"),
+        "n = s32[] constant(3)\nROOT r = f32[<=6,4] set-dimension-size(x, n), dimensions={0}",
+        "n = s32[] constant(9)\nROOT r = f32[<=6,4] set-dimension-size(x, n), dimensions={0}",
+        "n = s32[] constant(2)\nROOT r = f32[<=6,<=4] set-dimension-size(x, n), dimensions={1}",
+    ],
+)
+def test_rules(body: str, n: int) -> None:
+    check(X + body, (n, 4))
+
+
+@pytest.mark.parametrize("n", [0, 3, 6])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ROOT r = f32[<=6,4] sort(x), dimensions={0}, to_apply=less",
+        "z = f32[] constant(7)\nROOT r = f32[4] reduce(x, z), dimensions={0}, to_apply=add",
+        "ROOT r = f32[<=6,4] reverse(x), dimensions={0}",
+        "ROOT r = f32[<=24] reshape(x)",
+    ],
+)
+def test_by_the_host(body: str, n: int) -> None:
+    check(X + body, (n, 4), native=False)
+
+
+def test_set_and_forgotten() -> None:
+    body = """x = f32[8] parameter(0)
+    n = s32[] constant(5)
+    d = f32[<=8] set-dimension-size(x, n), dimensions={0}
+    z = f32[] constant(0)
+    s = f32[] reduce(d, z), dimensions={0}, to_apply=add
+    full = s32[] constant(8)
+    ROOT b = f32[8] set-dimension-size(d, full), dimensions={0}"""
+    got = check(body, (8,))
+    assert (got[5:] == 0).all()
+
+
+def test_loops_and_branches_carry_sizes() -> None:
+    text = f"""HloModule m
+    {ADD}
+    body {{ s = (s32[], f32[<=6]) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      x = f32[<=6] get-tuple-element(s), index=1
+      one = s32[] constant(1)
+      m = s32[] add(n, one)
+      k = s32[] get-dimension-size(x), dimensions={{0}}
+      less = s32[] subtract(k, one)
+      y = f32[<=6] set-dimension-size(x, less), dimensions={{0}}
+      ROOT r = (s32[], f32[<=6]) tuple(m, y) }}
+    condition {{ s = (s32[], f32[<=6]) parameter(0)
+      n = s32[] get-tuple-element(s), index=0
+      l = s32[] constant(2)
+      ROOT c = pred[] compare(n, l), direction=LT }}
+    double {{ x = f32[<=6] parameter(0)
+      ROOT r = f32[<=6] add(x, x) }}
+    same {{ ROOT x = f32[<=6] parameter(0) }}
+    ENTRY e {{ x = f32[<=6] parameter(0)
+      p = pred[] parameter(1)
+      z = s32[] constant(0)
+      t = (s32[], f32[<=6]) tuple(z, x)
+      w = (s32[], f32[<=6]) while(t), condition=condition, body=body
+      y = f32[<=6] get-tuple-element(w), index=1
+      ROOT c = f32[<=6] conditional(p, y, y), true_computation=double, false_computation=same }}"""
+    exe = hloom.compile(parse(text), backend="cpu")
+    x = np.arange(5, dtype=np.float32)
+    assert exe(x, np.True_).tolist() == [0, 2, 4]
+    assert exe(x, np.False_).tolist() == [0, 1, 2]
+
+
+def test_sizes_that_do_not_fit_together_are_refused() -> None:
+    text = module("x = f32[<=6] parameter(0)\ny = f32[<=6] parameter(1)\nROOT r = f32[<=6] add(x, y)")
+    exe = hloom.compile(parse(text), backend="cpu")
+    assert exe(np.ones(3, np.float32), np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    with pytest.raises(EvaluationError) as caught:
+        exe(np.ones(3, np.float32), np.ones(2, np.float32))
+    assert caught.value.rule == "evaluate.actual-sizes"
+
+
+def test_unbounded_sizes_are_refused() -> None:
+    with pytest.raises(HloError) as caught:
+        hloom.compile(parse("x = f32[?] parameter(0)\nROOT r = f32[?] add(x, x)"), backend="cpu")
+    assert caught.value.rule == "dynamic-padder.unbounded"
+
+
+def test_static_form_of_shapes_and_values() -> None:
+    shape = Shape.parse("(f32[<=4,<=3], token[], s32[2])")
+    assert str(static_form(shape).to_string(layout=False)) == "((f32[4,3], s32[], s32[]), token[], s32[2])"
+    value = (np.ones((2, 1), np.float32), None, np.zeros(2, np.int32))
+    (array, rows, columns), *_ = enclosed(value, shape)
+    assert array.shape == (4, 3) and (rows, columns) == (2, 1)
+    compare(actual(enclosed(value, shape), shape), value)
