@@ -78,10 +78,16 @@ def test_batch_normalization(kind: str, index: int) -> None:
     options = f"epsilon=0.001, feature_index={index}"
     tolerance = {"f32": 3e-5, "f64": 1e-12, "bf16": 3e-2}[kind]
     vectors = "".join(f"p{n} = {features} parameter({n})\n" for n in (1, 2))
-    training = f"x = {x} parameter(0)\n{vectors}ROOT r = ({x}, {features}, {features}) batch-norm-training(x, p1, p2), {options}"
+    training = (
+        f"x = {x} parameter(0)\n{vectors}"
+        f"ROOT r = ({x}, {features}, {features}) batch-norm-training(x, p1, p2), {options}"
+    )
     expanded(BatchNormExpander(), training, "batch-norm-training", tolerance)
     variance = f"v = {features} parameter(3)\ns = {features} multiply(v, v)\n"
-    inference = f"x = {x} parameter(0)\n{vectors}m = {features} parameter(4)\n{variance}ROOT r = {x} batch-norm-inference(x, p1, p2, m, s), {options}"
+    inference = (
+        f"x = {x} parameter(0)\n{vectors}m = {features} parameter(4)\n{variance}"
+        f"ROOT r = {x} batch-norm-inference(x, p1, p2, m, s), {options}"
+    )
     expanded(BatchNormExpander(), inference, "batch-norm-inference", tolerance)
     gradient = (
         f"x = {x} parameter(0)\n{vectors}{variance}g = {x} parameter(4)\n"
@@ -146,7 +152,10 @@ def test_small_topk_stays() -> None:
     + [("f32", "rng_normal"), ("f64", "rng_normal")],
 )
 def test_rng(kind: str, distribution: str) -> None:
-    text = f"a = {kind}[] parameter(0)\nb = {kind}[] parameter(1)\nROOT r = {kind}[5,3] rng(a, b), distribution={distribution}"
+    text = (
+        f"a = {kind}[] parameter(0)\nb = {kind}[] parameter(1)\n"
+        f"ROOT r = {kind}[5,3] rng(a, b), distribution={distribution}"
+    )
     expanded(RngExpander(), text, "rng")
 
 
@@ -154,7 +163,8 @@ def test_narrow_and_small_matrices() -> None:
     text = """
     a = {0}[2,{1},{1}] parameter(0)
     b = {0}[2,{1},3] parameter(1)
-    ROOT r = {0}[2,{1},3] triangular-solve(a, b), left_side=true, lower=true, unit_diagonal=true, transpose_a=NO_TRANSPOSE
+    ROOT r = {0}[2,{1},3] triangular-solve(a, b), left_side=true, lower=true, unit_diagonal=true,
+      transpose_a=NO_TRANSPOSE
     """
     for kind, n, wide in (("bf16", 20, "f32"), ("f32", 4, "f64"), ("c64", 4, "c128")):
         after = expanded(LinearAlgebraUpcaster(), text.format(kind, n), tolerance=1.0 if n == 20 else 1e-5)
