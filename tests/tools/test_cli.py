@@ -280,7 +280,7 @@ def test_what_is_no_program_is_refused_by_every_command(tmp_path: Path, command:
 def test_a_program_comes_from_the_standard_input() -> None:
     for command in (["print", "-"], ["stats", "-"], ["run", "-", "--random", "1"]):
         found = subprocess.run(
-            [sys.executable, "-m", "hloom.tools.cli", *command],
+            [sys.executable, "-m", "hloom", *command],
             input=PROGRAM,
             capture_output=True,
             text=True,
