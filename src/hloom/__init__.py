@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from hloom.errors import ParseError as ParseError
     from hloom.errors import ShapeError as ShapeError
     from hloom.errors import VerifyError as VerifyError
+    from hloom.files import Snapshot as Snapshot
     from hloom.files import load as load
     from hloom.files import load_all as load_all
     from hloom.files import load_snapshot as load_snapshot
     from hloom.files import save as save
+    from hloom.files import save_snapshot as save_snapshot
     from hloom.ir.computation import HloComputation as HloComputation
     from hloom.ir.instruction import HloInstruction as HloInstruction
     from hloom.ir.module import HloModule as HloModule
@@ -43,7 +45,7 @@ __version__: Final = "0.1.0"
 _HOMES: Final = {
     "builder.builder": ("XlaBuilder", "XlaComputation", "XlaOp"),
     "errors": ("DeadlockError", "EvaluationError", "HloError", "ParseError", "ShapeError", "VerifyError"),
-    "files": ("load", "load_all", "load_snapshot", "save"),
+    "files": ("Snapshot", "load", "load_all", "load_snapshot", "save", "save_snapshot"),
     "ir.computation": ("HloComputation",),
     "ir.instruction": ("HloInstruction",),
     "ir.module": ("HloModule",),
