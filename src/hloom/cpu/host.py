@@ -239,7 +239,7 @@ def array_at(address: int, shape: Shape) -> Array:
     dtype = shape.element_type.numpy_dtype
     if not shape.element_count:
         return np.empty(shape.dimensions, dtype)
-    memory = (ctypes.c_uint8 * (shape.element_count * dtype.itemsize)).from_address(address)
+    memory: Any = (ctypes.c_uint8 * (shape.element_count * dtype.itemsize)).from_address(address)
     return np.frombuffer(memory, np.uint8).view(dtype).reshape(shape.dimensions)
 
 

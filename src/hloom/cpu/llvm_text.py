@@ -399,7 +399,7 @@ class Function:
 
     @contextmanager
     def loop(
-        self, low: Operand, high: Operand, step: int = 1, carried: Sequence[Value] = ()
+        self, low: Operand, high: Operand, step: int | Value = 1, carried: Sequence[Value] = ()
     ) -> Generator[Loop]:
         """``for index in range(low, high, step)`` with carried values; no round at all if low >= high."""
         first = low if isinstance(low, Value) else self.constant(I64, low)

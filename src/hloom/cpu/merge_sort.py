@@ -36,7 +36,7 @@ def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """(operands..., results..., workspace, begin, end): every row in the range."""
     operation: Any = i.operation
     count = len(i.operands)
-    (dimension,) = operation.dimensions
+    dimension: int = operation.dimensions[0]
     sizes = i.operands[0].shape.dimensions
     n, inner = sizes[dimension], math.prod(sizes[dimension + 1 :])
     function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])

@@ -40,7 +40,8 @@ class _RaggedDot:
         ]
         used = (*o.rhs_batch_dims, *o.rhs_contracting_dims, *o.rhs_group_dims)
         right = [d for d in range(self.rhs.shape.rank) if d not in used]
-        self.terms = [Variable(self.lhs.shape.dimensions[d], "k") for d in o.lhs_contracting_dims]
+        contracting: tuple[int, ...] = o.lhs_contracting_dims
+        self.terms = [Variable(self.lhs.shape.dimensions[d], "k") for d in contracting]
         summed = [Index.of(v) for v in self.terms]
         self.of_lhs = dict(zip([*o.lhs_batch_dims, *left], indices[: batch + len(left)], strict=True))
         self.of_lhs.update(zip(o.lhs_contracting_dims, summed, strict=True))

@@ -83,7 +83,8 @@ def key_sort(i: HloInstruction) -> KeySort | None:
 def length(i: HloInstruction) -> int:
     """Elements of a row."""
     operation: Any = i.operation
-    return i.operands[0].shape.dimensions[operation.dimensions[0]]
+    dimension: int = operation.dimensions[0]
+    return i.operands[0].shape.dimensions[dimension]
 
 
 def _padded(n: int) -> int:
@@ -170,9 +171,9 @@ class _RowByKeys:
     def __init__(self, module: Module, function: Function, i: HloInstruction, plan: KeySort) -> None:
         self.module, self.f, self.i, self.plan = module, function, i, plan
         operation: Any = i.operation
-        (self.dimension,) = operation.dimensions
+        self.dimension: int = operation.dimensions[0]
         self.sizes = i.operands[0].shape.dimensions
-        self.n = self.sizes[self.dimension]
+        self.n: int = self.sizes[self.dimension]
         count = len(i.operands)
         views = {
             o: View(p, o.shape.element_type, self.sizes)

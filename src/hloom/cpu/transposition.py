@@ -8,7 +8,7 @@ tile are computed row by row.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -128,7 +128,7 @@ class TiledElements(Elements):
         self._tiles: dict[tuple[str, Index], list[Element]] = {}
 
     @contextmanager
-    def tile(self, start: Value) -> Iterator[None]:
+    def tile(self, start: Value) -> Generator[None]:
         """Inside, loads come from tiles."""
         self.start = start
         self._tiles.clear()

@@ -389,7 +389,7 @@ def _get_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Size
 def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     """What was not there before is zero; of a static result so is what lies beyond the size."""
     x, size = operands
-    (d,) = attributes(i).dimensions
+    d: int = attributes(i).dimensions[0]
     wanted = w.limited(size.array, 0, i.shape.dimensions[d])
     array = w.masked(x, w.zero(x), [d])
     sizes = dict(x.sizes)

@@ -75,7 +75,7 @@ SIGNATURES: Final[dict[str, Callable[[Types], list[tuple[Types, bool]]]]] = {
     "scatter": _updater,
     "map": lambda types: [(types, False)],
     "sort": lambda types: [([t for t in types for _ in range(2)], True)],
-    "select-and-scatter": lambda types: [(types[:1] * 2, True), (types[:1] * 2, False)],
+    "select-and-scatter": lambda types: [([types[0]] * 2, True), ([types[0]] * 2, False)],
 }
 """The parameter types that operations want of what they apply to elements, from those of their operands; and
 whether it is an order, which gives pred: by opcode."""
