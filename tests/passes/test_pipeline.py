@@ -18,6 +18,7 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.call_inliner import CallInliner
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.facts import FACTS, FLAT
 from hloom.passes.flatten_call_graph import FlattenCallGraph
@@ -86,6 +87,29 @@ def test_who_looks_sees_every_change() -> None:
         module, lambda item, _: seen.append(item.name)
     )
     assert seen == ["algsimp"]
+
+
+@pytest.mark.parametrize("path", sorted(WORKLOADS.glob("*.hlo")), ids=lambda p: p.stem)
+def test_rules_come_to_an_end(path: Path) -> None:
+    module = HloModule.from_text(path.read_text())
+    CallInliner().run(module)
+    AlgebraicSimplifier().run(module)
+    assert not AlgebraicSimplifier().run(module)
+
+
+@pytest.mark.parametrize("opcode", ["add", "subtract", "multiply", "divide", "maximum", "power"])
+@pytest.mark.parametrize("kind", ["f32", "s32", "u8"])
+def test_rules_come_to_an_end_among_constants(opcode: str, kind: str) -> None:
+    a, b = f"a = {kind}[] constant(3)", f"b = {kind}[] constant(5)"
+    lines = [a, b, f"n = {kind}[] negate(a)", f"m = {kind}[] negate(b)", f"x = {kind}[] parameter(0)"]
+    values = ["a", "b", "n", "m", "x"]
+    for number in range(12):
+        left, right = values[-1 - number % 5], values[-2 - number % 3]
+        values.append(f"w{number}")
+        lines.append(f"w{number} = {kind}[] {opcode}({left}, {right})")
+    module = parse("\n".join(lines) + f"\nROOT r = {kind}[] negate(w11)")
+    AlgebraicSimplifier().run(module)
+    assert not AlgebraicSimplifier().run(module)
 
 
 def arguments(name: str) -> list[Any]:

@@ -150,7 +150,7 @@ def integer_constants_together(i: HloInstruction) -> HloInstruction | None:
     if inner.opcode != i.opcode or not (kind.is_integer or kind.is_predicate) or splat(d) is None:
         return None
     x, c = inner.operands
-    if splat(c) is None:
+    if splat(c) is None or splat(x) is not None:
         return None
     w = Writer(i)
     return w.op(i.opcode, x, w.op(i.opcode, c, d))
@@ -171,10 +171,14 @@ def integer_difference_again(i: HloInstruction) -> HloInstruction | None:
 def integer_subtract_constant(i: HloInstruction) -> HloInstruction | None:
     """``x - c`` → ``x + (-c)`` of integers."""
     x, c = i.operands
-    if not is_exact(i.shape.element_type) or splat(c) is None:
+    kind, value = i.shape.element_type, number(c)
+    if not kind.is_integer or value is None:
         return None
+    opposite = -int(value) % (1 << kind.bits)
+    if opposite > kind.limits[1]:
+        opposite -= 1 << kind.bits
     w = Writer(i)
-    return w.op("add", x, w.op("negate", c))
+    return w.op("add", x, w.full(opposite, i.shape))
 
 
 @RULES.rule("remainder", constant=True)
@@ -247,7 +251,9 @@ def constant_takes_the_sign(i: HloInstruction) -> HloInstruction | None:
     """``(-x) * c`` → ``x * (-c)``."""
     x, c = i.operands
     kind = i.shape.element_type
-    if x.opcode != "negate" or splat(c) is None or kind.is_complex or not (uniform(i) and has_sign(kind)):
+    if x.opcode != "negate" or splat(x.operands[0]) is not None:
+        return None
+    if kind.is_complex or not uniform(i) or not has_sign(kind):
         return None
     w = Writer(i)
     return w.op("multiply", x.operands[0], w.op("negate", c))
