@@ -40,8 +40,11 @@ class Plan:
     result: tuple[int, ...]
 
 
-def plan(draw: Draw, low: int = 0) -> Plan:
-    """Random dimension numbers that fit together, for an operand of at least a rank."""
+def plan(draw: Draw, low: int = 0, windows_last: bool = False) -> Plan:
+    """Random dimension numbers that fit together, for an operand of at least a rank.
+
+    The dimensions of windows may be kept behind those of the batch.
+    """
     sizes = draw.sizes(low=low, high=4, largest=5, most=120)
     rank = len(sizes)
     batching = draw.subset(range(rank), draw.integer(0, min(rank, 2))) if draw.chance(0.35) else []
@@ -65,6 +68,8 @@ def plan(draw: Draw, low: int = 0) -> Plan:
     dropped = [d for d in others if window[d] == 1 and draw.chance(0.6)]
     kept = [window[d] for d in range(rank) if d not in (*dropped, *batching)]
     offset_dims = sorted(draw.subset(range(len(batch_sizes) + len(kept)), len(kept)))
+    if windows_last:
+        offset_dims = list(range(len(batch_sizes), len(batch_sizes) + len(kept)))
     offsets, batches = iter(kept), iter(batch_sizes)
     result = [
         next(offsets) if i in offset_dims else next(batches) for i in range(len(batch_sizes) + len(kept))
@@ -103,9 +108,13 @@ COMBINERS = ("add", "multiply", "maximum", "minimum", "replace", "subtract")
 
 
 def scatter(draw: Draw) -> Case:
-    """A scatter of one operand or of two. Into scalars XLA writes wrong programs."""
-    body, p = Body(draw), plan(draw, low=1)
+    """A scatter of one operand or of two. Into scalars XLA writes wrong programs.
+
+    The order of updates matters where they replace each other: that of the updates' elements in hloom, that of
+    the windows, one after the other, in XLA. So windows are last there.
+    """
     index_type, opcode = draw.one(INDEX_TYPES), draw.one(COMBINERS)
+    body, p = Body(draw), plan(draw, low=1, windows_last=opcode == "replace")
     types = [t for t in EVERY if opcode in ("add", "multiply", "replace") or t not in ("pred", *COMPLEX)]
     element_type = draw.one(types)
     count = 2 if draw.chance(0.2) else 1

@@ -272,6 +272,12 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         of_constants,
     ),
     KnownDifference(
+        "integer convolutions of constants",
+        ("convolution s*", "convolution u*"),
+        "XLA's folding of constants saturates; hloom wraps, as compiled code does.",
+        of_constants,
+    ),
+    KnownDifference(
         "unsigned indices that are constants",
         ("gather u*", "scatter * u[0-9]*", "dynamic-slice u*", "dynamic-update-slice u*"),
         "XLA's folding of constants takes large unsigned indices for negative ones.",
