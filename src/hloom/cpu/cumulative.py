@@ -6,6 +6,7 @@ in each lane; a line that lies along the lanes is scanned inside the registers, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -131,7 +132,7 @@ def _register_lanes(i: HloInstruction, size: int) -> int:
     return lanes
 
 
-class _Scan:
+class _Scan(ABC):
     """What both ways of scanning a line have in common."""
 
     def __init__(self, e: Elements, i: HloInstruction, scan: Cumulative, views: Sequence[View]) -> None:
@@ -176,9 +177,9 @@ class _Scan:
         first, second = (earlier, later) if self.first_is_low else (later, earlier)
         return [spread(self.e, x) for x in self.combiner.combine(self.e, first, second)]
 
+    @abstractmethod
     def line(self, place: Place) -> None:
         """Scan one line."""
-        raise TypeError("a way of scanning is wanted")
 
 
 class _StepByStep(_Scan):
