@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+_LONGEST_WORD: Final = 100
+_MOST_WORDS: Final = 1000
+"""Bounds on the search for a word that may have been meant."""
+
 
 class HloError(ValueError):
     """A program, a shape, a literal or a call that hloom refuses.
@@ -84,6 +92,16 @@ def _caret(source_line: str, column: int) -> str:
     shown = source_line[start : column - 1 + 40]
     pointer = "".join("\t" if c == "\t" else " " for c in shown[: column - 1 - start])
     return f"  {shown}\n  {pointer}^"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the known word that it may have been, if there is one."""
+    if len(word) > _LONGEST_WORD:
+        return ""
+    import difflib
+
+    near = difflib.get_close_matches(word, islice(known, _MOST_WORDS), 1, 0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def rule(name: str, holds: object, message: str, error: type[HloError] = ShapeError) -> None:

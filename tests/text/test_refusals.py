@@ -91,6 +91,31 @@ def test_the_message_points_at_the_place() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("nagate(p)", "'negate'"),
+        ("negate(pp)", "'p'"),
+        ("reverse(p), dimension={0}", "'dimensions'"),
+        ("call(p), to_apply=negatted", "'negated'"),
+        ('negate(p), metadata={op_nam="n"}', "'op_name'"),
+        ("frobnicate(p)", ""),
+        ("negate(p), " + "x" * 10_000 + "={}", ""),
+    ],
+)
+def test_the_message_says_what_may_have_been_meant(line: str, hint: str) -> None:
+    called = "negated { x = f32[2] parameter(0)\n ROOT y = f32[2] negate(x) }"
+    with pytest.raises(ParseError) as caught:
+        parse_module(
+            f"HloModule m\n{called}\nENTRY e {{\n p = f32[2] parameter(0)\n ROOT q = f32[2] {line}\n}}"
+        )
+    assert (
+        caught.value.message.endswith(f"; did you mean {hint}?")
+        if hint
+        else "mean" not in caught.value.message
+    )
+
+
+@pytest.mark.parametrize(
     "text", ['HloModule m, frontend_attributes={a="', "HloModule m /*", "HloModule m {{{{", "%"]
 )
 def test_texts_that_end_too_early(text: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.builder.embedding import embed
 from hloom.builder.operators import Operators
-from hloom.errors import HloError
+from hloom.errors import HloError, did_you_mean
 from hloom.ir.codec import REQUIRED
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -265,7 +265,9 @@ def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
     """The operation value of an opcode; attributes that are None are left at their defaults."""
     cls = REGISTRY.get(opcode)
     if cls is None:
-        raise HloError(f"there is no opcode {opcode!r}", rule="builder.opcode")
+        raise HloError(
+            f"there is no opcode {opcode!r}{did_you_mean(opcode, REGISTRY)}", rule="builder.opcode"
+        )
     fields = {spelling: a.field for a in cls.attributes for spelling in (a.name, a.field)}
     given: dict[str, Any] = {}
     for spelling, value in attributes.items():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from hloom.errors import ParseError
+from hloom.errors import ParseError, did_you_mean
 from hloom.ir.codec import float_text
 from hloom.ir.cursor import Cursor, escape, is_json_dictionary
 
@@ -84,7 +84,11 @@ class OpMetadata:
                         "profile types are 0 to 3", rule="metadata.profile-type", position=start
                     )
             else:
-                message = f"unexpected metadata field {key!r}; there are {', '.join((*_TEXTS, *_INT32S))}"
+                fields = (*_TEXTS, *_INT32S)
+                message = (
+                    f"unexpected metadata field {key!r}; there are {', '.join(fields)}"
+                    f"{did_you_mean(key, fields)}"
+                )
                 raise cursor.error(message, rule="metadata.fields", position=start)
         return cls(**values)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from hloom.errors import HloError
+from hloom.errors import HloError, did_you_mean
 from hloom.ir.codec import REQUIRED
 from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import KEYWORDS, Cursor
@@ -146,7 +146,8 @@ class InstructionParser:
         word = cursor.take(_OPCODE, "an opcode")[0]
         opcode, wrapped = asynchronous.split_opcode(word)
         if opcode not in REGISTRY or (wrapped is not None and wrapped not in REGISTRY):
-            raise cursor.error(f"unknown opcode {word!r}", rule="text.opcode", position=opcode_at)
+            message = f"unknown opcode {word!r}{did_you_mean(word, REGISTRY)}"
+            raise cursor.error(message, rule="text.opcode", position=opcode_at)
         cls = REGISTRY[opcode]
         if shape is None and not cls.infers:
             message = f"the shape of {word} must be stated"
@@ -247,7 +248,7 @@ class InstructionParser:
         if found is None:
             if self.create_missing is not None and shape is not None:
                 return self.create_missing(name, shape)
-            message = f"instruction {name!r} does not exist"
+            message = f"instruction {name!r} does not exist{did_you_mean(name, self.names)}"
             raise cursor.error(message, rule="text.operand", position=named_at)
         if shape is not None and not shape.compatible(found.shape):
             message = f"the operand is stated as {shape}, but {name!r} is {found.shape}"
@@ -290,8 +291,11 @@ class InstructionParser:
             elif chained and key == "async_execution_thread":
                 read = read._replace(thread=cursor.string())
             else:
-                allowed = ", ".join(sorted({*known, *roles, *NAMES}))
-                message = f"unexpected attribute {key!r}; {cls.opcode} takes {allowed}"
+                allowed = sorted({*known, *roles, *NAMES})
+                message = (
+                    f"unexpected attribute {key!r}; {cls.opcode} takes {', '.join(allowed)}"
+                    f"{did_you_mean(key, allowed)}"
+                )
                 raise cursor.error(message, rule="text.attribute", position=start)
         return read
 
@@ -304,7 +308,7 @@ class InstructionParser:
             start = cursor.position
             name = cursor.name("an instruction")
             if name not in self.names:
-                message = f"instruction {name!r} does not exist"
+                message = f"instruction {name!r} does not exist{did_you_mean(name, self.names)}"
                 raise cursor.error(message, rule="text.operand", position=start)
             self.names[name].add_control_dependency_to(instruction)
             if not cursor.accept(","):
@@ -335,7 +339,7 @@ class InstructionParser:
         start = cursor.position
         name = cursor.name("a computation")
         if name not in self.pool:
-            message = f"computation {name!r} does not exist"
+            message = f"computation {name!r} does not stand before this one{did_you_mean(name, self.pool)}"
             raise cursor.error(message, rule="text.computation", position=start)
         return self.pool[name]
 
