@@ -3,6 +3,7 @@
 from hloom.cpu import (
     bit_patterns,
     cholesky,
+    concatenation,
     contraction,
     convolution,
     fourier,
@@ -26,6 +27,7 @@ from hloom.cpu import (
 __all__ = [
     "bit_patterns",
     "cholesky",
+    "concatenation",
     "contraction",
     "convolution",
     "fourier",

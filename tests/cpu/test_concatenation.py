@@ -1,0 +1,56 @@
+"""concatenate, alone and with what its operands are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from native_runs import agree, arguments
+
+
+def concatenate(kind: str, sizes: list[tuple[int, ...]], dimension: int, around: bool) -> str:
+    lines: list[str] = []
+    for n, size in enumerate(sizes):
+        shape = f"{kind}[{','.join(map(str, size))}]"
+        lines.append(f"p{n} = {shape} parameter({n})")
+        lines.append(
+            f"x{n} = {shape} add(p{n}, p{n})" if around and n % 2 == 0 else f"x{n} = {shape} copy(p{n})"
+        )
+    total = list(sizes[0])
+    total[dimension] = sum(size[dimension] for size in sizes)
+    shape = f"{kind}[{','.join(map(str, total))}]"
+    names = ", ".join(f"x{n}" for n in range(len(sizes)))
+    root = f"c = {shape} concatenate({names}), dimensions={{{dimension}}}"
+    return "\n".join([*lines, root, f"ROOT r = {shape} add(c, c)" if around else f"ROOT r = {shape} copy(c)"])
+
+
+@pytest.mark.parametrize("kind", ["f32", "s8", "f64", "c64", "pred", "bf16"])
+@pytest.mark.parametrize("around", [True, False])
+@pytest.mark.parametrize(
+    ("sizes", "dimension"),
+    [
+        ([(3,), (0,), (5,)], 0),
+        ([(4, 6), (2, 6)], 0),
+        ([(4, 6), (4, 1), (4, 33)], 1),
+        ([(2, 3, 5), (2, 1, 5), (2, 7, 5)], 1),
+        ([(2, 3, 1), (2, 3, 1), (2, 3, 40)], 2),
+        ([(70, 64), (70, 64)], 1),
+        ([(1, 1), (1, 1)], 0),
+        ([(0, 3), (0, 3)], 1),
+        ([(5, 9)], 0),
+    ],
+)
+def test_operands_in_a_row(kind: str, around: bool, sizes: list[tuple[int, ...]], dimension: int) -> None:
+    text = concatenate(kind, sizes, dimension, around)
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_parts_that_are_moved() -> None:
+    text = """
+    x = f32[6,8] parameter(0)
+    t = f32[8,6] transpose(x), dimensions={1,0}
+    s = f32[3,6] slice(t), slice={[1:7:2], [0:6]}
+    v = f32[8,6] reverse(t), dimensions={1}
+    i = f32[2,6] iota(), iota_dimension=1
+    ROOT c = f32[21,6] concatenate(t, s, v, i), dimensions={0}"""
+    agree(text, *arguments(np.random.default_rng(0), text))
