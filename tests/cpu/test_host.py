@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -159,3 +160,27 @@ def test_one_byte_is_enough_for_a_ticket() -> None:
     )
     exe = compiled(text, num_replicas=2)
     assert [bool(r) for r in exe.run([[np.False_], [np.True_]])] == [True, True]
+
+
+DOUBLE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+
+
+def test_c_functions_work_on_the_programs_own_memory(register: Register) -> None:
+    seen: list[int] = []
+
+    @DOUBLE
+    def double(out: int, given: Any) -> None:
+        seen.append(given[0])
+        x = (ctypes.c_float * 4).from_address(given[0])
+        y = (ctypes.c_float * 4).from_address(out)
+        for k in range(4):
+            y[k] = 2 * x[k]
+
+    register("test_target", double)
+    x = np.arange(4, dtype=np.float32)
+    assert compiled(CALL)(x).tolist() == [0, 2, 4, 6]
+    assert seen == [x.ctypes.data]
+    columns = CALL.replace("f32[4]", "f32[2,2]{0,1}")
+    x = np.array([[0, 1], [2, 3]], np.float32)
+    assert compiled(columns)(x).tolist() == [[0, 2], [4, 6]]
+    assert seen[1] != x.ctypes.data

@@ -27,8 +27,10 @@ from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.passes.dynamic_form import actual, enclosed
 from hloom.passes.dynamic_padder import HOST_TARGET
+from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
 HOST_FUNCTION: Final = "hloom_host"
@@ -173,9 +175,16 @@ class _Call:
         self.count = sum(len(leaves(o.shape)) for o in instruction.operands) + len(leaves(instruction.shape))
         self.awaited = AWAITING.get(instruction.opcode)
         self.begun = PENDING.get(instruction.opcode)
+        self.target = direct_target(instruction)
 
     def run(self, calls: HostCalls, pointers: int) -> None:
         """Read the operands, evaluate, write the result."""
+        if self.target:
+            native = getattr(TARGETS.get(self.target), "native", None)
+            if native is not None:
+                place = ctypes.c_uint64.from_address(pointers + 8 * (self.count - 1)).value
+                native(place, ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p)))
+                return
         addresses = iter((ctypes.c_uint64 * max(1, self.count)).from_address(pointers)[: self.count])
         operands = [self._read(calls, o.shape, (), addresses) for o in self.instruction.operands]
         value: Any = self.evaluated(calls.evaluator, operands)
@@ -232,6 +241,22 @@ class _Call:
             return
         ticket = calls.ticket(pending, size)
         ctypes.memmove(address, ticket.to_bytes(min(size, 7), "little"), min(size, 7))
+
+
+def direct_target(instruction: HloInstruction) -> str:
+    """The target of a custom call whose C function may work on native code's own memory; else nothing."""
+    operation = instruction.operation
+    if not isinstance(operation, CustomCall) or operation.api_version != "API_VERSION_ORIGINAL":
+        return ""
+    given = operation.operand_layout_constraints or [o.shape for o in instruction.operands]
+    return operation.custom_call_target if all(map(_is_plain, (*given, instruction.shape))) else ""
+
+
+def _is_plain(shape: Shape) -> bool:
+    """Whether an array lies row by row, each element in bytes of its own."""
+    if not shape.is_array or not shape.is_static or shape.element_type.bits < 8:
+        return False
+    return shape.layout is None or shape.layout == Layout.default(shape.rank)
 
 
 def array_at(address: int, shape: Shape) -> Array:

@@ -101,8 +101,9 @@ def _native(name: str, function: Any) -> Target:
         call(result.address, pointers)
         return result.value()
 
-    # The caller's function object may own the machine code, so it lives as long as the target.
-    target.function = function  # type: ignore[attr-defined]
+    # The caller's function object may own the machine code, so it lives as long as the target. Compiled code
+    # hands its own memory to the C function where that has the right form.
+    target.function, target.native = function, call  # type: ignore[attr-defined]
     return target
 
 
