@@ -58,7 +58,6 @@ class NameUniquer:
             return f"{root}.0" if numbered else root
         return f"{root}.{number}"
 
-
     def take(self, name: str) -> None:
         """Never hand out this name, which something has already."""
         root, number, _ = _split(sanitized(name) or "name")
