@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
 from hloom.cpu.cache import Entry
 from hloom.cpu.llvm import CodeQueue
@@ -11,12 +13,13 @@ from hloom.cpu.program import NativeProgram, emit_program
 from hloom.cpu.target import Target, available_cores
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
+from hloom.passes.pipeline import Pass
 
 
-def optimize(module: HloModule) -> HloModule:
-    """The module after all passes; the one given stays as it is."""
+def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
+    """The module after all passes, which ``observe`` may watch; the one given stays as it is."""
     optimized = clone_module(module)
-    CPU_PIPELINE.run(optimized)
+    CPU_PIPELINE.run(optimized, observe)
     return optimized
 
 

@@ -7,6 +7,7 @@ of it.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.cpu.cost import Cost
+    from hloom.cpu.dump import Dump
     from hloom.cpu.host import HostCalls
     from hloom.cpu.profile import Profile
     from hloom.cpu.program import NativeProgram
@@ -74,6 +76,7 @@ class NativeExecutable:
         memory: how many bytes it needs.
         from_cache: whether it was compiled by an earlier process, or earlier in this one.
         calls_host: whether it calls Python, for what only the host can do.
+        dump: writes files about it, if they are wanted.
     """
 
     def __init__(self, module: HloModule) -> None:
@@ -88,15 +91,20 @@ class NativeExecutable:
         self.result_leaves = _leaves(module.entry.root.shape)
         target, cache = host(), configured_cache()
         key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
-        entry = cache.get(key) if cache is not None else None
+        self.dump = self._dump()
+        entry = cache.get(key) if cache is not None and self.dump is None else None
         loaded = self._from(entry) if entry is not None else None
         self.from_cache = loaded is not None
         if entry is None or loaded is None:
-            from hloom.cpu.compilation import compile_module
+            from hloom.cpu.compilation import compile_module, optimize
 
             begin_support()
             module.verify()
+            if self.dump is not None:
+                self.optimized = optimize(module, self.dump.after_pass)
             self.program, entry = compile_module(self.optimized, target)
+            if self.dump is not None:
+                self.dump.compiled(self.optimized, self.program, entry, target)
             if cache is not None:
                 cache.put(key, entry)
             loaded = _load(entry)
@@ -107,6 +115,15 @@ class NativeExecutable:
         self._long = self.memory.temp > 0 or facts["work"] >= _LONG_WORK
         self._context = (ctypes.c_void_p * CONTEXT_WORDS)(pool_address())
         self._address = loaded.symbols[ENTRY]
+
+    def _dump(self) -> Dump | None:
+        """What writes files about the program, if ``XLA_FLAGS`` asks for that."""
+        if "xla_dump" not in os.environ.get("XLA_FLAGS", ""):
+            return None
+        from hloom.cpu.dump import begin_dump
+        from hloom.cpu.pipeline import CPU_PIPELINE
+
+        return begin_dump(self.given, CPU_PIPELINE)
 
     @staticmethod
     def _from(entry: Entry) -> LoadedObject | None:
@@ -163,7 +180,8 @@ class NativeExecutable:
         parameters = [p.shape for p in self.module.entry.parameters]
         result = self.module.entry.root.shape
         shapes = [*parameters, *self.result_leaves]
-        if self.calls_host or self.module is not self.given:
+        snapshots = self.dump is not None and self.dump.snapshots
+        if self.calls_host or self.module is not self.given or snapshots:
             return fallback
         flat = result.is_array or (result.is_tuple and all(s.is_array for s in result.tuple_shapes))
         if not flat or not all(s.is_array and s.is_static for s in shapes):

@@ -73,7 +73,8 @@ EXPANSION: Final = Pipeline(
         FlattenCallGraph(),
         ZeroSizedHloElimination(),
         ComputationDeduplicator(),
-    ]
+    ],
+    title="expansion",
 )
 
 # Fewer instructions.
@@ -92,6 +93,7 @@ SIMPLIFICATION: Final = Pipeline(
     ],
     until_stable=True,
     given=frozenset((FLAT,)),
+    title="simplification",
 )
 
 # Products in the forms for which there are kernels; loops without what can be done before them.
@@ -102,6 +104,7 @@ CANONICALIZATION: Final = Pipeline(
         WhileLoopInvariantCodeMotion(),
     ],
     given=frozenset((FLAT,)),
+    title="canonicalization",
 )
 
 CPU_PIPELINE: Final = Pipeline(
@@ -115,5 +118,6 @@ CPU_PIPELINE: Final = Pipeline(
         Fusion(products=ends_in_more),
         DeadCodeElimination(),
         HloMemoryScheduler(),
-    ]
+    ],
+    title="cpu",
 )

@@ -40,12 +40,14 @@ class Pipeline:
             with HloError by the rule ``pipeline.needs``.
         until_stable: run them all again until none changes anything (at most ``rounds`` times).
         given: facts that hold before the first pass.
+        title: what it is for, in a word.
     """
 
     passes: Sequence[Pass]
     until_stable: bool = False
     rounds: int = 25
     given: frozenset[str] = frozenset()
+    title: str = "pipeline"
     name: ClassVar[str] = "pipeline"
 
     def __post_init__(self) -> None:

@@ -55,12 +55,17 @@ class CompiledProgram:
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
+        values = arguments
         if self._given is not None:
             given = zip(arguments, self._given.parameters, strict=True)
-            arguments = [enclosed(value, parameter.shape) for value, parameter in given]
-        leaves = self._native.run(flat(self._parameters, arguments), self._host)
+            values = [enclosed(value, parameter.shape) for value, parameter in given]
+        leaves = self._native.run(flat(self._parameters, values), self._host)
         result = joined(self._result, iter(leaves))
-        return result if self._given is None else actual(result, self._given.root.shape)
+        if self._given is not None:
+            result = actual(result, self._given.root.shape)
+        if self._native.dump is not None and self._native.dump.snapshots:
+            self._native.dump.executed(arguments, result)
+        return result
 
 
 def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:

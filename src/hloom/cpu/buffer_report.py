@@ -1,0 +1,93 @@
+"""Which value lives where, in the words of XLA's buffer assignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hloom.cpu.assignment import Assignment, assign
+from hloom.cpu.buffers import Buffer, leaves
+from hloom.cpu.program import in_place_operands, scratch_bytes
+from hloom.cpu.schedule import schedule
+from hloom.ir.module import HloModule
+
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+@dataclass(slots=True)
+class _Allocation:
+    """A piece of memory and the lines of the values in it."""
+
+    size: int
+    kind: str
+    values: list[str] = field(default_factory=list[str])
+
+
+def buffer_report(module: HloModule) -> str:
+    """The allocations of an optimized module, largest first, each with its values and their offsets."""
+    assignment = assign(module.entry, in_place_operands, schedule, scratch_bytes)
+    allocations = _allocations(module, assignment)
+    ordered = sorted(allocations.values(), key=lambda a: -a.size)
+    lines = ["BufferAssignment:"]
+    for number, allocation in enumerate(ordered):
+        lines += [f"allocation {number}: size {allocation.size}, {allocation.kind}:", *allocation.values]
+    total = sum(a.size for a in ordered)
+    lines += ["", f"Total bytes used: {total} ({human_bytes(total)})", ""]
+    return "\n".join(lines)
+
+
+def human_bytes(size: int) -> str:
+    """A number of bytes in the largest unit of 1024 that it fills: ``10.8KiB``."""
+    number, unit = float(size), "B"
+    for larger in _UNITS:
+        if number < 1024:
+            break
+        number, unit = number / 1024, larger
+    return f"{size}B" if unit == "B" else f"{number:.1f}{unit}"
+
+
+def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, int], _Allocation]:
+    """All memory of a program: arguments, results and constants one by one, temporaries as one arena."""
+    kinds = {("argument", n): kind for n, kind in enumerate(_argument_kinds(module))}
+    found: dict[tuple[str, int], _Allocation] = {}
+    seen: set[Buffer] = set()
+    number = 0
+
+    def add(what: str, buffer: Buffer, shape: str) -> None:
+        nonlocal number
+        home = buffer.find()
+        if buffer in seen or not home.size:
+            return
+        seen.add(buffer)
+        temporary = home.kind == "temp"
+        key = (home.kind, 0 if temporary else home.number)
+        words = {"temp": "preallocated-temp", "result": "maybe-live-out"}.get(home.kind, home.kind)
+        size = assignment.temp_bytes if temporary else home.size
+        allocation = found.setdefault(key, _Allocation(size, kinds.get(key, words)))
+        place = f"(size={buffer.size},offset={home.offset if temporary else 0})"
+        allocation.values.append(f" value: <{number} {what} @0> {place}: {shape}")
+        number += 1
+
+    for instruction, values in assignment.values.items():
+        shapes = dict(leaves(instruction.shape))
+        for index, buffer in values.items():
+            at = "{" + ",".join(map(str, index)) + "}" if index else ""
+            add(f"{instruction.name}{at}", buffer, str(shapes[index]))
+        scratch = assignment.workspaces.get(instruction)
+        if scratch is not None:
+            add(f"{instruction.name} workspace", scratch, f"u8[{scratch.size}]{{0}}")
+    for copy in assignment.results:
+        if copy.source.find() is not copy.target.find():
+            add(f"result {copy.target.number}", copy.target, f"u8[{copy.target.size}]{{0}}")
+    return found
+
+
+def _argument_kinds(module: HloModule) -> list[str]:
+    """The words for every leaf of the parameters."""
+    found: list[str] = []
+    for parameter in module.entry.parameters:
+        number: int = parameter.operation.parameter_number  # type: ignore[attr-defined]
+        for index, shape in leaves(parameter.shape):
+            at = "{" + ",".join(map(str, index)) + "}"
+            found.append(f"parameter {number}, shape |{shape.to_string(layout=False)}| at ShapeIndex {at}")
+    return found

@@ -1,0 +1,175 @@
+"""Dumps of what happens to a program, under the names that XLA:CPU gives its dumps.
+
+``XLA_FLAGS=--xla_dump_to=DIR`` makes every compilation write, for the program NAME::
+
+    module_0000.NAME.before_optimizations.txt
+    module_0000.NAME.0003.simplification.after_algsimp.before_dce.txt       --xla_dump_hlo_pass_re=EXPRESSION
+    module_0000.NAME.cpu_after_optimizations.txt
+    module_0000.NAME.cpu_after_optimizations-buffer-assignment.txt
+    module_0000.NAME.ir-no-opt.ll, .ir-with-opt.ll                          the same: LLVM rewrites nothing
+    module_0000.NAME.s, .obj-file.part0.o
+    module_0000.NAME.execution_0000.hlo_snapshot.pb                         --xla_dump_hlo_snapshots
+    module_0000.NAME.debug_options
+
+The flags are those of `hloom.cpu.dump_options`. A program that is dumped is compiled anew, whatever the cache
+has.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hloom.cpu.buffer_report import buffer_report
+from hloom.cpu.cache import Entry
+from hloom.cpu.dump_options import STANDARD_OUTPUT, DumpOptions, dump_options
+from hloom.cpu.llvm import generate
+from hloom.cpu.program import NativeProgram
+from hloom.cpu.target import Target
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.passes.pipeline import Pass, Pipeline
+from hloom.shape.literal import Literal
+from hloom.text.options import PrintOptions
+
+_MOST_CHARACTERS: Final = 255
+_numbers: Final = itertools.count()
+
+
+def begin_dump(module: HloModule, pipeline: Pipeline) -> Dump | None:
+    """The dump of a compilation that begins; None unless ``XLA_FLAGS`` asks for one of this program.
+
+    Raises HloError for flags that make no sense, and by the rule ``dump.directory`` where nothing can be
+    written.
+    """
+    options = dump_options(os.environ.get("XLA_FLAGS", ""))
+    if not options.directory or not re.search(options.dump_hlo_module_re, module.name):
+        return None
+    number = next(_numbers)
+    if 0 <= options.dump_max_hlo_modules <= number:
+        return None
+    return Dump(options, module, pipeline, number)
+
+
+class Dump:
+    """The files about one program.
+
+    Args:
+        options: what is wanted.
+        module: the program as it was given, which is written at once.
+        pipeline: the passes that it will go through.
+        number: of the program, in the names of its files.
+    """
+
+    def __init__(self, options: DumpOptions, module: HloModule, pipeline: Pipeline, number: int) -> None:
+        self._options = options
+        self._given = module
+        self._name = re.sub(r"[/\\\[\] ]", "_", module.name)
+        self._number = number
+        self._prefix = f"{time.time_ns() // 1000}." if options.dump_include_timestamp else ""
+        self._places = {id(item): (title, before) for title, item, before in _places(pipeline)}
+        self._passes = itertools.count()
+        self._executions = itertools.count()
+        self._write_module("before_optimizations", module)
+        self._write("debug_options", options.text_form())
+        self._write_between(pipeline.title, "pipeline-start", _title(pipeline.passes[0]), module)
+
+    @property
+    def snapshots(self) -> bool:
+        """Whether every run is to be recorded."""
+        return self._options.dump_hlo_snapshots
+
+    def after_pass(self, item: Pass, module: HloModule) -> None:
+        """Note the program after a pass that changed it; an observer of pipelines."""
+        title, before = self._places[id(item)]
+        self._write_between(title, item.name, before, module)
+
+    def compiled(self, module: HloModule, program: NativeProgram, entry: Entry, target: Target) -> None:
+        """Write what a program became."""
+        self._write_module("cpu_after_optimizations", module)
+        self._write("cpu_after_optimizations-buffer-assignment.txt", buffer_report(module))
+        text = program.text
+        self._write("ir-no-opt.ll", text)
+        self._write("ir-with-opt.ll", text)
+        self._write("s", generate(text, target, assembly=True))
+        objects = entry.parts[: len(entry.parts) - len(entry.facts["data"])]
+        for number, code in enumerate(objects):
+            self._write(f"obj-file.part{number}.o", code)
+
+    def executed(self, arguments: Sequence[Any], result: Any) -> None:
+        """Record a run: the values of the parameters and of the result."""
+        from hloom.proto.snapshot import snapshot_message
+
+        module = self._given
+        shapes = [p.shape for p in module.entry.parameters]
+        literals = [Literal(a, s) for a, s in zip(arguments, shapes, strict=True)]
+        message = snapshot_message(module, (tuple(literals),), Literal(result, module.entry.root.shape))
+        name = f"execution_{next(self._executions):04d}.hlo_snapshot.pb"
+        self._write(name, message.SerializeToString(deterministic=True))
+
+    # -- files
+
+    def _write_between(self, pipeline: str, after: str, before: str, module: HloModule) -> None:
+        if self._options.wants_pass(pipeline, after, before):
+            name = f"{next(self._passes):04d}.{pipeline}.after_{after}.before_{before}"
+            self._write_module(name.replace(" ", "_"), module)
+
+    def _write_module(self, name: str, module: HloModule) -> None:
+        """A program in the forms that are wanted."""
+        options = self._options
+        if options.as_text:
+            form = PrintOptions() if options.dump_hlo_as_long_text else PrintOptions.short_parsable()
+            form = form.replace(
+                print_large_constants=options.dump_large_constants,
+                print_metadata=form.print_metadata and not options.dump_disable_metadata,
+            )
+            self._write(f"{name}.txt", module.to_text(form))
+        if options.dump_hlo_as_proto:
+            from hloom.proto.text_form import container_bytes
+
+            data = container_bytes(module)
+            if options.dump_compress_protos:
+                self._write(f"{name}.hlo.pb.gz", gzip.compress(data, mtime=0))
+            else:
+                self._write(f"{name}.hlo.pb", data)
+
+    def _write(self, suffix: str, content: str | bytes) -> None:
+        """A file; on the standard output only text appears."""
+        head = f"{self._prefix}module_{self._number:04d}"
+        name = f"{head}.{self._name}.{suffix}"
+        if len(name) > _MOST_CHARACTERS:
+            name = f"{head}.{suffix}"
+        if self._options.directory == STANDARD_OUTPUT:
+            if isinstance(content, str):
+                sys.stdout.write(f"*** Begin {name} ***\n{content}\n*** End {name} ***\n")
+            return
+        data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        folder = Path(self._options.directory)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            message = f"cannot write {folder / name}: {error.strerror}"
+            raise HloError(message, rule="dump.directory") from None
+
+
+def _places(pipeline: Pipeline) -> Iterator[tuple[str, Pass, str]]:
+    """For every pass the title of its pipeline, and the name of what comes after it there."""
+    for number, item in enumerate(pipeline.passes):
+        following = pipeline.passes[number + 1 :][:1]
+        before = next((_title(other) for other in following), "pipeline-end")
+        if isinstance(item, Pipeline):
+            yield from _places(item)
+        else:
+            yield pipeline.title, item, before
+
+
+def _title(item: Pass) -> str:
+    return item.title if isinstance(item, Pipeline) else item.name

@@ -1,0 +1,136 @@
+"""What ``XLA_FLAGS`` says about dumps, in XLA's own flags.
+
+Flags of other matters are XLA's alone and are passed over; of those about dumps, the ones that hloom does
+not follow are named in a warning.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import warnings
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from hloom.errors import HloError
+
+STANDARD_OUTPUT: Final = "-"
+_YES: Final = ("true", "t", "yes", "1")
+_NO: Final = ("false", "f", "no", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """XLA's flags about dumps, without their prefix ``xla_``.
+
+    Attributes:
+        dump_to: a directory; ``-`` is the standard output.
+        dump_hlo_as_text, dump_hlo_as_proto: the forms of programs; text if none is chosen.
+        dump_hlo_as_long_text: text as XLA prints it by default, not the short form.
+        dump_hlo_snapshots: arguments and results of every run.
+        dump_hlo_module_re, dump_hlo_pass_re, dump_hlo_pipeline_re: which programs; after and before which
+            passes, in which pipelines, for regular expressions that are found in their names.
+        dump_include_timestamp: microseconds since 1970 before the names of files.
+        dump_max_hlo_modules: dump no more programs than these; a negative number sets no limit.
+        dump_compress_protos: protos in gzip.
+        dump_disable_metadata, dump_large_constants: what text leaves out, and what it has in full.
+    """
+
+    dump_to: str = ""
+    dump_hlo_as_text: bool = False
+    dump_hlo_as_proto: bool = False
+    dump_hlo_as_long_text: bool = True
+    dump_hlo_snapshots: bool = False
+    dump_hlo_module_re: str = ""
+    dump_hlo_pass_re: str = ""
+    dump_hlo_pipeline_re: str = ""
+    dump_include_timestamp: bool = False
+    dump_max_hlo_modules: int = -1
+    dump_compress_protos: bool = False
+    dump_disable_metadata: bool = False
+    dump_large_constants: bool = False
+
+    @property
+    def directory(self) -> str:
+        """Where dumps go; empty if none are wanted."""
+        forms = self.dump_hlo_as_text or self.dump_hlo_as_proto or self.dump_hlo_snapshots
+        return self.dump_to or (STANDARD_OUTPUT if forms else "")
+
+    @property
+    def as_text(self) -> bool:
+        """Whether programs are written as text."""
+        return self.dump_hlo_as_text or not (self.dump_hlo_as_proto or self.dump_hlo_snapshots)
+
+    def wants_pass(self, pipeline: str, after: str, before: str) -> bool:
+        """Whether the program between two passes of a pipeline is wanted."""
+        if not self.dump_hlo_pass_re and not self.dump_hlo_pipeline_re:
+            return False
+        of_pass = any(re.search(self.dump_hlo_pass_re, name) for name in (after, before))
+        return of_pass and re.search(self.dump_hlo_pipeline_re, pipeline) is not None
+
+    def text_form(self) -> str:
+        """The flags that are not as by default, as XLA notes them beside its dumps."""
+        lines: list[str] = []
+        for item in fields(self):
+            value: Any = getattr(self, item.name)
+            if value != item.default:
+                quoted = f'"{value}"' if isinstance(value, str) else str(value).lower()
+                lines.append(f"xla_{item.name}: {quoted}\n")
+        return "".join(lines)
+
+
+def dump_options(flags: str) -> DumpOptions:
+    """The options in the text of ``XLA_FLAGS``, or in the file that it names.
+
+    Raises HloError by the rules ``dump.flag-value`` and ``dump.flags-file``.
+    """
+    if flags.strip() and not flags.lstrip().startswith("-"):
+        try:
+            flags = Path(flags.strip()).read_text()
+        except OSError as error:
+            message = f"XLA_FLAGS names the file {flags.strip()!r}: {error.strerror}"
+            raise HloError(message, rule="dump.flags-file") from None
+    known = {f"--xla_{item.name}": item for item in fields(DumpOptions)}
+    found: dict[str, Any] = {}
+    ignored: list[str] = []
+    for word in shlex.split(flags):
+        name, has_value, value = word.partition("=")
+        item = known.get(name)
+        if item is not None:
+            default: Any = item.default
+            found[item.name] = _parsed(name, default, value if has_value else None)
+        elif name.startswith("--xla_dump_"):
+            ignored.append(name)
+    if ignored:
+        message = f"hloom does not follow {', '.join(dict.fromkeys(ignored))}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return DumpOptions(**found)
+
+
+def _parsed(name: str, default: bool | int | str, value: str | None) -> bool | int | str:
+    """A flag's value, of the kind of its default; a flag of yes or no may stand alone."""
+    if isinstance(default, bool):
+        given = (value or "true").lower()
+        if given in _YES or given in _NO:
+            return given in _YES
+        wanted = "true or false"
+    elif isinstance(default, int):
+        if value is not None and re.fullmatch(r"-?\d+", value):
+            return int(value)
+        wanted = "a number"
+    else:
+        if value is not None:
+            if name.endswith("_re"):
+                _check_expression(name, value)
+            return value
+        wanted = "a value"
+    raise HloError(f"{name} is {value!r}; {wanted} is wanted", rule="dump.flag-value")
+
+
+def _check_expression(name: str, value: str) -> None:
+    try:
+        re.compile(value)
+    except re.error as error:
+        message = f"{name} is {value!r}, no regular expression: {error}"
+        raise HloError(message, rule="dump.flag-value") from None
