@@ -1,0 +1,140 @@
+"""What the compiler refuses of itself: operations without a kernel, code and objects that are broken."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.evaluation import parse
+
+from hloom.cpu import elementwise, llvm, loader, relocation
+from hloom.cpu.elements import Elements
+from hloom.cpu.host import HostCalls
+from hloom.cpu.index import Index
+from hloom.cpu.llvm_text import F32, Module
+from hloom.cpu.loader import Image, LoadedObject
+from hloom.cpu.target import Target, host
+from hloom.cpu.types import storage_type
+from hloom.errors import HloError
+from hloom.shape import element_type as et
+
+PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"
+SORT = """
+less { a = f32[] parameter(0)
+       b = f32[] parameter(1)
+       ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY e { x = f32[4] parameter(0)
+          ROOT s = f32[4] sort(x), dimensions={0}, to_apply=less }
+"""
+
+
+def rule_of(action: Callable[[], Any]) -> str:
+    """The rule of the error with which an action ends."""
+    with pytest.raises(HloError) as caught:
+        action()
+    return caught.value.rule
+
+
+def test_an_operation_without_elements() -> None:
+    """A sort's element is no function of an index."""
+    sort = parse(SORT).entry.root
+    elements = Elements(Module().function("f", []), 0, {})
+    assert rule_of(lambda: elements.element(sort, (Index(0),))) == "cpu.element-rule"
+
+
+def test_a_computation_of_scalars_that_is_none() -> None:
+    """A sort cannot stand in a computation that is applied to elements."""
+    function = Module().function("f", [F32])
+    elements = Elements(function, 0, {})
+    scalar = SORT.replace("f32[4]", "f32[]").replace("sort(x), dimensions={0}", "custom-call(x)")
+    entry = parse(scalar.replace("to_apply=less", 'custom_call_target="f"')).entry
+    assert rule_of(lambda: elements.apply(entry, function.parameters)) == "cpu.scalar-computation"
+
+
+def test_an_operation_without_lowering() -> None:
+    """Only elementwise operations are lowered element by element."""
+    operation = parse(SORT).entry.root.operation
+    lower = elementwise.lower_elementwise
+    assert rule_of(lambda: lower(operation, [et.F32], et.F32, [])) == "cpu.lowering-missing"
+
+
+def test_a_type_without_elements() -> None:
+    """Tokens are not kept in memory."""
+    assert rule_of(lambda: storage_type(et.TOKEN)) == "cpu.element-type"
+
+
+def test_llvm_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without llvmlite there is no compiler, and the error says so."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert rule_of(llvm._Library) == "cpu.llvmlite-missing"
+
+
+def test_llvm_emits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A code generator that gives up is an error of ours."""
+    monkeypatch.setattr(llvm.library(), "TargetMachineEmitToMemory", lambda *arguments: None)
+    assert rule_of(lambda: llvm.generate(PLUS_ONE, host())) == "cpu.llvm-emit"
+
+
+def test_damaged_objects() -> None:
+    """A file that ends early, and sections that cannot be loaded."""
+    code = bytearray(llvm.generate(PLUS_ONE, host()))
+    assert rule_of(lambda: Image([bytes(code[:70])], {})) == "cpu.object-damaged"
+    (table,) = struct.unpack_from("<Q", code, 40)
+    struct.pack_into("<Q", code, table + 64 + 8, 0x400)
+    assert rule_of(lambda: Image([bytes(code)], {})) == "cpu.object-section"
+
+
+def test_relocations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds that are not known, distances out of reach, addresses that are not aligned."""
+    text = "@g = external global i64\ndefine i64 @f() {\n %x = load i64, ptr @g\n ret i64 %x\n}\n"
+    machine = relocation.X86_64
+    code = llvm.generate(text, host())
+    known = relocation.RELOCATIONS[machine]
+    if struct.unpack_from("<H", code, 18)[0] == machine:
+        monkeypatch.setitem(loader.RELOCATIONS, machine, {})
+        assert rule_of(lambda: LoadedObject([code], lambda name: 4096)) == "cpu.object-relocation"
+    memory = bytearray(8)
+    assert rule_of(lambda: known[2](memory, 0, 0, 1 << 40, 0)) == "cpu.object-reach"
+    aligned = relocation.RELOCATIONS[relocation.AARCH64][286]
+    assert rule_of(lambda: aligned(memory, 0, 0, 3, 0)) == "cpu.object-alignment"
+
+
+def test_no_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that does not let memory become code."""
+    code = llvm.generate(PLUS_ONE, host())
+
+    class Library:
+        """A C library whose mprotect fails."""
+
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            self.mprotect = lambda *arguments: -1
+
+    class Refusing:
+        """A function that can be given types, and fails."""
+
+        argtypes: Any = None
+
+        def __call__(self, *arguments: Any) -> int:
+            return -1
+
+    library = Library()
+    library.mprotect = Refusing()  # type: ignore[assignment]
+    monkeypatch.setattr(loader.ctypes, "CDLL", lambda *arguments, **keywords: library)
+    assert rule_of(lambda: LoadedObject([code], lambda name: None)) == "cpu.object-protect"
+
+
+def test_too_many_operations_under_way() -> None:
+    """Tickets of one byte are 255."""
+    calls = HostCalls(())
+    pending: Any = object()
+    for _ in range(255):
+        calls.ticket(pending, 1)
+    assert rule_of(lambda: calls.ticket(pending, 1)) == "cpu.tickets"
+
+
+def test_targets_have_names() -> None:
+    """The machine of these tests is one that LLVM knows."""
+    assert Target.named("aarch64-linux-gnu", "neoverse-v2").triple.startswith("aarch64")
