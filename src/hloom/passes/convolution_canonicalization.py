@@ -38,7 +38,7 @@ class ConvolutionCanonicalization:
         """The rules that make dots, where these are products."""
         family = Family(convolution.DOTS.name)
         for rule in convolution.DOTS:
-            family.rule(*rule.opcodes)(lambda i, rewrite=rule.rewrite: self.checked(rewrite(i)))
+            family.rewrites(*rule.opcodes)(lambda i, rewrite=rule.rewrite: self.checked(rewrite(i)))
         return family
 
     def checked(self, new: HloInstruction | None) -> HloInstruction | None:

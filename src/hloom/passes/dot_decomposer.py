@@ -46,7 +46,7 @@ class DotDecomposer:
         """The rules of a family, each undone where it would make things worse."""
         result = Family(family.name)
         for rule in family:
-            result.rule(*rule.opcodes)(self.guard(rule.rewrite, repairs))
+            result.rewrites(*rule.opcodes)(self.guard(rule.rewrite, repairs))
         return result
 
     def guard(self, rewrite: Rewrite, repairs: bool) -> Rewrite:

@@ -31,7 +31,7 @@ def rules(ranges: IntegerRanges) -> Family:
     """The rules that rely on ranges."""
     family = Family("integer ranges")
 
-    @family.rule("compare")
+    @family.rewrites("compare")
     def compare_of_ranges(i: HloInstruction) -> HloInstruction | None:
         """``x < y`` → true where every x is less than every y, false where none is; and so on."""
         a, b = (ranges.of(o) for o in i.operands)
@@ -40,7 +40,7 @@ def rules(ranges: IntegerRanges) -> Family:
         known = _decided(direction_of(i), a, b)
         return None if known is None else Writer(i).full(known, i.shape)
 
-    @family.rule("maximum", "minimum", "clamp")
+    @family.rewrites("maximum", "minimum", "clamp")
     def bound_that_holds(i: HloInstruction) -> HloInstruction | None:
         """``maximum(x, y)`` → ``x`` where no y is larger, ``clamp(lo, x, hi)`` → ``x`` of x between."""
         found = [ranges.of(o) for o in i.operands]
@@ -54,7 +54,7 @@ def rules(ranges: IntegerRanges) -> Family:
                 return i.operands[mine]
         return None
 
-    @family.rule("remainder")
+    @family.rewrites("remainder")
     def remainder_of_less(i: HloInstruction) -> HloInstruction | None:
         """``x % y`` → ``x`` where every x is not negative and less than every y."""
         a, b = (ranges.of(o) for o in i.operands)

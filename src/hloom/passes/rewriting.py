@@ -61,7 +61,7 @@ class Family:
         self.name = name
         self.rules: dict[str, Rule] = {}
 
-    def rule(
+    def rewrites(
         self, *opcodes: str, ulps: float = 0.0, reorders: bool = False, constant: bool = False
     ) -> Callable[[Rewrite], Rewrite]:
         """Register a function as a rule for some opcodes."""

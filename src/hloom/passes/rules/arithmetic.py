@@ -30,7 +30,7 @@ def is_exact(kind: ElementType) -> bool:
     return kind.is_integer
 
 
-@RULES.rule(*COMMUTATIVE)
+@RULES.rewrites(*COMMUTATIVE)
 def constant_on_the_right(i: HloInstruction) -> HloInstruction | None:
     """``c + x`` → ``x + c``, and so for everything that commutes."""
     a, b = i.operands
@@ -42,7 +42,7 @@ def constant_on_the_right(i: HloInstruction) -> HloInstruction | None:
 # -- neutral elements
 
 
-@RULES.rule("add", constant=True)
+@RULES.rewrites("add", constant=True)
 def add_zero(i: HloInstruction) -> HloInstruction | None:
     """``x + 0`` → ``x`` of integers, and of floats where 0 is -0 or no element of x is -0."""
     x, zero = i.operands
@@ -51,7 +51,7 @@ def add_zero(i: HloInstruction) -> HloInstruction | None:
     return x if is_all(zero, -0.0) or has_no_negative_zero(x) else None
 
 
-@RULES.rule("subtract", constant=True)
+@RULES.rewrites("subtract", constant=True)
 def subtract_zero(i: HloInstruction) -> HloInstruction | None:
     """``x - 0`` → ``x``; of floats 0 must be +0, or no element of x -0."""
     x, zero = i.operands
@@ -60,14 +60,14 @@ def subtract_zero(i: HloInstruction) -> HloInstruction | None:
     return x if is_all(zero, 0.0) or has_no_negative_zero(x) else None
 
 
-@RULES.rule("multiply", "divide", "power", constant=True)
+@RULES.rewrites("multiply", "divide", "power", constant=True)
 def multiply_by_one(i: HloInstruction) -> HloInstruction | None:
     """``x * 1``, ``x / 1``, ``power(x, 1)`` → ``x``."""
     x, one = i.operands
     return x if uniform(i) and number(one) == 1 else None
 
 
-@RULES.rule("multiply", "divide", constant=True)
+@RULES.rewrites("multiply", "divide", constant=True)
 def multiply_by_minus_one(i: HloInstruction) -> HloInstruction | None:
     """``x * -1``, ``x / -1`` → ``-x``."""
     x, minus_one = i.operands
@@ -76,7 +76,7 @@ def multiply_by_minus_one(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("negate", x)
 
 
-@RULES.rule("maximum", "minimum", constant=True)
+@RULES.rewrites("maximum", "minimum", constant=True)
 def extreme_of_limit(i: HloInstruction) -> HloInstruction | None:
     """``maximum(x, -inf)`` → ``x``; so for the smallest integer, and ``minimum`` at the other end."""
     x, limit = i.operands
@@ -88,13 +88,13 @@ def extreme_of_limit(i: HloInstruction) -> HloInstruction | None:
     return x if number(limit) == (smallest if i.opcode == "maximum" else largest) else None
 
 
-@RULES.rule("maximum", "minimum", "and", "or")
+@RULES.rewrites("maximum", "minimum", "and", "or")
 def same_twice(i: HloInstruction) -> HloInstruction | None:
     """``maximum(x, x)``, ``minimum(x, x)``, ``x & x``, ``x | x`` → ``x``."""
     return i.operands[0] if i.operands[0] is i.operands[1] else None
 
 
-@RULES.rule("and", "or", "xor", "multiply", "add", constant=True)
+@RULES.rewrites("and", "or", "xor", "multiply", "add", constant=True)
 def logic_with_constant(i: HloInstruction) -> HloInstruction | None:
     """``x & 0`` → ``0``, ``x & ~0`` → ``x``, ``x | 0`` → ``x``, ``x | ~0`` → ``~0``, ``x ^ 0`` → ``x``.
 
@@ -118,7 +118,7 @@ def logic_with_constant(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("shift-left", "shift-right-arithmetic", "shift-right-logical", constant=True)
+@RULES.rewrites("shift-left", "shift-right-arithmetic", "shift-right-logical", constant=True)
 def shift_by_zero(i: HloInstruction) -> HloInstruction | None:
     """``x << 0``, ``x >> 0`` → ``x``."""
     return i.operands[0] if number(i.operands[1]) == 0 else None
@@ -127,13 +127,13 @@ def shift_by_zero(i: HloInstruction) -> HloInstruction | None:
 # -- integers, which are exact
 
 
-@RULES.rule("multiply", constant=True)
+@RULES.rewrites("multiply", constant=True)
 def integer_times_zero(i: HloInstruction) -> HloInstruction | None:
     """``x * 0`` → ``0`` of integers."""
     return i.operands[1] if is_exact(i.shape.element_type) and number(i.operands[1]) == 0 else None
 
 
-@RULES.rule("subtract", "xor")
+@RULES.rewrites("subtract", "xor")
 def integer_minus_itself(i: HloInstruction) -> HloInstruction | None:
     """``x - x``, ``x ^ x`` → ``0`` of integers and pred."""
     kind = i.shape.element_type
@@ -142,7 +142,7 @@ def integer_minus_itself(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).full(0, i.shape)
 
 
-@RULES.rule("add", "multiply", "and", "or", "xor", constant=True)
+@RULES.rewrites("add", "multiply", "and", "or", "xor", constant=True)
 def integer_constants_together(i: HloInstruction) -> HloInstruction | None:
     """``(x + c) + d`` → ``x + (c + d)`` of integers and pred; so for ``*``, ``&``, ``|`` and ``^``."""
     inner, d = i.operands
@@ -156,7 +156,7 @@ def integer_constants_together(i: HloInstruction) -> HloInstruction | None:
     return w.op(i.opcode, x, w.op(i.opcode, c, d))
 
 
-@RULES.rule("add")
+@RULES.rewrites("add")
 def integer_difference_again(i: HloInstruction) -> HloInstruction | None:
     """``(x - y) + y`` → ``x`` of integers."""
     if not is_exact(i.shape.element_type):
@@ -167,7 +167,7 @@ def integer_difference_again(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("subtract", constant=True)
+@RULES.rewrites("subtract", constant=True)
 def integer_subtract_constant(i: HloInstruction) -> HloInstruction | None:
     """``x - c`` → ``x + (-c)`` of integers."""
     x, c = i.operands
@@ -181,7 +181,7 @@ def integer_subtract_constant(i: HloInstruction) -> HloInstruction | None:
     return w.op("add", x, w.full(opposite, i.shape))
 
 
-@RULES.rule("remainder", constant=True)
+@RULES.rewrites("remainder", constant=True)
 def integer_remainder_of_one(i: HloInstruction) -> HloInstruction | None:
     """``x % 1`` → ``0`` of integers."""
     if not is_exact(i.shape.element_type) or number(i.operands[1]) != 1:
@@ -192,14 +192,14 @@ def integer_remainder_of_one(i: HloInstruction) -> HloInstruction | None:
 # -- signs
 
 
-@RULES.rule("negate", "not")
+@RULES.rewrites("negate", "not")
 def twice_undone(i: HloInstruction) -> HloInstruction | None:
     """``-(-x)``, ``~~x`` → ``x``; complex numbers too."""
     (inner,) = i.operands
     return inner.operands[0] if inner.opcode == i.opcode and has_sign(i.shape.element_type) else None
 
 
-@RULES.rule("abs")
+@RULES.rewrites("abs")
 def abs_again(i: HloInstruction) -> HloInstruction | None:
     """``abs(abs(x))`` → ``abs(x)``, ``abs(-x)`` → ``abs(x)``."""
     (x,) = i.operands
@@ -210,7 +210,7 @@ def abs_again(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("add")
+@RULES.rewrites("add")
 def add_negated(i: HloInstruction) -> HloInstruction | None:
     """``x + (-y)`` → ``x - y``, ``(-x) + y`` → ``y - x``."""
     if not uniform(i) or not has_sign(i.shape.element_type):
@@ -221,7 +221,7 @@ def add_negated(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("subtract")
+@RULES.rewrites("subtract")
 def subtract_negated(i: HloInstruction) -> HloInstruction | None:
     """``x - (-y)`` → ``x + y``; ``-0 - x`` → ``-x``."""
     x, y = i.operands
@@ -235,7 +235,7 @@ def subtract_negated(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("multiply", "divide")
+@RULES.rewrites("multiply", "divide")
 def both_negated(i: HloInstruction) -> HloInstruction | None:
     """``(-x) * (-y)`` → ``x * y``, ``(-x) / (-y)`` → ``x / y`` of real floats."""
     x, y = i.operands
@@ -246,7 +246,7 @@ def both_negated(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op(i.opcode, x.operands[0], y.operands[0])
 
 
-@RULES.rule("multiply", constant=True)
+@RULES.rewrites("multiply", constant=True)
 def constant_takes_the_sign(i: HloInstruction) -> HloInstruction | None:
     """``(-x) * c`` → ``x * (-c)``."""
     x, c = i.operands
@@ -262,7 +262,7 @@ def constant_takes_the_sign(i: HloInstruction) -> HloInstruction | None:
 # -- quotients and powers
 
 
-@RULES.rule("divide", constant=True)
+@RULES.rewrites("divide", constant=True)
 def divide_by_power_of_two(i: HloInstruction) -> HloInstruction | None:
     """``x / 2**n`` → ``x * 2**-n`` of floats that have infinities, where both powers are normal numbers."""
     x, c = i.operands
@@ -279,7 +279,7 @@ def divide_by_power_of_two(i: HloInstruction) -> HloInstruction | None:
     return w.op("multiply", x, w.full(1 / float(value), i.shape))
 
 
-@RULES.rule("power", constant=True)
+@RULES.rewrites("power", constant=True)
 def power_of_constant_exponent(i: HloInstruction) -> HloInstruction | None:
     """``power(x, 0)`` → ``1``; ``power(x, 2)`` → ``x * x``, but for f64: its powers are rounded less well."""
     x, exponent = i.operands
@@ -291,7 +291,7 @@ def power_of_constant_exponent(i: HloInstruction) -> HloInstruction | None:
     return w.full(1, i.shape) if value == 0 else w.op("multiply", x, x)
 
 
-@RULES.rule("power", ulps=2, constant=True)
+@RULES.rewrites("power", ulps=2, constant=True)
 def power_as_products(i: HloInstruction) -> HloInstruction | None:
     """``power(x, 3)`` → ``x * x * x``, ``power(x, 4)`` → ``(x * x) * (x * x)``; of f64 squares too."""
     x, exponent = i.operands
@@ -306,7 +306,7 @@ def power_as_products(i: HloInstruction) -> HloInstruction | None:
     return square if value == 2 else w.op("multiply", square, x if value == 3 else square)
 
 
-@RULES.rule("power", ulps=1, constant=True)
+@RULES.rewrites("power", ulps=1, constant=True)
 def power_as_reciprocal(i: HloInstruction) -> HloInstruction | None:
     """``power(x, -1)`` → ``1 / x`` of floats."""
     x, exponent = i.operands
@@ -319,7 +319,7 @@ def power_as_reciprocal(i: HloInstruction) -> HloInstruction | None:
 # -- parts of complex numbers
 
 
-@RULES.rule("real", "imag")
+@RULES.rewrites("real", "imag")
 def part_of_complex(i: HloInstruction) -> HloInstruction | None:
     """``real(complex(a, b))`` → ``a``, ``imag(complex(a, b))`` → ``b``; ``real(x)`` → ``x`` of reals."""
     (x,) = i.operands
@@ -330,7 +330,7 @@ def part_of_complex(i: HloInstruction) -> HloInstruction | None:
     return x if i.opcode == "real" else Writer(i).full(0, i.shape)
 
 
-@RULES.rule("complex")
+@RULES.rewrites("complex")
 def complex_of_parts(i: HloInstruction) -> HloInstruction | None:
     """``complex(real(x), imag(x))`` → ``x``."""
     real, imag = i.operands
@@ -342,7 +342,7 @@ def complex_of_parts(i: HloInstruction) -> HloInstruction | None:
 # -- bounds
 
 
-@RULES.rule("clamp")
+@RULES.rewrites("clamp")
 def clamp_without_a_bound(i: HloInstruction) -> HloInstruction | None:
     """``clamp(-inf, x, hi)`` → ``minimum(x, hi)``, ``clamp(lo, x, inf)`` → ``maximum(x, lo)``."""
     low, x, high = i.operands

@@ -20,7 +20,7 @@ COMPUTED: Final = tuple(sorted(ELEMENTWISE - {"copy"}))
 """Elementwise operations that compute something."""
 
 
-@RULES.rule("broadcast")
+@RULES.rewrites("broadcast")
 def broadcast_to_the_same(i: HloInstruction) -> HloInstruction | None:
     """``broadcast(x)`` → ``x``, ``reshape(x)`` or ``transpose(x)`` where nothing is repeated."""
     (x,) = i.operands
@@ -33,7 +33,7 @@ def broadcast_to_the_same(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("transpose", x, dimensions=tuple(into.index(d) for d in range(i.shape.rank)))
 
 
-@RULES.rule("broadcast")
+@RULES.rewrites("broadcast")
 def broadcast_twice(i: HloInstruction) -> HloInstruction | None:
     """``broadcast(broadcast(x))`` → ``broadcast(x)``."""
     (inner,) = i.operands
@@ -43,7 +43,7 @@ def broadcast_twice(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).broadcast(inner.operands[0], i.shape.dimensions, into)
 
 
-@RULES.rule("broadcast")
+@RULES.rewrites("broadcast")
 def broadcast_of_reshape(i: HloInstruction) -> HloInstruction | None:
     """``broadcast(reshape(x))`` → ``broadcast(x)`` without sizes of 1, or with a reshape that has none."""
     (inner,) = i.operands
@@ -59,7 +59,7 @@ def broadcast_of_reshape(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("broadcast")
+@RULES.rewrites("broadcast")
 def broadcast_of_iota(i: HloInstruction) -> HloInstruction | None:
     """``broadcast(iota())`` → ``iota()`` of more dimensions."""
     (iota,) = i.operands
@@ -69,7 +69,7 @@ def broadcast_of_iota(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("iota", shape=i.shape, iota_dimension=dimensions_of(i)[dimension])
 
 
-@RULES.rule("iota")
+@RULES.rewrites("iota")
 def iota_of_one(i: HloInstruction) -> HloInstruction | None:
     """``iota()`` → ``0`` along a dimension of size 1."""
     dimension: int = attributes(i).iota_dimension
@@ -78,7 +78,7 @@ def iota_of_one(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).full(0, i.shape)
 
 
-@RULES.rule(*COMPUTED)
+@RULES.rewrites(*COMPUTED)
 def elementwise_of_broadcasts(i: HloInstruction) -> HloInstruction | None:
     """``f(broadcast(x), broadcast(y))`` → ``broadcast(f(x, y))`` where both repeat along the same dimensions.
 
@@ -128,7 +128,7 @@ def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> H
     return w.full(value, Shape(operand.shape.element_type, sizes))  # type: ignore[arg-type]
 
 
-@RULES.rule(*COMPUTED)
+@RULES.rewrites(*COMPUTED)
 def elementwise_of_reshapes(i: HloInstruction) -> HloInstruction | None:
     """``f(reshape(x), reshape(y))`` → ``reshape(f(x, y))`` where x and y have the same dimensions.
 

@@ -41,7 +41,7 @@ def _compare(i: HloInstruction, a: HloInstruction, b: HloInstruction, operation:
     )
 
 
-@RULES.rule("compare")
+@RULES.rewrites("compare")
 def compare_with_itself(i: HloInstruction) -> HloInstruction | None:
     """``x == x``, ``x <= x``, ``x >= x`` → true, the others false; not of floats, where NaN may be."""
     if i.operands[0] is not i.operands[1] or not has_total_order(i):
@@ -49,7 +49,7 @@ def compare_with_itself(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).full(direction_of(i) in ("EQ", "LE", "GE"), i.shape)
 
 
-@RULES.rule("compare")
+@RULES.rewrites("compare")
 def compare_constant_on_the_right(i: HloInstruction) -> HloInstruction | None:
     """``c < x`` → ``x > c``."""
     a, b = i.operands
@@ -58,7 +58,7 @@ def compare_constant_on_the_right(i: HloInstruction) -> HloInstruction | None:
     return _compare(i, b, a, attributes(i).replace(direction=SWAPPED[direction_of(i)]))
 
 
-@RULES.rule("compare", constant=True)
+@RULES.rewrites("compare", constant=True)
 def compare_of_pred(i: HloInstruction) -> HloInstruction | None:
     """``p != false``, ``p == true`` → ``p``; ``p == false``, ``p != true`` → ``not p``."""
     p, c = i.operands
@@ -68,7 +68,7 @@ def compare_of_pred(i: HloInstruction) -> HloInstruction | None:
     return p if (direction_of(i) == "EQ") == bool(value) else Writer(i).op("not", p)
 
 
-@RULES.rule("not")
+@RULES.rewrites("not")
 def not_of_compare(i: HloInstruction) -> HloInstruction | None:
     """``not (x < y)`` → ``x >= y`` where there is no NaN; ``not (x == y)`` → ``x != y`` always."""
     (compare,) = i.operands
@@ -80,7 +80,7 @@ def not_of_compare(i: HloInstruction) -> HloInstruction | None:
     return _compare(i, compare.operands[0], compare.operands[1], opposite)
 
 
-@RULES.rule("select")
+@RULES.rewrites("select")
 def select_decided(i: HloInstruction) -> HloInstruction | None:
     """``select(true, a, b)`` → ``a``, ``select(false, a, b)`` → ``b``, ``select(p, a, a)`` → ``a``."""
     p, a, b = i.operands
@@ -90,7 +90,7 @@ def select_decided(i: HloInstruction) -> HloInstruction | None:
     return None if value is None else a if value else b
 
 
-@RULES.rule("select")
+@RULES.rewrites("select")
 def select_of_not(i: HloInstruction) -> HloInstruction | None:
     """``select(not p, a, b)`` → ``select(p, b, a)``."""
     p, a, b = i.operands
@@ -99,7 +99,7 @@ def select_of_not(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("select", p.operands[0], b, a)
 
 
-@RULES.rule("select")
+@RULES.rewrites("select")
 def select_of_pred(i: HloInstruction) -> HloInstruction | None:
     """``select(p, true, false)`` → ``p``, ``select(p, false, true)`` → ``not p``.
 
@@ -127,7 +127,7 @@ def select_of_pred(i: HloInstruction) -> HloInstruction | None:
             return None
 
 
-@RULES.rule("select")
+@RULES.rewrites("select")
 def select_of_same_choice(i: HloInstruction) -> HloInstruction | None:
     """``select(p, select(p, a, b), c)`` → ``select(p, a, c)``, and so for the other branch."""
     p, a, b = i.operands
@@ -138,7 +138,7 @@ def select_of_same_choice(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("get-dimension-size")
+@RULES.rewrites("get-dimension-size")
 def size_of_static_dimension(i: HloInstruction) -> HloInstruction | None:
     """``get-dimension-size(x)`` → the size."""
     dimension: int = attributes(i).dimensions[0]

@@ -60,7 +60,7 @@ def _numbers(side: int, batch: Sequence[int], inner: Sequence[int]) -> dict[str,
     return {BATCH[side]: tuple(batch), INNER[side]: tuple(inner)}
 
 
-@FOLDS.rule("dot")
+@FOLDS.rewrites("dot")
 def dot_of_transpose(i: HloInstruction) -> HloInstruction | None:
     """``dot(transpose(x), y)`` → ``dot(x, y)`` where the free dimensions of x stay in order; so for y."""
     for side in (0, 1):
@@ -79,7 +79,7 @@ def dot_of_transpose(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@FOLDS.rule("transpose")
+@FOLDS.rewrites("transpose")
 def transpose_of_dot(i: HloInstruction) -> HloInstruction | None:
     """``transpose(dot(x, y))`` → ``dot(y, x)`` where that gives the dimensions in their order."""
     (dot,) = i.operands
@@ -107,7 +107,7 @@ def transpose_of_dot(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).reshape(made, i.shape.dimensions)
 
 
-@FOLDS.rule("dot")
+@FOLDS.rewrites("dot")
 def dot_of_repeated_batch(i: HloInstruction) -> HloInstruction | None:
     """``dot(x, broadcast(y))`` → ``dot(x, y)`` where y repeats in batch dimensions: now rows of x."""
     spread = i.operands[1]
@@ -131,7 +131,7 @@ def dot_of_repeated_batch(i: HloInstruction) -> HloInstruction | None:
     return dot_like(i, [i.operands[0], y], numbers)
 
 
-@FOLDS.rule("dot")
+@FOLDS.rewrites("dot")
 def dot_of_converts(i: HloInstruction) -> HloInstruction | None:
     """``dot(convert(x), y)`` → ``dot(x, y)`` where nothing is lost: products convert as they go."""
     operands = [_unconverted(o) for o in i.operands]
@@ -156,7 +156,7 @@ def _unconverted(x: HloInstruction) -> HloInstruction:
     return source if narrow.bits >= 8 and holds(wide, narrow) else x
 
 
-@FOLDS.rule("dot")
+@FOLDS.rewrites("dot")
 def dot_as_product(i: HloInstruction) -> HloInstruction | None:
     """``dot(x, y)`` along sizes of 1, or none → ``broadcast(x) * broadcast(y)``."""
     kind = i.shape.element_type
@@ -185,7 +185,7 @@ def _in_order(w: Writer, i: HloInstruction, side: int) -> HloInstruction:
     return w.reshape(x, x.shape.dimensions[: len(order)])
 
 
-@FOLDS.rule("dot")
+@FOLDS.rewrites("dot")
 def dot_of_nothing(i: HloInstruction) -> HloInstruction | None:
     """``dot(x, y)`` along a size of 0 → ``0``."""
     if all(i.operands[0].shape.dimensions[d] for d in inner_of(i, 0)):
@@ -193,7 +193,7 @@ def dot_of_nothing(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).full(0, i.shape)
 
 
-@REPAIRS.rule("dot")
+@REPAIRS.rewrites("dot")
 def dot_of_vector(i: HloInstruction) -> HloInstruction | None:
     """``dot(A, x)`` → ``dot(x, A)`` where rows of A are contracted: lanes then run along its columns."""
     lhs, rhs = i.operands
@@ -205,7 +205,7 @@ def dot_of_vector(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).reshape(dot_like(i, [rhs, lhs], numbers, swap=True), i.shape.dimensions)
 
 
-@REPAIRS.rule("dot")
+@REPAIRS.rewrites("dot")
 def dot_of_reshape(i: HloInstruction) -> HloInstruction | None:
     """``dot(reshape(x), y)`` → ``reshape(dot(x, y))`` where only free dimensions are split or joined."""
     for side in (0, 1):
@@ -224,7 +224,7 @@ def dot_of_reshape(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@REPAIRS.rule("dot")
+@REPAIRS.rewrites("dot")
 def dot_in_canonical_order(i: HloInstruction) -> HloInstruction | None:
     """``dot(x, y)`` → ``dot(transpose(x), y)``: batch, rows, inner of x; batch, inner, columns of y."""
     orders = [

@@ -14,14 +14,14 @@ from hloom.passes.writing import Writer
 RULES: Final = Family("conversion")
 
 
-@RULES.rule("convert")
+@RULES.rewrites("convert")
 def convert_to_the_same(i: HloInstruction) -> HloInstruction | None:
     """``convert(x)`` → ``x`` where the type is the same."""
     (x,) = i.operands
     return x if x.shape.element_type is i.shape.element_type else None
 
 
-@RULES.rule("convert")
+@RULES.rewrites("convert")
 def convert_twice(i: HloInstruction) -> HloInstruction | None:
     """``convert(convert(x))`` → ``convert(x)``, where the first one loses nothing that the second keeps.
 
@@ -39,7 +39,7 @@ def convert_twice(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).convert(x, third)
 
 
-@RULES.rule("bitcast-convert")
+@RULES.rewrites("bitcast-convert")
 def bitcast_convert_again(i: HloInstruction) -> HloInstruction | None:
     """``bitcast-convert(bitcast-convert(x))`` → ``bitcast-convert(x)``, or ``x`` of its own type again."""
     (x,) = i.operands
@@ -58,7 +58,7 @@ def bitcast_convert_again(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("bitcast-convert", source, shape=i.shape)
 
 
-@RULES.rule("reduce-precision")
+@RULES.rewrites("reduce-precision")
 def reduce_precision_of_fewer_bits(i: HloInstruction) -> HloInstruction | None:
     """``reduce-precision(x)`` → ``x`` where x has no more bits than are kept, or has lost them already."""
     (x,) = i.operands
@@ -71,7 +71,7 @@ def reduce_precision_of_fewer_bits(i: HloInstruction) -> HloInstruction | None:
     )
 
 
-@RULES.rule("copy")
+@RULES.rewrites("copy")
 def copy_of_anything(i: HloInstruction) -> HloInstruction | None:
     """``copy(x)`` → ``x``: values are copied where that is needed, when buffers are assigned."""
     return i.operands[0]

@@ -55,7 +55,7 @@ def relabelled(labels: Labels, part: str, order: Sequence[int]) -> Labels:
     return replace(labels, **changes)
 
 
-@RULES.rule("convolution")
+@RULES.rewrites("convolution")
 def window_in_plain_words(i: HloInstruction) -> HloInstruction | None:
     """Strides of one position, dilations and reversals of one element → none."""
     labels = labels_of(i)
@@ -75,7 +75,7 @@ def window_in_plain_words(i: HloInstruction) -> HloInstruction | None:
     return made
 
 
-@RULES.rule("convolution")
+@RULES.rewrites("convolution")
 def convolution_of_transpose(i: HloInstruction) -> HloInstruction | None:
     """``convolution(transpose(x), k)`` → ``convolution(x, k)`` of other labels; so for the kernel."""
     for side, part in ((0, "input"), (1, "kernel")):
@@ -88,7 +88,7 @@ def convolution_of_transpose(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("transpose")
+@RULES.rewrites("transpose")
 def transpose_of_convolution(i: HloInstruction) -> HloInstruction | None:
     """``transpose(convolution(x, k))`` → ``convolution(x, k)`` of other labels: nothing else uses it."""
     (conv,) = i.operands
@@ -99,7 +99,7 @@ def transpose_of_convolution(i: HloInstruction) -> HloInstruction | None:
     )
 
 
-@RULES.rule("convolution")
+@RULES.rewrites("convolution")
 def convolution_of_reversed_kernel(i: HloInstruction) -> HloInstruction | None:
     """``convolution(x, reverse(k))`` → ``convolution(x, k)`` with those window dimensions reversed."""
     x, mirrored = i.operands
@@ -113,7 +113,7 @@ def convolution_of_reversed_kernel(i: HloInstruction) -> HloInstruction | None:
     return conv_like(i, x, mirrored.operands[0], window=window)
 
 
-@RULES.rule("convolution")
+@RULES.rewrites("convolution")
 def convolution_of_pad(i: HloInstruction) -> HloInstruction | None:
     """``convolution(pad(x, 0), k)`` → ``convolution(x, k)`` with the padding in the window."""
     padded, kernel = i.operands
@@ -139,7 +139,7 @@ def convolution_of_pad(i: HloInstruction) -> HloInstruction | None:
     return conv_like(i, x, kernel, window=tuple(window))
 
 
-@RULES.rule("convolution")
+@RULES.rewrites("convolution")
 def spatial_dimensions_of_one(i: HloInstruction) -> HloInstruction | None:
     """Spatial dimensions of one input element and a window of one → none, the arrays being reshaped."""
     labels, w = labels_of(i), Writer(i)
@@ -177,7 +177,7 @@ def _without(w: Writer, x: HloInstruction, gone: Sequence[int]) -> tuple[HloInst
     return w.reshape(x, [x.shape.dimensions[d] for d in left]), {d: n for n, d in enumerate(left)}
 
 
-@DOTS.rule("convolution", reorders=True)
+@DOTS.rewrites("convolution", reorders=True)
 def convolution_as_dot(i: HloInstruction) -> HloInstruction | None:
     """``convolution(x, k)`` → ``dot(x, k)`` where each window dimension is one element, or all of them, once.
 
@@ -220,7 +220,7 @@ def convolution_as_dot(i: HloInstruction) -> HloInstruction | None:
     return w.reshape(moved, i.shape.dimensions)
 
 
-@RULES.rule("convolution")
+@RULES.rewrites("convolution")
 def convolution_of_nothing(i: HloInstruction) -> HloInstruction | None:
     """``convolution(x, k)`` → ``0`` where the kernel has no elements, or is zero in integers."""
     _, kernel = i.operands

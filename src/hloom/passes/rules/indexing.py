@@ -23,7 +23,7 @@ SCATTERS: Final = Family("scatter")
 # -- gather
 
 
-@GATHERS.rule("gather")
+@GATHERS.rewrites("gather")
 def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
     """``gather(x, indices)`` of one index vector → ``reshape(dynamic-slice(x, ...))``."""
     operation = attributes(i)
@@ -44,7 +44,7 @@ def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
     return w.reshape(cut, sizes)
 
 
-@GATHERS.rule("gather")
+@GATHERS.rewrites("gather")
 def gather_of_everything(i: HloInstruction) -> HloInstruction | None:
     """``gather(x, indices)`` of slices that are all of x → ``broadcast(x)``."""
     operation = attributes(i)
@@ -80,7 +80,7 @@ def index_vector(
 # -- scatter
 
 
-@SCATTERS.rule("scatter")
+@SCATTERS.rewrites("scatter")
 def scatter_of_nothing(i: HloInstruction) -> HloInstruction | None:
     """``scatter(x, indices, updates)`` without updates → ``x``."""
     count = len(i.operands) // 2
@@ -89,7 +89,7 @@ def scatter_of_nothing(i: HloInstruction) -> HloInstruction | None:
     return i.operands[0]
 
 
-@SCATTERS.rule("scatter")
+@SCATTERS.rewrites("scatter")
 def scatter_of_one_window(i: HloInstruction) -> HloInstruction | None:
     """``scatter(x, index, u)`` of one window → ``dynamic-update-slice(x, f(x there, u))``.
 
@@ -203,7 +203,7 @@ def _combined(
 SORTS: Final = Family("sort")
 
 
-@SORTS.rule("sort")
+@SORTS.rewrites("sort")
 def sort_of_one(i: HloInstruction) -> HloInstruction | None:
     """``sort(x)`` along a size of 1 → ``x``; a tuple of several."""
     (dimension,) = dimensions_of(i)
@@ -212,7 +212,7 @@ def sort_of_one(i: HloInstruction) -> HloInstruction | None:
     return i.operands[0] if len(i.operands) == 1 else Writer(i).op("tuple", *i.operands)
 
 
-@SORTS.rule("sort")
+@SORTS.rewrites("sort")
 def sort_of_unused(i: HloInstruction) -> HloInstruction | None:
     """``sort(x, y)`` → ``sort(x)`` where neither the comparator nor anybody else looks at y."""
     if len(i.operands) < 2 or i.is_root or any(u.opcode != "get-tuple-element" for u in i.users):

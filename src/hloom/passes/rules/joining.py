@@ -19,7 +19,7 @@ RULES: Final = Family("joining")
 # -- pad
 
 
-@RULES.rule("pad")
+@RULES.rewrites("pad")
 def pad_of_nothing(i: HloInstruction) -> HloInstruction | None:
     """``pad(x, v)`` → ``x`` where nothing is added, ``broadcast(v)`` where x has no elements."""
     x, v = i.operands
@@ -32,7 +32,7 @@ def pad_of_nothing(i: HloInstruction) -> HloInstruction | None:
     return x if same else None
 
 
-@RULES.rule("pad")
+@RULES.rewrites("pad")
 def pad_that_cuts(i: HloInstruction) -> HloInstruction | None:
     """``pad(x, v)`` → ``slice(x)`` where it only takes away; ``pad(slice(x), v)`` where it does both."""
     x, v = i.operands
@@ -53,7 +53,7 @@ def pad_that_cuts(i: HloInstruction) -> HloInstruction | None:
     return w.op("pad", cut, v, padding=tuple(rest)) if any(d.low or d.high for d in rest) else cut
 
 
-@RULES.rule("pad")
+@RULES.rewrites("pad")
 def pad_twice(i: HloInstruction) -> HloInstruction | None:
     """``pad(pad(x, v), v)`` → ``pad(x, v)`` where both only add, and nothing comes between."""
     inner, v = i.operands
@@ -69,7 +69,7 @@ def pad_twice(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("pad", x, v, padding=paddings)
 
 
-@RULES.rule("pad")
+@RULES.rewrites("pad")
 def pad_of_same_number(i: HloInstruction) -> HloInstruction | None:
     """``pad(broadcast(v), v)`` → ``broadcast(v)``."""
     x, v = i.operands
@@ -89,7 +89,7 @@ def _same_number(a: HloInstruction, b: HloInstruction) -> bool:
 # -- concatenate
 
 
-@RULES.rule("concatenate")
+@RULES.rewrites("concatenate")
 def concatenate_of_few(i: HloInstruction) -> HloInstruction | None:
     """``concatenate(x)`` → ``x``; operands without elements go."""
     if not uniform(i):
@@ -102,7 +102,7 @@ def concatenate_of_few(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("concatenate", *real, dimensions=dimensions_of(i))
 
 
-@RULES.rule("concatenate")
+@RULES.rewrites("concatenate")
 def concatenate_flattened(i: HloInstruction) -> HloInstruction | None:
     """``concatenate(concatenate(x, y), z)`` → ``concatenate(x, y, z)``: nothing else uses the inner one."""
     inner = [
@@ -117,7 +117,7 @@ def concatenate_flattened(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("concatenate", *operands, dimensions=dimensions_of(i))
 
 
-@RULES.rule("concatenate")
+@RULES.rewrites("concatenate")
 def concatenate_of_neighbours(i: HloInstruction) -> HloInstruction | None:
     """``concatenate(x[0:3], x[3:5])`` → ``x[0:5]``."""
     (dimension,) = dimensions_of(i)
@@ -147,7 +147,7 @@ def _joined(a: HloInstruction, b: HloInstruction, dimension: int) -> tuple[Slice
     return tuple(first) if first == second else None
 
 
-@RULES.rule("concatenate")
+@RULES.rewrites("concatenate")
 def concatenate_of_one_number(i: HloInstruction) -> HloInstruction | None:
     """``concatenate(broadcast(v), x)`` → ``pad(x, v)``, and so behind x."""
     if len(i.operands) != 2 or not uniform(i):

@@ -45,7 +45,7 @@ def arrays_of(i: HloInstruction) -> list[HloInstruction]:
     return i.operands[: len(i.operands) // 2]
 
 
-@RULES.rule("reduce")
+@RULES.rewrites("reduce")
 def reduce_of_size_one(i: HloInstruction) -> HloInstruction | None:
     """``reduce(x, v)`` along sizes of 1 → ``v + reshape(x)``; along others too, without those of size 1."""
     sizes = i.operands[0].shape.dimensions
@@ -66,7 +66,7 @@ def reduce_of_size_one(i: HloInstruction) -> HloInstruction | None:
     return w.op(opcode, w.broadcast(v, i.shape.dimensions), w.reshape(x, i.shape.dimensions))
 
 
-@RULES.rule("reduce", reorders=True)
+@RULES.rewrites("reduce", reorders=True)
 def reduce_of_transpose(i: HloInstruction) -> HloInstruction | None:
     """``reduce(transpose(x))`` → ``reduce(x)``, or its transpose where the kept dimensions change places."""
     if len(i.operands) != 2 or i.operands[0].opcode != "transpose":
@@ -81,7 +81,7 @@ def reduce_of_transpose(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("transpose", made, dimensions=tuple(ranks.index(d) for d in kept))
 
 
-@RULES.rule("reduce")
+@RULES.rewrites("reduce")
 def reduce_of_reshape(i: HloInstruction) -> HloInstruction | None:
     """``reduce(reshape(x))`` → ``reduce(x)`` where dimensions are split and joined among reduced ones only.
 
@@ -108,7 +108,7 @@ def reduce_of_reshape(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).reshape(again(i, [x], reduced), i.shape.dimensions)
 
 
-@RULES.rule("reduce")
+@RULES.rewrites("reduce")
 def reduce_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``reduce(broadcast(x), v)`` of maximum, minimum, and, or → the reduction of x along what is left."""
     if combines_by(i) not in ORDERLESS or i.operands[0].opcode != "broadcast":
@@ -116,7 +116,7 @@ def reduce_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     return _without_copies(i)[0]
 
 
-@RULES.rule("reduce", reorders=True)
+@RULES.rewrites("reduce", reorders=True)
 def sum_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``reduce(broadcast(x), 0)`` of add → ``reduce(x) * n``: where n sums of floats round, once."""
     kind = i.shape.element_type if i.shape.is_array else None
@@ -153,7 +153,7 @@ def _without_copies(i: HloInstruction) -> tuple[HloInstruction | None, int]:
     return w.op(opcode, w.broadcast(v, i.shape.dimensions), y), copies
 
 
-@RULES.rule("reduce", reorders=True)
+@RULES.rewrites("reduce", reorders=True)
 def reduce_twice(i: HloInstruction) -> HloInstruction | None:
     """``reduce(reduce(x, v), v)`` → ``reduce(x, v)`` along the dimensions of both, where v changes nothing.
 
@@ -187,7 +187,7 @@ def _is_neutral(opcode: str, v: HloInstruction) -> bool:
 # -- windows
 
 
-@RULES.rule("reduce-window")
+@RULES.rewrites("reduce-window")
 def window_of_one(i: HloInstruction) -> HloInstruction | None:
     """``reduce-window(x, v)`` of windows of one element, all of them → ``v + x``."""
     opcode = combines_by(i)
@@ -203,7 +203,7 @@ def window_of_one(i: HloInstruction) -> HloInstruction | None:
     return w.op(opcode, w.broadcast(i.operands[1], i.shape.dimensions), i.operands[0])
 
 
-@RULES.rule("reduce-window", reorders=True)
+@RULES.rewrites("reduce-window", reorders=True)
 def window_of_everything(i: HloInstruction) -> HloInstruction | None:
     """``reduce-window(x, v)`` → ``reshape(reduce(x, v))`` of windows that are whole dimensions or 1."""
     operation = attributes(i)

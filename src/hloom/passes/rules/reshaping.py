@@ -22,20 +22,20 @@ def dimensions_of(i: HloInstruction) -> tuple[int, ...]:
 # -- reshape
 
 
-@RULES.rule("reshape")
+@RULES.rewrites("reshape")
 def reshape_to_the_same(i: HloInstruction) -> HloInstruction | None:
     """``reshape(x)`` → ``x`` of equal dimensions."""
     return i.operands[0] if i.shape.dimensions == i.operands[0].shape.dimensions else None
 
 
-@RULES.rule("reshape")
+@RULES.rewrites("reshape")
 def reshape_twice(i: HloInstruction) -> HloInstruction | None:
     """``reshape(reshape(x))`` → ``reshape(x)``."""
     (x,) = i.operands
     return Writer(i).reshape(x.operands[0], i.shape.dimensions) if x.opcode == "reshape" else None
 
 
-@RULES.rule("reshape")
+@RULES.rewrites("reshape")
 def reshape_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``reshape(broadcast(x))`` → ``broadcast(reshape(x))`` where repeated and other sizes do not mix."""
     (spread,) = i.operands
@@ -64,7 +64,7 @@ def reshape_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     return w.broadcast(inner, i.shape.dimensions, kept)
 
 
-@RULES.rule("reshape")
+@RULES.rewrites("reshape")
 def reshape_of_iota(i: HloInstruction) -> HloInstruction | None:
     """``reshape(iota())`` → ``iota()`` where the counting dimension stays one."""
     (iota,) = i.operands
@@ -80,7 +80,7 @@ def reshape_of_iota(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("dynamic-reshape")
+@RULES.rewrites("dynamic-reshape")
 def dynamic_reshape_of_static(i: HloInstruction) -> HloInstruction | None:
     """``dynamic-reshape(x, sizes...)`` → ``reshape(x)`` where the result is static."""
     return Writer(i).reshape(i.operands[0], i.shape.dimensions)
@@ -89,7 +89,7 @@ def dynamic_reshape_of_static(i: HloInstruction) -> HloInstruction | None:
 # -- transpose
 
 
-@RULES.rule("transpose")
+@RULES.rewrites("transpose")
 def transpose_of_nothing(i: HloInstruction) -> HloInstruction | None:
     """``transpose(x)`` → ``reshape(x)`` where only dimensions of size 1 move; ``x`` where none does."""
     (x,) = i.operands
@@ -99,7 +99,7 @@ def transpose_of_nothing(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).reshape(x, i.shape.dimensions)
 
 
-@RULES.rule("transpose")
+@RULES.rewrites("transpose")
 def transpose_twice(i: HloInstruction) -> HloInstruction | None:
     """``transpose(transpose(x))`` → ``transpose(x)``."""
     (inner,) = i.operands
@@ -109,7 +109,7 @@ def transpose_twice(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("transpose", inner.operands[0], dimensions=tuple(order))
 
 
-@RULES.rule("transpose")
+@RULES.rewrites("transpose")
 def transpose_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``transpose(broadcast(x))`` → ``broadcast(x)`` into the permuted dimensions."""
     (spread,) = i.operands
@@ -120,7 +120,7 @@ def transpose_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).broadcast(spread.operands[0], i.shape.dimensions, into)
 
 
-@RULES.rule("transpose")
+@RULES.rewrites("transpose")
 def transpose_of_iota(i: HloInstruction) -> HloInstruction | None:
     """``transpose(iota())`` → ``iota()`` along the dimension's new place."""
     (iota,) = i.operands
@@ -131,7 +131,7 @@ def transpose_of_iota(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("iota", shape=i.shape, iota_dimension=place)
 
 
-@RULES.rule("transpose")
+@RULES.rewrites("transpose")
 def transpose_of_reshape(i: HloInstruction) -> HloInstruction | None:
     """``transpose(reshape(x))`` → ``reshape(transpose(x))`` where only sizes of 1 come or go."""
     (inner,) = i.operands
@@ -151,7 +151,7 @@ def transpose_of_reshape(i: HloInstruction) -> HloInstruction | None:
 # -- reverse
 
 
-@RULES.rule("reverse")
+@RULES.rewrites("reverse")
 def reverse_of_few(i: HloInstruction) -> HloInstruction | None:
     """``reverse(x)`` → ``x`` where only dimensions of size 1 are reversed; else without those."""
     (x,) = i.operands
@@ -161,7 +161,7 @@ def reverse_of_few(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("reverse", x, dimensions=real) if real else x
 
 
-@RULES.rule("reverse")
+@RULES.rewrites("reverse")
 def reverse_twice(i: HloInstruction) -> HloInstruction | None:
     """``reverse(reverse(x))`` → ``reverse(x)`` of the dimensions that only one of them reverses."""
     (inner,) = i.operands
@@ -172,7 +172,7 @@ def reverse_twice(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("reverse", x, dimensions=odd) if odd else x
 
 
-@RULES.rule("reverse")
+@RULES.rewrites("reverse")
 def reverse_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``reverse(broadcast(x))`` → ``broadcast(reverse(x))``; ``broadcast(x)`` along repeated dimensions."""
     (spread,) = i.operands

@@ -28,7 +28,7 @@ def whole(size: int) -> SliceDimension:
     return SliceDimension(0, size)
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_everything(i: HloInstruction) -> HloInstruction | None:
     """``slice(x)`` → ``x`` of the same size; strides of dimensions with one element are 1."""
     (x,) = i.operands
@@ -41,7 +41,7 @@ def slice_of_everything(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("slice", x, slice=tuple(ranges)) if tuple(ranges) != ranges_of(i) else None
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_twice(i: HloInstruction) -> HloInstruction | None:
     """``slice(slice(x))`` → ``slice(x)``."""
     (inner,) = i.operands
@@ -54,7 +54,7 @@ def slice_twice(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("slice", inner.operands[0], slice=tuple(ranges))
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``slice(broadcast(x))`` → ``broadcast(slice(x))``."""
     (spread,) = i.operands
@@ -69,7 +69,7 @@ def slice_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     return w.broadcast(inner, i.shape.dimensions, into)
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_iota(i: HloInstruction) -> HloInstruction | None:
     """``slice(iota())`` → ``iota()`` where the numbers are cut from 0 on only."""
     (iota,) = i.operands
@@ -82,7 +82,7 @@ def slice_of_iota(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("iota", shape=i.shape, iota_dimension=dimension)
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_concatenate(i: HloInstruction) -> HloInstruction | None:
     """``slice(concatenate(x, y))`` → ``slice(x)`` or ``slice(y)`` where all of it comes from one."""
     (joined,) = i.operands
@@ -101,7 +101,7 @@ def slice_of_concatenate(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_pad(i: HloInstruction) -> HloInstruction | None:
     """``slice(pad(x, v))`` → ``slice(x)`` where it lies within x; ``broadcast(v)`` where it lies outside."""
     (padded,) = i.operands
@@ -126,7 +126,7 @@ def paddings_of(i: HloInstruction) -> tuple[PaddingDimension, ...]:
     return operation.padding
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_transpose(i: HloInstruction) -> HloInstruction | None:
     """``slice(transpose(x))`` → ``transpose(slice(x))``, which moves less, where nothing else uses it."""
     (moved,) = i.operands
@@ -140,7 +140,7 @@ def slice_of_transpose(i: HloInstruction) -> HloInstruction | None:
     return w.op("transpose", w.op("slice", moved.operands[0], slice=tuple(ranges)), dimensions=order)
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_reverse(i: HloInstruction) -> HloInstruction | None:
     """``slice(reverse(x))`` → ``reverse(slice(x))`` of the mirrored range, where nothing else uses it."""
     (mirrored,) = i.operands
@@ -156,7 +156,7 @@ def slice_of_reverse(i: HloInstruction) -> HloInstruction | None:
     return w.op("reverse", w.op("slice", x, slice=tuple(ranges)), dimensions=dimensions_of(mirrored))
 
 
-@RULES.rule("slice")
+@RULES.rewrites("slice")
 def slice_of_reshape(i: HloInstruction) -> HloInstruction | None:
     """``slice(reshape(x))`` → ``reshape(slice(x))`` where the reshape only adds or drops sizes of 1."""
     (inner,) = i.operands
@@ -194,7 +194,7 @@ def _room(x: HloInstruction, sizes: Sequence[int]) -> list[int]:
     return [size - part for size, part in zip(x.shape.dimensions, sizes, strict=True)]
 
 
-@RULES.rule("dynamic-slice", "dynamic-update-slice")
+@RULES.rewrites("dynamic-slice", "dynamic-update-slice")
 def start_indices_one_by_one(i: HloInstruction) -> HloInstruction | None:
     """A vector of start indices → one scalar for each dimension."""
     first = 1 if i.opcode == "dynamic-slice" else 2
@@ -210,7 +210,7 @@ def start_indices_one_by_one(i: HloInstruction) -> HloInstruction | None:
     return w.computation.add(made)
 
 
-@RULES.rule("dynamic-slice")
+@RULES.rewrites("dynamic-slice")
 def dynamic_slice_at_constant(i: HloInstruction) -> HloInstruction | None:
     """``dynamic-slice(x, c)`` → ``slice(x)`` at the constant, held to the range in which the slice fits."""
     x, *indices = i.operands
@@ -221,7 +221,7 @@ def dynamic_slice_at_constant(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).op("slice", x, slice=tuple(ranges))
 
 
-@RULES.rule("dynamic-slice")
+@RULES.rewrites("dynamic-slice")
 def dynamic_slice_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``dynamic-slice(broadcast(x), i, j)`` → ``broadcast(dynamic-slice(x, i))``."""
     spread, *indices = i.operands
@@ -236,7 +236,7 @@ def dynamic_slice_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     return w.broadcast(x, i.shape.dimensions, into)
 
 
-@RULES.rule("dynamic-update-slice")
+@RULES.rewrites("dynamic-update-slice")
 def update_of_everything(i: HloInstruction) -> HloInstruction | None:
     """``dynamic-update-slice(x, u)`` → ``u`` of the same size; ``x`` where u has no elements."""
     x, u = i.operands[:2]
@@ -245,7 +245,7 @@ def update_of_everything(i: HloInstruction) -> HloInstruction | None:
     return u if u.shape.dimensions == x.shape.dimensions else None
 
 
-@RULES.rule("dynamic-update-slice")
+@RULES.rewrites("dynamic-update-slice")
 def update_with_what_is_there(i: HloInstruction) -> HloInstruction | None:
     """``dynamic-update-slice(x, dynamic-slice(x, i), i)`` → ``x``."""
     x, u, *indices = i.operands
@@ -253,7 +253,7 @@ def update_with_what_is_there(i: HloInstruction) -> HloInstruction | None:
     return x if same else None
 
 
-@RULES.rule("dynamic-update-slice")
+@RULES.rewrites("dynamic-update-slice")
 def update_at_constant_of_one_number(i: HloInstruction) -> HloInstruction | None:
     """``dynamic-update-slice(broadcast(v), u, c)`` → ``pad(u, v)``."""
     x, u, *indices = i.operands

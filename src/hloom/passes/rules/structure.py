@@ -11,7 +11,7 @@ from hloom.passes.rewriting import Family
 RULES: Final = Family("structure")
 
 
-@RULES.rule("get-tuple-element")
+@RULES.rewrites("get-tuple-element")
 def element_of_tuple(i: HloInstruction) -> HloInstruction | None:
     """``get-tuple-element(tuple(x, y)), index=1`` → ``y``."""
     (whole,) = i.operands
@@ -19,7 +19,7 @@ def element_of_tuple(i: HloInstruction) -> HloInstruction | None:
     return whole.operands[index] if whole.opcode == "tuple" else None
 
 
-@RULES.rule("tuple")
+@RULES.rewrites("tuple")
 def tuple_of_elements(i: HloInstruction) -> HloInstruction | None:
     """``tuple(get-tuple-element(t), index=0; get-tuple-element(t), index=1)`` → ``t`` of two elements.
 
@@ -43,14 +43,14 @@ def tuple_of_elements(i: HloInstruction) -> HloInstruction | None:
     return whole
 
 
-@RULES.rule("opt-barrier")
+@RULES.rewrites("opt-barrier")
 def barrier_of_nothing(i: HloInstruction) -> HloInstruction | None:
     """``opt-barrier(())`` → ``()``."""
     (x,) = i.operands
     return x if x.shape.is_tuple and not x.shape.tuple_shapes else None
 
 
-@RULES.rule("after-all")
+@RULES.rewrites("after-all")
 def after_one(i: HloInstruction) -> HloInstruction | None:
     """``after-all(token)`` → ``token``; of one token several times too."""
     tokens = set(i.operands)
