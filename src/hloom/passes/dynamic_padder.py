@@ -253,7 +253,7 @@ class DynamicWriter(Writer):
         return found[0] if len(found) == 1 else None
 
 
-def rule(*opcodes: str) -> Callable[[Rule], Rule]:
+def padding(*opcodes: str) -> Callable[[Rule], Rule]:
     """Register the rule of some opcodes."""
 
     def register(function: Rule) -> Rule:
@@ -286,7 +286,7 @@ RULES["bitcast-convert"] = lambda w, i, o: (
 )
 
 
-@rule("broadcast")
+@padding("broadcast")
 def _broadcast(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     (x,) = operands
     places = attributes(i).dimensions
@@ -294,7 +294,7 @@ def _broadcast(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Si
     return w.result(i, w.on_bounds(i, [x.array]), sizes)
 
 
-@rule("transpose")
+@padding("transpose")
 def _transpose(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     (x,) = operands
     order = attributes(i).dimensions
@@ -302,7 +302,7 @@ def _transpose(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Si
     return w.result(i, w.on_bounds(i, [x.array]), sizes)
 
 
-@rule("reshape")
+@padding("reshape")
 def _reshape(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """Where dynamic dimensions stay what they are, with as much before and behind them."""
     (x,) = operands
@@ -322,13 +322,13 @@ def _same_place(before: Sequence[int], d: int, after: Sequence[int], e: int) -> 
     return math.prod(before[:d]) == math.prod(after[:e]) and before[d] == after[e]
 
 
-@rule("iota")
+@padding("iota")
 def _iota(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """A dynamic dimension, whose actual size nothing tells, has its bound."""
     return w.result(i, w.on_bounds(i, []), {})
 
 
-@rule("slice")
+@padding("slice")
 def _slice(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """What is cut out of actual sizes: (min(limit, size) - start + stride - 1) / stride, at least 0."""
     (x,) = operands
@@ -344,7 +344,7 @@ def _slice(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized 
     return w.result(i, w.on_bounds(i, [x.array]), sizes)
 
 
-@rule("pad")
+@padding("pad")
 def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     x, value = operands
     sizes: dict[int, HloInstruction] = {}
@@ -359,7 +359,7 @@ def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
     return w.result(i, w.on_bounds(i, [filled, value.array]), sizes)
 
 
-@rule("concatenate")
+@padding("concatenate")
 def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """One operand after the other, each from where the one before really ends."""
     (dimension,) = attributes(i).dimensions
@@ -380,12 +380,12 @@ def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> 
     return w.result(i, total, sizes)
 
 
-@rule("get-dimension-size")
+@padding("get-dimension-size")
 def _get_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     return Sized(w.size(operands[0], attributes(i).dimensions[0]))
 
 
-@rule("set-dimension-size")
+@padding("set-dimension-size")
 def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     """What was not there before is zero; of a static result so is what lies beyond the size."""
     x, size = operands
@@ -402,7 +402,7 @@ def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Size
     return w.result(i, array, sizes)
 
 
-@rule("reduce")
+@padding("reduce")
 def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
     """What lies beyond is replaced by the initial values where they are neutral."""
     half = len(operands) // 2
@@ -444,7 +444,7 @@ def _is_neutral(i: HloInstruction) -> bool:
     return any(complex(value) == neutral for neutral in _NEUTRAL.get(combiner.opcode, ()))
 
 
-@rule("dot")
+@padding("dot")
 def _dot(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """Terms beyond the size of either operand count as zero."""
     lhs, rhs = operands
