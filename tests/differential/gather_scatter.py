@@ -110,8 +110,8 @@ COMBINERS = ("add", "multiply", "maximum", "minimum", "replace", "subtract")
 def scatter(draw: Draw) -> Case:
     """A scatter of one operand or of two. Into scalars XLA writes wrong programs.
 
-    The order of updates matters where they replace each other: that of the updates' elements in hloom, that of
-    the windows, one after the other, in XLA. So windows are last there.
+    The order of updates matters where they replace each other: that of the updates' elements in hloom, that
+    of the windows, one after the other, in XLA. So windows are last there.
     """
     index_type, opcode = draw.one(INDEX_TYPES), draw.one(COMBINERS)
     body, p = Body(draw), plan(draw, low=1, windows_last=opcode == "replace")
