@@ -21,7 +21,7 @@ from hloom.shape.shape import Shape
 from hloom.tools.layout import draw_layout, explain_layout, terminal_drawing
 from hloom.tools.layout_grid import GAP, layout_grid, memory_order
 from hloom.tools.layout_picture import OUTLINE_COLORS, TILE_COLORS, layout_picture
-from hloom.tools.picture import Picture, Rectangle, Text
+from hloom.tools.picture import Line, Picture, Rectangle, Text
 from hloom.tools.raster import encode_png, rasterize
 from hloom.tools.stroke_font import CHARACTERS
 from shape.shapes import array_shapes
@@ -214,6 +214,16 @@ def test_rectangles_and_letters_land_where_they_should() -> None:
     assert pixels[5, 9].tolist() == [0, 0, 255] and pixels[9, 9].tolist() == [255, 255, 255]
     dark = np.argwhere(pixels[:, 62:].max(axis=2) < 128)
     assert 15 <= dark[:, 0].min() <= 18 and 29 <= dark[:, 0].max() <= 31
+
+
+def test_lines_run_from_point_to_point() -> None:
+    picture = Picture(20, 20)
+    picture.marks += [Line(2, 4, 18, 4, "#ff0000", 2), Line(0, 20, 20, 0, "#0000ff"), Line(-9, 9, 5, -5)]
+    pixels = decoded(rasterize(picture, 2))
+    assert (pixels[6:10, 6:26] == (255, 0, 0)).all()
+    assert (pixels[6:10, :2].min(axis=2) > 100).all()
+    assert all(pixels[39 - n, n].tolist() == [0, 0, 255] for n in range(1, 30))
+    assert '<line x1="2" y1="4" x2="18" y2="4" stroke="#ff0000" stroke-width="2"/>' in picture.to_svg()
 
 
 def test_marks_over_the_edge_are_cut_off() -> None:

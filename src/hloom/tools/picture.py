@@ -1,9 +1,10 @@
-"""Pictures of rectangles and text, written as SVG or PNG by their file's suffix."""
+"""Pictures of rectangles, lines and text, written as SVG or PNG by their file's suffix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from hloom.errors import HloError
@@ -25,6 +26,18 @@ class Rectangle:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """A straight line from one point to another, `width` picture units thick."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    color: str = "#202124"
+    width: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """One line of text: `y` is the baseline, `size` the height of a capital, `anchor` what `x` means."""
 
@@ -35,6 +48,9 @@ class Text:
     color: str = "#202124"
     anchor: str = "start"
     bold: bool = False
+
+
+Mark: TypeAlias = Rectangle | Line | Text
 
 
 def text_width(text: str, size: float) -> float:
@@ -49,7 +65,7 @@ class Picture:
     width: float
     height: float
     title: str = ""
-    marks: list[Rectangle | Text] = field(default_factory=list[Rectangle | Text])
+    marks: list[Mark] = field(default_factory=list["Mark"])
 
     def save(self, path: str | Path) -> None:
         """Write an SVG or a PNG file, as the suffix says; HloError for any other suffix."""
@@ -72,7 +88,7 @@ class Picture:
             f"<title>{escape(self.title)}</title>",
             '<rect width="100%" height="100%" fill="#ffffff"/>',
         ]
-        parts += [_svg_text(mark) if isinstance(mark, Text) else _svg_rectangle(mark) for mark in self.marks]
+        parts += map(_svg, self.marks)
         return "\n".join([*parts, "</svg>\n"])
 
     def to_png(self, scale: float = 2.0) -> bytes:
@@ -80,6 +96,19 @@ class Picture:
         from hloom.tools.raster import rasterize
 
         return rasterize(self, scale)
+
+
+def _svg(mark: Mark) -> str:
+    if isinstance(mark, Text):
+        return _svg_text(mark)
+    return _svg_line(mark) if isinstance(mark, Line) else _svg_rectangle(mark)
+
+
+def _svg_line(mark: Line) -> str:
+    return (
+        f'<line x1="{mark.x1:g}" y1="{mark.y1:g}" x2="{mark.x2:g}" y2="{mark.y2:g}"'
+        f' stroke="{mark.color}" stroke-width="{mark.width:g}"/>'
+    )
 
 
 def _svg_rectangle(mark: Rectangle) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.tools.picture import Rectangle, Text, text_width
+from hloom.tools.picture import Line, Rectangle, Text, text_width
 from hloom.tools.stroke_font import ADVANCE, CAP_HEIGHT, strokes
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def rasterize(picture: Picture, scale: float) -> bytes:
     for mark in picture.marks:
         if isinstance(mark, Text):
             _paint_text(canvas, mark, scale)
+        elif isinstance(mark, Line):
+            _paint_line(canvas, mark, scale)
         else:
             _paint_rectangle(canvas, mark, scale)
     return encode_png(canvas)
@@ -107,6 +109,16 @@ def _rectangle_distance(
     dy = np.abs(rows + 0.5 - corner[1] - sides[1] / 2) - (sides[1] / 2 - radius)
     outside = np.hypot(np.maximum(dx, 0), np.maximum(dy, 0))
     return (outside + np.minimum(np.maximum(dx, dy), 0) - radius).astype(np.float32)
+
+
+def _paint_line(canvas: Canvas, mark: Line, scale: float) -> None:
+    points = np.array([(mark.x1, mark.y1), (mark.x2, mark.y2)], np.float32) * scale
+    pen = mark.width * scale
+    left, top = (int(np.floor(edge - pen)) - 1 for edge in points.min(axis=0))
+    right, bottom = (int(np.ceil(edge + pen)) + 1 for edge in points.max(axis=0))
+    rows, columns = np.ogrid[: bottom - top, : right - left]
+    distance = _polyline_distance(rows + 0.5, columns + 0.5, points - np.array([left, top], np.float32))
+    _blend(canvas, top, left, np.clip(pen / 2 + 0.5 - distance, 0, 1), mark.color)
 
 
 def _paint_text(canvas: Canvas, mark: Text, scale: float) -> None:
