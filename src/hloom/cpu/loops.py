@@ -21,6 +21,13 @@ from hloom.ir.instruction import HloInstruction
 from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64
+LONG: Final = 1 << 14
+"""Loops over so many elements pay for more code."""
+_STEPS: Final = dict.fromkeys(
+    ("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine", "tan",
+     "power", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh"), 12
+)  # fmt: skip
+"""Operations that are chains of many."""
 MOST_LANES: Final = 128
 NESTED: Final = frozenset(("reduce", "reduce-window", "dot", "convolution"))
 """Operations whose elements are loops of their own."""
@@ -76,9 +83,10 @@ def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) 
 
 
 def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
-    """Lanes for a loop of so many rounds: full vectors of the widest type, fewer for short loops."""
-    sizes = [storage_bytes(i.shape.element_type) for i in instructions if i.shape.is_array]
-    lanes = max(8, VECTOR_BYTES // max(sizes, default=4))
+    """Lanes for a loop of so many rounds: full vectors of the widest type that is not rare, fewer if it is short."""
+    sizes = sorted(storage_bytes(i.shape.element_type) for i in instructions if i.shape.is_array)
+    usual = sizes[-1 - len(sizes) // 8] if sizes else 4
+    lanes = max(8, VECTOR_BYTES // usual)
     while lanes > 1 and lanes > trips:
         lanes //= 2
     return lanes if lanes > 1 else 0
@@ -163,6 +171,8 @@ def emit_loop_kernel(
         # several vectors side by side: each step along the reduced dimension then reads whole cache lines
         while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
             lanes *= 2
+    elif lane is not None and lanes and math.prod(dimensions) >= LONG:
+        lanes *= side_by_side(members, lane.trips // lanes)
     elements = Elements(function, lanes, _views(inputs, pointers))
     targets = [
         View(p, shape.element_type, shape.dimensions)
@@ -195,6 +205,15 @@ def emit_loop_kernel(
     trips = space.variables[0].trips if space.variables else 1
     grain = max(lanes, 1) if len(space.variables) <= 1 else 1
     return LoopKernel(name, trips, grain, math.prod(dimensions) * max(1, len(members)))
+
+
+def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
+    """Vectors that are computed together, so that long chains of operations do not wait for each of their steps."""
+    chain = sum(m.operation.elementwise * (_STEPS.get(m.opcode, 1)) for m in members)
+    wanted = 4 if chain >= 40 else 2 if chain >= 12 else 1
+    while wanted > 1 and rounds % wanted:
+        wanted //= 2
+    return wanted
 
 
 def result_shapes(roots: Sequence[HloInstruction]) -> list[Shape]:

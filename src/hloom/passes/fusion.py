@@ -22,6 +22,22 @@ from hloom.shape.shape import Shape
 
 _FREE: Final = frozenset(("broadcast", "iota", "reshape", "slice", "reverse"))
 """Operations whose elements cost nothing to make again."""
+_CHEAP: Final = frozenset(
+    (
+        "add",
+        "subtract",
+        "and",
+        "or",
+        "xor",
+        "shift-left",
+        "shift-right-logical",
+        "convert",
+        "compare",
+        "multiply",
+    )
+)
+"""Operations that cost less than to write their result and read it back, a few at a time."""
+_FEW: Final = 6
 _MOVING: Final = frozenset(("pad", "dynamic-slice", "gather", "transpose", "concatenate"))
 """Operations whose elements are those of an operand, found by some work on the index."""
 _EXPENSIVE: Final = frozenset(
@@ -68,7 +84,7 @@ class Fusion:
         products: the dots and convolutions that may end in elementwise operations.
     """
 
-    most_members: int = 96
+    most_members: int = 256
     small_transpose: int = 2048
     most_in_tiles: int = 20
     products: Callable[[HloInstruction], bool] = lambda dot: False
@@ -112,6 +128,7 @@ class _Plan:
         self.position = {i: n for n, i in enumerate(self.order)}
         self.groups: dict[HloInstruction, list[_Group]] = {}
         self.all: list[_Group] = []
+        self._steps: dict[HloInstruction, int] = {}
         for instruction in reversed(self.order):
             self.groups[instruction] = self.place(instruction)
         self.join_rows()
@@ -124,7 +141,7 @@ class _Plan:
             return [self.open(p)]
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
         needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
-        room = self.costless(p) and all(len(g.members) < self.options.most_members for g in users)
+        room = self.costless(p) and all(self.has_room(g, p) for g in users)
         if users and not needed_outside and (len(users) == 1 or room):
             for group in users:
                 group.members[p] = None
@@ -197,8 +214,26 @@ class _Plan:
         return self.loops(p) and p.opcode != "concatenate"
 
     def costless(self, p: HloInstruction) -> bool:
-        """Whether making an instruction's elements again in every group costs nothing."""
-        return p.opcode in _FREE or p.opcode == "constant"
+        """Whether making an instruction's elements again in every group costs (next to) nothing."""
+        return p.opcode in _FREE or p.opcode == "constant" or 0 < self.steps(p) <= _FEW
+
+    def steps(self, p: HloInstruction) -> int:
+        """Cheap operations between an instruction and the numbers and indices it is made of alone; 0: others."""
+        known = self._steps.get(p)
+        if known is None:
+            known = 0
+            if p.shape.is_array and (p.opcode == "iota" or p.shape.rank == 0):
+                known = 1
+            elif p.opcode in _CHEAP or p.opcode in _FREE:
+                before = [self.steps(o) for o in p.operands]
+                known = 1 + sum(before) if all(before) else 0
+            self._steps[p] = known
+        return known
+
+    def has_room(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group may grow; what costs nothing finds room a little longer, lest it needs memory."""
+        limit = self.options.most_members
+        return len(group.members) < (2 * limit if self.costless(p) else limit)
 
     def moves_minor(self, p: HloInstruction) -> bool:
         """Whether a transpose changes the minor dimension of something large."""
@@ -213,7 +248,7 @@ class _Plan:
 
     def takes(self, group: _Group, p: HloInstruction) -> bool:
         """Whether a group may compute ``p`` for itself."""
-        if not group.accepts or len(group.members) >= self.options.most_members:
+        if not group.accepts or not self.has_room(group, p):
             return False
         if self.moves_minor(p) and not self.may_tile(group, p):
             return False
