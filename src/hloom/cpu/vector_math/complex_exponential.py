@@ -16,12 +16,12 @@ from hloom.cpu.vector_math.complex_numbers import (
     multiply,
     square_sum,
 )
-from hloom.cpu.vector_math.exponential import exponential_parts
+from hloom.cpu.vector_math.exponential import exponential_as_sum
 from hloom.cpu.vector_math.inverse_trigonometry import arc_tangent
 from hloom.cpu.vector_math.logarithm import exponent_as_float, exponent_of, log_of_one_plus, log_parts
 from hloom.cpu.vector_math.power import power as real_power
-from hloom.cpu.vector_math.reals import Pair, Reals, any_lane
-from hloom.cpu.vector_math.trigonometry import cosine, sine, sine_and_cosine
+from hloom.cpu.vector_math.reals import Pair, Reals, any_lane, product_of_sums
+from hloom.cpu.vector_math.trigonometry import cosine, sine, sine_and_cosine_as_sums
 
 _LARGEST: Final = 1500.0
 """An exponent whose power overflows even after it is multiplied by the sine of a tiny angle."""
@@ -38,9 +38,9 @@ def exponential(z: Pair) -> Pair:
 def _exponential(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
-    fraction, exponent = exponential_parts(r, r.at_least(r.at_most(x, _LARGEST), -_LARGEST))
-    sin, cos = sine_and_cosine(y)
-    real, imag = r.scale(fraction * cos, exponent), r.scale(fraction * sin, exponent)
+    fraction, exponent = exponential_as_sum(r, r.at_least(r.at_most(x, _LARGEST), -_LARGEST))
+    sin, cos = sine_and_cosine_as_sums(y)
+    real, imag = (r.scale(product_of_sums(r, fraction, part), exponent) for part in (cos, sin))
     endless = is_infinite(r, x) & ~is_finite(r, y)
     positive = x.compare("ogt", 0.0)
     real = endless.select(positive.select(r.constant(math.inf), 0.0), real)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hloom.cpu.llvm_text import Value
-from hloom.cpu.vector_math.reals import Reals, quotient_of_sums
+from hloom.cpu.vector_math.reals import Pair, Reals, quotient_of_sums
 
 LOG2_E: Final = 1.4426950408889634
 LOG_2: Final = {False: (0.693359375, -2.12194440e-4), True: (6.93145751953125e-1, 1.42860682030941723212e-6)}
@@ -69,11 +69,21 @@ def exponential(x: Value) -> Value:
 
 def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Value]:
     """(p, n) with e^(x + low) = p * 2^n and p about between 0.7 and 1.42."""
+    series, exponent = _series(r, x, low)
+    return series + 1.0, exponent
+
+
+def exponential_as_sum(r: Reals, x: Value) -> tuple[Pair, Value]:
+    """The same, with what p is short of."""
+    series, exponent = _series(r, x, None)
+    return r.fast_two_sum(r.constant(1.0), series), exponent
+
+
+def _series(r: Reals, x: Value, low: Value | None) -> tuple[Value, Value]:
     rest, exponent = _reduced(r, x)
     if low is not None:
         rest = rest + low
-    series = r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest)
-    return series + 1.0, exponent
+    return r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest), exponent
 
 
 def _reduced(r: Reals, x: Value) -> tuple[Value, Value]:
@@ -139,3 +149,9 @@ def small_sinh(r: Reals, x: Value) -> Value:
     """sinh(x) for |x| <= 1."""
     square = x * x
     return r.fma(square * x, r.polynomial(square, _SINH[r.is_double]), x)
+
+
+def small_sinh_as_sum(r: Reals, x: Value) -> Pair:
+    """The same, with what it is short of."""
+    square = x * x
+    return r.fast_two_sum(x, square * x * r.polynomial(square, _SINH[r.is_double]))

@@ -223,6 +223,11 @@ def quotient_of_sums(r: Reals, numerator: Pair, denominator: Pair) -> Value:
     return r.fma(over, inverse, quotient)
 
 
+def product_of_sums(r: Reals, a: Pair, b: Pair) -> Value:
+    """The product of two numbers that are given with what they are short of."""
+    return r.fma(a[0], b[0], r.fma(a[0], b[1], a[1] * b[0]))
+
+
 def in_double(function: Callable[[Value], Value], x: Value) -> Value:
     """A function of f64 values applied to f32 ones, its result rounded to f32."""
     return function(x.cast("fpext", F64)).cast("fptrunc", F32)
@@ -240,16 +245,13 @@ def any_lane(condition: Value) -> Value:
 
 def where_any(condition: Value, usual: Value, rare: Callable[[], Value]) -> Value:
     """``usual``, but ``rare()`` in lanes where the condition holds; its code runs only if there is one."""
-    return _merged(condition, [usual], lambda: [rare()])[0]
+    return where_any_of(condition, [usual], lambda: [rare()])[0]
 
 
-def where_any_pair(condition: Value, usual: Pair, rare: Callable[[], Pair]) -> Pair:
-    """The same for two values."""
-    first, second = _merged(condition, usual, rare)
-    return first, second
-
-
-def _merged(condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]) -> list[Value]:
+def where_any_of(
+    condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
+) -> list[Value]:
+    """The same for several values."""
     f = condition.function
     body, after = f.label(), f.label()
     test = any_lane(condition)

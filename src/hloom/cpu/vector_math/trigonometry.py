@@ -14,7 +14,7 @@ from hloom.cpu.vector_math.angles import (
     reduce_usual,
     usual_limit,
 )
-from hloom.cpu.vector_math.reals import Pair, Reals, quotient_of_sums, where_any, where_any_pair
+from hloom.cpu.vector_math.reals import Pair, Reals, quotient_of_sums, where_any, where_any_of
 
 _SINE: Final = {
     # (sin(r) - r) / r³ in r² for |r| <= π/4; relative errors of sin(r): 2^-28.0, 2^-58.0
@@ -99,21 +99,26 @@ def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
     return (rest, sine_tail), (head, cosine_tail)
 
 
-def sine_and_cosine(x: Value) -> tuple[Value, Value]:
-    """sin(x) and cos(x) of f64 angles, of one reduction."""
+def sine_and_cosine_as_sums(x: Value) -> tuple[Pair, Pair]:
+    """sin(x) and cos(x) of f64 angles, with what they are short of, which is 0 for large angles."""
     r = Reals(x)
     rest, low, quadrant = reduce_usual(r, x)
-    large = r.absolute(x).compare("ogt", usual_limit(r))
-    usual = (
-        x.compare("oeq", 0.0).select(x, _rotated(r, rest, low, quadrant, 0)),
-        _rotated(r, rest, low, quadrant, 1),
-    )
+    sine_part, cosine_part = (r.fast_two_sum(*kernel) for kernel in _kernels(r, rest, low))
+    usual = [
+        _in_quadrant(r, s, c, quadrant, turn)
+        for turn in (0, 1)
+        for s, c in zip(sine_part, cosine_part, strict=True)
+    ]
+    usual[0] = x.compare("oeq", 0.0).select(x, usual[0])
 
-    def of_large() -> Pair:
+    def of_large() -> list[Value]:
         sin = of_large_angle(x, "sine", partial(_rotated, turn=0))
-        return sin, of_large_angle(x, "cosine", partial(_rotated, turn=1))
+        cos = of_large_angle(x, "cosine", partial(_rotated, turn=1))
+        return [sin, r.constant(0.0), cos, r.constant(0.0)]
 
-    return where_any_pair(large, usual, of_large)
+    large = r.absolute(x).compare("ogt", usual_limit(r))
+    sin, sin_short, cos, cos_short = where_any_of(large, usual, of_large)
+    return (sin, sin_short), (cos, cos_short)
 
 
 def tangent(x: Value) -> Value:
