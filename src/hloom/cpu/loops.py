@@ -23,11 +23,11 @@ from hloom.shape.shape import Shape
 VECTOR_BYTES: Final = 64
 LONG: Final = 1 << 14
 """Loops over so many elements pay for more code."""
-_STEPS: Final = dict.fromkeys(
-    ("exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine", "tan",
-     "power", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh"), 12
-)  # fmt: skip
-"""Operations that are chains of many."""
+_LONG_CHAINS: Final = frozenset((
+    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine", "tan",
+    "power", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
+))  # fmt: skip
+"""Operations that are a dozen in a row."""
 MOST_LANES: Final = 128
 NESTED: Final = frozenset(("reduce", "reduce-window", "dot", "convolution"))
 """Operations whose elements are loops of their own."""
@@ -83,7 +83,7 @@ def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) 
 
 
 def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
-    """Lanes for a loop of so many rounds: full vectors of the widest type that is not rare, fewer if it is short."""
+    """Lanes for a loop of so many rounds: full vectors of the widest type that is not rare, fewer if short."""
     sizes = sorted(storage_bytes(i.shape.element_type) for i in instructions if i.shape.is_array)
     usual = sizes[-1 - len(sizes) // 8] if sizes else 4
     lanes = max(8, VECTOR_BYTES // usual)
@@ -208,8 +208,8 @@ def emit_loop_kernel(
 
 
 def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
-    """Vectors that are computed together, so that long chains of operations do not wait for each of their steps."""
-    chain = sum(m.operation.elementwise * (_STEPS.get(m.opcode, 1)) for m in members)
+    """Vectors that are computed together, so that long chains of operations do not wait for every step."""
+    chain = sum(12 if m.opcode in _LONG_CHAINS else 1 for m in members if m.operation.elementwise)
     wanted = 4 if chain >= 40 else 2 if chain >= 12 else 1
     while wanted > 1 and rounds % wanted:
         wanted //= 2

@@ -218,7 +218,7 @@ class _Plan:
         return p.opcode in _FREE or p.opcode == "constant" or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
-        """Cheap operations between an instruction and the numbers and indices it is made of alone; 0: others."""
+        """Cheap operations between an instruction and the numbers and indices it is made of; 0: of others."""
         known = self._steps.get(p)
         if known is None:
             known = 0
