@@ -24,8 +24,8 @@ VECTOR_BYTES: Final = 64
 LONG: Final = 1 << 14
 """Loops over so many elements pay for more code."""
 _LONG_CHAINS: Final = frozenset((
-    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine", "tan",
-    "power", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
+    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine",
+    "tan", "power", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
 ))  # fmt: skip
 """Operations that are a dozen in a row."""
 MOST_LANES: Final = 128
@@ -83,7 +83,7 @@ def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) 
 
 
 def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
-    """Lanes for a loop of so many rounds: full vectors of the widest type that is not rare, fewer if short."""
+    """Lanes for a loop of so many rounds: whole vectors of the widest usual type, fewer if it is short."""
     sizes = sorted(storage_bytes(i.shape.element_type) for i in instructions if i.shape.is_array)
     usual = sizes[-1 - len(sizes) // 8] if sizes else 4
     lanes = max(8, VECTOR_BYTES // usual)
