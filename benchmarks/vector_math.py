@@ -216,8 +216,10 @@ sqrt is the instruction, correctly rounded. Angles are reduced exactly, however 
 10⁹ in f64 by multiples of π/2 in three parts; a vector with larger ones takes a branch to code out of line.
 
 Complex functions of c64 are computed in f64 and are nearly always correctly rounded in both parts. Those of
-c128 are within about 5 ulp of the modulus; close to zeros of a part, that part can be less exact. Powers of
-c128 are off by about as many ulp as the logarithm of the result is large; small integral powers are products.
+c128 are within 2.7 ulp of each part (sqrt and rsqrt 0.5; exponential, sine, cosine, tan, sinh, cosh, tanh
+1.3), but for parts that nearly vanish: the real part of log next to the unit circle and of
+exponential-minus-one and logistic near their zeros are right to about 4 ulp of the modulus. Powers of c128 are
+off by about as many ulp as the logarithm of the result is large; small integral powers are products.
 
 Targets without fused multiply-add, without an instruction that rounds, or without conversions of f16 have the
 same functions from other instructions, with errors that are a little larger.

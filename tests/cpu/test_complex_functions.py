@@ -62,7 +62,7 @@ def test_single_precision_is_right_in_both_parts(opcode: str) -> None:
 @pytest.mark.parametrize("opcode", FUNCTIONS)
 def test_double_precision(opcode: str) -> None:
     z = points("c128")
-    assert relative_error(compiled(opcode, z), apply(opcode, z)).max() <= 8
+    assert relative_error(compiled(opcode, z), apply(opcode, z)).max() <= 5
 
 
 @pytest.mark.parametrize("opcode", FUNCTIONS)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hloom.cpu.llvm_text import F32, F64, Operand, Value
-from hloom.cpu.vector_math.reals import Pair, Reals
+from hloom.cpu.vector_math.reals import Pair, Reals, quotient_of_sums
 
 _FAR: Final = 2.0**500
 """Numbers beyond this, and below its reciprocal, are scaled before they are squared."""
@@ -174,10 +174,19 @@ def square_sum(r: Reals, z: Pair) -> Pair:
 
 def _exact_modulus(r: Reals, z: Pair) -> Value:
     """The root of the sum of squares, made good for what the sum and the root are short of."""
-    total, lost = square_sum(r, z)
-    root = r.sqrt(total)
-    over = lost - r.product_rest(root, root, total)
-    return total.compare("oeq", 0.0).select(root, root + over / (root + root))
+    root, short = _modulus_as_sum(r, z)
+    return root + short
+
+
+def _modulus_as_sum(r: Reals, z: Pair) -> Pair:
+    return _root_as_sum(r, square_sum(r, z))
+
+
+def _root_as_sum(r: Reals, x: Pair) -> Pair:
+    """The root of a positive number, both with what they are short of."""
+    root = r.sqrt(x[0])
+    short = (x[1] - r.product_rest(root, root, x[0])) / (root + root)
+    return root, x[0].compare("oeq", 0.0).select(0.0, short)
 
 
 def sign(z: Pair) -> Pair:
@@ -205,24 +214,39 @@ def square_root(z: Pair) -> Pair:
 
 def _square_root(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
-    if single:
-        root = _moderate_root(r, z)
-    else:
-        scaled, factor = _moderate(r, z)
-        real, imag = _moderate_root(r, scaled)
-        root = _times_root(r, (real, imag), factor, -1)
-    return choose(is_infinite(r, z[1]), (math.inf, z[1]), root)
+    scaled, factor = (z, None) if single else _moderate(r, z)
+    t, _ = _half_angle(r, scaled)
+    height = r.absolute(scaled[1])
+    other = quotient_of_sums(r, (height, r.constant(0.0)), (t[0] + t[0], t[1] + t[1]))
+    root = _in_half_plane(r, z, t[0] + t[1], t[0].compare("oeq", 0.0).select(0.0, other))
+    if factor is not None:
+        root = _times_root(r, root, factor, -1)
+    return _endless_root(r, z, root)
 
 
-def _moderate_root(r: Reals, z: Pair) -> Pair:
-    """(t, y / 2t) with t = sqrt((|x| + |z|) / 2), and its parts exchanged for negative x."""
+def _half_angle(r: Reals, z: Pair) -> tuple[Pair, Pair]:
+    """T = sqrt((|x| + |z|) / 2), the larger part of the root, and |z|, both with what they are short of."""
+    size = _modulus_as_sum(r, z)
+    total, lost = r.two_sum(r.absolute(z[0]), size[0])
+    return _root_as_sum(r, (total * 0.5, (lost + size[1]) * 0.5)), size
+
+
+def _in_half_plane(r: Reals, z: Pair, larger: Value, smaller: Value) -> Pair:
+    """The root with these parts: the real part is the larger one unless z is in the left half."""
+    left = r.bits(z[0]).compare("slt", 0)
+    return left.select(smaller, larger), r.copysign(left.select(larger, smaller), z[1])
+
+
+def _endless_root(r: Reals, z: Pair, root: Pair) -> Pair:
+    """The root where a part is infinite."""
     x, y = z
-    size = is_infinite(r, x).select(math.inf, _exact_modulus(r, z))
-    t = r.sqrt((r.absolute(x) + size) * 0.5)
-    other = r.absolute(y) / (t + t)
-    other = t.compare("oeq", 0.0).select(0.0, other)
-    left = r.bits(x).compare("slt", 0)
-    return left.select(other, t), r.copysign(left.select(t, other), y)
+    # 0, or NaN where the imaginary part is
+    nothing = r.absolute(y - y)
+    right = x.compare("ogt", 0.0)
+    real = right.select(r.constant(math.inf), nothing)
+    imag = r.copysign(right.select(nothing, math.inf), y)
+    root = choose(is_infinite(r, x), (real, imag), root)
+    return choose(is_infinite(r, y), (math.inf, y), root)
 
 
 def reciprocal_square_root(z: Pair) -> Pair:
@@ -233,14 +257,16 @@ def reciprocal_square_root(z: Pair) -> Pair:
 def _reciprocal_square_root(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     scaled, factor = (z, None) if single else _moderate(r, z)
-    root = _moderate_root(r, scaled)
-    root = choose(is_infinite(r, z[1]), (math.inf, z[1]), root)
-    size = _exact_modulus(r, scaled)
-    real, imag = root[0] / size, -root[1] / size
+    t, size = _half_angle(r, scaled)
+    zero = r.constant(0.0)
+    product, lost = r.two_product(t[0], size[0])
+    lost = r.fma(t[0], size[1], r.fma(t[1], size[0], lost))
+    other = quotient_of_sums(r, (r.absolute(scaled[1]), zero), (product + product, lost + lost))
+    real, imag = _in_half_plane(r, z, quotient_of_sums(r, t, size), other)
     if factor is not None:
         real, imag = _times_root(r, (real, imag), factor, 1)
-    zero = r.constant(0.0)
+    root = _endless_root(r, z, (real, imag))
     endless = is_infinite(r, *z)
-    real, imag = choose(endless, (r.copysign(zero, root[0]), r.copysign(zero, -root[1])), (real, imag))
+    real, imag = choose(endless, (r.copysign(zero, root[0]), r.copysign(zero, -root[1])), (real, -imag))
     nothing = z[0].compare("oeq", 0.0) & z[1].compare("oeq", 0.0)
     return nothing.select(math.inf, real), imag
