@@ -217,9 +217,9 @@ sqrt is the instruction, correctly rounded. Angles are reduced exactly, however 
 
 Complex functions of c64 are computed in f64 and are nearly always correctly rounded in both parts. Those of
 c128 are within 2.7 ulp of each part (sqrt and rsqrt 0.5; exponential, sine, cosine, tan, sinh, cosh, tanh
-1.3), but for parts that nearly vanish: the real part of log next to the unit circle and of
-exponential-minus-one and logistic near their zeros are right to about 4 ulp of the modulus. Powers of c128 are
-off by about as many ulp as the logarithm of the result is large; small integral powers are products.
+1.3), but for parts that nearly vanish: the real part of log next to the unit circle and those of
+exponential-minus-one and logistic near their zeros are right to about 4 ulp of the modulus. Powers of c128
+are off by about as many ulp as the logarithm of the result is large; small integral powers are products.
 
 Targets without fused multiply-add, without an instruction that rounds, or without conversions of f16 have the
 same functions from other instructions, with errors that are a little larger.
