@@ -21,6 +21,7 @@ from hloom.cpu.loops import LoopKernel
 from hloom.cpu.program import EMITTERS, HOST, WORKSPACES, ProgramEmitter, emitter
 from hloom.cpu.transposition import transposed
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array
 from hloom.passes.fft_decomposer import is_small
 from hloom.shape.element_type import C64
 from hloom.shape.element_type import F32 as REAL32
@@ -171,8 +172,8 @@ class _Transform:
         """The rotations after a pass: exp(-2 pi i p k / n), by p, k > 0, part; planar: by k, part, p."""
         dtype = np.float32 if self.part is F32 else np.float64
         p, k = np.arange(n // radix)[:, None], np.arange(1, radix)[None, :]
-        w = np.exp(-2j * np.pi * ((p * k) % n) / n)
-        both = np.stack([w.real, w.imag], -1)
+        angle: Array = -2 * np.pi * ((p * k) % n) / n
+        both: Array = np.stack([np.cos(angle), np.sin(angle)], -1)
         data = (both.transpose(1, 2, 0) if planar else both).astype(dtype)
         name = f"rotations_{self.part.suffix}_{n}_{radix}{'_planar' if planar else ''}"
         return Value(self.f, PTR, self.module.constant_bytes(name, np.ascontiguousarray(data).tobytes()))
