@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hloom.cpu.fourier import STACK_BYTES
 from hloom.passes import fft_decomposer
 from native_runs import agree, compiled
 
@@ -40,10 +41,10 @@ def check(kind: str, complex_: str, batch: tuple[int, ...], lengths: tuple[int, 
     agree(text, x, tolerance=TOLERANCE[complex_] * scale)
 
 
-@pytest.fixture(params=["library", "own"], autouse=True)
-def algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "own":
-        monkeypatch.setattr(fft_decomposer, "LARGE", 0)
+@pytest.fixture(autouse=True)
+def own_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transform is so small that it is left to a library."""
+    monkeypatch.setattr(fft_decomposer, "LARGE", 0)
     compiled.cache_clear()
 
 
@@ -84,6 +85,20 @@ def test_large_primes(kind: str, lengths: tuple[int, ...]) -> None:
 def test_long(kind: str) -> None:
     check(kind, "c64", (2,), (1 << 16,))
     check(kind, "c64", (), (10000,))
+
+
+def test_long_columns_and_rows_need_scratch_memory() -> None:
+    for kind, lengths in (("FFT", (40000, 3)), ("RFFT", (2, 40000)), ("IRFFT", (40000, 2))):
+        text, _ = fft(kind, "c64", (), lengths)
+        assert compiled(text).program.temp_bytes > STACK_BYTES
+        check(kind, "c64", (), lengths)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_ones_are_the_librarys_own(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    text, x = fft(kind, "c64", (2,), (15, 16, 33))
+    agree(text, x)
 
 
 @pytest.mark.parametrize("kind", KINDS)

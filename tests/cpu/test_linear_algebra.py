@@ -105,6 +105,10 @@ def test_odd_sizes(batch: tuple[int, ...], m: int, n: int) -> None:
     check("f64", batch, m, n, False, False, False, "TRANSPOSE")
 
 
+def test_many_unknowns_from_the_right() -> None:
+    check("f32", (), 3000, 5, False, True, True, "NO_TRANSPOSE")
+
+
 def test_narrow_floats() -> None:
     check("bf16", (), 5, 4, True, True, False, "NO_TRANSPOSE")
     check("f16", (3,), 5, 4, False, True, False, "TRANSPOSE")

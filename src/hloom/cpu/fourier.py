@@ -94,13 +94,30 @@ def axes_of(i: HloInstruction) -> list[Axis]:
     return made if kind == "IRFFT" else made[::-1]
 
 
-def _slots(axis: Axis) -> int:
-    return min(SLOTS, axis.outer)
-
-
 def _within_bytes(axis: Axis) -> int:
     """Scratch memory of one transform along lanes: two areas."""
     return 4 * axis.part.size * axis.length
+
+
+def _lanes(axis: Axis) -> int:
+    """Transforms side by side: fewer where there are not so many, or where they would not fit on the stack."""
+    lanes = axis.lanes
+    many = axis.outer if axis.inner == 1 else axis.inner
+    while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
+        lanes //= 2
+    return lanes
+
+
+def _areas(axis: Axis) -> int:
+    """Bytes that the passes need for each lane."""
+    passes = len(radices(axis.length) or ())
+    return max(0, min(2, passes - 1)) * 2 * axis.length * axis.part.size
+
+
+def _slot_bytes(axis: Axis) -> int:
+    """Scratch memory of what is transformed at a time, where it does not fit on the stack."""
+    size = _within_bytes(axis) if axis.within else _areas(axis) * _lanes(axis)
+    return size if size > STACK_BYTES else 0
 
 
 def workspace_bytes(i: HloInstruction) -> int:
@@ -108,8 +125,7 @@ def workspace_bytes(i: HloInstruction) -> int:
     if not i.shape.element_count or is_small(i):
         return 0
     axes = axes_of(i)
-    slots = [_slots(a) * _within_bytes(a) for a in axes if a.within and _within_bytes(a) > STACK_BYTES]
-    return max(slots, default=0) + _spectrum_bytes(i)
+    return max(SLOTS * _slot_bytes(axis) for axis in axes) + _spectrum_bytes(i)
 
 
 def _spectrum_bytes(i: HloInstruction) -> int:
@@ -219,34 +235,39 @@ class _SideBySide(_Transform):
 
     def __init__(self, module: Module, function: Function, axis: Axis) -> None:
         super().__init__(module, function, axis)
-        self.lanes = axis.lanes
+        self.lanes = _lanes(axis)
         self.rows = axis.inner == 1
-        side_by_side = axis.outer if self.rows else axis.inner
         found = radices(self.n)
         assert found is not None
         self.radices = found
-        areas = min(2, len(found) - 1)
-        while self.lanes > 4 and (
-            self.lanes // 2 >= side_by_side or areas * self.n * 2 * self.lanes * self.part.size > STACK_BYTES
-        ):
-            self.lanes //= 2
         self.wide = self.part.vector(self.lanes)
-        size = self.n * 2
-        self.areas = [function.allocate(self.wide, size) for _ in range(areas)]
+        count = max(0, min(2, len(found) - 1))
+        if not _slot_bytes(axis):
+            self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
 
     def emit(self) -> int:
-        """Loops over vectors of transforms; returns the end of their range."""
+        """A loop over vectors of transforms, or over slots of them; returns the end of its range."""
         f, axis = self.f, self.axis
-        if self.rows:
-            groups = -(-axis.outer // self.lanes)
-            with f.loop(self.begin, self.end) as loop:
-                self.group(f.constant(I64, 0), loop.index * self.lanes, axis.outer)
-            return groups
-        groups = -(-axis.inner // self.lanes)
+        groups = -(-(axis.outer if self.rows else axis.inner) // self.lanes)
+        total = groups if self.rows else groups * axis.outer
+        size = _slot_bytes(axis)
         with f.loop(self.begin, self.end) as loop:
-            outer = loop.index.unsigned_divide(groups)
-            self.group(outer, (loop.index - outer * groups) * self.lanes, axis.inner)
-        return axis.outer * groups
+            if not size:
+                self.numbered(loop.index, groups)
+                return total
+            space = f.offset(self.space, loop.index * size)
+            self.areas = [space, f.offset(space, 2 * self.n, self.wide)]
+            with f.loop(loop.index, total, min(SLOTS, total)) as inner:
+                self.numbered(inner.index, groups)
+        return min(SLOTS, total)
+
+    def numbered(self, number: Value, groups: int) -> None:
+        """The vector of transforms of a number."""
+        if self.rows:
+            self.group(self.f.constant(I64, 0), number * self.lanes, self.axis.outer)
+            return
+        outer = number.unsigned_divide(groups)
+        self.group(outer, (number - outer * groups) * self.lanes, self.axis.inner)
 
     def group(self, outer: Value, first: Value, count: int) -> None:
         """One vector of transforms."""
@@ -382,7 +403,7 @@ class _Within(_Transform):
         assert found is not None
         self.radices = found
         size = 2 * self.n // self.lanes
-        self.on_stack = _within_bytes(axis) <= STACK_BYTES
+        self.on_stack = not _slot_bytes(axis)
         if self.on_stack:
             self.areas = [function.allocate(self.wide, size) for _ in range(min(2, len(found) - 1))]
 
@@ -393,7 +414,7 @@ class _Within(_Transform):
             with f.loop(self.begin, self.end) as loop:
                 self.one(loop.index)
             return self.axis.outer
-        slots = _slots(self.axis)
+        slots = min(SLOTS, self.axis.outer)
         with f.loop(self.begin, self.end) as loop:
             space = f.offset(self.space, loop.index * _within_bytes(self.axis))
             self.areas = [space, self.at(space, 2 * self.n)]

@@ -21,7 +21,7 @@ import numpy as np
 
 from hloom.cpu.buffers import leaf_bytes, leaves
 from hloom.cpu.externals import PROVIDERS
-from hloom.cpu.llvm_text import I32, I64, PTR
+from hloom.cpu.llvm_text import I32, I64, PTR, Value
 from hloom.cpu.program import HOST, ProgramEmitter, emitter
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
@@ -75,9 +75,7 @@ def emit_host_call(program: ProgramEmitter, i: HloInstruction) -> None:
     program.calls.append((HOST_FUNCTION, i.name))
     places = [program.pointer(o, index) for o in i.operands for index, _ in leaves(o.shape)]
     places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
-    array = f.allocate(PTR, max(1, len(places)), align=8)
-    for position, place in enumerate(places):
-        f.store(place, f.offset(array, position, PTR))
+    array = program.packed(places) if places else Value(f, PTR, "null")
     status = f.call(I32, HOST_FUNCTION, f.constant(I64, number), array)
     failed, after = f.label(), f.label()
     f.branch(status.compare("ne", 0), failed, after)

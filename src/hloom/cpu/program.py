@@ -376,6 +376,15 @@ class ProgramEmitter:
             return
         f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
 
+    def packed(self, pointers: Sequence[Value]) -> Value:
+        """An array of pointers, for the next call only."""
+        f = self.function
+        place = Value(f, PTR, "%shared")
+        self._shared_pointers = max(self._shared_pointers, len(pointers))
+        for number, pointer in enumerate(pointers):
+            f.store(pointer, f.offset(place, number, PTR))
+        return place
+
     def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
         """Let the threads of the pool share a kernel's range; see ``native_code/pool.ll``."""
         task = f"{kernel.name}_task"
@@ -386,10 +395,7 @@ class ProgramEmitter:
             wrapper.call(None, kernel.name, *given, begin, end)
             wrapper.finish()
         f = self.function
-        packed = Value(f, PTR, "%shared")
-        self._shared_pointers = max(self._shared_pointers, len(pointers))
-        for number, pointer in enumerate(pointers):
-            f.store(pointer, f.offset(packed, number, PTR))
+        packed = self.packed(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
         f.call(None, "hloom_parallel", self.context, Value(f, PTR, f"@{task}"), packed, trips, grain)
 

@@ -23,6 +23,8 @@ BLOCK: Final = 4
 SMALL: Final = 24
 """Systems of up to so many unknowns are solved side by side if there are enough of them."""
 ENOUGH: Final = 8
+STACK_BYTES: Final = 1 << 18
+"""Unknowns that do not lie side by side are kept on the stack, as many lanes of them as fit."""
 
 
 @emitter("triangular-solve")
@@ -45,7 +47,9 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     by_system = m <= SMALL and batch >= ENOUGH and columns <= 64
     lanes = max(8, 64 // storage_bytes(a.element_type)) * (1 if by_system else 2)
     side_by_side = batch if by_system else columns
-    while lanes > 4 and lanes // 2 >= side_by_side:
+    while lanes > 4 and (
+        lanes // 2 >= side_by_side or m * lanes * storage_bytes(a.element_type) > STACK_BYTES
+    ):
         lanes //= 2
     solver = _Solver(function, i, lanes, by_system)
     if by_system:
