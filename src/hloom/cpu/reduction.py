@@ -287,9 +287,32 @@ class RowReduction:
             low = [_lanes(a, range(half)) for a in accumulators]
             high = [_lanes(a, range(half, lanes)) for a in accumulators]
             narrow = Elements(self.function, half, {})
-            accumulators = [spread(narrow, x) for x in narrow.apply(self.combiner, [*low, *high])]
+            accumulators = [spread(narrow, x) for x in self._halves(narrow, low, high)]
             lanes = half
         return [_lane_zero(a) for a in accumulators]
+
+    def _halves(self, e: Elements, low: list[Element], high: list[Element]) -> list[Element]:
+        """Two halves of the lanes combined.
+
+        Where the second operand numbers the elements, a combiner may prefer its first argument: of several
+        NaNs the first one wins an argmax. The lanes are not in the order of the elements, so both orders
+        are tried, and the one that chose the earlier element counts.
+        """
+        made = e.apply(self.combiner, [*low, *high])
+        if len(made) != 2 or not _numbers_elements(self.operands[1]) or not self.types[1].is_integer:
+            return made
+        other = e.apply(self.combiner, [*high, *low])
+        mine, theirs = made[1], other[1]
+        assert isinstance(mine, Value) and isinstance(theirs, Value)
+        earlier = theirs.compare("slt" if self.types[1].is_signed else "ult", mine)
+        return [e.choose(earlier, b, a) for a, b in zip(made, other, strict=True)]
+
+
+def _numbers_elements(operand: HloInstruction) -> bool:
+    """Whether an operand is an iota, perhaps broadcast."""
+    while operand.opcode == "broadcast":
+        operand = operand.operands[0]
+    return operand.opcode == "iota"
 
 
 def _lanes(element: Element, lanes: Sequence[int]) -> Element:
