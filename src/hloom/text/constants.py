@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from hloom.shape.literal import Literal
 from hloom.text.options import PrintOptions
 
@@ -23,14 +25,15 @@ def constant_text(literal: Literal, options: PrintOptions) -> str:
 
 
 def _essential_text(literal: Literal) -> str:
-    """Only what programs are likely to be recognized by: zeros, ones, integers."""
+    """Only what programs are likely to be recognized by: zeros (but for -0), ones, integers."""
     shape = literal.shape
     if not shape.is_array or literal.is_elided:
         return _ELIDED
     values = literal.numpy()
-    for value in (0, 1):
-        if (values == value).all():
-            return str(value)
+    if (values == 0).all() and not np.frombuffer(values.tobytes(), np.uint8).any():
+        return "0"
+    if (values == 1).all():
+        return "1"
     if shape.element_type.is_integer and shape.element_count <= _LARGEST_ESSENTIAL:
         return literal.to_text()
     return _ELIDED

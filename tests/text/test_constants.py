@@ -1,0 +1,32 @@
+"""Constants where only essential ones are printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from hloom.ir.module import HloModule
+from hloom.text.options import PrintOptions
+
+ESSENTIAL = [
+    ("f32[]", "0", "0"),
+    ("f32[2]", "{0, 0}", "0"),
+    ("bf16[2]", "{1, 1}", "1"),
+    ("f32[]", "-0.0", "{...}"),
+    ("f8e3m4[2]", "{0, -0.0}", "{...}"),
+    ("c64[]", "(0, -0.0)", "{...}"),
+    ("f32[2]", "{0, 1}", "{...}"),
+    ("s32[2]", "{0, 1}", "{0, 1}"),
+    ("s32[2]", "{0, 0}", "0"),
+    ("pred[2]", "{1, 1}", "1"),
+    ("f32[0]", "{}", "0"),
+]
+
+
+@pytest.mark.parametrize(("shape", "value", "printed"), ESSENTIAL)
+def test_essential_constants(shape: str, value: str, printed: str) -> None:
+    text = f"HloModule m\nENTRY e {{\n  ROOT c = {shape} constant({value})\n}}"
+    ours = HloModule.from_text(text).to_text(PrintOptions.fingerprint())
+    assert f"constant({printed})" in ours
+    hlo = pytest.importorskip("jaxlib._hlo")
+    theirs = hlo.hlo_module_from_text(text).to_string(hlo.HloPrintOptions.fingerprint())
+    assert ours.strip() == theirs.strip()
