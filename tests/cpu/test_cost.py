@@ -47,6 +47,22 @@ def test_reductions_count_their_computation() -> None:
     assert instruction_cost(parse(text).entry.root).flops == 28
 
 
+@pytest.mark.parametrize(
+    ("window", "result", "flops"),
+    [
+        ("size=1x3", "8,4", 32 * 2),
+        ("size=1x6 pad=0_0x5_0", "8,6", 48),  # a running sum
+        ("size=1x6 pad=0_0x0_5", "8,6", 48),
+        ("size=8x6 pad=7_0x5_0", "8,6", 48 * 3),
+        ("size=1x6", "8,1", 8 * 5),
+    ],
+)
+def test_windows_count_what_they_combine(window: str, result: str, flops: float) -> None:
+    text = f"HloModule m\n{ADD}\nENTRY e {{ p = f32[8,6] parameter(0)\n z = f32[] constant(0)\n "
+    text += f"ROOT r = f32[{result}] reduce-window(p, z), window={{{window}}}, to_apply=add }}"
+    assert instruction_cost(parse(text).entry.root).flops == flops
+
+
 def test_loops_count_as_often_as_they_are_known_to_run() -> None:
     text = """HloModule m
 cond { s = (f32[9]) parameter(0)

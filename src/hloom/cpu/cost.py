@@ -16,7 +16,7 @@ from typing import Any, Final
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.window import ConvolutionDimensionNumbers
+from hloom.ir.window import ConvolutionDimensionNumbers, Window, WindowDimension
 from hloom.shape.shape import Shape
 
 
@@ -157,7 +157,17 @@ def _reduce(i: HloInstruction) -> float:
 
 def _reduce_window(i: HloInstruction) -> float:
     operation: Any = i.operation
-    return _applied(i) * _elements(i.shape) * max(0, math.prod(d.size for d in operation.window) - 1)
+    window: Window = operation.window
+    sizes = i.operands[0].shape.dimensions
+    # a result over all beginnings, or all ends, goes on from the one before it
+    combined = [2 if _runs_along(d, n) else d.size for d, n in zip(window, sizes, strict=True)]
+    return _applied(i) * _elements(i.shape) * max(0, math.prod(combined) - 1)
+
+
+def _runs_along(d: WindowDimension, size: int) -> bool:
+    """Whether a dimension of a window covers everything up to an element, or everything from it on."""
+    plain = d.stride == d.base_dilation == d.window_dilation == 1
+    return plain and d.size == size > 1 and sorted((d.padding_low, d.padding_high)) == [0, size - 1]
 
 
 def _select_and_scatter(i: HloInstruction) -> float:
