@@ -26,17 +26,29 @@ def client() -> Any:
     return jax.devices("cpu")[0].client
 
 
-def compile_on_xla(text: str) -> Any:
-    """An executable of XLA:CPU for a module's text."""
+def stablehlo(text: str) -> Any:
+    """A module's text in the form in which XLA's client takes programs."""
     module = _hlo.hlo_module_from_text(text)
     computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
-    stablehlo = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
-    devices = xla_client.DeviceList(tuple(client().local_devices()[:1]))
-    return client().compile_and_load(stablehlo, devices)
+    return xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
+
+
+def compile_stablehlo(program: Any) -> Any:
+    """An executable of XLA:CPU for what `stablehlo` gives."""
+    return client().compile_and_load(program, xla_client.DeviceList(tuple(client().local_devices()[:1])))
+
+
+def compile_on_xla(text: str) -> Any:
+    """An executable of XLA:CPU for a module's text."""
+    return compile_stablehlo(stablehlo(text))
+
+
+def on_device(array: Any) -> Any:
+    """A copy of an array on XLA's first device."""
+    return jax.device_put(np.asarray(array), client().local_devices()[0])
 
 
 def run_on_xla(text: str, arguments: Sequence[Any]) -> list[Array]:
     """The leaves of the result of a program on XLA:CPU."""
     executable = compile_on_xla(text)
-    buffers = [jax.device_put(np.asarray(a), client().local_devices()[0]) for a in arguments]
-    return [np.asarray(out) for out in executable.execute(buffers)]
+    return [np.asarray(out) for out in executable.execute([on_device(a) for a in arguments])]
