@@ -123,7 +123,7 @@ def reduce_several(draw: Draw) -> Case:
             numbers = np.arange(math.prod(sizes)).reshape(sizes).astype(ElementType.parse(index).numpy_dtype)
         operands = [body.parameter(a, plain_shape(a)) for a in (draw.values(value, sizes), numbers)]
         worst = neutral("maximum" if direction == "GT" else "minimum", value)
-        inits = [body.parameter(worst), body.parameter(np.array(0, numbers.dtype))]
+        inits = [body.parameter(worst), body.parameter(np.array(np.iinfo(numbers.dtype).max, numbers.dtype))]
         function = argument_of_extreme(body, value, index, direction)
         label = f"reduce argmax {value}"
     else:
@@ -208,7 +208,10 @@ def reduce_windows(draw: Draw) -> Case:
 
 
 def select_and_scatter(draw: Draw) -> Case:
-    """The gradient of pooling: windows overlap, selections tie."""
+    """The gradient of pooling: windows overlap, selections tie.
+
+    XLA goes through a window in the order of a layout that it chooses, so most cases have no equals.
+    """
     body = Body(draw)
     element_type = draw.one(["f32", "f32", "f64", "bf16", "f16", "s32", "u8", "s64"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, high=3))
@@ -218,9 +221,12 @@ def select_and_scatter(draw: Draw) -> Case:
     source = [(s + sum(p) - w) // t + 1 for s, p, w, t in zip(sizes, pads, window, stride, strict=True)]
     direction = draw.one(["GE", "LE", "GT", "LT"])
     opcode = draw.one(["add", "add", "maximum", "multiply"])
-    # XLA goes through a window in the order of the layout, which then decides between equals.
     values = draw.values if element_type in INTEGERS else draw.small_values
-    operand = body.parameter(values(element_type, sizes), shape_of(element_type, sizes))
+    numbers = values(element_type, sizes)
+    tied = draw.chance(0.2)
+    if not tied:
+        numbers = draw.numbers.permutation(numbers.size).reshape(sizes).astype(numbers.dtype)
+    operand = body.parameter(numbers, shape_of(element_type, sizes))
     updates = body.parameter(values(element_type, source))
     init = body.parameter(
         draw.small_values(element_type, ()) if draw.chance(0.3) else neutral(opcode, element_type)
@@ -234,7 +240,7 @@ def select_and_scatter(draw: Draw) -> Case:
         f"select-and-scatter({operand}, {updates}, {init}), window={{{' '.join(fields)}}}, "
         f"select={select}, scatter={function}"
     )
-    return body.case(f"select-and-scatter {direction} {opcode}", root)
+    return body.case(f"select-and-scatter {direction} {opcode}{' tied' if tied else ''}", root)
 
 
 def map_(draw: Draw) -> Case:
