@@ -3,6 +3,7 @@
 #   make test    all tests
 #   make check   format, lint, types, layering
 #   make format  let ruff rewrite the sources
+#   make bench   time the example programs beside XLA:CPU (BENCH="--json OUT --plot OUT.svg": its options)
 #   make docs    rewrite docs/operations/ from the declarations
 #   make proto   regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make lock    refresh requirements.lock from what .venv holds
@@ -19,7 +20,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SCHEMA := src/hloom/proto/schema
 
-.PHONY: help demo test check format docs proto lock wheel clean
+.PHONY: help demo test check format bench docs proto lock wheel clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -53,6 +54,9 @@ format: $(VENV)/.develop
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+bench: $(VENV)/.develop
+	@$(BIN)/python -m benchmarks $(BENCH)
+
 docs: $(VENV)/.develop
 	$(BIN)/python -m hloom.tools.op_docs docs/operations
 
@@ -68,4 +72,4 @@ wheel: $(VENV)/.develop
 
 clean:
 	rm -rf dist .pytest_cache .ruff_cache .hypothesis
-	find src tests -name __pycache__ -type d -exec rm -rf {} +
+	find src tests benchmarks -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,175 @@
+"""The machine: what it is, and what it can do at most, by kernels that do nothing else."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hloom.cpu import llvm
+from hloom.cpu.loader import LoadedObject
+from hloom.cpu.target import first_processor, host, thread_count
+
+ACCUMULATORS = 16
+COPIED = 64 << 20
+"""Bytes that every thread copies: more than what caches hold."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was measured on.
+
+    Attributes:
+        processor, threads: its name, and how many threads compute.
+        load: processes that wanted to run in the last minute, on average.
+        versions: of what takes part.
+        flops: f32 operations a second, of all threads together, in fused multiplications and additions.
+        bandwidth: bytes a second that all threads read from memory and write to it.
+    """
+
+    processor: str
+    threads: int
+    load: float
+    versions: dict[str, str]
+    flops: float
+    bandwidth: float
+
+    def __str__(self) -> str:
+        versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
+        limits = f"{self.flops / 1e9:.0f} GFLOP/s of f32, {self.bandwidth / 1e9:.0f} GB/s from and to memory"
+        return f"{self.processor}, {self.threads} threads, load {self.load:.1f}; {versions}\nat most {limits}"
+
+    def limit(self, flops: float, moved: float) -> float:
+        """The seconds in which so many operations and bytes could be done at best, with data in memory."""
+        return max(flops / self.flops, moved / self.bandwidth)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        return asdict(self)
+
+
+def this_machine() -> Machine:
+    """The machine, measured: takes about a second."""
+    described = first_processor(Path("/proc/cpuinfo"))
+    name = described.get("model name") or platform.machine()
+    threads = thread_count()
+    versions = {"python": platform.python_version()}
+    for package in ("hloom", "numpy", "scipy", "llvmlite", "jaxlib"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    load = os.getloadavg()[0]
+    return Machine(name, threads, load, versions, measured_flops(threads), measured_bandwidth(threads))
+
+
+def measured_flops(threads: int) -> float:
+    """f32 operations a second in fused multiplications and additions that need no memory."""
+    lanes = host().vector_bytes // 4
+    vector = f"<{lanes} x float>"
+    rounds = 2_000_000
+    work = _compiled(_fma_text(vector), "fma")
+    source = np.full(lanes, 0.5, np.float32)
+    targets = [np.zeros(ACCUMULATORS * lanes, np.float32) for _ in range(threads)]
+    calls = [_call(work, rounds, source.ctypes.data, t.ctypes.data) for t in targets]
+    return threads * 2.0 * lanes * ACCUMULATORS * rounds / _fastest(calls)
+
+
+def measured_bandwidth(threads: int) -> float:
+    """Bytes a second, read and written, of copies too large for caches."""
+    vector = f"<{host().vector_bytes // 4} x float>"
+    work = _compiled(_copy_text(vector), "copy")
+    arrays = [(np.ones(COPIED // 4, np.float32), np.zeros(COPIED // 4, np.float32)) for _ in range(threads)]
+    rounds = COPIED // host().vector_bytes
+    calls = [_call(work, rounds, a.ctypes.data, b.ctypes.data) for a, b in arrays]
+    return threads * 2.0 * COPIED / _fastest(calls)
+
+
+def _fma_text(vector: str) -> str:
+    """A loop over independent chains of fused multiplications and additions; their ends are written."""
+    names = range(ACCUMULATORS)
+    phis = "\n".join(f"  %a{n} = phi {vector} [ zeroinitializer, %entry ], [ %b{n}, %loop ]" for n in names)
+    fma = f"@llvm.fma.v{vector[1:].split()[0]}f32"
+    work = "\n".join(
+        f"  %b{n} = call {vector} {fma}({vector} %x, {vector} %a{n}, {vector} %x)" for n in names
+    )
+    stores = "\n".join(
+        f"  %p{n} = getelementptr {vector}, ptr %target, i64 {n}\n  store {vector} %b{n}, ptr %p{n}, align 4"
+        for n in names
+    )
+    return f"""
+define void @fma(i64 %rounds, ptr %source, ptr %target) {{
+entry:
+  %x = load {vector}, ptr %source, align 4
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{phis}
+{work}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %rounds
+  br i1 %more, label %loop, label %done
+done:
+{stores}
+  ret void
+}}
+declare {vector} {fma}({vector}, {vector}, {vector})
+"""
+
+
+def _copy_text(vector: str) -> str:
+    return f"""
+define void @copy(i64 %rounds, ptr %source, ptr %target) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %from = getelementptr {vector}, ptr %source, i64 %i
+  %to = getelementptr {vector}, ptr %target, i64 %i
+  %x = load {vector}, ptr %from, align 4
+  store {vector} %x, ptr %to, align 4
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %rounds
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+"""
+
+
+def _compiled(text: str, name: str) -> Callable[..., None]:
+    loaded = LoadedObject([llvm.generate(text, host())], {}.get)
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+    function = prototype(loaded.symbols[name])
+
+    def call(rounds: int, source: int, target: int, held: LoadedObject = loaded) -> None:
+        function(rounds, source, target)
+
+    return call
+
+
+def _call(work: Callable[..., None], rounds: int, source: int, target: int) -> Callable[[], None]:
+    return lambda: work(rounds, source, target)
+
+
+def _fastest(calls: list[Callable[[], None]], tries: int = 5) -> float:
+    """The least seconds in which all calls are done, each in a thread of its own."""
+    best = float("inf")
+    for _ in range(tries):
+        workers = [threading.Thread(target=call) for call in calls]
+        start = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        best = min(best, time.perf_counter() - start)
+    return best

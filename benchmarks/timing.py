@@ -1,0 +1,66 @@
+"""Medians of times, taken in turns so that whatever else the machine does happens to all alike."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+LEAST_SAMPLE = 20e-6
+"""Seconds of a sample at least: shorter calls are repeated, so that reading the clock does not count."""
+FEWEST, MOST = 5, 2000
+"""Samples of each call."""
+
+
+def medians(calls: Mapping[str, Callable[[], Any]], budget: float, block: int = 1) -> dict[str, float]:
+    """Seconds of each call: the median of its `samples`."""
+    return {name: statistics.median(found) for name, found in samples(calls, budget, block).items()}
+
+
+def samples(calls: Mapping[str, Callable[[], Any]], budget: float, block: int = 1) -> dict[str, list[float]]:
+    """Seconds of each call in samples that are taken in turn.
+
+    Args:
+        calls: run twice before anything is timed.
+        budget: seconds that all samples together should take; there are at least five of each, and at most
+            2000.
+        block: samples of each call before the next one has its turn.
+    """
+    repeats: dict[str, int] = {}
+    for name, call in calls.items():
+        call()
+        repeats[name] = repeats_of(seconds_of(call, 1))
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    spent, rounds = 0.0, 0
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        while rounds < FEWEST or (spent < budget and rounds < MOST):
+            for name, call in calls.items():
+                for _ in range(block):
+                    taken = seconds_of(call, repeats[name])
+                    found[name].append(taken / repeats[name])
+                    spent += taken
+            rounds += block
+    finally:
+        if collects:
+            gc.enable()
+    return found
+
+
+def repeats_of(seconds: float) -> int:
+    """How often a call of this duration is run for one sample."""
+    return max(1, min(1000, round(LEAST_SAMPLE / max(seconds, 1e-9))))
+
+
+def seconds_of(call: Callable[[], Any], repeats: int) -> float:
+    """Seconds of some calls; the last result is freed after the clock was read, as a caller would keep it."""
+    result: Any = None
+    start = time.perf_counter()
+    for _ in range(repeats):
+        result = call()
+    taken = time.perf_counter() - start
+    del result
+    return taken
