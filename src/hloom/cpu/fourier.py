@@ -100,7 +100,7 @@ def _within_bytes(axis: Axis) -> int:
 
 
 def _lanes(axis: Axis) -> int:
-    """Transforms side by side: fewer where there are not so many, or where they would not fit on the stack."""
+    """Transforms side by side: fewer where there are not so many, or the stack is too small."""
     lanes = axis.lanes
     many = axis.outer if axis.inner == 1 else axis.inner
     while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
