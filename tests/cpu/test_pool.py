@@ -166,6 +166,7 @@ def test_threads_sleep_between_regions(pool: ThreadPool) -> None:
     assert (places == 15).all()
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX warns, if loaded
 def test_a_child_process_starts_threads_of_its_own() -> None:
     pool = ThreadPool(2)
     run(pool, np.zeros(1000, np.int32), times=10)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation import parse
+from hloom.cpu import long_sort
 from hloom.cpu.sort_order import sort_keys
 from native_runs import agree, draw, special_values
 
@@ -92,6 +93,13 @@ def test_rows(kind: str, n: int) -> None:
 def test_long_rows(kind: str, n: int) -> None:
     check([kind], (2, n), 1)
     check([kind], (n,), 0, descending=True)
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "s32", "u8", "f64"])
+def test_one_row_for_all_threads(kind: str) -> None:
+    n = long_sort.LEAST + 77
+    check([kind], (n,), 0)
+    check([kind, "s32"], (1, n), 1, descending=True)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "s16", "pred"])
