@@ -49,15 +49,15 @@ WEIGHTS = {"unary": 6, "binary": 6, "convert": 4, "compare": 2, "programs": 4, "
 
 
 def turns(families: Sequence[str], count: int, first: int = 0) -> list[tuple[str, int]]:
-    """Families and numbers of so many cases, the families in turn by their weights."""
+    """Families and numbers of so many cases after the first ones, the families in turn by their weights."""
     round_ = [family for family in families for _ in range(WEIGHTS.get(family, 1))]
-    numbers = Counter(dict.fromkeys(families, first - 1))
+    numbers: Counter[str] = Counter()
     chosen: list[tuple[str, int]] = []
-    for i in range(count):
+    for i in range(first + count):
         family = round_[i % len(round_)]
-        numbers[family] += 1
         chosen.append((family, numbers[family]))
-    return chosen
+        numbers[family] += 1
+    return chosen[first:]
 
 
 def draw_case(family: str, number: int, seed: int) -> Case:
