@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hloom.cpu.buffers import Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
+from hloom.cpu.buffers import ALIGNMENT, Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
@@ -16,6 +16,11 @@ Values: TypeAlias = dict[ShapeIndex, Buffer]
 Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
 InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
 """Operand numbers that an instruction may overwrite with its only result while it reads them."""
+
+SMALL: Final = 256
+"""Bytes that a program with loops keeps on the stack, where LLVM may turn them into registers."""
+STACK: Final = 1 << 14
+"""Bytes of such values altogether."""
 
 ALIASES: Final = frozenset(("reshape", "opt-barrier", "add-dependency", "copy", "domain", "async-update"))
 """Operations whose result is the bytes of their first operand."""
@@ -104,6 +109,7 @@ class _Walk:
         self.births: dict[Buffer, list[int]] = {}
         self.reads: dict[Buffer, list[int]] = {}
         self.overwrites: list[tuple[Buffer, Buffer, int]] = []
+        self.has_loops = False
 
     def new(self, size: int, kind: str = "temp", number: int = 0) -> Buffer:
         """A buffer of its own."""
@@ -178,13 +184,21 @@ class _Walk:
         return made
 
     def loop(self, i: HloInstruction, initial: Values) -> Values:
-        """A loop: its state has buffers that condition, body and whoever reads the result share."""
+        """A loop: its state has buffers that condition, body and whoever reads the result share.
+
+        What the loop only hands on stays where it was before.
+        """
+        self.has_loops = True
         self.read(initial.values(), 2 * self.position)
+        body, condition = i.called_computations
+        steady = _handed_on(body)
         state: Values = {}
         for index, buffer in initial.items():
+            if index[:1] in steady:
+                state[index] = buffer
+                continue
             state[index] = self.new(buffer.size)
             self.born(state[index], 2 * self.position + 1)
-        body, condition = i.called_computations
         tested = self.computation(condition, [state])
         self.position += 1
         self.read([*tested.values(), *state.values()], 2 * self.position)
@@ -196,7 +210,8 @@ class _Walk:
                 self.read([buffer], 2 * self.position + 1)
             else:
                 self.born(state[index], 2 * self.position + 1)
-        self.assignment.entering[i] = [Copy(initial[k], state[k]) for k in state]
+        moved = [k for k in state if state[k] is not initial[k]]
+        self.assignment.entering[i] = [Copy(initial[k], state[k]) for k in moved]
         self.assignment.returning[i, 0] = [
             Copy(final[k], state[k]) for k in state if final[k] is not state[k]
         ]
@@ -233,10 +248,34 @@ class _Walk:
         joins = self.assignment
         for copies in (*joins.returning.values(), *joins.entering.values(), joins.results):
             for copy in copies:
-                merge(copy.source, copy.target)
+                if copies is not joins.results or not self.stays_on_stack(copy.source):
+                    merge(copy.source, copy.target)
         for target, source, reading in self.overwrites:
             if not merge(target, source) and not merge(source, target):
                 # in another place the operand must last until the operation is done
                 source.hold(reading, reading + 1)
         temporaries = {b.find(): None for b in self.buffers if b.find().kind == "temp" and b.find().size}
-        joins.temp_bytes = assign_offsets(list(temporaries))
+        left = STACK
+        for buffer in temporaries:
+            if self.stays_on_stack(buffer) and buffer.size <= left:
+                buffer.kind = "stack"
+                left -= -(-buffer.size // ALIGNMENT) * ALIGNMENT
+        joins.temp_bytes = assign_offsets([b for b in temporaries if b.kind == "temp"])
+
+    def stays_on_stack(self, buffer: Buffer) -> bool:
+        """Whether a value is better off on the stack than in the arena."""
+        return self.has_loops and buffer.find().kind == "temp" and buffer.size <= SMALL
+
+
+def _handed_on(body: HloComputation) -> set[ShapeIndex]:
+    """The numbers (as tuple indices) of the state's elements that a loop's body returns as it got them."""
+    parameter, root = body.parameters[0], body.root
+    if root is parameter or root.opcode != "tuple":
+        return set()
+    return {
+        (number,)
+        for number, element in enumerate(root.operands)
+        if element.opcode == "get-tuple-element"
+        and element.operands[0] is parameter
+        and element.operation.index == number  # type: ignore[attr-defined]
+    }

@@ -27,7 +27,7 @@ class Buffer:
 
     Attributes:
         size: bytes.
-        kind: ``argument``, ``result``, ``constant`` or ``temp``.
+        kind: ``argument``, ``result``, ``constant``, ``temp`` (in the arena) or ``stack``.
         number: which argument leaf, result leaf or constant.
         offset: place in the arena, for temporaries.
         spans: inclusive spans of half steps in which it holds a value that is needed, ascending.

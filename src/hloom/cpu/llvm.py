@@ -36,6 +36,18 @@ _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     ),
     "DisposeTargetMachine": (None, (c_void_p,)),
     "TargetMachineEmitToMemory": (c_void_p, (c_void_p, c_void_p, c_int, c_void_p)),
+    "CreatePipelineTuningOptions": (c_void_p, ()),
+    "DisposePipelineTuningOptions": (None, (c_void_p,)),
+    "CreatePassBuilder": (c_void_p, (c_void_p, c_void_p)),
+    "DisposePassBuilder": (None, (c_void_p,)),
+    "CreateNewModulePassManager": (c_void_p, ()),
+    "module_AddAlwaysInlinerPass": (None, (c_void_p,)),
+    "RunNewModulePassManager": (None, (c_void_p, c_void_p, c_void_p)),
+    "DisposeNewModulePassManger": (None, (c_void_p,)),
+    "buildFunctionSimplificationPipeline": (c_void_p, (c_void_p, c_int)),
+    "RunNewFunctionPassManager": (None, (c_void_p, c_void_p, c_void_p)),
+    "DisposeNewFunctionPassManger": (None, (c_void_p,)),
+    "GetNamedFunction": (c_void_p, (c_void_p, c_char_p)),
     "GetBufferStart": (c_void_p, (c_void_p,)),
     "GetBufferSize": (c_size_t, (c_void_p,)),
     "DisposeMemoryBuffer": (None, (c_void_p,)),
@@ -51,6 +63,12 @@ _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
 }
 _OPTIONS: Final = (b"-enable-misched=false", b"-disable-post-ra", b"-disable-lsr")
 """Passes of the code generator that cost most of its time and gained nothing on measured kernels."""
+
+INLINED: Final = "alwaysinline"
+"""The attribute of functions that come to stand where they are called, if the caller is `SIMPLIFIED`."""
+SIMPLIFIED: Final = '"hloom-simplified"'
+"""The attribute of functions that are optimized before code is made of them."""
+_SIMPLIFIED: Final = re.compile(rf"^define [^@\n]*@([\w.]+)\(.*{SIMPLIFIED}", re.MULTILINE)
 
 MOST_LANES: Final = 4096
 """Vectors beyond this take the code generator seconds, and soon end the process."""
@@ -203,6 +221,8 @@ def generate(
             raise CompilerError(_message(error), rule="cpu.llvm-parse")
         if lib.VerifyModule(module, byref(error)):
             raise CompilerError(_message(error), rule="cpu.llvm-verify")
+        if SIMPLIFIED in text:
+            _simplify(lib, machine, module, _SIMPLIFIED.findall(text))
         buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
         if not buffer:
             raise CompilerError(_message(error), rule="cpu.llvm-emit")
@@ -214,6 +234,24 @@ def generate(
             lib.DisposeModule(module)
         lib.ContextDispose(context)
         lib.DisposeTargetMachine(machine)
+
+
+def _simplify(lib: Any, machine: int, module: int, functions: Sequence[str]) -> None:
+    """Put called functions into their places, and simplify the result: registers instead of stack memory,
+    steady values out of loops. None of this touches the order or the rounding of floating-point operations.
+    """
+    options = lib.CreatePipelineTuningOptions()
+    builder = lib.CreatePassBuilder(machine, options)
+    inline = lib.CreateNewModulePassManager()
+    lib.module_AddAlwaysInlinerPass(inline)
+    lib.RunNewModulePassManager(inline, module, builder)
+    for name in functions:
+        simplify = lib.buildFunctionSimplificationPipeline(builder, 2)
+        lib.RunNewFunctionPassManager(simplify, lib.GetNamedFunction(module, name.encode()), builder)
+        lib.DisposeNewFunctionPassManger(simplify)
+    lib.DisposeNewModulePassManger(inline)
+    lib.DisposePassBuilder(builder)
+    lib.DisposePipelineTuningOptions(options)
 
 
 def _message(error: c_char_p) -> str:

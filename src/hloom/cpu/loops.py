@@ -83,8 +83,12 @@ def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) 
 
 
 def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
-    """Lanes for a loop of so many rounds: whole vectors of the widest usual type, fewer if it is short."""
-    sizes = sorted(storage_bytes(i.shape.element_type) for i in instructions if i.shape.is_array)
+    """Lanes for a loop of so many rounds: whole vectors of the widest usual type, fewer if it is short.
+
+    Complex numbers count as their parts, which lie in registers of their own.
+    """
+    types = [i.shape.element_type for i in instructions if i.shape.is_array]
+    sizes = sorted(storage_bytes(t) // (2 if t.is_complex else 1) for t in types)
     usual = sizes[-1 - len(sizes) // 8] if sizes else 4
     lanes = max(8, VECTOR_BYTES // usual)
     while lanes > 1 and lanes > trips:

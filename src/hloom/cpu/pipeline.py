@@ -38,6 +38,7 @@ from hloom.passes.sort_simplifier import SortSimplifier
 from hloom.passes.synchronous_operations import SynchronousOperations
 from hloom.passes.topk_decomposer import TopkDecomposer
 from hloom.passes.unscheduler import Unscheduler
+from hloom.passes.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
@@ -113,6 +114,9 @@ CPU_PIPELINE: Final = Pipeline(
         SIMPLIFICATION,
         CANONICALIZATION,
         SIMPLIFICATION,
+        WhileLoopDotLayout(),
+        WhileLoopInvariantCodeMotion(),
+        CommonSubexpressionElimination(),
         WhileLoopTripCountAnnotator(),
         ConvolutionLayout(),
         Fusion(products=ends_in_more),

@@ -20,6 +20,7 @@ from hloom.cpu import reduction
 from hloom.cpu.assignment import Assignment, Copy, assign, is_alias
 from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.cpu.elements import Elements, View
+from hloom.cpu.llvm import INLINED, SIMPLIFIED
 from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel, read_where_written, root_values
 from hloom.cpu.profile import Timer
@@ -35,6 +36,11 @@ from hloom.passes.scalar_computations import applies_expressions
 ENTRY: Final = "hloom_run"
 SCALAR_WORK: Final = 8
 """Results of at most so many elements, all of rank 0, are code of the entry itself."""
+
+INLINED_WORK: Final = 1 << 12
+"""Kernels in loops that do less work become code of the entry, where LLVM sees them together."""
+INLINED_TEXT: Final = 1 << 14
+"""Characters of a kernel that is still short enough for that."""
 
 SHARED_WORK: Final = 1 << 17
 """Kernels of less work run in one thread: sharing it would cost more than it gains."""
@@ -130,6 +136,8 @@ class ProgramEmitter:
         self.assignment: Assignment = assign(module.entry, in_place_operands, schedule, scratch_bytes)
         self._pointers: dict[Buffer, Value] = {}
         self._kernels: dict[str, LoopKernel] = {}
+        self._inlined: dict[str, str] = {}
+        self._loops = 0
         self.calls: list[tuple[str, str]] = []
         self.host_calls: list[HloInstruction] = []
         self.work = 0
@@ -146,6 +154,7 @@ class ProgramEmitter:
         self.copies(self.assignment.results)
         if self._shared_pointers:
             self.function.entry_lines.append(f"  %shared = alloca ptr, i64 {self._shared_pointers}, align 64")
+        self.module.functions |= self._inlined
         self.function.finish()
         argument_leaves = [s for p in self.hlo.entry.parameters for _, s in leaves(p.shape)]
         return NativeProgram(
@@ -186,6 +195,8 @@ class ProgramEmitter:
                 return f.load(PTR, f.offset(self.results, buffer.number, PTR))
             case "constant":
                 return Value(f, PTR, f"@constant{buffer.number}")
+            case "stack":
+                return f.allocate(I8, buffer.size)
             case _:
                 return f.offset(self.temp, buffer.offset)
 
@@ -277,14 +288,17 @@ class ProgramEmitter:
         body, condition = i.called_computations
         self.copies(self.assignment.entering[i])
         head, inside, after = f.label(), f.label(), f.label()
+        f.attributes = SIMPLIFIED
         f.jump(head)
         f.start(head)
+        self._loops += 1
         self.computation(condition)
         going = f.load(I8, self.pointer(condition.root)).compare("ne", 0)
         f.branch(going, inside, after)
         f.start(inside)
         self.computation(body)
         self.copies(self.assignment.returning[i, 0])
+        self._loops -= 1
         f.jump(head)
         f.start(after)
 
@@ -358,8 +372,11 @@ class ProgramEmitter:
         known = self._kernels.get(key)
         if known is not None:
             return replace(kernel, name=known.name)
-        self.module.functions[name] = text
         self._kernels[key] = kernel
+        if self._loops and kernel.work <= INLINED_WORK and len(text) <= INLINED_TEXT:
+            self._inlined[name] = text.replace(" #0 {", f" {INLINED} #0 {{", 1)
+            return kernel
+        self.module.functions[name] = text
         if self._on_kernel is not None:
             self._on_kernel(self.module)
         return kernel

@@ -130,19 +130,25 @@ def _unit_of_infinity(r: Reals, part: Value) -> Value:
 
 def modulus(z: Pair) -> Value:
     """sqrt(x² + y²) without overflow on the way; infinite if a part is, even if the other is NaN."""
-    if z[0].type.scalar is F32:
-        return _modulus(widened(z), single=True).cast("fptrunc", F32)
-    return _modulus(z, single=False)
-
-
-def _modulus(z: Pair, *, single: bool) -> Value:
     r = Reals(z[0])
-    if single:
-        size = r.sqrt(z[0] * z[0] + z[1] * z[1])
-    else:
-        scaled, factor = _moderate(r, z)
-        size = _exact_modulus(r, scaled) / factor
+    size = _exact_modulus_of(r, z) if r.is_double else _quick_modulus(r, z)
     return is_infinite(r, *z).select(math.inf, size)
+
+
+def _exact_modulus_of(r: Reals, z: Pair) -> Value:
+    scaled, factor = _moderate(r, z)
+    return _exact_modulus(r, scaled) / factor
+
+
+def _quick_modulus(r: Reals, z: Pair) -> Value:
+    """To less than an ulp: what the squares and their sum lose is halved by the root."""
+    x, y = r.absolute(z[0]), r.absolute(z[1])
+    larger = x.compare("ogt", y).select(x, y)
+    large, small = larger.compare("ogt", 2.0**60), larger.compare("olt", 2.0**-40)
+    down = large.select(2.0**-70, small.select(r.constant(2.0**100), 1.0))
+    up = large.select(2.0**70, small.select(r.constant(2.0**-100), 1.0))
+    x, y = x * down, y * down
+    return r.sqrt(r.fma(x, x, y * y)) * up
 
 
 def _moderate(r: Reals, z: Pair) -> tuple[Pair, Value]:
