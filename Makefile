@@ -1,5 +1,5 @@
 # hloom: everything that is done with this checkout.
-#   make demo    evaluate a real program (installs what it needs first)
+#   make demo    train a small GPT, evaluated and compiled, beside XLA:CPU (installs what it needs first)
 #   make test    all tests
 #   make check   format, lint, types, layering
 #   make format  let ruff rewrite the sources

@@ -1,4 +1,4 @@
-"""A tour of hloom, from a shape to an evaluated program. Run it: ``python docs/tour.py``. The tests do, too.
+"""A tour of hloom, from a shape to a compiled program. Run it: ``python docs/tour.py``. The tests do, too.
 
 Each stop prints what it shows. Read the code beside the output.
 """
@@ -99,4 +99,13 @@ negated = entry.add(HloInstruction("negated", REGISTRY["negate"](), root.shape, 
 entry.root = negated
 module.verify()
 print(hloom.compile(module, backend="evaluator")(np.float32([[1, 7, 3], [4, 5, 6]])))
-print("That was the tour. docs/architecture.md has the map.")
+
+# %% 9. Compiled --------------------------------------------------------------------------------------------
+# Passes rewrite the module, what can run as one loop becomes one fusion, and all of it one native function.
+# This is what hloom.compile makes unless it is told otherwise.
+
+run = hloom.compile(module)
+print(run(np.float32([[1, 7, 3], [np.nan, 5, 6]])), "- the same, from native code")
+print(run.to_hlo())
+print(run.to_llvm().count("\n"), "lines of LLVM,", run.to_asm().count("\n"), "of assembly;", run.memory)
+print("That was the tour. docs/architecture.md has the map, docs/compiler.md the way to native code.")

@@ -91,7 +91,7 @@ larger { a = s32[] parameter(0)
 body { i = s32[] parameter(0)
   meeting = s32[] all-reduce(i), to_apply=larger
   one = s32[] constant(1)
-  ROOT next = s32[] add(i, one) }
+  ROOT next = s32[] add(meeting, one) }
 condition { i = s32[] parameter(0)
   id = u32[] replica-id()
   n = s32[] convert(id)

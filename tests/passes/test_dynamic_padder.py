@@ -9,7 +9,7 @@ import pytest
 
 import hloom
 from evaluation import parse
-from hloom.errors import EvaluationError, HloError
+from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.passes.dynamic_form import actual, enclosed, static_form
 from hloom.passes.dynamic_padder import HOST_TARGET, static_module
@@ -140,12 +140,6 @@ def test_sizes_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(EvaluationError) as caught:
         exe(np.ones(3, np.float32), np.ones(2, np.float32))
     assert caught.value.rule == "evaluate.actual-sizes"
-
-
-def test_unbounded_sizes_are_refused() -> None:
-    with pytest.raises(HloError) as caught:
-        hloom.compile(parse("x = f32[?] parameter(0)\nROOT r = f32[?] add(x, x)"), backend="cpu")
-    assert caught.value.rule == "dynamic-padder.unbounded"
 
 
 def test_static_form_of_shapes_and_values() -> None:

@@ -12,6 +12,7 @@ import hloom
 from devices import ADD, executable, lists, program
 from evaluation import parse
 from hloom.errors import HloError
+from hloom.runtime.executable import BACKENDS
 
 DOUBLE = program("p = f32[2] parameter(0)\n ROOT r = f32[2] add(p, p)")
 
@@ -195,9 +196,10 @@ def test_a_program_that_breaks_a_rule() -> None:
     assert (error.rule, error.instruction) == ("instruction.shape-matches", "r")
 
 
-def test_a_program_whose_constants_were_elided() -> None:
-    exe = hloom.compile(parse(program("ROOT c = f32[20] constant({...})")))
-    error = refusal(exe)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_program_whose_constants_were_elided(backend: str) -> None:
+    module = parse(program("ROOT c = f32[20] constant({...})"))
+    error = refusal(lambda: hloom.compile(module, backend=backend)())
     assert (error.rule, error.instruction) == ("literal.elided", "c")
 
 

@@ -88,7 +88,7 @@ def test_run_with_inputs_from_files(tmp_path: Path, program: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "result.0: f32[2,2]" in result.output
     assert np.load(tmp_path / "out" / "result.0.npy").tolist() == [[10, 20], [30, 40]]
-    assert "evaluator" in result.output
+    assert "on cpu" in result.output
 
 
 def test_run_at_random_is_the_same_for_a_seed(program: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.text.options import PrintOptions
 from hloom.text.printer import print_module
@@ -18,13 +19,19 @@ _OPTIONS: Final = PrintOptions.short_parsable().replace(
 
 
 def fingerprint(module: HloModule) -> str:
-    """Equal for modules that are the same program: their text, and the bytes of every constant."""
+    """Equal for modules that are the same program: their text, and the bytes of every constant.
+
+    Raises EvaluationError for a constant whose elements were elided.
+    """
     digest = hashlib.sha256(print_module(module, _OPTIONS).encode("utf-8", "surrogateescape"))
     for instruction in module.instructions():
         if instruction.opcode == "constant":
             literal: Any = getattr(instruction.operation, "literal", None)
             if literal is not None:
-                _add(digest, literal.numpy())
+                try:
+                    _add(digest, literal.numpy())
+                except HloError as error:
+                    raise error.at(instruction=instruction.name) from None
     return digest.hexdigest()
 
 

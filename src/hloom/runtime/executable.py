@@ -4,10 +4,10 @@
 
     exe = hloom.compile(module)
     result = exe(x, y)
+    print(exe.memory, exe.cost, exe.profile(x, y))
     exe = hloom.compile(module, num_replicas=2)
     results = exe.run([[x0, y0], [x1, y1]])
-    exe = hloom.compile(module, backend="cpu")
-    print(exe.memory, exe.cost, exe.profile(x, y))
+    exe = hloom.compile(module, backend="evaluator")
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from hloom.cpu.native import NativeExecutable
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
+from hloom.passes.refine_shapes import is_unbounded
 from hloom.runtime.arguments import Outgoing, bound_arguments
 from hloom.runtime.device import Device
 from hloom.runtime.programs import CompiledProgram, DeviceProgram, EvaluatedProgram, flat
+from hloom.runtime.refinement import RefinedProgram, Refinements
 
 if TYPE_CHECKING:
     from hloom.cpu.cost import Cost
     from hloom.cpu.native import Memory
     from hloom.cpu.profile import Profile
 
-BACKENDS: Final = ("evaluator", "cpu")
-"""What can run a program."""
+BACKENDS: Final = ("cpu", "evaluator")
+"""What can run a program; the first is the default."""
 
 
 def compile(
     module: HloModule | Sequence[HloModule],
-    backend: str = "evaluator",
+    backend: str = "cpu",
     *,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
@@ -44,7 +46,7 @@ def compile(
 
     Args:
         module: the program that all devices run; or a program for each device, replica-major.
-        backend: ``evaluator``, the reference evaluator; or ``cpu``, native code for this machine.
+        backend: ``cpu``, native code for this machine; or ``evaluator``, the reference evaluator.
         num_replicas, num_partitions: the number of devices in both directions; by default what the module
             says, which is 1 and 1 if it says nothing, and as many replicas as there are modules in a list.
 
@@ -70,16 +72,22 @@ def compile(
     elif len(modules) != replicas * partitions:
         message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
         raise HloError(message, rule="compile.module-count")
+    distinct = dict.fromkeys(modules)
     if backend == "cpu":
-        made = {each: NativeExecutable(each) for each in dict.fromkeys(modules)}
+        made = {
+            each: Refinements(each) if is_unbounded(each) else NativeExecutable(each) for each in distinct
+        }
         return Executable(modules, replicas, partitions, [made[each] for each in modules])
-    for each in dict.fromkeys(modules):
+    for each in distinct:
         each.verify()
     return Executable(modules, replicas, partitions)
 
 
 class Executable:
     """A program on its devices; made by `compile`.
+
+    A program of unbounded sizes (``f32[?]``) is compiled when arguments tell them, once for all arguments of
+    the same sizes; what it looks like compiled is told for the sizes of the last run.
 
     Attributes:
         devices: replica-major.
@@ -91,7 +99,7 @@ class Executable:
         modules: Sequence[HloModule],
         num_replicas: int,
         num_partitions: int,
-        compiled: Sequence[NativeExecutable] = (),
+        compiled: Sequence[NativeExecutable | Refinements] = (),
     ) -> None:
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
@@ -102,13 +110,13 @@ class Executable:
         self.devices = [Device(device) for device in self._world.devices]
         devices = self._world.devices
         self._programs: list[DeviceProgram] = (
-            [CompiledProgram(n, d) for n, d in zip(compiled, devices, strict=True)]
+            [_program(c, d) for c, d in zip(compiled, devices, strict=True)]
             if compiled
             else [EvaluatedProgram(m, d) for m, d in zip(modules, devices, strict=True)]
         )
         self._call = self._call_checked
-        if len(self._compiled) == 1:
-            self._call = self._compiled[0].builtin(self._call_checked)
+        if len(compiled) == 1 and isinstance(only := compiled[0], NativeExecutable):
+            self._call = only.builtin(self._call_checked)
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(m.name for m in self._modules))
@@ -164,7 +172,8 @@ class Executable:
             program, values = runs[device.id]
             return program.run(values)
 
-        if self._compiled and not any(native.calls_host for native in self._compiled):
+        alone = [isinstance(c, NativeExecutable) and not c.calls_host for c in self._compiled]
+        if alone and all(alone):
             return [work(device) for device in self._world.devices]
         with self._running:
             results = self._world.run(work)
@@ -222,4 +231,15 @@ class Executable:
         if not self._compiled:
             message = "the evaluator compiles nothing; compile with backend='cpu'"
             raise HloError(message, rule="compile.evaluator")
-        return self._compiled[0]
+        first = self._compiled[0]
+        native = first.latest if isinstance(first, Refinements) else first
+        if native is None:
+            message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
+            raise HloError(message, rule="compile.unbounded")
+        return native
+
+
+def _program(compiled: NativeExecutable | Refinements, device: VirtualDevice) -> DeviceProgram:
+    if isinstance(compiled, Refinements):
+        return RefinedProgram(compiled, device)
+    return CompiledProgram(compiled, device)

@@ -121,7 +121,7 @@ def _load(file: str) -> HloModule:
 @click.option(
     "--random", "seed", type=click.IntRange(0), metavar="SEED", help="Draw the arguments by chance."
 )
-@click.option("--backend", default="evaluator", show_default=True, help="What runs the program.")
+@click.option("--backend", default="cpu", show_default=True, help="What runs the program: cpu or evaluator.")
 @click.option("--output", type=click.Path(file_okay=False), help="A directory for the results as .npy files.")
 @click.option("--num-replicas", type=click.IntRange(1), help="Default: what the program says, or 1.")
 @click.option("--num-partitions", type=click.IntRange(1), help="Default: what the program says, or 1.")
