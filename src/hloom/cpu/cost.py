@@ -75,9 +75,13 @@ def instruction_cost(i: HloInstruction) -> Cost:
         case "call" | "async-start":
             return computation_cost(called[0])
         case "fusion":
-            return Cost(sum(map(_flops, called[0].instructions)), moved_bytes(i))
+            return Cost(sum(map(_fused_flops, called[0].instructions)), moved_bytes(i))
         case _:
             return Cost(_flops(i), moved_bytes(i))
+
+
+def _fused_flops(i: HloInstruction) -> float:
+    return instruction_cost(i).flops if i.opcode == "while" else _flops(i)
 
 
 def moved_bytes(i: HloInstruction) -> float:

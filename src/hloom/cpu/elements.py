@@ -84,6 +84,7 @@ class Elements:
         self.reads: dict[str, set[Index]] = {}
         self.pinned: set[Variable] = set()
         self.requests: dict[tuple[HloInstruction, Indices], None] = {}
+        self._standing: dict[HloInstruction, HloInstruction] = {}
         self._known: list[dict[tuple[HloInstruction, Indices, str], Element]] = [{}]
         self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
 
@@ -91,6 +92,7 @@ class Elements:
 
     def element(self, instruction: HloInstruction, indices: Indices) -> Element:
         """The element of an instruction's value at an index."""
+        instruction = self._standing.get(instruction, instruction)
         key = (instruction, indices, self.mask.text if self.mask is not None else "")
         everywhere = (instruction, indices, "")
         for known in self._known:
@@ -121,6 +123,10 @@ class Elements:
     def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
         """Take a value that was computed otherwise for the element at an index, in this scope."""
         self._known[-1][instruction, indices, self.mask.text if self.mask is not None else ""] = value
+
+    def stand_for(self, instruction: HloInstruction, other: HloInstruction) -> None:
+        """Let an instruction, from now on, have the elements of another."""
+        self._standing[instruction] = other
 
     def leaves(self, instruction: HloInstruction, indices: Indices) -> list[Element]:
         """The elements of all leaves of a tuple value (a variadic reduce, a fused tuple) at one index."""

@@ -20,6 +20,7 @@ from hloom.cpu import (
     sorting,
     top_k,
     triangular_solve,
+    turns,
     update,
     windows,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "sorting",
     "top_k",
     "triangular_solve",
+    "turns",
     "update",
     "windows",
 ]

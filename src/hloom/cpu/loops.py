@@ -18,6 +18,7 @@ from hloom.cpu.index import Index, Variable, linearize, refine
 from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
 from hloom.cpu.types import Element, storage_bytes
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.while_loop_trip_count_annotator import known_trip_count
 from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64
@@ -175,7 +176,7 @@ def emit_loop_kernel(
         # several vectors side by side: each step along the reduced dimension then reads whole cache lines
         while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
             lanes *= 2
-    elif lane is not None and lanes and math.prod(dimensions) >= LONG:
+    elif lane is not None and lanes and (math.prod(dimensions) >= LONG or _turning(members)):
         lanes *= side_by_side(members, lane.trips // lanes)
     elements = Elements(function, lanes, _views(inputs, pointers))
     targets = [
@@ -208,11 +209,32 @@ def emit_loop_kernel(
     function.finish()
     trips = space.variables[0].trips if space.variables else 1
     grain = max(lanes, 1) if len(space.variables) <= 1 else 1
-    return LoopKernel(name, trips, grain, math.prod(dimensions) * max(1, len(members)))
+    return LoopKernel(name, trips, grain, math.prod(dimensions) * max(1, work_for_each(members)))
+
+
+def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:
+    """The loop that runs inside a kernel, if there is one."""
+    return next((m for m in members if m.opcode == "while"), None)
+
+
+def work_for_each(members: Sequence[HloInstruction]) -> int:
+    """Rough number of operations for an element."""
+    loop = _turning(members)
+    if loop is None:
+        return len(members)
+    count = known_trip_count(loop)
+    return len(members) + (count.turns if count is not None else 1) * len(loop.called_computations[0])
 
 
 def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
     """Vectors that are computed together, so that long chains of operations do not wait for every step."""
+    loop = _turning(members)
+    if loop is not None:
+        registers = sum(2 if s.element_type.is_complex else 1 for s in loop.shape.tuple_shapes if s.rank)
+        wanted = 4 if registers <= 3 else 2 if registers <= 6 else 1
+        while wanted > 1 and rounds % wanted:
+            wanted //= 2
+        return wanted
     chain = sum(12 if m.opcode in _LONG_CHAINS else 1 for m in members if m.operation.elementwise)
     wanted = 4 if chain >= 40 else 2 if chain >= 12 else 1
     while wanted > 1 and rounds % wanted:

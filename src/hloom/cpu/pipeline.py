@@ -19,6 +19,7 @@ from hloom.passes.convolution_canonicalization import ConvolutionCanonicalizatio
 from hloom.passes.convolution_layout import ConvolutionLayout
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.dot_decomposer import DotDecomposer
+from hloom.passes.elementwise_loop_fusion import ElementwiseLoopFusion
 from hloom.passes.facts import FLAT
 from hloom.passes.fft_decomposer import FftDecomposer
 from hloom.passes.flatten_call_graph import FlattenCallGraph
@@ -118,6 +119,7 @@ CPU_PIPELINE: Final = Pipeline(
         WhileLoopInvariantCodeMotion(),
         CommonSubexpressionElimination(),
         WhileLoopTripCountAnnotator(),
+        ElementwiseLoopFusion(),
         ConvolutionLayout(),
         Fusion(products=ends_in_more),
         DeadCodeElimination(),

@@ -21,7 +21,7 @@ from hloom.passes.writing import Writer
 
 @dataclass(frozen=True, slots=True)
 class WhileLoopDotLayout:
-    """``while (...) { x = dot(a, x) }`` → ``while (...) { x = dot(transpose(a), x) }`` where that reads better.
+    """``while (...) { x = dot(a, x) }`` → ``while (...) { x = dot(transpose(a), x) }`` where it reads better.
 
     Attributes:
         least: a matrix of fewer columns is read quickly however it lies.
@@ -64,10 +64,12 @@ class WhileLoopDotLayout:
         w = Writer(dot)
         operands = list(dot.operands)
         operands[number] = w.op("transpose", operands[number], dimensions=tuple(order))
-        dot.operation = operation.replace(**{
-            f"{side}_batch_dims": tuple(order.index(d) for d in batch),
-            f"{side}_contracting_dims": tuple(order.index(d) for d in contracting),
-        })
+        dot.operation = operation.replace(
+            **{
+                f"{side}_batch_dims": tuple(order.index(d) for d in batch),
+                f"{side}_contracting_dims": tuple(order.index(d) for d in contracting),
+            }
+        )
         dot.replace_operand(number, operands[number])
         return True
 

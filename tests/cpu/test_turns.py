@@ -1,0 +1,218 @@
+"""Loops of small steps: elementwise ones inside kernels, state in registers, matrices turned beforehand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation import parse
+from hloom.cpu.assignment import STACK
+from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.cpu.program import emit_program
+from hloom.passes.elementwise_loop_fusion import ElementwiseLoopFusion
+from hloom.passes.while_loop_dot_layout import WhileLoopDotLayout
+from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from hloom.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from native_runs import agree, arguments, compiled
+from pass_checks import after, opcodes
+
+
+def counting(
+    step: str, elements: str, inputs: str, results: str = "ROOT r = TYPE tuple(RESULTS)", turns: int = 7
+) -> str:
+    """A loop over a counter and ``elements`` (name: type), whose ``step`` makes ``name1`` of each ``name``.
+
+    An element without a step is handed on.
+    """
+    named = dict(part.split(":") for part in elements.split())
+    state = f"(s32[], {', '.join(named.values())})"
+    picks = "\n".join(
+        f"  {name} = {kind} get-tuple-element(p), index={n + 1}"
+        for n, (name, kind) in enumerate(named.items())
+    )
+    following = ", ".join(f"{name}1" if f"{name}1 =" in step else name for name in named)
+    ends = "\n".join(
+        f"  {name}_end = {kind} get-tuple-element(w), index={n + 1}"
+        for n, (name, kind) in enumerate(named.items())
+    )
+    whole = f"({', '.join(named.values())})"
+    results = results.replace("TYPE", whole).replace("RESULTS", ", ".join(f"{name}_end" for name in named))
+    return f"""HloModule counting
+body {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+{picks}
+  one = s32[] constant(1)
+  i1 = s32[] add(i, one)
+  {step}
+  ROOT t = {state} tuple(i1, {following})
+}}
+condition {{
+  p = {state} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant({turns})
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+ENTRY entry {{
+  {inputs}
+  zero = s32[] constant(0)
+  init = {state} tuple(zero, {", ".join(named)})
+  w = {state} while(init), condition=condition, body=body
+{ends}
+  {results}
+}}
+"""
+
+
+def parameters(elements: str) -> str:
+    """Every element is an argument."""
+    parts = [part.split(":") for part in elements.split()]
+    return "\n  ".join(f"{name} = {kind} parameter({n})" for n, (name, kind) in enumerate(parts))
+
+
+ELEMENTWISE = {
+    "one array": ("x:f32[1000]", "x1 = f32[1000] sine(x)"),
+    "odd sizes": ("x:f32[7,5,3] y:f32[7,5,3]", "x1 = f32[7,5,3] multiply(x, y)\n  y1 = f32[7,5,3] tanh(x)"),
+    "swapped": ("x:f64[33] y:f64[33]", "x1 = f64[33] copy(y)\n  y1 = f64[33] negate(x)"),
+    "integers": (
+        "x:s8[129] y:u64[129]",
+        "x1 = s8[129] add(x, x)\n  c = u64[129] convert(x)\n  y1 = u64[129] xor(y, c)",
+    ),
+    "booleans": ("x:pred[70] y:pred[70]", "x1 = pred[70] xor(x, y)\n  y1 = pred[70] not(x)"),
+    "half precision": ("x:bf16[70]", "x1 = bf16[70] add(x, x)"),
+    "complex": ("z:c64[40] c:c64[40]", "s = c64[40] multiply(z, z)\n  z1 = c64[40] add(s, c)"),
+    "an invariant": ("x:f32[64] c:f32[64]", "x1 = f32[64] add(x, c)"),
+    "a row for every turn": (
+        "x:f32[37] rows:f32[7,37]",
+        "z = s32[] constant(0)\n  cut = f32[1,37] dynamic-slice(rows, i, z), dynamic_slice_sizes={1,37}\n"
+        "  row = f32[37] reshape(cut)\n  x1 = f32[37] add(x, row)",
+    ),
+    "a vector for all rows": (
+        "x:f32[9,37] v:f32[37]",
+        "b = f32[9,37] broadcast(v), dimensions={1}\n  x1 = f32[9,37] multiply(x, b)",
+    ),
+    "the counter": (
+        "x:f32[50]",
+        "f = f32[] convert(i)\n  b = f32[50] broadcast(f), dimensions={}\n  x1 = f32[50] add(x, b)",
+    ),
+    "its place": ("x:s32[50]", "n = s32[50] iota(), iota_dimension=0\n  x1 = s32[50] add(x, n)"),
+    "no dependence": ("x:f32[50]", "f = f32[] convert(i)\n  x1 = f32[50] broadcast(f), dimensions={}"),
+    "a carried scalar": (
+        "x:f32[50] h:f32[]",
+        "two = f32[] constant(2)\n  h1 = f32[] multiply(h, two)\n  b = f32[50] broadcast(h), dimensions={}\n"
+        "  x1 = f32[50] add(x, b)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("elements, step", ELEMENTWISE.values(), ids=ELEMENTWISE)
+def test_an_elementwise_loop_runs_in_a_kernel(elements: str, step: str) -> None:
+    first = elements.split(":")[0]
+    results = f"ROOT r = {elements.split()[0].split(':')[1]} copy({first}_end)"
+    text = counting(step, elements, parameters(elements), results)
+    fused = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
+    assert "while" not in {i.opcode for i in fused.entry.instructions}
+    agree(text, *arguments(np.random.default_rng(0), text), tolerance=1e-5)
+
+
+NOT_ELEMENTWISE = {
+    "a sum": ("x:f32[8]", "z = f32[] constant(0)\n  s = f32[] dot(x, x), lhs_contracting_dims={0}, "
+              "rhs_contracting_dims={0}\n  x1 = f32[8] broadcast(s), dimensions={}"),
+    "backwards": ("x:f32[8]", "x1 = f32[8] reverse(x), dimensions={0}"),
+    "across": ("x:f32[4,4]", "x1 = f32[4,4] transpose(x), dimensions={1,0}"),
+    "two sizes": ("x:f32[8] y:f32[4]", "x1 = f32[8] negate(x)\n  y1 = f32[4] negate(y)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("elements, step", NOT_ELEMENTWISE.values(), ids=NOT_ELEMENTWISE)
+def test_other_loops_stay(elements: str, step: str) -> None:
+    text = counting(step, elements, parameters(elements))
+    module = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
+    assert any(i.opcode == "while" for i in module.entry.instructions)
+    agree(text, *arguments(np.random.default_rng(0), text), tolerance=1e-3)
+
+
+def test_the_counter_after_the_loop_is_known() -> None:
+    text = counting("x1 = f32[8] negate(x)", "x:f32[8]", "x = f32[8] parameter(0)", """
+  i_end = s32[] get-tuple-element(w), index=0
+  ROOT r = (f32[8], s32[]) tuple(x_end, i_end)""")  # fmt: skip
+    module = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
+    assert "while" not in {i.opcode for i in module.entry.instructions}
+    agree(text, np.arange(8, dtype=np.float32))
+
+
+@pytest.mark.parametrize("turns", [1, 2, 50])
+def test_initial_values_that_cost_nothing_are_made_in_the_kernel(turns: int) -> None:
+    inputs = """nought = f32[] constant(0)
+  x = f32[4000] broadcast(nought), dimensions={}
+  c = f32[4000] parameter(0)"""
+    text = counting(
+        "x1 = f32[4000] add(x, c)", "x:f32[4000] c:f32[4000]", inputs, "ROOT r = f32[4000] copy(x_end)", turns
+    )
+    module = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
+    assert opcodes(module)["parameter"] == 4  # of the entry, the fusion, the body, the condition
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+MATRICES = {
+    "times a vector": (
+        "x:f32[24] a:f32[24,24]",
+        "x1 = f32[24] dot(a, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    ),
+    "transposed on the right": (
+        "x:f32[3,24] a:f32[24,24]",
+        "x1 = f32[3,24] dot(x, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    ),
+    "in batches": (
+        "x:f32[2,24] a:f32[2,24,24]",
+        "x1 = f32[2,24] dot(a, x), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
+        "rhs_contracting_dims={1}",
+    ),
+}
+
+
+@pytest.mark.parametrize("elements, step", MATRICES.values(), ids=MATRICES)
+def test_matrices_are_turned_before_the_loop(elements: str, step: str) -> None:
+    text = counting(step, elements, parameters(elements))
+    module = after(text, WhileLoopDotLayout(), WhileLoopInvariantCodeMotion())
+    assert [i.opcode for i in module.entry.instructions].count("transpose") == 1
+    assert opcodes(module)["transpose"] == 1
+    agree(text, *(0.2 * x for x in arguments(np.random.default_rng(0), text)), tolerance=1e-3)
+
+
+def test_what_a_loop_hands_on_is_not_copied() -> None:
+    elements = "x:f32[64] table:f32[1000,64]"
+    step = """n = s32[] constant(999)
+  k = s32[] and(i, n)
+  z = s32[] constant(0)
+  cut = f32[1,64] dynamic-slice(table, k, z), dynamic_slice_sizes={1,64}
+  row = f32[64] reshape(cut)
+  turned = f32[64] reverse(x), dimensions={0}
+  x1 = f32[64] add(turned, row)"""
+    text = counting(step, elements, parameters(elements), "ROOT r = f32[64] copy(x_end)")
+    module = parse(text)
+    CPU_PIPELINE.run(module)
+    assert emit_program(module).temp_bytes < 1000 * 64 * 4
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_an_array_that_a_body_changes_after_handing_it_on_is_not_the_argument() -> None:
+    elements = "x:f32[64] y:f32[64]"
+    step = """z = s32[] constant(3)
+  v = f32[1] constant({7})
+  x1 = f32[64] dynamic-update-slice(y, v, z)"""
+    text = counting(step, elements, parameters(elements))
+    given = arguments(np.random.default_rng(0), text)
+    before = [np.array(g) for g in given]
+    agree(text, *given)
+    for got, kept in zip(given, before, strict=True):
+        np.testing.assert_array_equal(got, kept)
+
+
+def test_state_beyond_the_stack_lies_in_the_arena() -> None:
+    count = STACK // 64 + 40
+    elements = " ".join(f"x{n}_:f32[2,8]" for n in range(count))
+    step = "\n  ".join(f"x{n}_1 = f32[2,8] reverse(x{n}_), dimensions={{0,1}}" for n in range(count))
+    text = counting(step, elements, parameters(elements))
+    assert compiled(text).program.temp_bytes > 0
+    agree(text, *arguments(np.random.default_rng(0), text))
