@@ -48,7 +48,7 @@ body {
   x = f32[100] get-tuple-element(s), index=1
   one = s32[] constant(1)
   j = s32[] add(i, one)
-  y = f32[100] add(x, x)
+  y = f32[100] reverse(x), dimensions={0}
   ROOT t = (s32[], f32[100]) tuple(j, y)
 }
 

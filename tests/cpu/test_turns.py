@@ -97,6 +97,7 @@ ELEMENTWISE = {
     ),
     "its place": ("x:s32[50]", "n = s32[50] iota(), iota_dimension=0\n  x1 = s32[50] add(x, n)"),
     "no dependence": ("x:f32[50]", "f = f32[] convert(i)\n  x1 = f32[50] broadcast(f), dimensions={}"),
+    "a constant array": ("x:f32[3]", "c = f32[3] constant({1, 0.5, -2})\n  x1 = f32[3] add(x, c)"),
     "a carried scalar": (
         "x:f32[50] h:f32[]",
         "two = f32[] constant(2)\n  h1 = f32[] multiply(h, two)\n  b = f32[50] broadcast(h), dimensions={}\n"

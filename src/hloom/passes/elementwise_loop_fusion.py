@@ -17,7 +17,7 @@ from hloom.passes.dead_code import remove_dead
 from hloom.passes.facts import FLAT
 from hloom.passes.trip_count import TripCount, condition_is_pure
 from hloom.passes.while_loop_trip_count_annotator import known_trip_count
-from hloom.passes.while_loops import Loop, element_number, loop_of, picks
+from hloom.passes.while_loops import Loop, element_number, loop_of, picks, rebuild
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
@@ -52,6 +52,7 @@ class ElementwiseLoopFusion:
                 count = known_trip_count(instruction) if instruction.opcode == "while" else None
                 loop = loop_of(instruction) if count is not None else None
                 if loop is not None and count is not None and self.fits(loop, count):
+                    carry_constants(loop)
                     fuse(loop, count)
                     changed = True
         return changed
@@ -70,7 +71,8 @@ class ElementwiseLoopFusion:
         (dimensions,) = sizes
         if 0 in dimensions or not is_elementwise(loop, dimensions):
             return False
-        used = {element_number(u, loop.instruction) for u in loop.instruction.users}
+        picked = [u for u in loop.instruction.users if u.users or u.is_root]
+        used = {element_number(u, loop.instruction) for u in picked}
         scalars = {n for n in used if n is None or (not shapes[n].rank and not loop.is_invariant(n))}
         return scalars <= {count.element}
 
@@ -104,6 +106,21 @@ def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
                 return False
             in_place.add(i)
     return True
+
+
+def carry_constants(loop: Loop) -> None:
+    """Let a loop carry the arrays of constants in its body, so that they lie in memory outside."""
+    w = Writer(loop.instruction)
+    constants = [i for i in loop.body.post_order() if i.opcode == "constant" and i.shape.rank]
+    if not constants:
+        return
+    outside = [w.computation.add(i.clone(w.module.unique_name(i.name), operands=[])) for i in constants]
+    known = loop.instruction.backend_config
+    inside = rebuild(loop, range(loop.count), outside)
+    for old, new in zip(constants, inside, strict=True):
+        old.replace_all_uses_with(new)
+    loop.instruction.backend_config = known
+    remove_dead(loop.body)
 
 
 def fuse(loop: Loop, count: TripCount) -> None:
