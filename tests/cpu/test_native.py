@@ -120,6 +120,32 @@ def test_a_profile_counts_the_rounds_of_loops() -> None:
     assert 7 in {line.runs for line in profile.lines}
 
 
+def test_a_profile_of_dynamic_and_unbounded_sizes() -> None:
+    for size in ("<=4", "?"):
+        exe = compiled(program(f"p = f32[{size}] parameter(0)\n ROOT r = f32[{size}] exponential(p)"))
+        (line,) = exe.profile(np.ones(3, np.float32)).lines
+        assert "exponential" in line.text
+
+
+def test_a_profile_of_a_program_that_calls_the_host() -> None:
+    text = program("""
+      t = token[] after-all()
+      i = (f32[2], token[]) infeed(t)
+      v = f32[2] get-tuple-element(i), index=0
+      ROOT r = f32[2] add(v, v)""")
+    exe = compiled(text)
+    for _ in range(2):
+        exe.devices[0].transfer_to_infeed(np.ones(2, np.float32))
+    assert any("infeed" in line.text for line in exe.profile().lines)
+
+
+def test_a_profile_is_of_one_device() -> None:
+    exe = hloom.compile(parse(COUNTING), num_replicas=2)
+    with pytest.raises(HloError) as caught:
+        exe.profile(np.ones(100, np.float32))
+    assert caught.value.rule == "run.one-device"
+
+
 # -- compiling
 
 

@@ -219,7 +219,7 @@ class NativeExecutable:
 
         return module_cost(self.optimized)
 
-    def profile(self, arguments: Sequence[Array | None]) -> Profile:
+    def profile(self, arguments: Sequence[Array | None], host_calls: HostCalls | None = None) -> Profile:
         """Run once to warm up and once more, and tell what every instruction took."""
         from hloom.cpu.compilation import compile_module
         from hloom.cpu.profile import TABLE_WORD, Profile, profile_lines
@@ -233,7 +233,7 @@ class NativeExecutable:
         for _ in range(2):
             ctypes.memset(table, 0, ctypes.sizeof(table))
             before = _clock()
-            self._run(loaded.symbols[ENTRY], arguments, ctypes.addressof(context), None)
+            self._run(loaded.symbols[ENTRY], arguments, ctypes.addressof(context), host_calls)
             seconds = (_clock() - before) / 1e9
         instructions = {i.name: i for i in self.optimized.instructions()}
         return Profile(seconds, profile_lines(instructions, list(program.timed), list(table)))

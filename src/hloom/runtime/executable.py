@@ -23,7 +23,7 @@ from hloom.ir.module import HloModule
 from hloom.passes.refine_shapes import is_unbounded
 from hloom.runtime.arguments import Outgoing, bound_arguments
 from hloom.runtime.device import Device
-from hloom.runtime.programs import CompiledProgram, DeviceProgram, EvaluatedProgram, flat
+from hloom.runtime.programs import CompiledProgram, EvaluatedProgram
 from hloom.runtime.refinement import RefinedProgram, Refinements
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Executable:
         self._running = threading.Lock()
         self.devices = [Device(device) for device in self._world.devices]
         devices = self._world.devices
-        self._programs: list[DeviceProgram] = (
+        self._programs: Sequence[EvaluatedProgram | CompiledProgram | RefinedProgram] = (
             [_program(c, d) for c, d in zip(compiled, devices, strict=True)]
             if compiled
             else [EvaluatedProgram(m, d) for m, d in zip(modules, devices, strict=True)]
@@ -140,10 +140,13 @@ class Executable:
         return self._call(*arguments)
 
     def _call_checked(self, *arguments: Any) -> Any:
+        self._require_one_device()
+        return self.run([arguments])[0]
+
+    def _require_one_device(self) -> None:
         if len(self.devices) != 1:
             message = f"the program runs on {len(self.devices)} devices; call run with the arguments of each"
             raise EvaluationError(message, rule="run.one-device")
-        return self.run([arguments])[0]
 
     def run(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """Run on all devices.
@@ -218,19 +221,24 @@ class Executable:
     def profile(self, *arguments: Any) -> Profile:
         """Run on the only device, and tell what every instruction of the optimized program took.
 
+        The program runs twice, the first time to warm up.
+
         Raises EvaluationError for arguments that do not fit, HloError on the evaluator.
         """
-        native = self._native
-        entry = native.module.entry
-        values = bound_arguments(entry, arguments)
-        return native.profile(flat([p.shape for p in entry.parameters], values))
+        self._require_one_device()
+        program = self._programs[0]
+        if isinstance(program, EvaluatedProgram):
+            raise _nothing_compiled()
+        (device,) = self._world.devices
+        values = self._bound(device, self._modules[0], arguments)
+        with self._running:
+            return self._world.run(lambda _: program.profile(values))[0]
 
     @property
     def _native(self) -> NativeExecutable:
         """The program of the first device."""
         if not self._compiled:
-            message = "the evaluator compiles nothing; compile with backend='cpu'"
-            raise HloError(message, rule="compile.evaluator")
+            raise _nothing_compiled()
         first = self._compiled[0]
         native = first.latest if isinstance(first, Refinements) else first
         if native is None:
@@ -239,7 +247,14 @@ class Executable:
         return native
 
 
-def _program(compiled: NativeExecutable | Refinements, device: VirtualDevice) -> DeviceProgram:
+def _nothing_compiled() -> HloError:
+    message = "the evaluator compiles nothing; compile with backend='cpu'"
+    return HloError(message, rule="compile.evaluator")
+
+
+def _program(
+    compiled: NativeExecutable | Refinements, device: VirtualDevice
+) -> CompiledProgram | RefinedProgram:
     if isinstance(compiled, Refinements):
         return RefinedProgram(compiled, device)
     return CompiledProgram(compiled, device)

@@ -17,6 +17,7 @@ from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.cpu.native import NativeExecutable
+    from hloom.cpu.profile import Profile
 
 
 class DeviceProgram(Protocol):
@@ -55,17 +56,25 @@ class CompiledProgram:
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
-        values = arguments
-        if self._given is not None:
-            given = zip(arguments, self._given.parameters, strict=True)
-            values = [enclosed(value, parameter.shape) for value, parameter in given]
-        leaves = self._native.run(flat(self._parameters, values), self._host)
+        leaves = self._native.run(self._leaves(arguments), self._host)
         result = joined(self._result, iter(leaves))
         if self._given is not None:
             result = actual(result, self._given.root.shape)
         if self._native.dump is not None and self._native.dump.snapshots:
             self._native.dump.executed(arguments, result)
         return result
+
+    def profile(self, arguments: Sequence[Value]) -> Profile:
+        """What every instruction takes in a run for these arguments, inside a run of the device's world."""
+        return self._native.profile(self._leaves(arguments), self._host)
+
+    def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray[Any, Any] | None]:
+        """The arrays that native code takes."""
+        values = arguments
+        if self._given is not None:
+            given = zip(arguments, self._given.parameters, strict=True)
+            values = [enclosed(value, parameter.shape) for value, parameter in given]
+        return flat(self._parameters, values)
 
 
 def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.runtime.programs import CompiledProgram
 from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.cpu.profile import Profile
 
 Made = TypeVar("Made")
 
@@ -58,11 +61,17 @@ class RefinedProgram:
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
+        return self._program(arguments).run(arguments)
+
+    def profile(self, arguments: Sequence[Value]) -> Profile:
+        """See `CompiledProgram`."""
+        return self._program(arguments).profile(arguments)
+
+    def _program(self, arguments: Sequence[Value]) -> CompiledProgram:
         parameters = self._refinements.module.entry.parameters
         shapes = tuple([sized(p.shape, v) for p, v in zip(parameters, arguments, strict=True)])
         native = self._refinements.form(shapes)
-        program = _recent(self._programs, native, lambda: CompiledProgram(native, self._device))
-        return program.run(arguments)
+        return _recent(self._programs, native, lambda: CompiledProgram(native, self._device))
 
 
 def sized(shape: Shape, value: Value) -> Shape:
