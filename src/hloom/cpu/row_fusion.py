@@ -25,7 +25,7 @@ from hloom.cpu.loops import (
     vector_loop,
 )
 from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
-from hloom.cpu.reduction import RowReduction
+from hloom.cpu.reduction import RowReduction, neutral_element
 from hloom.cpu.types import Element, register_type, storage_bytes
 from hloom.ir.instruction import HloInstruction
 
@@ -114,7 +114,7 @@ def _row_kernel(
     plan = _planned(inputs, roots, members)
     function = module.function(name, [PTR] * (len(inputs) + len(roots)) + [I64, I64])
     *pointers, begin, end = function.parameters
-    lanes = vector_lanes([*members, *inputs], plan.length)
+    lanes = row_lanes([*members, *inputs], plan)
     emit = _Rows(function, plan, lanes, _views(inputs, pointers))
     targets = [
         View(p, r.shape.element_type, r.shape.dimensions)
@@ -125,6 +125,19 @@ def _row_kernel(
     function.finish()
     trips = plan.space.variables[0].trips if plan.space.variables else 1
     return LoopKernel(name, trips, 1, math.prod(plan.rows) * plan.length * max(1, len(members)))
+
+
+def row_lanes(instructions: Sequence[HloInstruction], plan: _Plan) -> int:
+    """Lanes for rows: a short one fits into a single vector, with some lanes off, where sums can bear it."""
+    widest = vector_lanes(instructions, 1 << 20)
+    if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
+        return vector_lanes(instructions, plan.length)
+    return 1 << (plan.length - 1).bit_length()
+
+
+def _has_neutral(reduction: HloInstruction) -> bool:
+    element_type = reduction.operands[0].shape.element_type
+    return neutral_element(reduction.called_computations[0], element_type) is not None
 
 
 class _Rows:

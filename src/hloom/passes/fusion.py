@@ -82,12 +82,15 @@ class Fusion:
         small_transpose: transposes of the minor dimension of so few elements are like any operation.
         most_in_tiles: groups with larger ones do not grow beyond so many instructions.
         products: the dots and convolutions that may end in elementwise operations.
+        most_streams: arrays of a product's size that its end may read and write. The end goes along in tiles,
+            which is slower for each array than a loop over all of it that the processor can foresee.
     """
 
     most_members: int = 256
     small_transpose: int = 2048
     most_in_tiles: int = 20
     products: Callable[[HloInstruction], bool] = lambda dot: False
+    most_streams: int = 2
     name: ClassVar[str] = "fusion"
 
     def run(self, module: HloModule) -> bool:
@@ -168,11 +171,21 @@ class _Plan:
             return False
         if group.outputs[0].opcode == "dynamic-update-slice" or not self.elementwise_up(dot, group):
             return False
-        if self.tiles(group):
+        if self.tiles(group) or self.streams(group, dot) > self.options.most_streams:
             return False
         group.hero = dot
         group.members[dot] = None
         return True
+
+    def streams(self, group: _Group, dot: HloInstruction) -> int:
+        """The arrays of a product's size that a group reads and writes beside the product itself."""
+        read = {
+            o
+            for m in group.members
+            for o in m.operands
+            if o not in group.members and o is not dot and o.shape.element_count == dot.shape.element_count
+        }
+        return len(group.outputs) + sum(not self.costless(o) for o in read)
 
     def elementwise_up(self, p: HloInstruction, group: _Group) -> bool:
         """Whether only elementwise operations lie between an instruction and the group's outputs."""

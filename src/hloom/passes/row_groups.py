@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from hloom.ir.instruction import HloInstruction
 
-SHORTEST_ROW = 16
+SHORTEST_ROW = 5
 """Rows of fewer elements are not worth a kernel of their own kind."""
 
 
