@@ -173,6 +173,8 @@ class _Plan:
             return False
         if self.tiles(group) or self.streams(group, dot) > self.options.most_streams:
             return False
+        if any(m.opcode in _EXPENSIVE for m in group.members):
+            return False  # long chains want more elements side by side than a tile's row has
         group.hero = dot
         group.members[dot] = None
         return True
