@@ -13,9 +13,9 @@ import numpy as np
 from evaluation import parse
 from hloom.cpu import emitters, llvm, target  # noqa: F401  (registers emitters)
 from hloom.cpu.buffers import ALIGNMENT, leaves
-from hloom.cpu.externals import address_of
 from hloom.cpu.host import HostCalls
 from hloom.cpu.loader import LoadedObject
+from hloom.cpu.native import external_address
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import ENTRY, emit_program
 from hloom.evaluate.evaluator import Evaluator
@@ -46,7 +46,7 @@ class Native:
             text = "\n".join(x for x in text.split("\n") if not x.startswith("declare void @hloom_parallel"))
             text += _SERIAL
         self._loaded = LoadedObject(
-            [llvm.generate(text, target.host())], address_of, self.program.module.data
+            [llvm.generate(text, target.host())], external_address, self.program.module.data
         )
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])

@@ -62,8 +62,8 @@ def test_only_what_talks_to_others_needs_the_host() -> None:
     assert alone == {
         "all-gather-done", "all-reduce-done", "async-done", "async-start", "bitcast",
         "collective-permute-done",
-        "custom-call", "get-dimension-size", "infeed", "map", "outfeed", "partition-id", "recv", "recv-done",
-        "replica-id", "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
+        "custom-call", "get-dimension-size", "infeed", "map", "outfeed", "recv", "recv-done",
+        "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
     }  # fmt: skip
 
 

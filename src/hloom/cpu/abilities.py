@@ -23,3 +23,8 @@ def rounds(target: Target) -> bool:
 def has_avx512(target: Target) -> bool:
     """Whether it has the foundation of AVX-512, for vectors of every length and 64-bit integers."""
     return target.has("avx512f", "avx512vl", "avx512dq")
+
+
+def registers(target: Target) -> int:
+    """How many vector registers it has."""
+    return 32 if target.architecture == "aarch64" or target.has("avx512f") else 16

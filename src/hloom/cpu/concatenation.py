@@ -1,4 +1,4 @@
-"""concatenate: one loop for each operand, which writes it to its part of the result."""
+"""concatenate: one loop for each operand, which writes it to its part of the result, or narrow rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, linearize
+from hloom.cpu.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.llvm_text import I64, PTR, Module
 from hloom.cpu.loops import (
     LoopKernel,
     Space,
     merge_loops,
     outer_loops,
+    planned_space,
     split_space,
     vector_lanes,
     vector_loop,
@@ -28,6 +30,13 @@ def emit_concatenate(program: ProgramEmitter, i: HloInstruction) -> None:
     inputs, _, members = kernel_parts(i)
     root = members[-1]
     target = program.view(i)
+    rows = find_rows(planned_space(inputs, [root], members), inputs, [root], members)
+    if rows is not None:
+        kernel = program.shared(
+            lambda name: emit_rows_kernel(program.module, name, inputs, [root], members, rows)
+        )
+        program.call(i, kernel, [*program.input_pointers(i), target.pointer])
+        return
     operation: Any = root.operation
     dimension: int = operation.dimensions[0]
     start = 0

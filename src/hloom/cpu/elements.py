@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation
     from hloom.ir.instruction import HloInstruction
 
-NEAR: Final = 4
+NEAR: Final = 12
 """Lanes up to so many elements apart are picked out of whole vectors; farther ones are gathered."""
 Indices: TypeAlias = tuple[Index, ...]
 
@@ -87,6 +87,7 @@ class Elements:
         self._standing: dict[HloInstruction, HloInstruction] = {}
         self._known: list[dict[tuple[HloInstruction, Indices, str], Element]] = [{}]
         self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
+        self._known_columns: list[dict[tuple[str, Index, int, int, int], Value]] = [{}]
 
     # -- the walk
 
@@ -203,9 +204,11 @@ class Elements:
         """Elements made inside (a loop body, a branch) are forgotten outside."""
         self._known.append({})
         self._known_leaves.append({})
+        self._known_columns.append({})
         yield
         self._known.pop()
         self._known_leaves.pop()
+        self._known_columns.pop()
 
     @contextmanager
     def masked(self, condition: Value | None) -> Generator[None]:
@@ -302,10 +305,45 @@ class Elements:
             else:
                 value = self.function.masked_load(wide, pointer, self.lane_mask())
         elif vector is None and (coefficient == -1 or (abs(coefficient) <= NEAR and self.mask is None)):
-            value = self._load_near(self.function.offset(view.pointer, scalar, stored), coefficient, stored)
+            residue = linear.constant % max(coefficient, 1)
+            block = linear - residue
+            if coefficient > 1 and _stays_inside(block, view.count - coefficient):
+                value = self._column(view.pointer, block, coefficient, residue, 0, stored)
+            else:
+                first = self.function.offset(view.pointer, scalar, stored)
+                value = self._load_near(first, coefficient, stored)
         else:
             value = self._gather(view.pointer, linear, view.count, stored)
         return from_storage(value, element_type)
+
+    def _column(self, base: Value, block: Index, step: int, residue: int, ahead: int, stored: Type) -> Value:
+        """Every ``step``-th element from ``residue`` on, of whole rows of so many; rows are read but once."""
+        key = (base.text, block, step, residue, ahead)
+        for known in self._known_columns:
+            if key in known:
+                return known[key]
+        f, lanes = self.function, self.lanes
+        if step == 1:
+            made = f.load(stored.vector(lanes), f.offset(base, self.parts(block)[0] + ahead, stored))
+        elif step % 2 == 0:
+            half = step // 2
+            parts = [
+                self._column(base, block, half, residue % half, ahead + distance, stored)
+                for distance in (0, half * lanes)
+            ]
+            made = parts[0].shuffle(range(residue // half, 2 * lanes, 2), parts[1])
+        else:
+            vectors = [self._column(base, block, 1, 0, ahead + k * lanes, stored) for k in range(step)]
+            places = [divmod(residue + step * lane, lanes) for lane in range(lanes)]
+            made = vectors[0].shuffle([place if source == 0 else -1 for source, place in places])
+            for number in range(1, step):
+                order = [
+                    lanes + place if source == number else lane if source < number else -1
+                    for lane, (source, place) in enumerate(places)
+                ]
+                made = made.shuffle(order, vectors[number])
+        self._known_columns[-1][key] = made
+        return made
 
     def _load_near(self, first: Value, step: int, stored: Type) -> Value:
         """Lanes a few elements apart, or backwards, out of whole vectors; nothing beyond them is read."""
@@ -457,6 +495,13 @@ class Elements:
         c, y, n = self.together([condition, yes, no])
         assert isinstance(c, Value) and isinstance(y, Value) and isinstance(n, Value)
         return c.select(y, n)
+
+
+def _stays_inside(index: Index, last: int) -> bool:
+    """Whether an index never leaves [0, last], however far merged loops run."""
+    ends = [c * (v.trips - 1) for v, c in index.terms]
+    low = index.constant + sum(min(0, end) for end in ends)
+    return low >= 0 and index.constant + sum(max(0, end) for end in ends) <= last
 
 
 LeafRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], list[Element]]"

@@ -3,6 +3,7 @@
 from hloom.cpu import (
     bit_patterns,
     cholesky,
+    collectives,
     concatenation,
     contraction,
     convolution,
@@ -28,6 +29,7 @@ from hloom.cpu import (
 __all__ = [
     "bit_patterns",
     "cholesky",
+    "collectives",
     "concatenation",
     "contraction",
     "convolution",

@@ -120,12 +120,24 @@ def _slot_bytes(axis: Axis) -> int:
     return size if size > STACK_BYTES else 0
 
 
+def _groups(axis: Axis) -> int:
+    """Vectors of transforms that lie side by side."""
+    return -(-(axis.outer if axis.inner == 1 else axis.inner) // _lanes(axis))
+
+
+def _slots(axis: Axis) -> int:
+    """Areas of scratch memory: no more than there is to transform."""
+    if axis.within:
+        return min(SLOTS, axis.outer)
+    return min(SLOTS, _groups(axis) * (1 if axis.inner == 1 else axis.outer))
+
+
 def workspace_bytes(i: HloInstruction) -> int:
     """Scratch memory: for long transforms, and for half a spectrum that is not transformed in one step."""
     if not i.shape.element_count or is_small(i):
         return 0
     axes = axes_of(i)
-    return max(SLOTS * _slot_bytes(axis) for axis in axes) + _spectrum_bytes(i)
+    return max(_slots(axis) * _slot_bytes(axis) for axis in axes) + _spectrum_bytes(i)
 
 
 def _spectrum_bytes(i: HloInstruction) -> int:
@@ -135,7 +147,7 @@ def _spectrum_bytes(i: HloInstruction) -> int:
     return -(-2 * axes[0].part.size * i.operands[0].shape.element_count // 64) * 64
 
 
-WORKSPACES["fft"] = workspace_bytes
+WORKSPACES["fft"] = lambda fft, target: workspace_bytes(fft)
 
 
 @emitter("fft")
@@ -248,18 +260,18 @@ class _SideBySide(_Transform):
     def emit(self) -> int:
         """A loop over vectors of transforms, or over slots of them; returns the end of its range."""
         f, axis = self.f, self.axis
-        groups = -(-(axis.outer if self.rows else axis.inner) // self.lanes)
+        groups = _groups(axis)
         total = groups if self.rows else groups * axis.outer
-        size = _slot_bytes(axis)
+        size, slots = _slot_bytes(axis), _slots(axis)
         with f.loop(self.begin, self.end) as loop:
             if not size:
                 self.numbered(loop.index, groups)
                 return total
             space = f.offset(self.space, loop.index * size)
             self.areas = [space, f.offset(space, 2 * self.n, self.wide)]
-            with f.loop(loop.index, total, min(SLOTS, total)) as inner:
+            with f.loop(loop.index, total, slots) as inner:
                 self.numbered(inner.index, groups)
-        return min(SLOTS, total)
+        return slots
 
     def numbered(self, number: Value, groups: int) -> None:
         """The vector of transforms of a number."""
@@ -414,7 +426,7 @@ class _Within(_Transform):
             with f.loop(self.begin, self.end) as loop:
                 self.one(loop.index)
             return self.axis.outer
-        slots = min(SLOTS, self.axis.outer)
+        slots = _slots(self.axis)
         with f.loop(self.begin, self.end) as loop:
             space = f.offset(self.space, loop.index * _within_bytes(self.axis))
             self.areas = [space, self.at(space, 2 * self.n)]

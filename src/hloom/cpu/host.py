@@ -6,6 +6,9 @@ bytes that native code points to. Native code calls ``hloom_host(number, pointer
 in its program, and the addresses of the leaves of its operands and results. Nonzero means that the call
 failed; native code then returns at once, and `HostCalls.run`, which let it begin, raises the error.
 
+Collectives meet in native code where they can (`hloom.cpu.collectives`); then native code calls
+``hloom_await(number, generation)``, and only if the others are late.
+
 A value that is still on its way (what a start operation gives) stands in its leaf's memory as a ticket, a
 number in its first bytes, so that loops and branches may carry it around like any other.
 """
@@ -14,8 +17,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -33,13 +36,17 @@ from hloom.passes.dynamic_padder import HOST_TARGET
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
+if TYPE_CHECKING:
+    from hloom.cpu.meetings import Seat
+
 HOST_FUNCTION: Final = "hloom_host"
+AWAIT_FUNCTION: Final = "hloom_await"
 HOST_OPERATIONS: Final = (
     "all-gather", "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
     "all-to-all", "async-done", "async-start", "bitcast", "collective-broadcast", "collective-permute",
     "collective-permute-done", "collective-permute-start", "custom-call", "get-dimension-size", "infeed",
     "map",
-    "outfeed", "partition-id", "ragged-all-to-all", "recv", "recv-done", "reduce-scatter", "replica-id",
+    "outfeed", "ragged-all-to-all", "recv", "recv-done", "reduce-scatter",
     "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
 )  # fmt: skip
 """What the host evaluates: what talks to it and to other devices, and what no pass could expand."""
@@ -94,9 +101,17 @@ class HostCalls:
         evaluator: computes the calls; its random state goes on from run to run.
     """
 
-    def __init__(self, instructions: Sequence[HloInstruction], device: Device | None = None) -> None:
+    def __init__(
+        self,
+        instructions: Sequence[HloInstruction],
+        device: Device | None = None,
+        seats: Mapping[int, Seat] | None = None,
+    ) -> None:
         self.evaluator = Evaluator(device)
         self._calls = [_Call(i) for i in instructions]
+        self._seats = seats or {}
+        addresses = [self._seats[n].address if n in self._seats else None for n in range(len(self._calls))]
+        self._table = (ctypes.c_void_p * len(addresses))(*addresses)
         self._tickets: dict[int, Pending] = {}
         self._error: BaseException | None = None
 
@@ -133,6 +148,20 @@ class HostCalls:
             return 1
         return 0
 
+    @property
+    def table(self) -> int:
+        """The address of the seats, one for each call; 0 where there is no seat at all."""
+        return ctypes.addressof(self._table) if self._seats else 0
+
+    def wait(self, number: int, generation: int) -> int:
+        """Wait for the others at the seat of a call; 1 if that failed."""
+        try:
+            self._seats[number].wait(generation)
+        except BaseException as error:  # as in `call`
+            self._error = error
+            return 1
+        return 0
+
     def ticket(self, pending: Pending, size: int) -> int:
         """A number of so many bytes for a value that is on its way."""
         limit = 1 << (8 * min(size, 7))
@@ -162,7 +191,15 @@ def _host(number: int, pointers: int) -> int:
     return 1 if calls is None else calls.call(number, pointers)
 
 
+@ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)
+def _await(number: int, generation: int) -> int:
+    """What native code calls when it has waited in vain for a moment."""
+    calls: HostCalls | None = getattr(_thread, "calls", None)
+    return 1 if calls is None else calls.wait(number, generation)
+
+
 PROVIDERS[HOST_FUNCTION] = lambda: ctypes.cast(_host, ctypes.c_void_p).value or 0
+PROVIDERS[AWAIT_FUNCTION] = lambda: ctypes.cast(_await, ctypes.c_void_p).value or 0
 
 
 class _Call:

@@ -7,46 +7,131 @@ while the tile is at hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hloom.cpu.elements import Elements, Indices, View
-from hloom.cpu.gemm import Finish, Gemm, emit_gemm, emit_pack_a, emit_pack_b, product_of, rounded
+from hloom.cpu.gemm import Finish, Gemm, product_of, rounded
+from hloom.cpu.gemm_packing import emit_pack_b
+from hloom.cpu.gemm_plan import TilePlan, plan_tiles
+from hloom.cpu.gemm_tiles import emit_gemm
 from hloom.cpu.index import Index
-from hloom.cpu.llvm_text import Value
+from hloom.cpu.inner_product import (
+    InnerProduct,
+    emit_add_parts,
+    emit_inner_product,
+    emit_lay_out,
+    inner_product_of,
+)
+from hloom.cpu.llvm_text import PTR, Value
 from hloom.cpu.loops import result_shapes, root_values
 from hloom.cpu.movement import divided
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
+from hloom.cpu.target import Target
 from hloom.cpu.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
+
+Plan = InnerProduct | TilePlan
 
 
 @emitter("dot")
 def emit_dot(program: ProgramEmitter, i: HloInstruction) -> None:
     """A dot by itself, or a fusion around one."""
     dot = hero(i)
-    gemm = product_of(dot)
-    if gemm is None:
+    gemm, plan = product_of(dot), plan_of(i, program.module.target)
+    if gemm is None or plan is None:
         program.kernel(i)
         return
-    a, b = packed(program, i, dot, gemm)
+    a, b = (program.pointer(_outside(i, dot, o)) for o in dot.operands)
+    if plan.turned:
+        a, b = b, a
     if i is dot:
-        kernel = program.shared(lambda name: emit_gemm(program.module, name, gemm, 1, _store(gemm, dot)))
-        program.call(i, kernel, [a, b, program.pointer(dot)])
+        rest = _Rest(1, [program.pointer(dot)], _store(gemm, dot), looped=False)
+    else:
+        inputs, roots, _ = kernel_parts(i)
+        targets = [program.pointer(i, index) for index in program.assignment.values[i]]
+        pointers = [*program.input_pointers(i), *targets]
+        rest = _Rest(len(pointers), pointers, _fused(gemm, dot, inputs, roots), looped=True)
+    if isinstance(plan, InnerProduct):
+        _inner(program, i, plan, a, b, rest)
+    else:
+        _tiles(program, i, plan, a, b, rest)
+
+
+def plan_of(i: HloInstruction, target: Target) -> Plan | None:
+    """How the product of a dot, or of a fusion around one, is computed; None: as elements."""
+    dot = hero(i)
+    gemm = product_of(dot)
+    if gemm is None:
+        return None
+    inner = inner_product_of(gemm, target)
+    if inner is not None:
+        return inner
+    if gemm.m == gemm.n == 1:
+        return None
+    plain = i is dot and dot.shape.element_type is gemm.kind
+    return plan_tiles(gemm, target, plain_result=plain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What becomes of the sums.
+
+    Attributes:
+        count, pointers: of the arrays that it takes.
+        finish: from the addresses to the code.
+        looped: whether it is much code.
+    """
+
+    count: int
+    pointers: Sequence[Value]
+    finish: Callable[[Sequence[Value]], Finish]
+    looped: bool
+
+
+def _inner(
+    program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, rest: _Rest
+) -> None:
+    """Rows times columns."""
+    module, space = program.module, program.workspace(i)
+    if plan.laid:
+        kernel = program.shared(lambda name: emit_lay_out(module, name, plan))
+        program.call(i, kernel, [b, space])
+        b = space
+    if plan.parts == 1:
+        kernel = program.shared(lambda name: emit_inner_product(module, name, plan, rest.count, rest.finish))
+        program.call(i, kernel, [a, b, *rest.pointers])
         return
-    inputs, roots, _ = kernel_parts(i)
-    targets = [program.pointer(i, index) for index in program.assignment.values[i]]
+    sums = program.function.offset(space, plan.workspace()[0])
+    kernel = program.shared(lambda name: emit_inner_product(module, name, plan, 1, rest.finish))
+    program.call(i, kernel, [a, b, sums])
+    kernel = program.shared(lambda name: emit_add_parts(module, name, plan, rest.count, rest.finish))
+    program.call(i, kernel, [sums, *rest.pointers])
+
+
+def _tiles(
+    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, a: Value, b: Value, rest: _Rest
+) -> None:
+    """Tiles of the result, group of columns by group."""
+    module, f = program.module, program.function
+    packs = plan.pack_b == "group"
+    pack = program.shared(lambda name: emit_pack_b(module, name, plan)) if packs else None
     kernel = program.shared(
-        lambda name: emit_gemm(
-            program.module,
-            name,
-            gemm,
-            len(inputs) + len(targets),
-            _fused(gemm, dot, inputs, roots),
-            looped=True,
-        )
+        lambda name: emit_gemm(module, name, plan, rest.count, rest.finish, looped=rest.looped)
     )
-    program.call(i, kernel, [a, b, *program.input_pointers(i), *targets])
+    space = program.workspace(i)
+
+    def group(number: Value) -> None:
+        if pack is not None:
+            program.call(i, pack, [b, space, number])
+        program.call(i, kernel, [a, space if packs else b, number, *rest.pointers])
+
+    if plan.groups == 1:
+        group(Value(f, PTR, "null"))
+        return
+    with f.loop(0, plan.groups) as loop:
+        group(f.append(PTR, f"inttoptr {loop.index} to ptr"))
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Finish]:
@@ -106,25 +191,6 @@ def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, colu
     return tuple(found)
 
 
-def packed(
-    program: ProgramEmitter, i: HloInstruction, dot: HloInstruction, gemm: Gemm
-) -> tuple[Value, Value]:
-    """The operands' addresses, after packing what needs it into the workspace."""
-    a, b = (program.pointer(_outside(i, dot, o)) for o in dot.operands)
-    a_bytes, _ = gemm.workspace()
-    space = program.workspace(i)
-    if gemm.pack_a:
-        kernel = program.shared(lambda name: emit_pack_a(program.module, name, gemm))
-        program.call(i, kernel, [a, space])
-        a = space
-    if gemm.pack_b:
-        kernel = program.shared(lambda name: emit_pack_b(program.module, name, gemm))
-        target = program.function.offset(space, a_bytes)
-        program.call(i, kernel, [b, target])
-        b = target
-    return a, b
-
-
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
     """An operand of a member of a fusion, seen from outside."""
     if i is member:
@@ -132,9 +198,11 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
     return i.operands[parameter_number(operand)]
 
 
-def _workspace(i: HloInstruction) -> int:
-    gemm = product_of(hero(i))
-    return sum(gemm.workspace()) if gemm is not None else 0
+def _workspace(i: HloInstruction, target: Target) -> int:
+    plan = plan_of(i, target)
+    if plan is None:
+        return 0
+    return sum(plan.workspace()) if isinstance(plan, InnerProduct) else plan.workspace()
 
 
 WORKSPACES["dot"] = _workspace

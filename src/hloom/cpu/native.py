@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hloom.cpu.cache import Entry, configured_cache, key_of
+from hloom.cpu.context import Context
 from hloom.cpu.entry import Signature, builtin_for, lent_memory
 from hloom.cpu.externals import address_of
 from hloom.cpu.fingerprint import fingerprint
 from hloom.cpu.loader import LoadedObject, LoadError
-from hloom.cpu.pool import pool_address
 from hloom.cpu.support import begin_support, support
 from hloom.cpu.target import host
 from hloom.ir.module import HloModule
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from hloom.cpu.cost import Cost
     from hloom.cpu.dump import Dump
     from hloom.cpu.host import HostCalls
+    from hloom.cpu.meetings import Seat
     from hloom.cpu.profile import Profile
     from hloom.cpu.program import NativeProgram
     from hloom.ir.device import Device
+    from hloom.ir.instruction import HloInstruction
 
 Array = np.ndarray[Any, Any]
 
 ENTRY: Final = "hloom_run"
-CONTEXT_WORDS: Final = 8
-"""Words of the context: the pool, the table of a timed program; the rest is free."""
 _PROGRAM: Final = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 _LONG_WORK: Final = 200_000
 """Elementary operations from which on other Python threads run beside a program: some 10 to 20 us."""
@@ -113,7 +113,7 @@ class NativeExecutable:
         self.memory = Memory(sum(facts["argument_bytes"]), sum(facts["result_bytes"]), facts["temp_bytes"])
         self.calls_host = bool(facts["host_calls"])
         self._long = self.memory.temp > 0 or facts["work"] >= _LONG_WORK
-        self._context = (ctypes.c_void_p * CONTEXT_WORDS)(pool_address())
+        self._context = Context()
         self._address = loaded.symbols[ENTRY]
 
     def _dump(self) -> Dump | None:
@@ -133,18 +133,32 @@ class NativeExecutable:
         except LoadError:
             return None
 
-    def host(self, device: Device | None = None) -> HostCalls:
-        """What answers the program's calls of the host on a device; without one the program runs alone."""
+    @property
+    def host_calls(self) -> Sequence[HloInstruction]:
+        """The instructions that may call the host."""
+        return self.program.host_calls if self.calls_host else ()
+
+    def host(self, device: Device | None = None, seats: Mapping[int, Seat] | None = None) -> HostCalls:
+        """What answers the program's calls of the host on a device; without one the program runs alone.
+
+        At its seats the device meets others in native code.
+        """
         from hloom.cpu.host import HostCalls
 
-        return HostCalls(self.program.host_calls if self.calls_host else (), device)
+        return HostCalls(self.host_calls, device, seats)
 
-    def run(self, arguments: Sequence[Array | None], host: HostCalls | None = None) -> list[Array]:
+    def run(
+        self,
+        arguments: Sequence[Array | None],
+        host: HostCalls | None = None,
+        context: Context | None = None,
+    ) -> list[Array]:
         """The leaves of the result, for the leaves of the arguments: arrays of their element types and sizes.
 
-        Tokens are None. What calls the host is answered by `host`; by default as one device alone.
+        Tokens are None. What calls the host is answered by `host`, on the device of the context; by default
+        as one device alone.
         """
-        return self._run(self._address, arguments, ctypes.addressof(self._context), host)
+        return self._run(self._address, arguments, (context or self._context).address, host)
 
     def _run(
         self,
@@ -187,8 +201,8 @@ class NativeExecutable:
         if not flat or not all(s.is_array and s.is_static for s in shapes):
             return fallback
         signature = Signature(parameters, self.result_leaves, result.is_tuple, self.memory.temp, self._long)
-        context = ctypes.addressof(self._context)
-        return builtin_for(signature, self._address, context, fallback, (self, self._context))
+        held = (self, self._context)
+        return builtin_for(signature, self._address, self._context.address, fallback, held)
 
     # -- what the program looks like
 
@@ -222,18 +236,18 @@ class NativeExecutable:
     def profile(self, arguments: Sequence[Array | None], host_calls: HostCalls | None = None) -> Profile:
         """Run once to warm up and once more, and tell what every instruction took."""
         from hloom.cpu.compilation import compile_module
-        from hloom.cpu.profile import TABLE_WORD, Profile, profile_lines
+        from hloom.cpu.profile import Profile, profile_lines
 
         program, code = compile_module(self.optimized, host(), timed=True)
         loaded = _load(code)
         table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
-        context = (ctypes.c_void_p * CONTEXT_WORDS)(*self._context)
-        context[TABLE_WORD] = ctypes.addressof(table)
+        seats = host_calls.table if host_calls is not None else 0
+        context = Context(seats=seats, table=ctypes.addressof(table))
         seconds = 0.0
         for _ in range(2):
             ctypes.memset(table, 0, ctypes.sizeof(table))
             before = _clock()
-            self._run(loaded.symbols[ENTRY], arguments, ctypes.addressof(context), host_calls)
+            self._run(loaded.symbols[ENTRY], arguments, context.address, host_calls)
             seconds = (_clock() - before) / 1e9
         instructions = {i.name: i for i in self.optimized.instructions()}
         return Profile(seconds, profile_lines(instructions, list(program.timed), list(table)))

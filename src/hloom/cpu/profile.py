@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from hloom.cpu.context import TABLE_WORD
 from hloom.cpu.llvm_text import I64, PTR, Function, Value
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
-
-TABLE_WORD: Final = 1
-"""The word of the context that points to the table."""
 
 
 class Timer:

@@ -25,7 +25,7 @@ from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel, read_where_written, root_values
 from hloom.cpu.profile import Timer
 from hloom.cpu.schedule import schedule
-from hloom.cpu.target import Target
+from hloom.cpu.target import Target, host
 from hloom.cpu.transposition import emit_elements_kernel
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -52,14 +52,14 @@ EMITTERS: Final[dict[str, Emitter]] = {}
 """Operations whose kernels are not loops over elements: by opcode."""
 
 
-WORKSPACES: Final[dict[str, Callable[[HloInstruction], int]]] = {}
-"""Bytes of scratch memory that the kernels of an instruction need: by opcode."""
+WORKSPACES: Final[dict[str, Callable[[HloInstruction, Target], int]]] = {}
+"""Bytes of scratch memory that the kernels of an instruction need on a target: by opcode."""
 
 
-def scratch_bytes(instruction: HloInstruction) -> int:
-    """Bytes of scratch memory that an instruction needs while it runs."""
+def scratch_bytes(instruction: HloInstruction, target: Target | None = None) -> int:
+    """Bytes of scratch memory that an instruction needs while it runs, by default on this machine."""
     rule = WORKSPACES.get(emitter_key(instruction))
-    return rule(instruction) if rule is not None else 0
+    return rule(instruction, target or host()) if rule is not None else 0
 
 
 def emitter(*opcodes: str) -> Callable[[Emitter], Emitter]:
@@ -133,7 +133,9 @@ class ProgramEmitter:
         self.module = Module(target=target)
         self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
-        self.assignment: Assignment = assign(module.entry, in_place_operands, schedule, scratch_bytes)
+        self.assignment: Assignment = assign(
+            module.entry, in_place_operands, schedule, lambda i: scratch_bytes(i, target)
+        )
         self._pointers: dict[Buffer, Value] = {}
         self._kernels: dict[str, LoopKernel] = {}
         self._inlined: dict[str, str] = {}

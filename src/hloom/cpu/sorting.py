@@ -21,7 +21,7 @@ def workspace_bytes(i: HloInstruction) -> int:
     return 0 if plan.by_network else slots(i) * slot_bytes(plan, length(i))
 
 
-WORKSPACES["sort"] = workspace_bytes
+WORKSPACES["sort"] = lambda sort, target: workspace_bytes(sort)
 
 
 @emitter("sort")

@@ -18,7 +18,7 @@ from hloom.cpu.target import Target, host
 
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
-FILES: Final = ("pool", "memory", "entry", "clock")
+FILES: Final = ("pool", "memory", "entry", "clock", "meeting")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 
 

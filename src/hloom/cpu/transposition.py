@@ -15,6 +15,7 @@ from typing import Final
 
 from hloom.cpu.elements import Elements, Indices, View
 from hloom.cpu.index import Index, Variable, linearize
+from hloom.cpu.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.llvm_text import F32, F64, I64, PTR, Function, Module, Type, Value
 from hloom.cpu.loops import (
     NESTED,
@@ -73,12 +74,15 @@ def emit_elements_kernel(
     module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
     members: Sequence[HloInstruction],
 ) -> LoopKernel:  # fmt: skip
-    """The kernel that computes ``roots`` from ``inputs``: in tiles where that pays, else vector by vector."""
+    """The kernel that computes ``roots`` from ``inputs``: in tiles, narrow rows, or by vectors."""
     if any(m.opcode in _MOVING for m in members):
         space = planned_space(inputs, roots, members)
         tiling = find_tiling(space, inputs, roots, members)
         if tiling is not None:
             return _TiledKernel(module, name, inputs, roots, members, space, tiling).emit()
+        rows = find_rows(space, inputs, roots, members)
+        if rows is not None:
+            return emit_rows_kernel(module, name, inputs, roots, members, rows)
     return emit_loop_kernel(module, name, inputs, roots, members)
 
 

@@ -13,10 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from hloom.errors import DeadlockError, EvaluationError
 from hloom.ir.device import DeviceId, Pending
+
+_POLL: Final = 0.005
+"""Seconds between looks at what native code does."""
 
 
 class Stopped(Exception):
@@ -26,12 +29,15 @@ class Stopped(Exception):
 class _Waiter:
     """A device that waits: what for, and whether it may go on."""
 
-    __slots__ = ("describe", "for_host", "ready", "released")
+    __slots__ = ("describe", "for_host", "polls", "ready", "released")
 
-    def __init__(self, ready: Callable[[], bool], describe: Callable[[], str], for_host: bool) -> None:
+    def __init__(
+        self, ready: Callable[[], bool], describe: Callable[[], str], for_host: bool, polls: bool
+    ) -> None:
         self.ready = ready
         self.describe = describe
         self.for_host = for_host
+        self.polls = polls
         self.released = False
 
 
@@ -54,6 +60,7 @@ class World:
     Attributes:
         num_replicas, num_partitions: how many there are.
         devices: replica-major.
+        before_run: what is called when a run begins.
         host_timeout: seconds for which a device waits for the host when nothing else can happen and another
             thread of this Python process could still feed it. Where there is no other, it does not wait.
     """
@@ -61,6 +68,7 @@ class World:
     def __init__(self, num_replicas: int, num_partitions: int) -> None:
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
+        self.before_run: list[Callable[[], None]] = []
         self.host_timeout = 2.0
         self.condition = threading.Condition()
         self.running = False
@@ -86,6 +94,8 @@ class World:
         Raises the error of the first device that failed, or DeadlockError.
         """
         self._reset()
+        for prepare in self.before_run:
+            prepare()
         self.active.update(device.id for device in self.devices)
         self.running = True
         results: list[Any] = [None] * len(self.devices)
@@ -150,11 +160,14 @@ class World:
         """Change the state under the lock, then let those go on who waited for the change."""
         with self.condition:
             yield
-            for device, waiter in list(self.waiting.items()):
-                if waiter.ready():
-                    waiter.released = True
-                    del self.waiting[device]
+            self._release()
             self.condition.notify_all()
+
+    def _release(self) -> None:
+        for device, waiter in list(self.waiting.items()):
+            if waiter.ready():
+                waiter.released = True
+                del self.waiting[device]
 
     def wait(
         self,
@@ -163,13 +176,17 @@ class World:
         describe: Callable[[], str],
         *,
         for_host: bool = False,
+        polls: bool = False,
     ) -> None:
-        """Wait until ``ready()``; raises Stopped where that cannot come, or another device has failed."""
+        """Wait until ``ready()``; raises Stopped where that cannot come, or another device has failed.
+
+        With ``polls`` it may become so without anybody telling, by what native code does.
+        """
         if self.failure is not None:
             raise Stopped
         if ready():
             return
-        waiter = self.waiting[device] = _Waiter(ready, describe, for_host)
+        waiter = self.waiting[device] = _Waiter(ready, describe, for_host, polls)
         self._look_for_deadlock()
         deadline: float | None = None
         while not waiter.released:
@@ -181,7 +198,10 @@ class World:
                 self.condition.wait(0.05)
             else:
                 deadline = None
-                self.condition.wait(0.05 if for_host else None)
+                self.condition.wait(_POLL if polls else 0.05 if for_host else None)
+            if polls and self.failure is None:
+                self._release()
+                self._look_for_deadlock()
         if self.failure is not None:
             raise Stopped
 
@@ -189,7 +209,12 @@ class World:
         return bool(self.waiting) and len(self.waiting) == len(self.active)
 
     def _look_for_deadlock(self) -> None:
-        if self.failure is None and self._all_wait():
+        if self.failure is not None or not self._all_wait():
+            return
+        if any(w.polls for w in self.waiting.values()):
+            self._release()
+            self.condition.notify_all()
+        if self._all_wait():
             hopeful = any(w.for_host for w in self.waiting.values()) and self._others_run()
             if not hopeful:
                 self._fail(self._deadlock())

@@ -20,7 +20,7 @@ from hloom.shape.element_type import C64, C128, F32, F64
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
-PLAIN_LENGTH: Final = 64
+LONG: Final = 64
 LARGE: Final = 1 << 18
 _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 
@@ -53,16 +53,14 @@ class FftDecomposer:
 
 
 def is_small(instruction: HloInstruction) -> bool:
-    """Whether a transform is left to a library: few elements, of lengths that are not all powers of two.
+    """Whether a transform is left to a library: short ones, unless there are very many.
 
     Elements near 0 have few correct digits, and other ones in every algorithm; those of small transforms are
     to be the library's own.
     """
     operation: Any = instruction.operation
-    plain = all(n >= PLAIN_LENGTH and n & (n - 1) == 0 for n in operation.fft_length)
-    return (
-        not plain and max(s.element_count for s in (instruction.shape, instruction.operands[0].shape)) < LARGE
-    )
+    short = any(n < LONG for n in operation.fft_length)
+    return short and max(s.element_count for s in (instruction.shape, instruction.operands[0].shape)) < LARGE
 
 
 def largest_factor(n: int) -> int:

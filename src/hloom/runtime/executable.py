@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.cpu.native import NativeExecutable
@@ -28,6 +28,7 @@ from hloom.runtime.refinement import RefinedProgram, Refinements
 
 if TYPE_CHECKING:
     from hloom.cpu.cost import Cost
+    from hloom.cpu.meetings import Seat
     from hloom.cpu.native import Memory
     from hloom.cpu.profile import Profile
 
@@ -110,7 +111,7 @@ class Executable:
         self.devices = [Device(device) for device in self._world.devices]
         devices = self._world.devices
         self._programs: Sequence[EvaluatedProgram | CompiledProgram | RefinedProgram] = (
-            [_program(c, d) for c, d in zip(compiled, devices, strict=True)]
+            _compiled_programs(compiled, self._world)
             if compiled
             else [EvaluatedProgram(m, d) for m, d in zip(modules, devices, strict=True)]
         )
@@ -252,9 +253,18 @@ def _nothing_compiled() -> HloError:
     return HloError(message, rule="compile.evaluator")
 
 
-def _program(
-    compiled: NativeExecutable | Refinements, device: VirtualDevice
-) -> CompiledProgram | RefinedProgram:
-    if isinstance(compiled, Refinements):
-        return RefinedProgram(compiled, device)
-    return CompiledProgram(compiled, device)
+def _compiled_programs(
+    compiled: Sequence[NativeExecutable | Refinements], world: World
+) -> list[CompiledProgram | RefinedProgram]:
+    """The programs of all devices; where all are known, their collectives meet in native code."""
+    natives = [c for c in compiled if isinstance(c, NativeExecutable)]
+    seats: dict[int, Mapping[int, Seat]] = {}
+    if len(natives) == len(compiled) and any(native.calls_host for native in natives):
+        from hloom.cpu.meetings import SeatingPlan
+
+        plan = SeatingPlan(world, [native.host_calls for native in natives])
+        seats = {n: plan.seats(n) for n in range(len(natives))}
+    return [
+        RefinedProgram(c, d) if isinstance(c, Refinements) else CompiledProgram(c, d, seats.get(n))
+        for n, (c, d) in enumerate(zip(compiled, world.devices, strict=True))
+    ]

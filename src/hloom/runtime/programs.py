@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from hloom.cpu.context import Context
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice
 from hloom.evaluate.evaluator import Evaluator
@@ -16,6 +17,7 @@ from hloom.passes.dynamic_form import actual, enclosed
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
+    from hloom.cpu.meetings import Seat
     from hloom.cpu.native import NativeExecutable
     from hloom.cpu.profile import Profile
 
@@ -47,16 +49,19 @@ class EvaluatedProgram:
 class CompiledProgram:
     """A program in native code."""
 
-    def __init__(self, native: NativeExecutable, device: VirtualDevice) -> None:
+    def __init__(
+        self, native: NativeExecutable, device: VirtualDevice, seats: Mapping[int, Seat] | None = None
+    ) -> None:
         self._native = native
         self._parameters = [p.shape for p in native.module.entry.parameters]
         self._result = native.module.entry.root.shape
         self._given = native.given.entry if native.given is not native.module else None
-        self._host = native.host(device) if native.calls_host else None
+        self._host = native.host(device, seats) if native.calls_host else None
+        self._context = Context(device.id, seats=self._host.table if self._host is not None else 0)
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
-        leaves = self._native.run(self._leaves(arguments), self._host)
+        leaves = self._native.run(self._leaves(arguments), self._host, self._context)
         result = joined(self._result, iter(leaves))
         if self._given is not None:
             result = actual(result, self._given.root.shape)

@@ -1,0 +1,81 @@
+"""Results with narrow rows: rows in lanes, columns woven together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from native_runs import agree, arguments
+
+KINDS = ["f32", "f64", "bf16", "f16", "u8", "pred", "c64", "c128", "s4", "u64"]
+
+
+def stacked(kind: str, rows: int, columns: int) -> str:
+    """Columns side by side, every second one doubled on its way."""
+    lines: list[str] = []
+    for n in range(columns):
+        lines.append(f"p{n} = {kind}[{rows}] parameter({n})")
+        lines.append(
+            f"x{n} = {kind}[{rows}] add(p{n}, p{n})" if n % 2 else f"x{n} = {kind}[{rows}] copy(p{n})"
+        )
+        lines.append(f"y{n} = {kind}[{rows},1] reshape(x{n})")
+    names = ", ".join(f"y{n}" for n in range(columns))
+    return "\n".join([*lines, f"ROOT r = {kind}[{rows},{columns}] concatenate({names}), dimensions={{1}}"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("columns", [2, 3, 4, 7])
+@pytest.mark.parametrize("rows", [5, 32, 131])
+def test_columns_side_by_side(kind: str, columns: int, rows: int) -> None:
+    text = stacked(kind, rows, columns)
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(64, 3, 4), (37, 4, 3), (3, 40, 5, 3), (20, 2, 2), (9, 7, 2), (100, 3, 3)])
+def test_transposed_blocks(kind: str, sizes: tuple[int, ...]) -> None:
+    rank = len(sizes)
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    before, after = (",".join(map(str, s)) for s in (sizes, [sizes[d] for d in order]))
+    text = f"""
+    x = {kind}[{before}] parameter(0)
+    ROOT r = {kind}[{after}] transpose(x), dimensions={{{",".join(map(str, order))}}}"""
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_one_column_of_many() -> None:
+    text = """
+    x = f32[500,9] parameter(0)
+    a = f32[500,1] slice(x), slice={[0:500], [2:3]}
+    b = f32[500,1] slice(x), slice={[0:500], [8:9]}
+    c = f32[500,1] multiply(a, b)
+    ROOT r = f32[500] reshape(c)"""
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+@pytest.mark.parametrize("count", [100, 101])
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 6, 7, 8, 11, 12, 13])
+@pytest.mark.parametrize("start", [0, 1])
+def test_every_so_many(step: int, start: int, count: int) -> None:
+    size = start + (count - 1) * step + 1
+    text = f"""
+    x = f32[{size}] parameter(0)
+    a = f32[{count}] slice(x), slice={{[{start}:{size}:{step}]}}
+    ROOT r = f32[{count}] negate(a)"""
+    agree(text, *arguments(np.random.default_rng(0), text))
+
+
+def test_reversed_and_padded_rows_with_two_results() -> None:
+    text = """
+    x = f32[70,3] parameter(0)
+    y = f32[70] parameter(1)
+    v = f32[70,3] reverse(x), dimensions={1}
+    w = f32[70,1] reshape(y)
+    z = f32[] constant(7)
+    q = f32[70,3] pad(w, z), padding=0_0x1_1
+    s = f32[70,3] add(v, q)
+    t = f32[70,3] broadcast(y), dimensions={0}
+    u = f32[70,3] subtract(t, v)
+    k = s32[70,3] iota(), iota_dimension=1
+    ROOT r = (f32[70,3], f32[70,3], s32[70,3]) tuple(s, u, k)"""
+    agree(text, *arguments(np.random.default_rng(0), text))

@@ -1,0 +1,186 @@
+"""Dots: every arrangement of the operands, every size of the pieces into which the work is cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hloom.shape.element_type import ElementType
+from native_runs import agree, draw
+
+PLAIN = "mk,kn->mn"
+ARRANGED = (PLAIN, "mk,nk->mn", "km,kn->mn", "km,nk->mn")
+BATCHED = ("bmk,bkn->bmn", "bmk,bnk->bmn", "bkm,bkn->bmn", "mbk,kbn->bmn", "mkb,knb->bmn")
+
+
+def dot_text(einsum: str, sizes: dict[str, int], types: str = "f32,f32,f32", rest: str = "") -> str:
+    """A program with one dot, named ``d``; ``rest`` are further instructions, else the dot is the root."""
+    (lhs, rhs), out = einsum.split("->")[0].split(","), einsum.split("->")[1]
+    of_lhs, of_rhs, of_out = types.split(",")
+
+    def shape(kind: str, dimensions: Iterable[str]) -> str:
+        return f"{kind}[{','.join(str(sizes[d]) for d in dimensions)}]"
+
+    def places(name: str, operand: str, dimensions: list[str]) -> str:
+        return f"{name}={{{','.join(str(operand.index(d)) for d in dimensions)}}}"
+
+    summed, batch = [d for d in lhs if d in rhs and d not in out], [d for d in lhs if d in rhs and d in out]
+    attributes = ", ".join((
+        places("lhs_contracting_dims", lhs, summed), places("rhs_contracting_dims", rhs, summed),
+        places("lhs_batch_dims", lhs, batch), places("rhs_batch_dims", rhs, batch),
+    ))  # fmt: skip
+    root = "" if rest else "ROOT "
+    return f"""
+HloModule product
+
+ENTRY main {{
+  p = {shape(of_lhs, lhs)} parameter(0)
+  q = {shape(of_rhs, rhs)} parameter(1)
+  {root}d = {shape(of_out, out)} dot(p, q), {attributes}
+  {rest}
+}}"""
+
+
+def factors(einsum: str, sizes: dict[str, int], types: str, seed: int = 0) -> list[Any]:
+    """Operands of small integers, whose products and sums are exact in every type of sums."""
+    rng = np.random.default_rng(seed)
+    made: list[Any] = []
+    for operand, kind in zip(einsum.split("->")[0].split(","), types.split(","), strict=False):
+        dimensions = [sizes[d] for d in operand]
+        element_type = ElementType.parse(kind)
+        if not element_type.is_floating and not element_type.is_complex:
+            made.append(draw(rng, f"{kind}[{','.join(map(str, dimensions))}]"))
+            continue
+        values: Any = rng.integers(-3, 4, dimensions)
+        if element_type.is_complex:
+            values = values + 1j * rng.integers(-3, 4, dimensions)
+        made.append(values.astype(element_type.numpy_dtype))
+    return made
+
+
+def exact(einsum: str, types: str = "f32,f32,f32", rest: str = "", **sizes: int) -> Any:
+    """Compile and run a dot of small integers; it must give the evaluator's numbers.
+
+    Zeros of either sign are equal.
+    """
+    return agree(dot_text(einsum, sizes, types, rest), *factors(einsum, sizes, types), tolerance=0)
+
+
+@pytest.mark.parametrize("einsum", ARRANGED)
+@pytest.mark.parametrize("sizes", [
+    (4, 4, 4), (8, 32, 16), (9, 33, 17), (40, 70, 31), (65, 64, 129), (1, 7, 50), (50, 7, 1), (2, 300, 100),
+    (100, 300, 3), (17, 1, 33), (64, 3, 70),
+])  # fmt: skip
+def test_arrangements_and_sizes(einsum: str, sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    exact(einsum, m=m, k=k, n=n)
+
+
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_sums_in_several_blocks(einsum: str) -> None:
+    exact(einsum, m=83, k=1027, n=75)
+
+
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_columns_in_several_groups(einsum: str) -> None:
+    exact(einsum, m=20, k=1500, n=1040)
+
+
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_rows_a_page_apart(einsum: str) -> None:
+    exact(einsum, m=1024, k=64, n=64)
+    exact(einsum, m=64, k=1024, n=64)
+    exact(einsum, m=24, k=64, n=1024)
+
+
+@pytest.mark.parametrize("einsum", BATCHED)
+@pytest.mark.parametrize(
+    "sizes", [(2, 9, 20, 33), (5, 4, 4, 4), (7, 3, 3, 3), (6, 40, 17, 50), (4, 1, 40, 9), (3, 20, 300, 2)]
+)
+def test_batches(einsum: str, sizes: tuple[int, int, int, int]) -> None:
+    b, m, k, n = sizes
+    exact(einsum, b=b, m=m, k=k, n=n)
+
+
+@pytest.mark.parametrize("einsum", [
+    "k,k->", "mk,k->m", "k,kn->n", "km,k->m", "k,nk->n", "bk,bk->b", "bmk,bk->bm", "bk,bkn->bn",
+    "bck,bck->bc", "cbk,bck->cb", "kb,kb->b",
+])  # fmt: skip
+@pytest.mark.parametrize("size", [1, 3, 16, 37, 300])
+def test_vectors(einsum: str, size: int) -> None:
+    exact(einsum, b=5, c=3, m=21, n=29, k=size)
+
+
+@pytest.mark.parametrize("einsum", ["k,k->", "mk,k->m", "mk,nk->mn", "bk,bk->b"])
+def test_long_sums_in_parts(einsum: str) -> None:
+    exact(einsum, m=3, n=2, b=2, k=70_001)
+
+
+@pytest.mark.parametrize("types", [
+    "f64,f64,f64", "c64,c64,c64", "c128,c128,c128", "bf16,bf16,bf16", "bf16,bf16,f32", "f16,f16,f16",
+    "f16,f16,f32", "f32,bf16,f32", "f8e4m3fn,f8e5m2,f32", "s8,s8,s32", "u8,u8,s32", "u8,s8,s32", "s8,u8,s32",
+    "u8,u8,u32", "s8,s8,s8", "s16,s16,s32", "s32,s32,s32", "s64,s64,s64", "u64,u64,u64", "s4,s4,s32",
+    "s8,s8,f32", "pred,pred,pred",
+])  # fmt: skip
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_types(einsum: str, types: str) -> None:
+    exact(einsum, types, m=19, k=41, n=35)
+    exact(einsum, types, m=3, k=100, n=40)
+    exact(einsum, types, m=40, k=100, n=1)
+
+
+@pytest.mark.parametrize(
+    "types", ["c64,c64,c64", "bf16,bf16,bf16", "s8,s8,s32", "f64,f64,f64", "pred,pred,pred"]
+)
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_types_in_several_blocks(einsum: str, types: str) -> None:
+    exact(einsum, types, m=70, k=1100, n=90)
+
+
+def test_many_contracted_and_kept_dimensions() -> None:
+    exact("abkl,klcd->abcd", a=3, b=4, k=5, l=6, c=7, d=2)
+    exact("akbl,klc->abc", a=3, b=4, k=5, l=6, c=7)
+    exact("xamky,xkny->xyamn".replace("y", ""), x=3, a=2, m=5, k=6, n=20)
+
+
+@pytest.mark.parametrize("sizes", [(20, 30, 40), (30, 900, 50), (40, 30, 1), (1, 30, 40), (70, 40, 33)])
+def test_ends_in_elementwise_operations(sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    rest = f"""
+      s = f32[{m},{n}] multiply(d, d)
+      t = f32[{m},{n}] add(s, d)
+      ROOT r = (f32[{m},{n}], s32[{m},{n}]) tuple(t, u)
+      """.replace("ROOT", f"u = s32[{m},{n}] convert(s)\n  ROOT")
+    exact(PLAIN, rest=rest, m=m, k=k, n=n)
+
+
+def test_numbers_that_are_not_integers() -> None:
+    rng = np.random.default_rng(1)
+    text = dot_text(PLAIN, {"m": 50, "k": 1000, "n": 60})
+    agree(text, rng.normal(size=(50, 1000)), rng.normal(size=(1000, 60)), tolerance=1e-3)
+
+
+def test_infinities_and_nans_stay_in_their_row_and_column() -> None:
+    p, q = np.ones((19, 33), np.float32), np.ones((33, 21), np.float32)
+    p[3, 32], q[32, 20] = np.inf, np.nan
+    agree(dot_text(PLAIN, {"m": 19, "k": 33, "n": 21}), p, q)
+    agree(dot_text("mk,nk->mn", {"m": 19, "k": 33, "n": 21}), p, q.T.copy())
+
+
+def test_subnormal_products_are_kept() -> None:
+    p, q = np.full((8, 40), 2.0**-70, np.float32), np.full((40, 32), 2.0**-72, np.float32)
+    for types in ("f32,f32,f32", "bf16,bf16,f32"):
+        kind = ElementType.parse(types.split(",")[0]).numpy_dtype
+        text = dot_text(PLAIN, {"m": 8, "k": 40, "n": 32}, types)
+        assert np.all(agree(text, p.astype(kind), q.astype(kind)) == np.float32(40 * 2.0**-142))
+
+
+def test_scratch_memory_is_a_part_of_the_second_operand_at_most() -> None:
+    from native_runs import compiled
+
+    program = compiled(dot_text(PLAIN, {"m": 1024, "k": 1024, "n": 1024}))
+    assert program.program.temp_bytes <= 2 * 2**20 and math.prod((1024, 1024, 4)) == 4 * 2**20
