@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import hloom
 from evaluation import parse
+from hloom.ir.instruction import HloInstruction
 from hloom.passes.fusion import Fusion
+from pass_checks import after
 
 SHARED_CONSTANT = """
 HloModule shared_constant
@@ -51,3 +54,105 @@ def test_what_two_kernels_copy_makes_neither_need_the_other() -> None:
         module.verify()
         found = hloom.compile(module, backend="evaluator")(*arguments)
         assert [f.tolist() for f in found] == [w.tolist() for w in wanted]
+
+
+def fused(text: str, products: bool = False) -> tuple[list[HloInstruction], list[HloInstruction]]:
+    """The instructions of the entry, and those of all fusions, of a program after the pass."""
+    module = after(text, Fusion(products=lambda dot: products))
+    inside = [
+        i
+        for fusion in module.entry.instructions
+        if fusion.opcode == "fusion"
+        for i in fusion.called_computations[0].instructions
+    ]
+    return module.entry.instructions, inside
+
+
+CROSS_ENTROPY = """
+HloModule cross_entropy
+
+max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[32,100] parameter(0)
+  label = s32[32,1] parameter(1)
+  least = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  top = f32[32] reduce(x, least), dimensions={1}, to_apply=max
+  tops = f32[32,100] broadcast(top), dimensions={0}
+  shifted = f32[32,100] subtract(x, tops)
+  e = f32[32,100] exponential(shifted)
+  sum = f32[32] reduce(e, zero), dimensions={1}, to_apply=add
+  l = f32[32] log(sum)
+  ls = f32[32,100] broadcast(l), dimensions={0}
+  all = f32[32,100] subtract(shifted, ls)
+  ROOT chosen = f32[32,1] gather(all, label), offset_dims={1}, collapsed_slice_dims={},
+    operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}, index_vector_dim=1,
+    slice_sizes={1,1}
+}
+"""
+
+
+def test_what_reads_little_of_an_array_makes_what_it_reads() -> None:
+    """Neither the shifted logits nor their logarithms are ever stored."""
+    entry, _ = fused(CROSS_ENTROPY)
+    assert all(i.shape.element_count <= 32 for i in entry if i.opcode == "fusion" and i.shape.is_array)
+
+
+def test_a_reduction_is_made_once_although_what_copies_it_is_in_two_kernels() -> None:
+    entry, inside = fused(CROSS_ENTROPY)
+    assert [i.opcode for i in (*entry, *inside)].count("reduce") == 2
+
+
+def test_index_components_are_read_from_where_they_are_joined() -> None:
+    entry, inside = fused("""
+HloModule indices
+
+ENTRY main {
+  x = f32[9,7] parameter(0)
+  i = s32[50] parameter(1)
+  j = s32[50] parameter(2)
+  one = s32[] constant(1)
+  ones = s32[50] broadcast(one), dimensions={}
+  below = s32[50] add(i, ones)
+  rows = s32[50,1] reshape(below)
+  columns = s32[50,1] reshape(j)
+  both = s32[50,2] concatenate(rows, columns), dimensions={1}
+  ROOT r = f32[50] gather(x, both), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1},
+    index_vector_dim=1, slice_sizes={1,1}
+}
+""")
+    assert "concatenate" in {i.opcode for i in inside}
+    assert [i.opcode for i in entry if i.opcode not in ("parameter", "fusion")] == []
+
+
+PRODUCT = """
+HloModule product
+
+ENTRY main {{
+  a = f32[64,32] parameter(0)
+  b = f32[32,64] parameter(1)
+  p = f32[64,64] parameter(2)
+  q = f32[64,64] parameter(3)
+  v = f32[64] parameter(4)
+  bias = f32[64,64] broadcast(v), dimensions={{1}}
+  d = f32[64,64] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  {end}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "end, together",
+    [
+        ("ROOT r = f32[64,64] add(d, bias)", True),
+        ("s = f32[64,64] add(d, bias)  ROOT r = f32[64,64] add(s, p)", True),
+        ("s = f32[64,64] add(d, q)  ROOT r = f32[64,64] add(s, p)", False),
+        ("s = f32[64,64] add(d, bias)  ROOT r = f32[64,64] tanh(s)", False),
+    ],
+    ids=["a bias", "a bias and an array", "two arrays", "a long chain"],
+)
+def test_a_product_ends_in_short_work_on_few_arrays(end: str, together: bool) -> None:
+    _, inside = fused(PRODUCT.format(end=end), products=True)
+    assert ("dot" in {i.opcode for i in inside}) == together

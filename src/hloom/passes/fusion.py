@@ -17,6 +17,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.passes.dead_code import has_side_effect
+from hloom.passes.instructions import attributes
 from hloom.passes.row_groups import join_rows
 from hloom.shape.shape import Shape
 
@@ -38,6 +39,8 @@ _CHEAP: Final = frozenset(
 )
 """Operations that cost less than to write their result and read it back, a few at a time."""
 _FEW: Final = 6
+_LITTLE: Final = 16
+"""One element of so many is little."""
 _MOVING: Final = frozenset(("pad", "dynamic-slice", "gather", "transpose", "concatenate"))
 """Operations whose elements are those of an operand, found by some work on the index."""
 _EXPENSIVE: Final = frozenset(
@@ -121,6 +124,16 @@ def _in_place(p: HloInstruction) -> bool:
     return p.operation.elementwise or p.opcode in ("broadcast", "constant", "iota", "bitcast-convert")
 
 
+def _gives_starts(p: HloInstruction) -> bool:
+    """Whether a concatenation is of index components that gathers read one by one, which one being known."""
+    operation: Any = p.operation
+    (dimension,) = operation.dimensions
+    return bool(p.users) and all(
+        u.opcode == "gather" and u.operands[0] is not p and attributes(u).index_vector_dim == dimension
+        for u in p.users
+    )
+
+
 class _Plan:
     """The grouping of one computation."""
 
@@ -144,7 +157,8 @@ class _Plan:
             return [self.open(p)]
         users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
         needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
-        room = self.costless(p) and all(self.has_room(g, p) for g in users)
+        dense = [g for g in users if not self.reads_little(g, p)]
+        room = (self.costless(p) or len(dense) < 2) and all(self.has_room(g, p) for g in users)
         if users and not needed_outside and (len(users) == 1 or room):
             for group in users:
                 group.members[p] = None
@@ -226,7 +240,11 @@ class _Plan:
             return False
         if p.opcode == "constant":
             return p.shape.rank == 0
-        return self.loops(p) and p.opcode != "concatenate"
+        return self.loops(p) and (p.opcode != "concatenate" or _gives_starts(p))
+
+    def reads_little(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group needs so few of an instruction's elements that it may well make them again."""
+        return p.operation.elementwise and math.prod(group.dimensions) * _LITTLE <= p.shape.element_count
 
     def costless(self, p: HloInstruction) -> bool:
         """Whether making an instruction's elements again in every group costs (next to) nothing."""
@@ -355,7 +373,8 @@ class _Plan:
             joined.members.update(group.members)
         for group in cluster:
             for output in group.outputs:
-                if output.is_root or any(u not in joined.members for u in output.users):
+                # a user that costs nothing may be in groups outside as well
+                if output.is_root or any(g not in cluster for u in output.users for g in self.groups[u]):
                     joined.outputs.append(output)
         joined.outputs.sort(key=self.position.__getitem__, reverse=True)
         for member in joined.members:
