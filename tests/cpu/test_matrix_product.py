@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evaluation import parse
+from hloom.cpu.target import Target, host
+from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
-from native_runs import agree, draw
+from native_runs import Native, agree, compare, compiled, draw
 
 PLAIN = "mk,kn->mn"
 ARRANGED = (PLAIN, "mk,nk->mn", "km,kn->mn", "km,nk->mn")
@@ -201,7 +204,31 @@ def test_differences_of_bf16_products_may_be_subnormal() -> None:
 
 
 def test_scratch_memory_is_a_part_of_the_second_operand_at_most() -> None:
-    from native_runs import compiled
-
     program = compiled(dot_text(PLAIN, {"m": 1024, "k": 1024, "n": 1024}))
     assert program.program.temp_bytes <= 2 * 2**20 and math.prod((1024, 1024, 4)) == 4 * 2**20
+
+
+LESSER = {
+    name: Target.named("x86_64-linux-gnu", name) for name in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+}
+
+
+def runs_here(name: str) -> bool:
+    """Whether this machine can do all that a processor can."""
+    machine = host()
+    return machine.architecture == "x86_64" and machine.has(*LESSER[name].features)
+
+
+@pytest.mark.parametrize("name", LESSER)
+@pytest.mark.parametrize("types", [
+    "f32,f32,f32", "f64,f64,f64", "c64,c64,c64", "bf16,bf16,bf16", "f16,f16,f32", "s8,s8,s32", "u8,s8,s32",
+    "s16,s16,s32", "s32,s32,s32",
+])  # fmt: skip
+def test_lesser_processors(name: str, types: str) -> None:
+    if not runs_here(name):
+        pytest.skip(f"this machine is no {name}")
+    sizes = {"m": 70, "k": 130, "n": 75}
+    for einsum in ARRANGED:
+        module = parse(dot_text(einsum, sizes, types))
+        given = factors(einsum, sizes, types)
+        compare(Native(module, LESSER[name])(*given), Evaluator().run(module.entry, given), tolerance=0)
