@@ -35,18 +35,19 @@ define void @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %trips, i6
 class Native:
     """A compiled program, run without a pool of threads; the bytes around results must stay as they are."""
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self, module: HloModule, machine: target.Target | None = None) -> None:
+        machine = machine or target.host()
         self.optimized = clone_module(module)
         CPU_PIPELINE.run(self.optimized)
         self.entry_shape = module.entry.root.shape
         self.parameters = [p.shape for p in module.entry.parameters]
-        self.program = emit_program(self.optimized)
+        self.program = emit_program(self.optimized, machine)
         text = self.program.text
         if "@hloom_parallel(" in text:
             text = "\n".join(x for x in text.split("\n") if not x.startswith("declare void @hloom_parallel"))
             text += _SERIAL
         self._loaded = LoadedObject(
-            [llvm.generate(text, target.host())], external_address, self.program.module.data
+            [llvm.generate(text, machine)], external_address, self.program.module.data
         )
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])

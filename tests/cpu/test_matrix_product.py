@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evaluation import parse
+from hloom.cpu.target import Target, host
+from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
-from native_runs import agree, draw
+from native_runs import Native, agree, compare, compiled, draw
 
 PLAIN = "mk,kn->mn"
 ARRANGED = (PLAIN, "mk,nk->mn", "km,kn->mn", "km,nk->mn")
@@ -172,15 +175,60 @@ def test_infinities_and_nans_stay_in_their_row_and_column() -> None:
 
 
 def test_subnormal_products_are_kept() -> None:
-    p, q = np.full((8, 40), 2.0**-70, np.float32), np.full((40, 32), 2.0**-72, np.float32)
+    p, q = np.full((80, 40), 2.0**-70, np.float32), np.full((40, 96), 2.0**-72, np.float32)
     for types in ("f32,f32,f32", "bf16,bf16,f32"):
         kind = ElementType.parse(types.split(",")[0]).numpy_dtype
-        text = dot_text(PLAIN, {"m": 8, "k": 40, "n": 32}, types)
+        text = dot_text(PLAIN, {"m": 80, "k": 40, "n": 96}, types)
         assert np.all(agree(text, p.astype(kind), q.astype(kind)) == np.float32(40 * 2.0**-142))
 
 
-def test_scratch_memory_is_a_part_of_the_second_operand_at_most() -> None:
-    from native_runs import compiled
+@pytest.mark.parametrize("smallest", [2.0**-40, 2.0**-60, 2.0**-126, 2.0**-130])
+@pytest.mark.parametrize("einsum", ARRANGED)
+def test_small_bf16_numbers_among_others(einsum: str, smallest: float) -> None:
+    sizes = {"m": 70, "k": 130, "n": 75}
+    p, q = factors(einsum, sizes, "bf16,bf16,f32")
+    where = np.random.default_rng(2)
+    for operand in (p, q):
+        operand[where.random(operand.shape) < 0.3] = smallest
+    got = agree(dot_text(einsum, sizes, "bf16,bf16,f32"), p, q, tolerance=1e-5)
+    assert got.any()
 
+
+def test_differences_of_bf16_products_may_be_subnormal() -> None:
+    sizes = {"m": 64, "k": 64, "n": 64}
+    p, q = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    p[:, 0], p[:, 1], q[0], q[1] = 2.0**-63 * 1.0078125, 2.0**-63, 2.0**-62, -(2.0**-62) * 1.0
+    kind = ElementType.parse("bf16").numpy_dtype
+    got = agree(dot_text(PLAIN, sizes, "bf16,bf16,f32"), p.astype(kind), q.astype(kind))
+    assert np.all(got == np.float32(2.0**-132))
+
+
+def test_scratch_memory_is_a_part_of_the_second_operand_at_most() -> None:
     program = compiled(dot_text(PLAIN, {"m": 1024, "k": 1024, "n": 1024}))
     assert program.program.temp_bytes <= 2 * 2**20 and math.prod((1024, 1024, 4)) == 4 * 2**20
+
+
+LESSER = {
+    name: Target.named("x86_64-linux-gnu", name) for name in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+}
+
+
+def runs_here(name: str) -> bool:
+    """Whether this machine can do all that a processor can."""
+    machine = host()
+    return machine.architecture == "x86_64" and machine.has(*LESSER[name].features)
+
+
+@pytest.mark.parametrize("name", LESSER)
+@pytest.mark.parametrize("types", [
+    "f32,f32,f32", "f64,f64,f64", "c64,c64,c64", "bf16,bf16,bf16", "f16,f16,f32", "s8,s8,s32", "u8,s8,s32",
+    "s16,s16,s32", "s32,s32,s32",
+])  # fmt: skip
+def test_lesser_processors(name: str, types: str) -> None:
+    if not runs_here(name):
+        pytest.skip(f"this machine is no {name}")
+    sizes = {"m": 70, "k": 130, "n": 75}
+    for einsum in ARRANGED:
+        module = parse(dot_text(einsum, sizes, types))
+        given = factors(einsum, sizes, types)
+        compare(Native(module, LESSER[name])(*given), Evaluator().run(module.entry, given), tolerance=0)

@@ -120,6 +120,22 @@ def test_a_profile_counts_the_rounds_of_loops() -> None:
     assert 7 in {line.runs for line in profile.lines}
 
 
+def test_long_programs_of_one_thread_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second run on: the first one shows how long they take."""
+    monkeypatch.setattr("hloom.runtime.executable.available_cores", lambda: 2)
+    text = COUNTING.replace("constant(7)", "constant(2000000)")
+    exe = hloom.compile(parse(text), num_replicas=2)
+    x = np.linspace(0, 1, 100, dtype=np.float32)
+    sequential = exe.run([[x], [x * 2]])
+    assert not exe._one_by_one
+    for _ in range(2):
+        for a, b in zip(exe.run([[x], [x * 2]]), sequential, strict=True):
+            assert a.tobytes() == b.tobytes()
+    short = hloom.compile(parse(COUNTING), num_replicas=2)
+    short.run([[x], [x]])
+    assert short._one_by_one
+
+
 def test_a_profile_of_dynamic_and_unbounded_sizes() -> None:
     for size in ("<=4", "?"):
         exe = compiled(program(f"p = f32[{size}] parameter(0)\n ROOT r = f32[{size}] exponential(p)"))

@@ -18,6 +18,7 @@ from hloom.ir.module import HloModule
 from hloom.runtime.executable import Executable
 from hloom.text.options import PrintOptions
 
+from .agreement import disagrees, owed
 from .case import Case, program
 from .comparison import differs
 from .draw import Array
@@ -73,7 +74,7 @@ class Campaign:
 
     Args:
         xla: the oracle.
-        backends: hloom's backends, each of which is compared.
+        backends: hloom's backends, each of which is compared; those that are not the evaluator also with it.
     """
 
     def __init__(self, xla: Xla, backends: Sequence[str] = ("evaluator",)) -> None:
@@ -147,20 +148,11 @@ class Campaign:
                 self._found(case, different)
 
     def _compare_values(self, case: Case, backend: str, theirs: Sequence[Sequence[Array]]) -> None:
-        try:
-            executable = compiled(dataclasses.replace(case, folded=False), backend)
-            if case.folded:
-                ours = [list(compiled(case, backend)())]
-            else:
-                ours = values(executable, case, case.arguments)
-        except HloError as error:
-            self._found(case, f"hloom ({backend}) fails: {error}")
+        executable, ours = self._run(case, backend)
+        if ours is None:
             return
-        except Exception as error:  # a defect of hloom's, and not the end of the campaign
-            self._found(
-                case, f"hloom ({backend}) breaks: {type(error).__name__}: {error}\n{_innermost(error)}"
-            )
-            return
+        if backend != "evaluator":
+            self._compare_with_evaluator(case, backend, ours)
         sizes = values(executable, case, _sizes(case.arguments)) if case.tolerance.terms else None
         explained: set[str] = set()
         for replica in range(case.replicas):
@@ -183,6 +175,40 @@ class Campaign:
                     explained |= self._explain(difference, f"{backend}, replica {replica}, output {output}")
         self.report.known.update(explained)
 
+    def _run(self, case: Case, backend: str) -> tuple[Executable, list[list[Array]]] | tuple[None, None]:
+        """The case ready to run with any arguments, and what it gives for its own; a finding if it fails."""
+        try:
+            executable = compiled(dataclasses.replace(case, folded=False), backend)
+            if case.folded:
+                return executable, [list(compiled(case, backend)())]
+            return executable, values(executable, case, case.arguments)
+        except HloError as error:
+            self._found(case, f"hloom ({backend}) fails: {error}")
+        except Exception as error:  # a defect of hloom's, and not the end of the campaign
+            self._found(
+                case, f"hloom ({backend}) breaks: {type(error).__name__}: {error}\n{_innermost(error)}"
+            )
+        return None, None
+
+    def _compare_with_evaluator(self, case: Case, backend: str, ours: Sequence[Sequence[Array]]) -> None:
+        """Hold what a backend gives against the reference; nothing explains a difference here."""
+        executable, reference = self._run(case, "evaluator")
+        if reference is None:
+            return
+        sizes = values(executable, case, _sizes(case.arguments)) if owed(case).terms else None
+        for replica in range(case.replicas):
+            for output in range(len(case.roots)):
+                found, wanted = ours[replica][output], reference[replica][output]
+                place = f"{backend} and evaluator, replica {replica}, output {output}"
+                if found.dtype != wanted.dtype or found.shape != wanted.shape:
+                    what = f"{found.dtype}{found.shape}, evaluator: {wanted.dtype}{wanted.shape}"
+                    self._found(case, f"{place}: {what}")
+                    continue
+                where = disagrees(case, found, wanted, sizes[replica][output] if sizes else None)
+                if where.any():
+                    elements = _elements(case, found, wanted, where, "evaluator")
+                    self._found(case, f"{place}: " + "\n".join(elements))
+
     def _explain(self, difference: Difference, place: str) -> set[str]:
         """The known differences that explain it; a finding if they leave something."""
         rest = difference.where.copy()
@@ -194,7 +220,11 @@ class Campaign:
                     names.add(known.name)
                     rest &= ~explained
         if rest.any():
-            self._found(difference.case, f"{place}: " + "\n".join(_elements(difference, rest)))
+            self._found(
+                difference.case,
+                f"{place}: "
+                + "\n".join(_elements(difference.case, difference.ours, difference.theirs, rest)),
+            )
         return names
 
     def _refused(self, case: Case, message: str) -> None:
@@ -266,14 +296,18 @@ def _innermost(error: Exception) -> str:
     return "\n".join(f"  {Path(p.filename).name}:{p.lineno} {p.name}" for p in places)
 
 
-def _elements(difference: Difference, where: Array, most: int = 6) -> Iterator[str]:
+def _elements(
+    case: Case, ours: Array, theirs: Array, where: Array, other: str = "XLA", most: int = 6
+) -> Iterator[str]:
     """Some of the elements that differ, with the arguments at their place if these are of the same shape."""
     yield f"{int(where.sum())} of {where.size} elements differ"
     for index in list(zip(*np.nonzero(where), strict=True))[:most] if where.ndim else [()]:
         place = tuple(map(int, index))
-        inputs = [repr(a[place].item()) for a in difference.case.arguments if a.shape == where.shape]
-        ours, theirs = (_show(array[place]) for array in (difference.ours, difference.theirs))
-        yield f"  at {list(place)}: hloom {ours}, XLA {theirs}" + f"; of {', '.join(inputs)}" * bool(inputs)
+        inputs = [repr(a[place].item()) for a in case.arguments if a.shape == where.shape]
+        here, there = (_show(array[place]) for array in (ours, theirs))
+        yield f"  at {list(place)}: hloom {here}, {other} {there}" + f"; of {', '.join(inputs)}" * bool(
+            inputs
+        )
 
 
 def _show(value: Any) -> str:

@@ -28,3 +28,8 @@ def has_avx512(target: Target) -> bool:
 def registers(target: Target) -> int:
     """How many vector registers it has."""
     return 32 if target.architecture == "aarch64" or target.has("avx512f") else 16
+
+
+def multiplies_pairs(target: Target) -> bool:
+    """Whether it multiplies two pairs of bf16 numbers at a time."""
+    return target.has("avx512bf16", "avx512vl")

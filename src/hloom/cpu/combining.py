@@ -7,18 +7,17 @@ meet. Sums and products of narrow floats are formed in f32 and rounded when they
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hloom.cpu.elements import Elements
 from hloom.cpu.llvm_text import F32, F64, Value
 from hloom.cpu.types import Element, register_type, round_to
+from hloom.passes.scalar_computations import commutes
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation
-
-_COMMUTATIVE: Final = frozenset(("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
 
 
 def as_type(value: Element, source: ElementType, target: ElementType) -> Element:
@@ -57,7 +56,7 @@ class Combiner:
     @property
     def commutative(self) -> bool:
         """Whether the order of its arguments makes no difference."""
-        return self.plain in _COMMUTATIVE
+        return commutes(self.computation)
 
     @property
     def uniform(self) -> bool:

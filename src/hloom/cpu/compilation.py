@@ -37,6 +37,7 @@ def compile_module(module: HloModule, target: Target, *, timed: bool = False) ->
         "result_bytes": program.result_bytes,
         "work": program.work,
         "host_calls": len(program.host_calls),
+        "shares": "hloom_parallel" in program.module.declarations,
         "data": list(program.module.data),
     }
     return program, Entry(facts, [*objects, *program.module.data.values()])

@@ -16,8 +16,9 @@ from hloom.cpu.contraction import accumulator_type
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, row_major_strides
 from hloom.cpu.llvm_text import I64, Function, Value
-from hloom.cpu.types import Element, round_to, storage_bytes
+from hloom.cpu.types import Element, register_type, round_to, storage_bytes, wrap
 from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 Finish: TypeAlias = Callable[[Elements, Index, Index, Index, Element], None]
@@ -109,7 +110,7 @@ def gemm_of(dot: HloInstruction) -> Gemm | None:
     a = Matrix(tuple(lhs_strides[d] for d in lhs_batch), m[1], a_k[1])
     b = Matrix(tuple(rhs_strides[d] for d in rhs_batch), b_k[1], n[1])
     batch = tuple(lhs.dimensions[d] for d in lhs_batch)
-    kind = accumulator_type(dot.shape.element_type)
+    kind = sum_type(dot.shape.element_type)
     return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, lhs.element_type, rhs.element_type)
 
 
@@ -162,6 +163,16 @@ def load_at(elements: Elements, base: Value, index: Index, kind: ElementType) ->
     return elements.load(View(base, kind, (1 << 40,)), (index,))
 
 
+def sum_type(result: ElementType) -> ElementType:
+    """The type of sums in tiles: at least 32 bits wide; the low bits of integers do not depend on others."""
+    if result.is_integer and result.bits < 32:
+        return et.S32 if result.is_signed else et.U32
+    return accumulator_type(result)
+
+
 def rounded(value: Element, gemm: Gemm, result: ElementType) -> Element:
     """A sum in the result's type."""
+    if result.is_integer and gemm.kind is not result:
+        assert isinstance(value, Value)
+        return wrap(value.cast("trunc", register_type(result)), result)
     return value if isinstance(value, tuple) or gemm.kind is result else round_to(value, result)

@@ -17,7 +17,7 @@ from hloom.cpu.index import Index, Variable
 from hloom.cpu.llvm_text import I8, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel
 from hloom.cpu.transposition import transposed
-from hloom.cpu.types import Element, storage_bytes
+from hloom.cpu.types import Element, register_type, storage_bytes
 
 CHUNK: Final = 16
 """Steps along k that are packed by one task."""
@@ -48,9 +48,9 @@ class PanelPacker:
         self.f, self.plan = f, plan
         gemm = plan.gemm
         self.e = Elements(f, plan.lanes, {})
-        self.by_columns = gemm.b.row == 1 and gemm.b.column != 1 and plan.factors.group == 1
+        self.by_columns = gemm.b.row == 1 and gemm.b.column != 1
         self.row, self.column = Variable(gemm.k, "k"), Variable(gemm.n, "n")
-        self.size = storage_bytes(gemm.b_type)
+        self.size, self.kind = storage_bytes(gemm.b_type), plan.factors.read_as(gemm.b_type)
 
     @property
     def chunks(self) -> int:
@@ -72,7 +72,7 @@ class PanelPacker:
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
         """The address of a packed vector."""
         f, plan = self.f, self.plan
-        head = plan.factors.head_bytes(plan.panel) + vector * plan.lanes * plan.factors.unit_bytes
+        head = plan.head_bytes + vector * plan.lanes * plan.factors.unit_bytes
         return f.offset(panels, panel * plan.panel_bytes + step * plan.step_bytes + head)
 
     def rows(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
@@ -116,7 +116,7 @@ class PanelPacker:
                     mask = within.splat(plan.lanes) if mask is None else mask & within.splat(plan.lanes)
                 index = Index.of(self.row) * gemm.b.row + Index.of(self.column) * gemm.b.column
                 with self.e.masked(mask):
-                    values.append(load_at(self.e, base, index, gemm.b_type))
+                    values.append(load_at(self.e, base, index, self.kind))
             plan.factors.pack(values, gemm.b_type, self.place(panels, panel, step, vector))
 
     def columns(self, base: Value, panels: Value, first: Value, number: Value) -> None:
@@ -133,28 +133,58 @@ class PanelPacker:
         ]
         target = f.offset(self.place(panels, panel, f.constant(I64, 0), 0),
                           vector * (lanes * plan.factors.unit_bytes))  # fmt: skip
-        whole = gemm.k // lanes * lanes
+        wide = lanes * plan.factors.group
+        whole = gemm.k // wide
         with f.when(start.compare("slt", gemm.n)):
-            with f.loop(0, whole, lanes) as loop:
+            with f.loop(0, whole * lanes, lanes) as loop:
                 self.square(columns, loop.index, target, lanes)
-            if whole < gemm.k:
-                self.square(columns, f.constant(I64, whole), target, gemm.k - whole)
+            if gemm.k % wide:
+                self.square(columns, f.constant(I64, whole * lanes), target, plan.steps - whole * lanes)
 
     def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
         """Some steps of a vector of columns."""
-        f, plan, gemm, lanes = self.f, self.plan, self.plan.gemm, self.plan.lanes
-        self.row.value, self.row.is_lane = step, True
+        f, plan, gemm, group = self.f, self.plan, self.plan.gemm, self.plan.factors.group
+        e = Elements(f, plan.lanes * group, {})
+        place = Variable(gemm.k, "k", step * group if group > 1 else step)
+        place.is_lane = True
         mask = None
-        if count < lanes:
-            mask = self.e.index_value(Index.of(self.row)).compare("slt", gemm.k)
+        if count < plan.lanes or gemm.k % group:
+            mask = e.index_value(Index.of(place)).compare("slt", gemm.k)
         loaded: list[Element] = []
         for column in columns:
-            with self.e.scope(), self.e.masked(mask):
-                loaded.append(load_at(self.e, column, Index.of(self.row), gemm.b_type))
+            with e.scope(), e.masked(mask):
+                value = load_at(e, column, Index.of(place), self.kind)
+            loaded.append(plan.factors.pack_units(value, gemm.b_type))
         for lane, value in enumerate(turned(loaded)[:count]):
-            place = f.offset(target, (step + lane) * plan.step_bytes)
-            plan.factors.pack([value], gemm.b_type, place)
-        self.row.is_lane = False
+            plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
+
+    def heads(self, panels: Value, low: Value, high: Value) -> None:
+        """Sum up a range of packed panels, for what their sums begin with."""
+        f, plan = self.f, self.plan
+        sums = register_type(plan.gemm.kind).vector(plan.lanes)
+        with f.loop(low, high) as panel:
+            first = f.offset(panels, panel.index * plan.panel_bytes)
+            zeros = [f.constant(sums, 0)] * plan.vectors
+            with f.loop(0, plan.steps, 1, zeros) as step:
+                made: list[Value] = []
+                for vector, total in enumerate(step.values):
+                    place = self.place(first, f.constant(I64, 0), step.index, vector)
+                    factors = plan.factors.load(f, place, plan.lanes)
+                    assert isinstance(factors, Value)
+                    made.append(plan.factors.sum_up(self.e, factors, total))
+                step.next(*made)
+            for vector, total in enumerate(step.values):
+                f.store(total, f.offset(first, vector * plan.lanes, sums.scalar))
+
+
+def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
+    """(panels, begin, end): the heads of the packed panels of a group, of all batches."""
+    f = module.function(name, [PTR, I64, I64])
+    panels, begin, end = f.parameters
+    PanelPacker(f, plan).heads(panels, begin, end)
+    f.finish()
+    count = plan.gemm.batches * plan.panels
+    return LoopKernel(name, count, 1, count * plan.steps * plan.vectors)
 
 
 def turned(values: list[Element]) -> list[Element]:
@@ -175,8 +205,8 @@ class RowPacker:
     def __init__(self, f: Function, plan: TilePlan) -> None:
         self.f, self.plan = f, plan
         gemm, unit = plan.gemm, plan.factors.unit_bytes
-        self.lanes = plan.whole
         self.by_columns = gemm.a.row == 1 and gemm.a.column != 1
+        self.lanes = plan.whole if self.by_columns else plan.whole * plan.factors.group
         if self.by_columns:
             rows = -(-plan.height // self.lanes) * self.lanes
             self.row, self.step, size = unit, rows * unit, plan.depth * rows * unit
@@ -184,7 +214,7 @@ class RowPacker:
             depth = -(-plan.depth * plan.factors.group // self.lanes) * self.lanes
             self.row = (-(-depth * unit // plan.factors.group // 64) * 64) + 64
             self.step, size = unit, plan.height * self.row
-        self.e = Elements(f, self.lanes, {})
+        self.e, self.kind = Elements(f, self.lanes, {}), plan.factors.read_as(gemm.a_type)
         self.target = f.allocate(I8, size)
 
     def run(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
@@ -213,7 +243,7 @@ class RowPacker:
                 )
                 index = Index.of(line) * gemm.a.row + Index.of(place) * gemm.a.column
                 with self.e.masked(mask):
-                    value = load_at(self.e, base, index, gemm.a_type)
+                    value = load_at(self.e, base, index, self.kind)
                 offset = (loop.index - low) * plan.factors.unit_bytes
                 shift = group.bit_length() - 1
                 plan.factors.pack_row(
@@ -240,6 +270,6 @@ class RowPacker:
                     inside = within if mask is None else mask & within
                 index = Index.of(line) * gemm.a.row + Index.of(place) * gemm.a.column
                 with self.e.masked(inside):
-                    values.append(load_at(self.e, base, index, gemm.a_type))
+                    values.append(load_at(self.e, base, index, self.kind))
             offset = loop.index * self.step + (rows.index - row) * self.row
             plan.factors.pack_column(values, gemm.a_type, f.offset(self.target, offset))

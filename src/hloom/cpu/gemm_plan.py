@@ -8,12 +8,13 @@ order in which it is stored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from hloom.cpu.abilities import registers
 from hloom.cpu.gemm import Gemm
-from hloom.cpu.gemm_factors import Factors, Plain
+from hloom.cpu.gemm_factors import Factors, factors_of
 from hloom.cpu.target import Target
 from hloom.cpu.types import register_type, storage_bytes
 from hloom.shape import element_type as et
@@ -112,9 +113,14 @@ class TilePlan:
         return self.panel * self.factors.unit_bytes
 
     @property
+    def head_bytes(self) -> int:
+        """Bytes before the first step of a packed panel."""
+        return self.panel * storage_bytes(self.gemm.kind) if self.factors.headed else 0
+
+    @property
     def panel_bytes(self) -> int:
         """Bytes of a packed panel."""
-        return self.factors.head_bytes(self.panel) + self.steps * self.step_bytes
+        return self.head_bytes + self.steps * self.step_bytes
 
     def workspace(self) -> int:
         """Bytes of a group of packed panels."""
@@ -123,12 +129,14 @@ class TilePlan:
         return -(-self.gemm.batches * self.panels * self.panel_bytes // 64) * 64
 
 
-def plan_tiles(gemm: Gemm, target: Target, *, plain_result: bool) -> TilePlan:
+def plan_tiles(
+    gemm: Gemm, target: Target, *, plain_result: bool, factors: Callable[[Gemm], Factors] | None = None
+) -> TilePlan:
     """Plan a product; ``plain_result`` says that C is stored as it is summed."""
     turned = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
     if turned:
         gemm = gemm.transposed
-    return _Planner(gemm, target, turned, plain_result and (not turned or gemm.m == 1)).plan()
+    return _Planner(gemm, target, turned, plain_result and (not turned or gemm.m == 1), factors).plan()
 
 
 def power_of_two(number: int) -> int:
@@ -137,11 +145,19 @@ def power_of_two(number: int) -> int:
 
 
 class _Planner:
-    def __init__(self, gemm: Gemm, target: Target, turned: bool, plain_result: bool) -> None:
+    def __init__(
+        self,
+        gemm: Gemm,
+        target: Target,
+        turned: bool,
+        plain_result: bool,
+        factors: Callable[[Gemm], Factors] | None,
+    ) -> None:
         self.gemm, self.target, self.turned, self.plain_result = gemm, target, turned, plain_result
-        self.factors: Factors = Plain(gemm)
+        self.factors: Factors = factors(gemm) if factors is not None else factors_of(gemm, target)
         self.whole = target.vector_bytes // register_type(gemm.kind).size
-        self.lanes = max(2, min(self.whole, power_of_two(gemm.n)))
+        least = 2 if self.factors.group == 1 else 4
+        self.lanes = max(least, min(self.whole, power_of_two(gemm.n)))
         self.rows, self.vectors = self.tile()
         self.panel = self.lanes * self.vectors
 

@@ -13,7 +13,7 @@ from hloom.cpu.index import Index, Variable
 from hloom.cpu.llvm_text import I1, I8, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel
 from hloom.cpu.reduction import flatten, unflatten
-from hloom.cpu.types import Element, constant, from_storage, storage_bytes, storage_type
+from hloom.cpu.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
 
 
 def emit_gemm(
@@ -87,6 +87,8 @@ class _Product:
             return base
         zero = f.constant(I64, 0)
         self.panels.run(base, self.packed, zero, zero, f.constant(I64, self.panels.chunks))
+        if plan.factors.headed:
+            self.panels.heads(self.packed, zero, f.constant(I64, plan.panels))
         return self.packed
 
     def task(self) -> None:
@@ -150,10 +152,13 @@ class _Product:
         places = [
             self.place(row + r, column + v * plan.lanes) for r in range(height) for v in range(vectors)
         ] if plan.blocks > 1 else []  # fmt: skip
-        start: list[Element] = [constant(f, gemm.kind, 0, plan.lanes)] * (height * vectors)
+        start = [*self.first_sums(column, vectors)] * height
         if plan.blocks > 1:
             again = self.step.compare("sgt", 0).splat(plan.lanes)
-            start = [self.kept(place, again, masks[n % vectors]) for n, place in enumerate(places)]
+            start = [
+                self.kept(place, again, masks[n % vectors], first)
+                for n, (place, first) in enumerate(zip(places, start, strict=True))
+            ]
         sums = self.products(e, row, height, column, masks, start)
         if plan.blocks == 1:
             self.hand_on(sums, row, height, column, masks)
@@ -181,11 +186,24 @@ class _Product:
         line = row + self.batch.value * gemm.m if gemm.batches > 1 else row
         return f.offset(self.result, (line * gemm.n + column) * self.unit)
 
-    def kept(self, place: Value, again: Value, mask: Value | None) -> Element:
-        """The sums of the blocks before; zeros in the first one."""
+    def first_sums(self, column: Value, vectors: int) -> list[Element]:
+        """What the sums of a panel begin with."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if not plan.factors.headed:
+            return [constant(f, gemm.kind, 0, plan.lanes)] * vectors
+        number = (column - self.first).unsigned_divide(plan.panel)
+        head = f.offset(self.b_base, number * plan.panel_bytes)
+        wide = register_type(gemm.kind).vector(plan.lanes)
+        return [f.load(wide, f.offset(head, v * plan.lanes, wide.scalar)) for v in range(vectors)]
+
+    def kept(self, place: Value, again: Value, mask: Value | None, first: Element) -> Element:
+        """The sums of the blocks before; in the first one what sums begin with."""
         f, plan, kind = self.f, self.plan, self.plan.gemm.kind
         stored = storage_type(kind)
         on = again if mask is None or not plan.in_place else again & mask
+        if plan.factors.headed:
+            assert isinstance(first, Value)
+            return f.masked_load(stored.vector(plan.lanes), place, on, first)
         first = f.masked_load(stored.vector(plan.lanes), place, on)
         if kind.is_complex:
             return first, f.masked_load(stored.vector(plan.lanes), f.offset(place, plan.lanes, stored), on)
@@ -254,8 +272,7 @@ class _Product:
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b:
             number = (column - self.first).unsigned_divide(plan.panel)
-            head = plan.factors.head_bytes(plan.panel)
-            offset, step = number * plan.panel_bytes + head, plan.step_bytes
+            offset, step = number * plan.panel_bytes + plan.head_bytes, plan.step_bytes
         else:
             size = storage_bytes(gemm.b_type)
             offset, step = column * (gemm.b.column * size), gemm.b.row * size

@@ -136,7 +136,7 @@ def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] |
     found: list[Index] = []
     rest = linear
     for size, stride in zip(dimensions, row_major_strides(dimensions), strict=True):
-        if size == 1:
+        if size == 1 or not stride:
             found.append(Index(0))
             continue
         quotient = rest.divide(stride)

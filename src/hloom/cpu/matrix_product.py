@@ -12,7 +12,9 @@ from typing import Any
 
 from hloom.cpu.elements import Elements, Indices, View
 from hloom.cpu.gemm import Finish, Gemm, product_of, rounded
-from hloom.cpu.gemm_packing import emit_pack_b
+from hloom.cpu.gemm_factors import Pairs
+from hloom.cpu.gemm_packing import emit_heads, emit_pack_b
+from hloom.cpu.gemm_pairs import emit_large_enough, emit_smallest, is_pairs, pieces
 from hloom.cpu.gemm_plan import TilePlan, plan_tiles
 from hloom.cpu.gemm_tiles import emit_gemm
 from hloom.cpu.index import Index
@@ -23,8 +25,8 @@ from hloom.cpu.inner_product import (
     emit_lay_out,
     inner_product_of,
 )
-from hloom.cpu.llvm_text import PTR, Value
-from hloom.cpu.loops import result_shapes, root_values
+from hloom.cpu.llvm_text import I8, PTR, Value
+from hloom.cpu.loops import LoopKernel, result_shapes, root_values
 from hloom.cpu.movement import divided
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
 from hloom.cpu.target import Target
@@ -55,8 +57,50 @@ def emit_dot(program: ProgramEmitter, i: HloInstruction) -> None:
         rest = _Rest(len(pointers), pointers, _fused(gemm, dot, inputs, roots), looped=True)
     if isinstance(plan, InnerProduct):
         _inner(program, i, plan, a, b, rest)
-    else:
-        _tiles(program, i, plan, a, b, rest)
+        return
+    space = program.workspace(i)
+    if not is_pairs(gemm, program.module.target):
+        _tiles(program, i, plan, a, b, rest, space)
+        return
+    f = program.function
+    fast, slow, after = f.label(), f.label(), f.label()
+    fits = _fits_pairs(program, i, dot, space)
+    space = f.offset(space, _found_bytes(dot))
+    f.branch(fits, fast, slow)
+    f.start(fast)
+    _tiles(program, i, pairs_plan(plan, program.module.target), a, b, rest, space)
+    f.jump(after)
+    f.start(slow)
+    _tiles(program, i, plan, a, b, rest, space)
+    f.jump(after)
+    f.start(after)
+
+
+def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
+    """The plan of the same product with pairs of factors."""
+    gemm = plan.gemm.transposed if plan.turned else plan.gemm
+    return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
+
+
+def _found_bytes(dot: HloInstruction) -> int:
+    """Bytes for what is found out about the operands."""
+    return -(-(1 + sum(pieces(o.shape.element_count) for o in dot.operands)) // 32) * 64
+
+
+def _fits_pairs(program: ProgramEmitter, i: HloInstruction, dot: HloInstruction, space: Value) -> Value:
+    """Whether the operands' numbers are large enough; see `hloom.cpu.gemm_pairs`."""
+    f, module = program.function, program.module
+    found = f.offset(space, 2)
+    counts = [o.shape.element_count for o in dot.operands]
+    place = found
+    for operand, count in zip(dot.operands, counts, strict=True):
+        kernel = program.shared(lambda name, count=count: emit_smallest(module, name, count))
+        program.call(i, kernel, [program.pointer(_outside(i, dot, operand)), place])
+        place = f.offset(place, 2 * pieces(count))
+    first, second = map(pieces, counts)
+    kernel = program.shared(lambda name: emit_large_enough(module, name, first, second))
+    program.call(i, kernel, [found, space])
+    return f.load(I8, space).compare("ne", 0)
 
 
 def plan_of(i: HloInstruction, target: Target) -> Plan | None:
@@ -111,7 +155,7 @@ def _inner(
 
 
 def _tiles(
-    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, a: Value, b: Value, rest: _Rest
+    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, a: Value, b: Value, rest: _Rest, space: Value
 ) -> None:
     """Tiles of the result, group of columns by group."""
     module, f = program.module, program.function
@@ -120,11 +164,15 @@ def _tiles(
     kernel = program.shared(
         lambda name: emit_gemm(module, name, plan, rest.count, rest.finish, looped=rest.looped)
     )
-    space = program.workspace(i)
+
+    def heads() -> LoopKernel:
+        return program.shared(lambda name: emit_heads(module, name, plan))
 
     def group(number: Value) -> None:
         if pack is not None:
             program.call(i, pack, [b, space, number])
+        if packs and plan.factors.headed:
+            program.call(i, heads(), [space])
         program.call(i, kernel, [a, space if packs else b, number, *rest.pointers])
 
     if plan.groups == 1:
@@ -202,7 +250,12 @@ def _workspace(i: HloInstruction, target: Target) -> int:
     plan = plan_of(i, target)
     if plan is None:
         return 0
-    return sum(plan.workspace()) if isinstance(plan, InnerProduct) else plan.workspace()
+    if isinstance(plan, InnerProduct):
+        return sum(plan.workspace())
+    dot = hero(i)
+    if not is_pairs(plan.gemm, target):
+        return plan.workspace()
+    return _found_bytes(dot) + max(plan.workspace(), pairs_plan(plan, target).workspace())
 
 
 WORKSPACES["dot"] = _workspace

@@ -45,6 +45,8 @@ def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Elem
 
 def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:
     """The multi-index of a linear index, by division where it is not affine (a reshape across dimensions)."""
+    if 0 in dimensions:
+        return (Index(0),) * len(dimensions)
     found: list[Index] = []
     rest = linear
     for size in reversed(dimensions[1:]):

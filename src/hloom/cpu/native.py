@@ -76,6 +76,7 @@ class NativeExecutable:
         memory: how many bytes it needs.
         from_cache: whether it was compiled by an earlier process, or earlier in this one.
         calls_host: whether it calls Python, for what only the host can do.
+        shares: whether it lets several threads work on something.
         dump: writes files about it, if they are wanted.
     """
 
@@ -112,6 +113,7 @@ class NativeExecutable:
         facts = entry.facts
         self.memory = Memory(sum(facts["argument_bytes"]), sum(facts["result_bytes"]), facts["temp_bytes"])
         self.calls_host = bool(facts["host_calls"])
+        self.shares: bool = facts["shares"]
         self._long = self.memory.temp > 0 or facts["work"] >= _LONG_WORK
         self._context = Context()
         self._address = loaded.symbols[ENTRY]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from hloom.cpu.combining import Combiner
 from hloom.cpu.elements import LEAF_RULES, Elements, Indices, View, element_rule
 from hloom.cpu.index import Index, Variable, linearize
 from hloom.cpu.llvm_text import I32, I64, PTR, Function, Module, Value
@@ -62,15 +63,15 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
     variables = [Variable(size, "r") for size in _reduced_sizes(instruction)]
-    start = [spread(e, e.element(i, ())) for i in initial]
+    combiner = Combiner(instruction.called_computations[0])
+    types = [o.shape.element_type for o in operands]
+    start = combiner.starts([spread(e, e.element(i, ())) for i in initial], types)
 
     def round_(accumulators: list[Element]) -> list[Element]:
         source = _source_indices(instruction, indices, [Index.of(v) for v in variables])
-        return e.apply(
-            instruction.called_computations[0], [*accumulators, *(e.element(o, source) for o in operands)]
-        )
+        return combiner.combine(e, accumulators, [e.element(o, source) for o in operands])
 
-    return nested_reduction(e, variables, start, round_)
+    return combiner.lower(nested_reduction(e, variables, start, round_), types)
 
 
 def spread(e: Elements, element: Element) -> Element:
@@ -158,7 +159,7 @@ def emit_row_reduction(
     sizes = _reduced_sizes(root)
     kept, reduced = _planned(inputs, root, members, kept_sizes, sizes)
     plain = half == 1 and neutral_element(root.called_computations[0], results[0].element_type) is not None
-    if not plain and len(reduced.variables) > 1:
+    if not plain and (len(reduced.variables) > 1 or not _may_reorder(root)):
         return emit_loop_kernel(module, name, inputs, [root] * half, members)
     function = module.function(name, [PTR] * (len(inputs) + half) + [I64, I64])
     *pointers, begin, end = function.parameters
@@ -220,7 +221,7 @@ class RowReduction:
         self.root, self.kept, self.reduced = root, kept, reduced
         half = len(root.operands) // 2
         self.operands, self.initial = root.operands[:half], root.operands[half:]
-        self.combiner = root.called_computations[0]
+        self.combiner = Combiner(root.called_computations[0])
         self.types = [o.shape.element_type for o in self.operands]
         self.observe: Callable[[Indices, list[Element]], None] = lambda source, values: None
         """Called with every vector of values that is combined, and its index."""
@@ -228,7 +229,7 @@ class RowReduction:
     def run(self) -> list[Element]:
         """The reduced values as scalars."""
         outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
-        neutral = neutral_element(self.combiner, self.types[0]) if len(self.types) == 1 else None
+        neutral = neutral_element(self.combiner.computation, self.types[0]) if len(self.types) == 1 else None
         initial = [self.scalars.element(i, ()) for i in self.initial]
         lanes = self.vectors.lanes
         if neutral is not None:
@@ -238,7 +239,9 @@ class RowReduction:
             made = self._rounds(list(outer), lane, 0, start)
         else:
             made = self._rounds([], lane, lanes, self._first(lane))
-        return self.scalars.apply(self.combiner, [*initial, *self._across(made)])
+        start = self.combiner.starts(initial, self.types)
+        total = self.combiner.combine(self.scalars, start, self._across(made))
+        return self.combiner.lower(total, self.types)
 
     def _first(self, lane: Variable) -> list[Element]:
         """The first vector of values: accumulators of a combiner that has no neutral element."""
@@ -277,7 +280,7 @@ class RowReduction:
         source = _source_indices(self.root, self.kept, self.reduced.indices)
         values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
         self.observe(source, values)
-        return self.vectors.apply(self.combiner, [*accumulators, *values])
+        return self.combiner.combine(self.vectors, accumulators, values)
 
     def _across(self, accumulators: list[Element]) -> list[Element]:
         """Combine the lanes: halves with halves, until one is left."""
@@ -298,21 +301,32 @@ class RowReduction:
         NaNs the first one wins an argmax. The lanes are not in the order of the elements, so both orders
         are tried, and the one that chose the earlier element counts.
         """
-        made = e.apply(self.combiner, [*low, *high])
-        if len(made) != 2 or not _numbers_elements(self.operands[1]) or not self.types[1].is_integer:
+        made = self.combiner.combine(e, low, high)
+        if self.combiner.commutative or not _chooses_by_number(self.operands):
             return made
-        other = e.apply(self.combiner, [*high, *low])
+        other = self.combiner.combine(e, high, low)
         mine, theirs = made[1], other[1]
         assert isinstance(mine, Value) and isinstance(theirs, Value)
         earlier = theirs.compare("slt" if self.types[1].is_signed else "ult", mine)
         return [e.choose(earlier, b, a) for a, b in zip(made, other, strict=True)]
 
 
-def _numbers_elements(operand: HloInstruction) -> bool:
-    """Whether an operand is an iota, perhaps broadcast."""
-    while operand.opcode == "broadcast":
-        operand = operand.operands[0]
-    return operand.opcode == "iota"
+def _may_reorder(reduction: HloInstruction) -> bool:
+    """Whether elements may be combined in another order than their own."""
+    half = len(reduction.operands) // 2
+    return Combiner(reduction.called_computations[0]).commutative or _chooses_by_number(
+        reduction.operands[:half]
+    )
+
+
+def _chooses_by_number(operands: Sequence[HloInstruction]) -> bool:
+    """Whether the second of two operands numbers the elements: an iota, perhaps broadcast."""
+    if len(operands) != 2 or not operands[1].shape.element_type.is_integer:
+        return False
+    numbers = operands[1]
+    while numbers.opcode == "broadcast":
+        numbers = numbers.operands[0]
+    return numbers.opcode == "iota"
 
 
 def _lanes(element: Element, lanes: Sequence[int]) -> Element:

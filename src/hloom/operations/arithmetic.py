@@ -14,7 +14,7 @@ from hloom.ir.operation import Array, Run, operation
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import ANY, COMPLEX, COMPONENT, FLOATING, INTEGER, PREDICATE, Elementwise
 from hloom.operations.rounding import double, narrow
-from hloom.shape.element_type import C64, C128, F32, ElementType
+from hloom.shape.element_type import C64, C128, F8E8M0FNU, F32, ElementType
 
 
 @operation("add", "lhs rhs")
@@ -151,6 +151,15 @@ class Power(Elementwise):
         if lhs.dtype.kind == "c":
             return complex_functions.power(double(lhs), double(rhs))
         return np.power(double(lhs), double(rhs))
+
+    def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Array:
+        """Of a type without zero, what is too small is the smallest number."""
+        result = Elementwise.evaluate(self, run, *operands)
+        if run.dtype == F8E8M0FNU.dtype:
+            vanished = np.isnan(result) & ~np.isnan(operands[0]) & ~np.isnan(operands[1])
+            vanished &= operands[0] < operands[0].dtype.type(1)
+            result = np.where(vanished, run.dtype.type(2.0**-127), result)
+        return result
 
 
 def integer_power(base: Array, exponent: Array) -> Array:

@@ -98,15 +98,43 @@ def power(base: Array, exponent: Array) -> Array:
 
 
 def atan2(y: Array, x: Array) -> Array:
-    """-i log((x + y i) / sqrt(x² + y²)); the real angle where both are real."""
+    """-i log((x + y i) / sqrt(x² + y²)); the real angle where both are real.
+
+    That says how many half turns there are. Digits come from half the angle between x + y i and x - y i, and
+    from the ratio of their moduli.
+    """
     y, x = np.broadcast_arrays(y, x)
     p, q = extended(x), extended(y)
-    point: Array = np.empty_like(p)
-    point.real, point.imag = p.real - q.imag, p.imag + q.real
-    logarithm: Array = np.log(point / np.sqrt(p * p + q * q))
-    angle = compose(logarithm.imag, -logarithm.real)
+    point, mirrored = _turned(p, q), _turned(p, -q)
+    rough: Array = np.log(point / np.sqrt(p * p + q * q))
+    half = (
+        np.arctan2(
+            2 * (p.real * q.real + p.imag * q.imag),
+            (p.real - q.imag) * (p.real + q.imag) + (p.imag - q.real) * (p.imag + q.real),
+        )
+        / 2
+    )
+    pi = 4 * np.arctan(np.longdouble(1))
+    angle = half + np.rint((rough.imag - half) / pi) * pi
+    difference = 4 * (p.imag * q.real - p.real * q.imag)
+    smaller = np.where(difference < 0, _square(point), _square(mirrored))
+    imag = -np.copysign(np.log1p(np.abs(difference) / smaller), difference) / 4
+    finite = np.isfinite(angle) & np.isfinite(imag)
+    result = compose(np.where(finite, angle, rough.imag), np.where(finite, imag, -rough.real))
     real = (x.imag == 0) & (y.imag == 0)
-    return np.where(real, compose(np.arctan2(y.real, x.real), y.imag), angle)
+    return np.where(real, compose(np.arctan2(y.real, x.real), y.imag), result)
+
+
+def _turned(x: Array, y: Array) -> Array:
+    """The number x + y i."""
+    result: Array = np.empty_like(x)
+    result.real, result.imag = x.real - y.imag, x.imag + y.real
+    return result
+
+
+def _square(operand: Array) -> Array:
+    """The square of the modulus."""
+    return operand.real * operand.real + operand.imag * operand.imag
 
 
 def reciprocal_square_root(operand: Array) -> Array:

@@ -12,7 +12,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.operation import Array, Operation, Run, operation
 from hloom.operations.elementwise import joint_element_type
-from hloom.operations.movement import require_array
+from hloom.operations.movement import filled, require_array
 from hloom.shape.shape import Shape
 
 UNBOUNDED = Shape.UNBOUNDED
@@ -85,7 +85,7 @@ class DynamicSlice(Operation):
 
     def evaluate(self, run: Run, operand: Array, *start_indices: Array) -> Array:
         """The clamped slice."""
-        return operand[_window(operand, start_indices, self.dynamic_slice_sizes)]
+        return filled(operand[_window(operand, start_indices, self.dynamic_slice_sizes)], run.shape)
 
 
 @operation("dynamic-update-slice", "operand update *start_indices")

@@ -252,6 +252,15 @@ class Reverse(Operation):
 # -- slice, pad, concatenate
 
 
+def filled(array: Array, shape: Shape) -> Array:
+    """Zeros where a dimension of fixed size has too few elements: an operand of dynamic size had no more."""
+    missing = [
+        0 if flag or size == UNBOUNDED else size - n
+        for n, size, flag in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
+    ]
+    return np.pad(array, [(0, n) for n in missing]) if any(missing) else array
+
+
 @operation("slice", "operand")
 class Slice(Operation):
     """A box out of ``operand``: in each dimension every stride-th element from start to before limit.
@@ -291,7 +300,7 @@ class Slice(Operation):
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Cut it out."""
-        return operand[tuple(slice(d.start, d.limit, d.stride) for d in self.slice)]
+        return filled(operand[tuple(slice(d.start, d.limit, d.stride) for d in self.slice)], run.shape)
 
 
 @operation("pad", "operand padding_value")

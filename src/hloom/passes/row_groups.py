@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.scalar_computations import commutes
 
 SHORTEST_ROW = 5
 """Rows of fewer elements are not worth a kernel of their own kind."""
@@ -38,6 +39,8 @@ def reduces_rows(group: Group) -> bool:
     rank = len(group.dimensions)
     operation: Any = root.operation
     dimensions: tuple[int, ...] = operation.dimensions
+    if not commutes(root.called_computations[0]):
+        return False
     return dimensions == (rank - 1,) and rank > 0 and group.dimensions[-1] >= SHORTEST_ROW
 
 

@@ -13,10 +13,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.cpu.native import NativeExecutable
+from hloom.cpu.target import available_cores
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 BACKENDS: Final = ("cpu", "evaluator")
 """What can run a program; the first is the default."""
+_LONG_RUN: Final = 1e-3
+"""Seconds on one device from which on threads for the devices are worth their start."""
 
 
 def compile(
@@ -115,6 +119,9 @@ class Executable:
             if compiled
             else [EvaluatedProgram(m, d) for m, d in zip(modules, devices, strict=True)]
         )
+        self._one_by_one = bool(compiled) and all(
+            isinstance(c, NativeExecutable) and not c.calls_host for c in compiled
+        )
         self._call = self._call_checked
         if len(compiled) == 1 and isinstance(only := compiled[0], NativeExecutable):
             self._call = only.builtin(self._call_checked)
@@ -176,9 +183,8 @@ class Executable:
             program, values = runs[device.id]
             return program.run(values)
 
-        alone = [isinstance(c, NativeExecutable) and not c.calls_host for c in self._compiled]
-        if alone and all(alone):
-            return [work(device) for device in self._world.devices]
+        if self._one_by_one:
+            return self._run_one_by_one(work)
         with self._running:
             results = self._world.run(work)
         outgoing = Outgoing()
@@ -186,6 +192,20 @@ class Executable:
             return [outgoing(result) for result in results]
         except MemoryError:
             raise EvaluationError("not enough memory for the result", rule="evaluate.memory") from None
+
+    def _run_one_by_one(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
+        """The results of devices that need neither each other nor the host.
+
+        Programs that share their work among threads have all cores anyway; others that take long run side by
+        side from the next time on.
+        """
+        start = time.perf_counter()
+        results = [work(device) for device in self._world.devices]
+        seconds = (time.perf_counter() - start) / len(results)
+        shares = any(isinstance(c, NativeExecutable) and c.shares for c in self._compiled)
+        if len(results) > 1 and not shares and seconds >= _LONG_RUN:
+            self._one_by_one = available_cores() < 2
+        return results
 
     def _bound(self, device: VirtualDevice, module: HloModule, given: Sequence[Any]) -> list[Any]:
         try:

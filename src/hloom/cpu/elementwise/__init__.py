@@ -48,9 +48,20 @@ def lower_elementwise(
     if result_type.is_floating:
         if rule.exact and result_type not in _INCOMPLETE and _all_are(operand_types, result_type):
             return result
+        if result_type is et.F8E8M0FNU and operation.opcode in _ABOVE_ZERO:
+            result = _above_zero(result)
         needed = result_type is et.BF16 or is_small(result_type) or result.type.scalar is F64
         return round_to(result, result_type) if needed else result
     return result if rule.exact else wrap(result, result_type)
+
+
+_ABOVE_ZERO: Final = ("power", "atan2")
+"""Operations that make small positive numbers of positive ones."""
+
+
+def _above_zero(value: Value) -> Value:
+    """Numbers that have vanished in f32, as the smallest one: f8e8m0fnu has no zero."""
+    return value.compare("oeq", 0.0).select(2.0**-149, value)
 
 
 def _all_are(operand_types: Sequence[ElementType], result_type: ElementType) -> bool:

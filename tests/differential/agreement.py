@@ -1,0 +1,80 @@
+"""What the compiler and the reference evaluator owe each other, which is more than either owes XLA.
+
+Bit for bit, any NaN for any NaN, wherever a result has one right value: arithmetic, square roots,
+comparisons, conversions, integers, orders. Where data only moves, the bits of NaN stay, too, but for floats
+of 16 bits and fewer: those lie in wider registers, where a signaling NaN becomes quiet.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+
+import numpy as np
+
+from hloom.ir.module import HloModule
+from hloom.operations.rounding import float_format
+from hloom.shape.element_type import ElementType
+
+from .case import EXACT, Case, Tolerance, program
+from .comparison import differs
+from .draw import Array
+from .known import ill_conditioned_power
+
+MOVEMENT = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "concatenate", "copy",
+    "reshape", "dynamic-slice", "dynamic-update-slice", "gather", "iota", "opt-barrier", "pad", "reverse",
+    "slice", "transpose",
+})  # fmt: skip
+"""Operations that move data."""
+
+ROUNDED_ONCE = MOVEMENT | {
+    "abs", "add", "add-dependency", "after-all", "and", "bitcast-convert", "call", "ceil", "clamp",
+    "compare", "complex", "conditional", "convert", "count-leading-zeros", "divide", "floor", "fusion",
+    "imag", "is-finite", "map", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "real",
+    "reduce-precision", "remainder", "rng-bit-generator", "round-nearest-afz", "round-nearest-even",
+    "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign", "sort", "sqrt",
+    "subtract", "topk", "while", "xor",
+}  # fmt: skip
+"""Operations whose results have one right value each."""
+
+COMPLEX_FUNCTIONS = frozenset({"abs", "divide", "sign", "sqrt"})
+"""Which of them are rounded more than once for complex numbers."""
+
+
+def opcodes(case: Case) -> frozenset[str]:
+    """The operations of a case."""
+    module = HloModule.from_text(program([case]))
+    return frozenset(i.opcode for c in module.computations for i in c.instructions)
+
+
+def owed(case: Case) -> Tolerance:
+    """How far the compiler's results of a case may lie from the evaluator's.
+
+    Sums of narrow floats are formed in f32, and rounded once.
+    """
+    used = opcodes(case)
+    if any(a.dtype.kind == "c" for a in case.arguments) and used & COMPLEX_FUNCTIONS:
+        return case.tolerance
+    if used <= ROUNDED_ONCE:
+        return EXACT
+    kinds = [ElementType.from_dtype(a.dtype) for a in case.arguments]
+    narrow = [k for k in kinds if k.is_floating and k.bits < 32]
+    if case.tolerance.terms and narrow:
+        digits = min(0 if k.name == "f8e8m0fnu" else float_format(k).mantissa_bits for k in narrow)
+        return Tolerance(ulps=1, terms=case.tolerance.terms * 2.0 ** (digits - 23))
+    return case.tolerance
+
+
+def disagrees(case: Case, compiled: Array, evaluated: Array, sizes: Array | None = None) -> Array:
+    """Where the compiler's result is not what the evaluator's wants it to be; the shapes are the same."""
+    if opcodes(case) <= MOVEMENT and ElementType.from_dtype(compiled.dtype).bits >= 32:
+        octets = [np.ascontiguousarray(a)[..., None].view(np.uint8) for a in (compiled, evaluated)]
+        return (octets[0] != octets[1]).any(axis=-1)
+    different = differs(compiled, evaluated, owed(case), sizes)
+    if fnmatch(case.operation, "power c*"):
+        return different & ~ill_conditioned_power(case, compiled, evaluated)
+    if owed(case).terms:
+        return different & (
+            compiled != evaluated
+        )  # a sum of negative zeros is -0, but +0 if it starts with 0
+    return different
