@@ -39,8 +39,31 @@ def _transpose(e: Elements, instruction: HloInstruction, indices: Indices) -> El
 def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     operand = instruction.operands[0]
     linear = linearize(indices, instruction.shape.dimensions)
-    source = delinearize(linear, operand.shape.dimensions)
-    return e.element(operand, source if source is not None else divided(e, linear, operand.shape.dimensions))
+    sizes = operand.shape.dimensions
+    source = delinearize(linear, sizes)
+    if source is None and is_read_in_order(e, operand):
+        source = (*(Index(0) for _ in sizes[1:]), linear)
+    return e.element(operand, source if source is not None else divided(e, linear, sizes))
+
+
+def is_read_in_order(e: Elements, instruction: HloInstruction) -> bool:
+    """Whether each element is made of those at the same linear index, so that it may stand for an index."""
+    waiting, seen = [instruction], {instruction}
+    while waiting:
+        i = waiting.pop()
+        view = e.views.get(i)
+        if view is not None:
+            if view.strides is not None:
+                return False
+        elif i.opcode == "broadcast" and not i.operands[0].shape.rank:
+            continue
+        elif i.operation.elementwise or i.opcode == "reshape":
+            fresh = [o for o in i.operands if o.shape.rank and o not in seen]
+            seen.update(fresh)
+            waiting.extend(fresh)
+        else:
+            return False
+    return True
 
 
 def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:

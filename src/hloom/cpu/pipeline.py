@@ -38,6 +38,7 @@ from hloom.passes.scatter_simplifier import ScatterSimplifier
 from hloom.passes.sort_simplifier import SortSimplifier
 from hloom.passes.synchronous_operations import SynchronousOperations
 from hloom.passes.topk_decomposer import TopkDecomposer
+from hloom.passes.tree_reduction_rewriter import TreeReductionRewriter
 from hloom.passes.unscheduler import Unscheduler
 from hloom.passes.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
@@ -121,6 +122,7 @@ CPU_PIPELINE: Final = Pipeline(
         WhileLoopTripCountAnnotator(),
         ElementwiseLoopFusion(),
         ConvolutionLayout(),
+        TreeReductionRewriter(),
         Fusion(products=ends_in_more),
         DeadCodeElimination(),
         HloMemoryScheduler(),

@@ -1,0 +1,103 @@
+"""tree-reduction-rewriter: pieces that threads can share, whatever is reduced to little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evaluation import parse
+from hloom.evaluate.evaluator import Evaluator
+from hloom.passes.tree_reduction_rewriter import TreeReductionRewriter
+from native_runs import arguments, compare, compiled
+from pass_checks import opcodes
+
+
+def reductions(text: str, tolerance: float | None = None) -> int:
+    """How many reductions there are after the pass; values must stay the same, compiled code's too."""
+    module = parse(text)
+    given = arguments(np.random.default_rng(0), text)
+    wanted = Evaluator().run(module.entry, given)
+    TreeReductionRewriter(least=256).run(module)
+    module.verify()
+    compare(Evaluator().run(module.entry, given), wanted, tolerance=tolerance)
+    compare(compiled(str(module))(*given), wanted, tolerance=tolerance)
+    return opcodes(module)["reduce"]
+
+
+def reduction(
+    kind: str, sizes: str, dimensions: str, opcode: str = "add", initial: str = "3", before: str = ""
+) -> str:
+    """A reduction of an array, or of what ``before`` makes of it."""
+    extents = [int(s) for s in sizes.split(",")]
+    reduced = {int(d) for d in dimensions.split(",")}
+    kept = ",".join(str(s) for d, s in enumerate(extents) if d not in reduced)
+    x = "y" if before else "x"
+    return f"""HloModule reduction
+combine {{ a = {kind}[] parameter(0)  b = {kind}[] parameter(1)  ROOT r = {kind}[] {opcode}(a, b) }}
+ENTRY main {{
+  x = {kind}[{sizes}] parameter(0)
+  {before}
+  v = {kind}[] constant({initial})
+  ROOT r = {kind}[{kept}] reduce({x}, v), dimensions={{{dimensions}}}, to_apply=combine
+}}
+"""
+
+
+@pytest.mark.parametrize("sizes, dimensions", [
+    ("1024", "0"), ("63,65", "0,1"), ("64,64,3", "0,1"), ("90,7,5", "0,1"), ("4096,2", "0"), ("1000,31", "0"),
+])  # fmt: skip
+@pytest.mark.parametrize("opcode", ["add", "maximum"])
+def test_a_large_reduction_is_split(sizes: str, dimensions: str, opcode: str) -> None:
+    text = reduction("f64", sizes, dimensions, opcode)
+    assert reductions(text, tolerance=1e-12) == 2
+
+
+@pytest.mark.parametrize("kind, opcode, initial", [
+    ("s32", "add", "3"), ("s8", "multiply", "2"), ("u16", "maximum", "7"), ("s64", "minimum", "7"),
+    ("u32", "xor", "5"), ("s16", "and", "6"), ("u8", "or", "1"), ("pred", "and", "true"),
+    ("pred", "or", "false"), ("f32", "minimum", "1"),
+])  # fmt: skip
+def test_exact_combiners_give_the_same_bits(kind: str, opcode: str, initial: str) -> None:
+    text = reduction(kind, "128,96,3", "0,1", opcode, initial)
+    assert reductions(text) == 2
+
+
+SUM = reduction("f32", "1024", "0")
+STAYING = {
+    "small": reduction("f32", "8,8", "0,1"),
+    "narrow floats": reduction("bf16", "1024", "0"),
+    "complex": reduction("c64", "1024", "0", initial="(3, 0)"),
+    "a prime": reduction("f32", "1021", "0"),
+    "rows": reduction("f32", "64,64", "1"),
+    "wide": reduction("f32", "4,1000", "0"),
+    "no plain combiner": SUM.replace(
+        "ROOT r = f32[] add(a, b)", "n = f32[] abs(b)  ROOT r = f32[] add(a, n)"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", STAYING.values(), ids=STAYING)
+def test_what_gains_nothing_or_would_round_otherwise_stays(text: str) -> None:
+    assert not TreeReductionRewriter(least=256).run(parse(text))
+    assert TreeReductionRewriter(least=256).run(parse(SUM))
+
+
+def test_minus_zero_stays_the_sum_of_minus_zeros() -> None:
+    text = reduction("f32", "1024", "0", initial="-0")
+    module = parse(text)
+    assert TreeReductionRewriter(least=256).run(module)
+    assert str(Evaluator().run(module.entry, [np.full(1024, -0.0, np.float32)])) == "-0.0"
+
+
+@pytest.mark.parametrize("before", [
+    "y = f32[60,50,3] tanh(x)",
+    "v3 = f32[3] constant({1, 2, 4})  s = f32[60,50,3] broadcast(v3), dimensions={2}  "
+    "y = f32[60,50,3] multiply(x, s)",
+    "y = f32[60,50,3] reverse(x), dimensions={1}",
+    "n = f32[60,50,3] iota(), iota_dimension=1  y = f32[60,50,3] add(x, n)",
+    "two = f32[] constant(2)  s = f32[60,50,3] broadcast(two), dimensions={}  "
+    "y = f32[60,50,3] multiply(x, s)",
+], ids=["elementwise", "a broadcast vector", "turned round", "numbered", "a broadcast scalar"])  # fmt: skip
+def test_what_is_reduced_may_be_made_on_the_way(before: str) -> None:
+    text = reduction("f32", "60,50,3", "0,1", before=before)
+    assert reductions(text, tolerance=1e-2) == 2
