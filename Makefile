@@ -1,5 +1,5 @@
 # hloom: everything that is done with this checkout.
-#   make demo    train a small GPT, evaluated and compiled, beside XLA:CPU (installs what it needs first)
+#   make demo    train a small GPT, evaluated and compiled, beside XLA:CPU if jaxlib is there
 #   make test    all tests
 #   make check   format, lint, types, layering
 #   make format  let ruff rewrite the sources

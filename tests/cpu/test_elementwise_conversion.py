@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import hloom
 from compiled_operation import assert_as_evaluated, case, compiled
+from evaluation import parse
+from hloom.operations.rounding import convert
+from hloom.shape.shape import Shape
 from one_operation import array, every
 from samples import ARRAY_TYPES, FLOATS, sample
 
@@ -20,6 +26,55 @@ def test_between_all_types(source: str) -> None:
 def test_every_value_of_16_bits(source: str) -> None:
     targets = ("f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e8m0fnu", "f4e2m1fn", "f32", "s8", "u16")
     assert_as_evaluated([case("convert", every(source), result=target) for target in targets])
+
+
+NARROW = ("f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e4m3fnuz", "f8e8m0fnu", "f4e2m1fn", "bf16", "f16")
+
+
+def nans(name: str) -> np.ndarray[Any, Any]:
+    """NaNs of a type with many payloads, quiet and signalling, of both signs."""
+    if name in NARROW:
+        return every(name)
+    width, mantissa = (32, 23) if name == "f32" else (64, 52)
+    integer = np.uint32 if width == 32 else np.uint64
+    payload = np.random.default_rng(0).integers(1, 1 << mantissa, 256).astype(integer)
+    payload[:5] = [
+        1,
+        1 << (mantissa - 1),
+        (1 << mantissa) - 1,
+        1 << (mantissa - 2),
+        (1 << (mantissa - 1)) + 1,
+    ]
+    exponent = integer(((1 << (width - mantissa - 1)) - 1) << mantissa)
+    pattern = np.concatenate([payload | exponent, payload | exponent | integer(1 << (width - 1))])
+    return pattern.view(np.float32 if width == 32 else np.float64)
+
+
+@pytest.mark.parametrize("source", [*NARROW, "f32", "f64"])
+def test_nan_keeps_its_sign_and_is_quiet(source: str) -> None:
+    """f16, f32 and f64 keep the upper bits of the payload, narrower types have one NaN of either sign."""
+    values = nans(source)
+    for target in (*NARROW, "f32", "f64"):
+        found, wanted = (
+            np.ascontiguousarray(x).view(np.uint8)
+            for x in (compiled("convert", values, result=target), evaluated(values, target))
+        )
+        assert (found == wanted).all(), target
+
+
+def evaluated(values: np.ndarray[Any, Any], target: str) -> np.ndarray[Any, Any]:
+    with np.errstate(all="ignore"):
+        return convert(values, Shape.parse(f"{target}[]").element_type.numpy_dtype)
+
+
+@pytest.mark.parametrize("name", NARROW[:7])
+def test_what_is_moved_keeps_its_bits(name: str) -> None:
+    """Signalling NaNs of eight bits too."""
+    values = every(name)
+    shape = f"{name}[{len(values)}]"
+    text = f"x = {shape} parameter(0)\nROOT r = {shape} reverse(x), dimensions={{0}}"
+    moved = hloom.compile(parse(text))(values)
+    assert (np.ascontiguousarray(moved).view(np.uint8) == values[::-1].view(np.uint8)).all()
 
 
 def test_f64_is_rounded_once() -> None:

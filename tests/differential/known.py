@@ -207,6 +207,11 @@ def subnormal_parts(difference: Difference) -> Array:
     return where
 
 
+def beyond_the_actual_size(difference: Difference) -> Array:
+    """Zeros of hloom's where the actual size is 0."""
+    return (difference.ours == 0) & (difference.case.arguments[1] == 0)
+
+
 def zeros(difference: Difference) -> Array:
     """Where values are equal but for the signs of zeros."""
     return difference.ours == difference.theirs
@@ -236,6 +241,12 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         ("scatter * without index",),
         "Every update lands on the same window; XLA:CPU writes none.",
         everywhere,
+    ),
+    KnownDifference(
+        "slices of what is not there",
+        ("dynamic * slice",),
+        "A slice of fixed size out of nothing: hloom gives zero, XLA:CPU what lies beyond the actual size.",
+        beyond_the_actual_size,
     ),
     KnownDifference(
         "signs of sums that are zero",

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import hloom
+from hloom.cpu.elementwise.registry import LOWERINGS
+from hloom.errors import HloError
 from hloom.ir.operation import REGISTRY
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -22,6 +24,7 @@ def relu() -> Iterator[None]:
     exec(compile(block, "CONTRIBUTING.md", "exec"), {"__name__": "contributed"})
     yield
     del REGISTRY["relu"]
+    LOWERINGS.pop("relu", None)
 
 
 TEXT = """HloModule m, entry_computation_layout={(f32[3]{0})->f32[3]{0}}
@@ -39,6 +42,19 @@ def test_parses_prints_verifies_and_evaluates() -> None:
     module.verify()
     assert module.to_text().strip() == TEXT.strip()
     out = hloom.compile(module, backend="evaluator")(np.float32([-1, np.nan, 2]))
+    np.testing.assert_array_equal(out, np.float32([0, np.nan, 2]))
+
+
+@pytest.mark.usefixtures("relu")
+def test_compiles_with_the_lowering_on_the_page() -> None:
+    """And not without it."""
+    module = hloom.HloModule.from_text(TEXT)
+    with pytest.raises(HloError) as caught:
+        hloom.compile(module)
+    assert caught.value.rule == "cpu.lowering-missing"
+    (block,) = [b for b in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "@lowering" in b]
+    exec(compile(block, "CONTRIBUTING.md", "exec"), {"__name__": "contributed"})
+    out = hloom.compile(module)(np.float32([-1, np.nan, 2]))
     np.testing.assert_array_equal(out, np.float32([0, np.nan, 2]))
 
 

@@ -72,7 +72,7 @@ def format_of(element_type: ElementType) -> Format:
 def round_small(value: Value, element_type: ElementType) -> Value:
     """f32 values rounded to nearest, ties to even, as ml_dtypes rounds them; still f32 values.
 
-    NaN becomes 0 in formats that have none.
+    A NaN keeps its sign only, and becomes 0 in formats that have none.
     """
     if element_type is et.F8E8M0FNU:
         return _round_scale(value)
@@ -93,7 +93,17 @@ def round_small(value: Value, element_type: ElementType) -> Value:
     signed = f.intrinsic("copysign", rounded, value)
     if kind.saturates:
         return value.compare("ord", value).select(signed, 0.0)
-    return rounded.compare("oeq", 0.0).select(0.0, signed) if kind.lone_nan else signed
+    if kind.lone_nan:
+        return rounded.compare("oeq", 0.0).select(0.0, signed)
+    if kind.infinite and element_type is not et.F16:
+        return value.compare("ord", value).select(signed, quiet_nan(value))
+    return signed
+
+
+def quiet_nan(value: Value) -> Value:
+    """A NaN without payload, of the sign of f32 values."""
+    integer = I32.vector(value.type.lanes)
+    return ((value.bitcast(integer) & SIGN) | _NAN).bitcast(value.type)
 
 
 def _round_scale(value: Value) -> Value:
@@ -119,7 +129,9 @@ def pack(value: Value, element_type: ElementType, stored: Type) -> Value:
     scaled = (f.intrinsic("fabs", value) * kind.scale).bitcast(integer)
     magnitude = scaled.logical_shift_right(23 - kind.mantissa_bits)
     if kind.infinite:
-        magnitude = magnitude & kind.magnitude
+        # the multiplication would make a signalling NaN quiet: what is only moved keeps its bits
+        absent = (bits & _MAGNITUDE).logical_shift_right(23 - kind.mantissa_bits)
+        magnitude = value.compare("uno", value).select(absent, magnitude) & kind.magnitude
     elif not kind.saturates and not kind.lone_nan:
         magnitude = value.compare("uno", value).select(kind.magnitude, magnitude)
     sign = bits.logical_shift_right(32 - kind.bits) & (kind.magnitude + 1)

@@ -127,7 +127,8 @@ def round_to(value: Value, element_type: ElementType) -> Value:
         bits = value.bitcast(I32.vector(value.type.lanes))
         rounded = bits + (bits.logical_shift_right(16) & 1) + 0x7FFF
         # adding might carry a NaN over into infinity
-        kept = value.compare("uno", value).select(bits | 0x400000, rounded)
+        absent = (bits & -0x80000000) | 0x7FC00000
+        kept = value.compare("uno", value).select(absent, rounded)
         return (kept & -0x10000).bitcast(value.type)
     if element_type is et.F16 and converts_half(value.function.module.target):
         return value.cast("fptrunc", F16).cast("fpext", F32)

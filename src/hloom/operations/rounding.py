@@ -23,10 +23,20 @@ def widen(array: Array) -> Array:
         return array  # of numpy's own types only f16 is narrow
     element_type = ElementType.from_dtype(array.dtype)
     if element_type.is_floating and element_type.bits < 32:
-        return array.astype(np.float32)
+        wide = array.astype(np.float32)
+        return _quiet(wide) if array.dtype.char == "e" else wide
     if element_type.is_integer and element_type.bits < 8:
         return array.astype(np.int8 if element_type.is_signed else np.uint8)
     return array
+
+
+def _quiet(array: Array) -> Array:
+    """The f32 array with quiet NaNs."""
+    absent = np.isnan(array)
+    if not absent.any():
+        return array
+    bits = np.ascontiguousarray(array).view(np.uint32).reshape(array.shape)
+    return np.where(absent, bits | np.uint32(0x400000), bits).view(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +99,26 @@ def wrap(array: Array, bits: int, signed: bool) -> Array:
 
 def round_float(array: Array, dtype: np.dtype[Any]) -> Array:
     """Floats rounded once to a type narrower than f32, to nearest, ties to even."""
-    if array.dtype == np.float64 and dtype != np.float16:
+    if dtype == np.float16:
+        return _quiet_half(array)
+    if array.dtype == np.float64:
         array = round_to_odd(array)
     return array.astype(dtype)
+
+
+def _quiet_half(array: Array) -> Array:
+    """Floats in f16; a NaN is quiet and keeps the upper bits of its payload, as IEEE 754 has it."""
+    half = np.asarray(array.astype(np.float16))
+    absent = np.isnan(array)
+    if absent.any():
+        wide = np.uint64 if array.dtype == np.float64 else np.uint32
+        bits = np.ascontiguousarray(array).view(wide).reshape(array.shape) >> (
+            42 if wide is np.uint64 else 13
+        )
+        sign = np.signbit(array).astype(np.uint16) << 15
+        quiet = sign | np.uint16(0x7E00) | (bits & 0x3FF).astype(np.uint16)
+        half = np.where(absent, quiet, half.view(np.uint16)).view(np.float16)
+    return half
 
 
 def round_to_odd(array: Array) -> Array:

@@ -97,6 +97,13 @@ def main() -> None:
 
     FILE is HLO text, a serialized or textual proto (HloModuleProto, HloProto, HloSnapshot), plain or in gzip;
     what it is shows in its contents. A FILE of - is the standard input.
+
+    \b
+    Environment:
+      HLOOM_NUM_THREADS   threads that compute; by default the cores this process may use
+      HLOOM_CACHE_DIR     where compiled code is kept; HLOOM_CACHE=0: nowhere
+      HLOOM_CACHE_LIMIT   MiB of it (512)
+      XLA_FLAGS           --xla_dump_to=DIR: dumps of every compilation, as XLA writes them
     """
 
 

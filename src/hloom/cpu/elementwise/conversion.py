@@ -6,7 +6,7 @@ import math
 
 from hloom.cpu.elementwise.registry import Context, lowering
 from hloom.cpu.llvm_text import F32, F64, I32, I64, Value
-from hloom.cpu.small_floats import format_of
+from hloom.cpu.small_floats import format_of, quiet_nan
 from hloom.cpu.types import Element, is_small, register_type, round_to, wrap
 from hloom.cpu.vector_math.reals import Reals
 from hloom.operations.rounding import float_format
@@ -74,6 +74,8 @@ def _resized(part: Value, target: ElementType) -> Value:
 
 
 def _float_to_float(a: Value, source: ElementType, target: ElementType) -> Value:
+    if is_small(source) and source not in (et.F16, et.F8E8M0FNU) and format_of(source).infinite:
+        a = a.compare("ord", a).select(a, quiet_nan(a))
     if target is et.F32 and source is not et.F64:
         return a
     rounded = round_to(a, target)

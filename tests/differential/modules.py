@@ -1,0 +1,235 @@
+"""Whole modules: 10 to 60 instructions of many kinds, in nested control flow, of many types and sizes.
+
+Held against the reference evaluator alone: exact values bit for bit, others within the error that each may
+have. Run ``python -m tests.differential.module_runs``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from .case import Case
+from .draw import Array, Draw
+from .scope import FLOATS, INTEGERS, SIZES, Known, Scope, Writer
+from .steps import STEPS, updating
+
+NAMES = (*FLOATS, *INTEGERS, "pred", "f32", "f32", "s32", "s32", "c64")
+DEEPEST = 2
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module and what its results may be off by.
+
+    Attributes:
+        case: parameters, arguments and text.
+        results: a value for each root.
+    """
+
+    case: Case
+    results: tuple[Known, ...]
+
+    def wrong(self, number: int, ours: Array, theirs: Array) -> Array:
+        """Where a result is not what the reference gives."""
+        value = self.results[number]
+        if value.exact:
+            return ~same(ours, theirs)
+        with np.errstate(all="ignore"):
+            distance = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+        return ~(distance <= value.error) & ~same(ours, theirs)
+
+
+def same(ours: Array, theirs: Array) -> Array:
+    """Where bits are equal, or both are NaN."""
+    if ours.dtype.kind == "c":
+        return same(ours.real, theirs.real) & same(ours.imag, theirs.imag)
+    if ours.dtype.kind in "biu":
+        return np.asarray(ours == theirs)
+    with np.errstate(all="ignore"):
+        a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    return np.asarray(((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b)))
+
+
+def draw_module(number: int, seed: int) -> Module:
+    """The module of a number."""
+    draw = Draw(seed, "module", number)
+    large = draw.chance(0.06)
+    sizes = tuple(draw.subset(SIZES, 3)) + ((draw.one([256, 500, 1025]), 130) if large else ())
+    writer = Writer(draw, 200_000 if large else draw.one([60, 600, 4000]), sizes)
+    entry = Scope(writer)
+    arguments: list[Array] = []
+    shapes: list[str] = []
+    for _ in range(draw.integer(2, 5)):
+        kind, dimensions = draw.one(NAMES), entry.sizes(low=0 if draw.chance(0.2) else 1)
+        arguments.append(entry.argument(kind, dimensions))
+        value = Known(f"@p{len(shapes)}", kind, dimensions)
+        shapes.append(value.shape)
+        entry.values.append(value)
+    with np.errstate(all="ignore"):
+        take_steps(entry, draw.integer(5, 30))
+    used = set(re.findall(r"@\w+", " ".join(line.split(" = ", 1)[1] for line in entry.lines)))
+    idle = [v for v in entry.values if v.name not in used][-12:]
+    chosen = [*idle, *(entry.some() for _ in range(draw.integer(0, 2)))]
+    results = tuple({v.name: v for v in chosen}.values())
+    case = Case(
+        f"modules/{number}", "module", tuple(shapes), tuple(arguments), tuple(entry.lines),
+        tuple(v.name for v in results), tuple(writer.computations),
+    )  # fmt: skip
+    return Module(case, results)
+
+
+def take_steps(s: Scope, count: int) -> None:
+    """So many steps, now and then into control flow."""
+    for _ in range(count):
+        if s.depth < DEEPEST and s.draw.chance(0.13):
+            s.draw.one([loop, loop, branch, call, fuse, hold])(s)
+        else:
+            s.draw.one(STEPS)(s)
+
+
+# -- control flow
+
+
+def inside(s: Scope, values: list[Known], first: int = 0) -> tuple[Scope, str]:
+    """A nested computation of the tuple of some values, with the elements from ``first`` on for values."""
+    scope = Scope(s.writer, s.depth + 1)
+    state = f"({', '.join(v.shape for v in values)})"
+    whole = scope.line(state, "parameter(0)")
+    for n, v in enumerate(values):
+        name = scope.line(v.shape, f"get-tuple-element({whole}), index={n}")
+        if n >= first:
+            scope.values.append(Known(name, v.element_type, v.sizes))
+    return scope, state
+
+
+def some_exact(s: Scope, most: int) -> list[Known]:
+    """A few exact values, perhaps one of them several times."""
+    found = [v for v in (s.any(lambda v: v.exact) for _ in range(s.draw.integer(1, most))) if v is not None]
+    return found or [s.like(Known("", "s32", (3,)))]
+
+
+def returned(s: Scope, wanted: list[Known]) -> str:
+    """The tuple of values of these types and sizes, made in a nested computation; its name."""
+    names: list[str] = []
+    for v in wanted:
+        fitting = [
+            u for u in s.values if (u.element_type, u.sizes, u.exact) == (v.element_type, v.sizes, True)
+        ]
+        if not fitting or s.draw.chance(0.2):
+            names.append(s.like(v).name)
+        else:
+            names.append((fitting[-1] if s.draw.chance(0.6) else s.draw.one(fitting)).name)
+    return s.line(f"({', '.join(v.shape for v in wanted)})", f"tuple({', '.join(names)})")
+
+
+def taken(s: Scope, whole: str, values: list[Known], first: int = 0) -> None:
+    """The elements of a result, for further use."""
+    for n, v in enumerate(values):
+        if n >= first:
+            s.add(f"get-tuple-element({whole}), index={n}", v.element_type, v.sizes)
+
+
+def loop(s: Scope) -> None:
+    """A loop over a counter; its body updates in place, changes places, hands on, and loops again."""
+    counter = s.draw.one(["s32", "s32", "u8", "s64", "u32"])
+    index = Known(s.constant(counter, s.draw.integer(0, 2)), counter, ())
+    values = [index, *some_exact(s, 4)]
+    condition = Scope(s.writer, s.depth + 1)
+    state = f"({', '.join(v.shape for v in values)})"
+    whole = condition.line(state, "parameter(0)")
+    number = condition.line(f"{counter}[]", f"get-tuple-element({whole}), index=0")
+    limit = condition.constant(counter, s.draw.one([0, 1, 2, 3, 5, 9]))
+    test = condition.line("pred[]", f"compare({number}, {limit}), direction=LT")
+    flags = [n for n, v in enumerate(values) if n and v.element_type == "pred" and not v.sizes]
+    if flags and s.draw.chance(0.5):
+        flag = condition.line("pred[]", f"get-tuple-element({whole}), index={flags[0]}")
+        test = condition.line("pred[]", f"and({test}, {flag})")
+    ending = condition.finish(test)
+
+    body, _ = inside(s, values, first=1)
+    number = body.lines[1].split(" = ")[0]
+    if counter == "s32":
+        body.values.append(Known(number, counter, ()))
+    take_steps(body, s.draw.integer(1, 5))
+    if s.draw.chance(0.5):
+        updating(body)
+    more = body.line(f"{counter}[]", f"add({number}, {body.constant(counter, 1)})")
+    result = returned(body, values[1:])
+    outputs = body.lines.pop().split("tuple(")[1]
+    root = body.line(state, f"tuple({more}, {outputs}")
+    assert result
+    step = body.finish(root)
+
+    start = s.line(state, f"tuple({', '.join(v.name for v in values)})")
+    made = s.line(state, f"while({start}), condition={ending}, body={step}")
+    taken(s, made, values)
+
+
+def branch(s: Scope) -> None:
+    """One of several computations of a tuple, by a predicate or a number."""
+    values = some_exact(s, 3)
+    results = some_exact(s, 2)
+    shape = f"({', '.join(v.shape for v in results)})"
+    flag = s.any(lambda v: v.element_type == "pred" and not v.sizes)
+    number = s.any(lambda v: v.element_type == "s32" and not v.sizes and v.exact)
+    count = 2 if flag is not None and (number is None or s.draw.chance(0.5)) else s.draw.integer(1, 3)
+    names: list[str] = []
+    operands: list[str] = []
+    for _ in range(count):
+        given = values if s.draw.chance(0.7) else some_exact(s, 2)
+        scope, state = inside(s, given)
+        take_steps(scope, s.draw.integer(0, 4))
+        names.append(scope.finish(returned(scope, results)))
+        operands.append(s.line(state, f"tuple({', '.join(v.name for v in given)})"))
+    if flag is not None and count == 2:
+        which = f"true_computation={names[0]}, false_computation={names[1]}"
+        choice = flag.name
+    else:
+        which = f"branch_computations={{{', '.join(names)}}}"
+        choice = number.name if number is not None else s.constant("s32", s.draw.integer(-1, 3))
+    made = s.line(shape, f"conditional({choice}, {', '.join(operands)}), {which}")
+    taken(s, made, results)
+
+
+def call(s: Scope) -> None:
+    """A computation of a tuple, called once or twice."""
+    values, results = some_exact(s, 3), some_exact(s, 2)
+    scope, state = inside(s, values)
+    take_steps(scope, s.draw.integer(1, 5))
+    name = scope.finish(returned(scope, results))
+    shape = f"({', '.join(v.shape for v in results)})"
+    for _ in range(s.draw.integer(1, 2)):
+        given = [s.like(v) for v in values]
+        operand = s.line(state, f"tuple({', '.join(v.name for v in given)})")
+        taken(s, s.line(shape, f"call({operand}), to_apply={name}"), results)
+
+
+def fuse(s: Scope) -> None:
+    """A fusion that the program states itself."""
+    x = s.any(lambda v: v.exact and v.element_type in (*FLOATS, *INTEGERS))
+    if x is None:
+        return
+    y = s.like(x)
+    lines = (f"m = {s.draw.one(['add', 'multiply', 'subtract'])}(a, b)", "n = negate(m)", "r = maximum(n, a)")
+    name = s.function([x.shape, x.shape], *lines)
+    s.add(f"fusion({x.name}, {y.name}), kind=kLoop, calls={name}", x.element_type, x.sizes)
+
+
+def hold(s: Scope) -> None:
+    """A barrier around nested tuples."""
+    values = some_exact(s, 3)
+    shape = f"({', '.join(v.shape for v in values)})"
+    inner = s.line(shape, f"tuple({', '.join(v.name for v in values)})")
+    outer = s.line(f"({shape}, {values[0].shape})", f"tuple({inner}, {values[0].name})")
+    held = s.line(f"({shape}, {values[0].shape})", f"opt-barrier({outer})")
+    again = s.line(shape, f"get-tuple-element({held}), index=0")
+    taken(s, again, values)
+
+
+def largest(module: Module) -> int:
+    """Elements of its largest result."""
+    return max((math.prod(v.sizes) for v in module.results), default=0)

@@ -1,0 +1,245 @@
+"""Computations under construction: what rich modules are written with, and how far their values may be off.
+
+A value is exact, or it has an absolute error bound that grows with every operation on it. Exact values may be
+anything, infinities and NaN included; the others are bounded, so that errors stay small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hloom.operations.rounding import float_format
+from hloom.shape.element_type import ElementType
+
+from .conversion import shape_of
+from .draw import Array, Draw
+
+FLOATS = ("f32", "f64", "bf16", "f16")
+INTEGERS = ("s32", "s8", "u8", "s16", "u16", "u32", "s64", "u64")
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 64, 65, 100, 127, 130)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value.
+
+    Attributes:
+        name, element_type, sizes: as in the text.
+        limit: no element of an inexact value is larger.
+        error: how far elements may be off; 0 for exact values.
+    """
+
+    name: str
+    element_type: str
+    sizes: tuple[int, ...]
+    limit: float = math.inf
+    error: float = 0.0
+
+    @property
+    def shape(self) -> str:
+        """In text."""
+        return shape_of(self.element_type, self.sizes)
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is one right value."""
+        return self.error == 0.0
+
+    @property
+    def is_float(self) -> bool:
+        """Whether elements are real floats."""
+        return self.element_type in FLOATS
+
+    @property
+    def count(self) -> int:
+        """Elements."""
+        return math.prod(self.sizes)
+
+
+def roundoff(element_type: str) -> float:
+    """A few roundings of a float type, relative."""
+    return 8.0 * 2.0 ** -float_format(ElementType.parse(element_type)).mantissa_bits
+
+
+@dataclass
+class Writer:
+    """A module under construction.
+
+    Attributes:
+        most: values have at most so many elements.
+        sizes: the sizes that dimensions have, but for those that operations make.
+    """
+
+    draw: Draw
+    most: int
+    sizes: tuple[int, ...]
+    computations: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def fresh(self, letter: str = "v") -> str:
+        """A name."""
+        self.count += 1
+        return f"@{letter}{self.count}"
+
+
+class Scope:
+    """One computation of a module.
+
+    Attributes:
+        values: arrays that there are.
+        depth: how many computations with control flow it is inside of.
+    """
+
+    def __init__(self, writer: Writer, depth: int = 0) -> None:
+        self.writer, self.draw, self.depth = writer, writer.draw, depth
+        self.lines: list[str] = []
+        self.values: list[Known] = []
+
+    # -- writing
+
+    def line(self, shape: str, expression: str) -> str:
+        """An instruction; its name."""
+        name = self.writer.fresh()
+        self.lines.append(f"{name} = {shape} {expression}")
+        return name
+
+    def add(
+        self, expression: str, element_type: str, sizes: Sequence[int], of: Sequence[Known] = (),
+        limit: float | None = None, error: float | None = None,
+    ) -> Known:  # fmt: skip
+        """A new value; as inexact as those that it is made of, unless it is stated otherwise."""
+        name = self.line(shape_of(element_type, tuple(sizes)), expression)
+        if error is None:
+            error = max((v.error for v in of), default=0.0)
+        if limit is None:
+            limit = max((v.limit for v in of), default=math.inf) if error else math.inf
+        value = Known(name, element_type, tuple(sizes), limit, error)
+        self.values.append(value)
+        return value
+
+    def constant(self, element_type: str, number: float | int | str) -> str:
+        """A scalar constant; its name."""
+        return self.line(f"{element_type}[]", f"constant({number})")
+
+    def full(self, element_type: str, sizes: Sequence[int], number: float | int | str) -> str:
+        """An array of one number; its name."""
+        scalar = self.constant(element_type, number)
+        return self.line(shape_of(element_type, tuple(sizes)), f"broadcast({scalar}), dimensions={{}}")
+
+    def function(self, parameters: Sequence[str], *lines: str) -> str:
+        """A computation of scalars or arrays (a, b, ...) -> last line; its name."""
+        name = self.writer.fresh("f")
+        text = [f"  {chr(97 + i)} = {shape} parameter({i})" for i, shape in enumerate(parameters)]
+        text += [f"  {line}" for line in lines[:-1]] + [f"  ROOT {lines[-1]}"]
+        self.writer.computations.append(f"{name} {{\n" + "\n".join(text) + "\n}\n")
+        return name
+
+    def binary(self, element_type: str, opcode: str) -> str:
+        """A computation of one operation on two scalars."""
+        return self.function([f"{element_type}[]"] * 2, f"r = {opcode}(a, b)")
+
+    def finish(self, root: str) -> str:
+        """Close a nested computation whose last value is the root; its name."""
+        name = self.writer.fresh("f")
+        lines = [("ROOT " if line.startswith(f"{root} =") else "") + line for line in self.lines]
+        self.writer.computations.append(f"{name} {{\n  " + "\n  ".join(lines) + "\n}\n")
+        return name
+
+    # -- choosing
+
+    def any(self, fits: Callable[[Known], bool] = lambda v: True) -> Known | None:
+        """One of the values that fit, newer ones more often; None if there is none."""
+        fitting = [v for v in self.values if fits(v)]
+        if not fitting:
+            return None
+        if self.draw.chance(0.5):
+            fitting = [v for v in fitting if v.count >= 8] or fitting
+        return self.draw.one(fitting[-6:] if self.draw.chance(0.6) else fitting)
+
+    def some(self) -> Known:
+        """One of the values."""
+        found = self.any()
+        assert found is not None
+        return found
+
+    def like(self, value: Known) -> Known:
+        """An exact value of the same type and sizes, made if need be."""
+
+        def fits(v: Known) -> bool:
+            return (v.element_type, v.sizes, v.exact) == (value.element_type, value.sizes, True)
+
+        found = self.any(fits)
+        if found is not None and self.draw.chance(0.8):
+            return found
+        other = self.any(lambda v: v.sizes == value.sizes and v.exact and v.element_type != "c64")
+        if other is not None and value.element_type not in ("c64", "pred") and self.draw.chance(0.6):
+            return self.add(f"convert({other.name})", value.element_type, value.sizes)
+        if value.sizes and value.element_type not in ("pred", "c64") and self.draw.chance(0.4):
+            axis = self.draw.integer(0, len(value.sizes) - 1)
+            return self.add(f"iota(), iota_dimension={axis}", value.element_type, value.sizes)
+        scalar = self.any(lambda v: not v.sizes and v.exact and v.element_type == value.element_type)
+        if scalar is not None and self.draw.chance(0.5):
+            return self.add(f"broadcast({scalar.name}), dimensions={{}}", value.element_type, value.sizes)
+        number: object = self.draw.integer(0, 3)
+        if value.element_type == "pred":
+            number = self.draw.one(["true", "false"])
+        elif value.element_type == "c64":
+            number = f"({number}, {self.draw.integer(-2, 2)})"
+        name = self.full(value.element_type, value.sizes, str(number))
+        made = Known(name, value.element_type, value.sizes)
+        self.values.append(made)
+        return made
+
+    # -- values of small size
+
+    def tamed(self, value: Known) -> Known:
+        """Whole numbers from -4 to 4 of an exact float, without -0: sums and products of them are exact."""
+        element_type, sizes = value.element_type, value.sizes
+        finite = self.line(shape_of("pred", sizes), f"is-finite({value.name})")
+        one = self.full(element_type, sizes, 1)
+        held = self.line(value.shape, f"select({finite}, {value.name}, {one})")
+        low, high = self.constant(element_type, -4), self.constant(element_type, 4)
+        whole = self.line(value.shape, f"round-nearest-even({held})")
+        near = self.line(value.shape, f"clamp({low}, {whole}, {high})")
+        return self.settled(near, element_type, sizes)
+
+    def settled(self, name: str, element_type: str, sizes: Sequence[int]) -> Known:
+        """The value with +0 for every zero: the sign of a sum of zeros depends on the order."""
+        zero = self.full(element_type, sizes, 0)
+        return self.add(f"add({name}, {zero})", element_type, sizes)
+
+    def smooth(self, fits: Callable[[Known], bool] = lambda v: True) -> Known | None:
+        """A bounded float: an inexact one, or a tamed one with the limit and error that it has."""
+        found = self.any(lambda v: v.is_float and fits(v))
+        if found is None or not found.exact:
+            return found
+        made = self.tamed(found)
+        return Known(made.name, made.element_type, made.sizes, 4.0, roundoff(made.element_type))
+
+    def bounded(self, value: Known) -> Known:
+        """The value itself, or its hyperbolic tangent if it may be large."""
+        if value.limit <= 16:
+            return value
+        error = min(2.0, value.error + roundoff(value.element_type))
+        return self.add(f"tanh({value.name})", value.element_type, value.sizes, [value], 1.0, error)
+
+    def sizes(self, low: int = 0, high: int = 3) -> tuple[int, ...]:
+        """Dimensions of a new array."""
+        draw = self.draw
+        while True:
+            found = tuple(
+                0 if draw.chance(0.01) else draw.one(self.writer.sizes)
+                for _ in range(draw.integer(low, high))
+            )
+            if math.prod(found) <= self.writer.most:
+                return found
+
+    def argument(self, element_type: str, sizes: Sequence[int]) -> Array:
+        """Values of an argument."""
+        draw = self.draw
+        kind = draw.one([draw.small_values, draw.small_values, draw.ordinary_values, draw.any_values])
+        return np.asarray(kind(element_type, tuple(sizes)))

@@ -1,0 +1,31 @@
+"""The page about the compiler runs, and says what is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hloom.cpu.dump_options import DumpOptions
+
+PAGE = (Path(__file__).parents[1] / "docs" / "compiler.md").read_text()
+
+
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", PAGE, re.S), 1):
+        exec(compile(block, f"docs/compiler.md, block {number}", "exec"), names)
+    printed = capsys.readouterr().out
+    sums = np.fromstring(printed[1 : printed.index("]")], sep=" ")
+    np.testing.assert_allclose(sums, np.ones(4), atol=1e-5)
+    assert "kind=kCustom" in printed
+    assert "dot(" in printed
+    assert "GFLOP/s" in printed
+
+
+def test_every_flag_is_named() -> None:
+    """And no other."""
+    named = set(re.findall(r"--(xla_\w+)", PAGE))
+    assert named == {f"xla_{name}" for name in DumpOptions.__dataclass_fields__}
