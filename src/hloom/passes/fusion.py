@@ -84,6 +84,7 @@ class Fusion:
         most_members: groups do not grow beyond so many instructions.
         small_transpose: transposes of the minor dimension of so few elements are like any operation.
         most_in_tiles: groups with larger ones do not grow beyond so many instructions.
+        most_inputs: arrays that a group may read: all of them must be there at once.
         products: the dots and convolutions that may end in elementwise operations.
         most_streams: arrays of a product's size that its end may read and write. The end goes along in tiles,
             which is slower for each array than a loop over all of it that the processor can foresee.
@@ -92,6 +93,7 @@ class Fusion:
     most_members: int = 256
     small_transpose: int = 2048
     most_in_tiles: int = 20
+    most_inputs: int = 12
     products: Callable[[HloInstruction], bool] = lambda dot: False
     most_streams: int = 2
     name: ClassVar[str] = "fusion"
@@ -294,12 +296,24 @@ class _Plan:
             return False  # what is updated must not be read elsewhere in the kernel that updates it in place
         if self.costless(p):
             return True
+        if len(group.members) >= self.options.most_inputs and self.reads_much(group, p):
+            return False
         loop, mine = math.prod(group.dimensions), p.shape.element_count
         if mine >= loop:
             return True
         if p.shape.rank == 0:
             return False
         return p.opcode not in _EXPENSIVE and mine * 4 >= loop
+
+    def reads_much(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group with ``p`` would need more arrays at once than it may."""
+        read = {
+            o
+            for m in (*group.members, p)
+            for o in m.operands
+            if o is not p and o not in group.members and o.shape.rank and not self.costless(o)
+        }
+        return len(read) > self.options.most_inputs
 
     def tiles(self, group: _Group) -> bool:
         """Whether a group reads across its rows, so that its kernel goes along in square tiles."""
