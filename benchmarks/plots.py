@@ -53,6 +53,14 @@ def number(value: float) -> str:
     return f"{value:g}" if 1e-3 <= value < 1e5 else f"1e{round(math.log10(value))}"
 
 
+def rate(value: float) -> str:
+    """Operations a second, in the largest unit that leaves no fraction: ``100 M``, ``1 G``."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size * (1 - 1e-9):
+            return f"{number(round(value / size, 3))} {unit}"
+    return number(value)
+
+
 # -- ratios
 
 
@@ -101,6 +109,7 @@ def draw_roofline(picture: Picture, rows: Sequence[Row], machine: Machine, top: 
     _draw_grid(picture, x, y)
     _draw_roof(picture, machine, x, y)
     labels = [_around(x(i), y(r.flops / r.run)) for i, r in points if r.flops and r.run]
+    labels.append((x.end - 90, y(machine.flops), x.end, y(machine.flops) + LETTER + 6))
     for intensity, row in sorted(points, key=lambda point: point[1].name):
         _draw_point(picture, x(intensity), y, row, labels)
     _draw_legend(picture, bottom + 34)
@@ -113,7 +122,7 @@ def _draw_grid(picture: Picture, x: Scale, y: Scale) -> None:
         picture.marks.append(Text(x(tick), y.start + 15, number(tick), LETTER, FAINT, "middle"))
     for tick in y.ticks():
         picture.marks.append(Line(x.start, y(tick), x.end, y(tick), GRID))
-        picture.marks.append(Text(x.start - 6, y(tick) + 4, f"{number(tick / 1e9)} G", LETTER, FAINT, "end"))
+        picture.marks.append(Text(x.start - 6, y(tick) + 4, rate(tick), LETTER, FAINT, "end"))
 
 
 def _draw_roof(picture: Picture, machine: Machine, x: Scale, y: Scale) -> None:
@@ -129,7 +138,7 @@ def _draw_roof(picture: Picture, machine: Machine, x: Scale, y: Scale) -> None:
     if corner < high:
         picture.marks.append(Line(*knee, x(high), y(machine.flops), INK, 1.5))
         words = f"{machine.flops / 1e9:.0f} GFLOP/s"
-        picture.marks.append(Text(x(high) - 4, y(machine.flops) - 6, words, LETTER, INK, "end"))
+        picture.marks.append(Text(x(high) - 4, y(machine.flops) + LETTER + 4, words, LETTER, INK, "end"))
     words = f"{machine.bandwidth / 1e9:.0f} GB/s from and to memory"
     picture.marks.append(Text(start[0] + 4, start[1] + 16, words, LETTER, INK))
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.machine import Machine
-from benchmarks.plots import FASTER, SLOWER, Scale, save_plots
+from benchmarks.plots import FASTER, SLOWER, Scale, rate, save_plots
 from benchmarks.row import Row
 from benchmarks.table import AGREEMENT, COMPILE, LIMIT, MEMORY, RUN, Table, milliseconds, times
 from hloom.errors import HloError
@@ -126,3 +126,10 @@ def test_pictures_of_nothing(tmp_path: Path) -> None:
 def test_pictures_in_no_known_form(tmp_path: Path) -> None:
     with pytest.raises(HloError, match=r"picture\.format-known"):
         save_plots(ROWS, MACHINE, tmp_path / "plot.gif")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1e12, "1000 G"), (1e9, "1 G"), (1e8, "100 M"), (1e5, "100 k"), (10, "10")]
+)
+def test_rates_have_units(value: float, text: str) -> None:
+    assert rate(value) == text

@@ -23,6 +23,8 @@ PANEL_BYTES: Final = 1 << 15
 """Bytes of a block of a panel of B, which stay in the first-level cache."""
 GROUP_BYTES: Final = 1 << 21
 """Bytes of B that are packed at a time."""
+SECOND_LEVEL: Final = 1 << 20
+"""Bytes of a second-level cache."""
 STACK_BYTES: Final = 1 << 16
 """Bytes of each piece of scratch memory on the stack."""
 FEWEST_PANELS: Final = 4
@@ -239,7 +241,7 @@ class _Planner:
             return False
         size = storage_bytes(gemm.kind)
         if gemm.a.column == 1:
-            return gemm.a.row * size % PAGE == 0 and gemm.m >= 16
+            return False
         small = gemm.m * gemm.k * size <= 1 << 18
         return gemm.a.row != 1 or not small or gemm.a.column * size % PAGE == 0
 
@@ -258,4 +260,5 @@ class _Planner:
             return ""
         uneven = gemm.b.row * size % 64 != 0 and gemm.m > 4 * self.rows
         wide = gemm.b.row * size % PAGE == 0 and gemm.k >= 64
-        return how if uneven or wide else ""
+        large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > 4 * self.rows
+        return how if uneven or wide or large else ""

@@ -32,8 +32,10 @@ from hloom.passes.memory_scheduler import HloMemoryScheduler
 from hloom.passes.pipeline import Pipeline
 from hloom.passes.result_caster import ResultCaster
 from hloom.passes.rng_expander import RngExpander
+from hloom.passes.scalar_computations import applies_expressions
 from hloom.passes.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.scan_expander import ScanExpander, is_elementwise
+from hloom.passes.scatter_fusion import ScatterFusion
 from hloom.passes.scatter_simplifier import ScatterSimplifier
 from hloom.passes.sort_simplifier import SortSimplifier
 from hloom.passes.synchronous_operations import SynchronousOperations
@@ -124,6 +126,7 @@ CPU_PIPELINE: Final = Pipeline(
         ConvolutionLayout(),
         TreeReductionRewriter(),
         Fusion(products=ends_in_more),
+        ScatterFusion(applies_expressions),
         DeadCodeElimination(),
         HloMemoryScheduler(),
     ],

@@ -1,0 +1,148 @@
+"""scatter with many updates, shared by threads or not, and fused with what it scatters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom
+from evaluation import evaluate, parse
+from native_runs import agree, compare, draw
+from reducers import binary
+
+DTYPES = {"s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "u8": "u1", "s8": "i1", "s16": "i2"}
+LATEST = "f { x = f32[] parameter(0)\n ROOT r = f32[] parameter(1) }\n"
+TWO = """f {
+  a = f32[] parameter(0)
+  b = s32[] parameter(1)
+  x = f32[] parameter(2)
+  y = s32[] parameter(3)
+  m = f32[] maximum(a, x)
+  s = s32[] add(b, y)
+  ROOT r = (f32[], s32[]) tuple(m, s)
+}
+"""
+
+
+def check(text: str, *arguments: Any) -> None:
+    """Native code gives the same when threads share the work, and when one has all of it."""
+    agree(text, *arguments)
+    compare(hloom.compile(parse(text), backend="cpu")(*arguments), evaluate(text, *arguments))
+
+
+def rows(kind: str, index: str, cells: int, updates: int, width: int, f: str) -> str:
+    """Rows, or single elements if the width is 0."""
+    tail, window = (f",{width}", "1") if width else ("", "")
+    return f"""{f}
+    ENTRY e {{
+      x = {kind}[{cells}{tail}] parameter(0)
+      i = {index}[{updates},1] parameter(1)
+      u = {kind}[{updates}{tail}] parameter(2)
+      ROOT r = {kind}[{cells}{tail}] scatter(x, i, u), update_window_dims={{{window}}},
+        inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=f
+    }}"""
+
+
+def arrays(kind: str, index: str, cells: int, updates: int, width: int) -> list[Any]:
+    rng = np.random.default_rng(0)
+    tail = f",{width}" if width else ""
+    low = 0 if index[0] == "u" else -5
+    high = min(cells + 5, 127 if index == "s8" else 1 << 20)
+    places = rng.integers(low, high, (updates, 1)).astype(DTYPES[index])
+    return [draw(rng, f"{kind}[{cells}{tail}]"), places, draw(rng, f"{kind}[{updates}{tail}]")]
+
+
+@pytest.mark.parametrize("index", ["s32", "u32", "s64", "u64", "u8", "s8", "s16"])
+@pytest.mark.parametrize("updates", [4096, 5003])
+def test_indices_of_every_type(index: str, updates: int) -> None:
+    text = rows("s32", index, 100, updates, 0, binary("add", "s32"))
+    check(text, *arrays("s32", index, 100, updates, 0))
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16", "c64", "u8", "pred", "f64"])
+@pytest.mark.parametrize("width", [0, 3, 16, 40])
+def test_rows_of_every_type(kind: str, width: int) -> None:
+    f = binary("or" if kind == "pred" else "add", kind)
+    check(rows(kind, "s32", 70, 4200, width, f), *arrays(kind, "s32", 70, 4200, width))
+
+
+def test_the_latest_of_many_stays() -> None:
+    check(rows("f32", "s32", 1000, 9000, 0, LATEST), *arrays("f32", "s32", 1000, 9000, 0))
+
+
+def test_two_dimensions_of_indices_and_of_batches() -> None:
+    text = f"""{binary("maximum")}
+    ENTRY e {{
+      x = f32[30,8,50] parameter(0)
+      i = s32[3,2,2000] parameter(1)
+      u = f32[3,2000,8] parameter(2)
+      ROOT r = f32[30,8,50] scatter(x, i, u), update_window_dims={{2}}, inserted_window_dims={{0,2}},
+        scatter_dims_to_operand_dims={{2,0}}, index_vector_dim=1, to_apply=f
+    }}"""
+    rng = np.random.default_rng(0)
+    places = rng.integers(-1, 52, (3, 2, 2000)).astype(np.int32)
+    check(text, draw(rng, "f32[30,8,50]"), places, draw(rng, "f32[3,2000,8]"))
+
+
+def test_two_operands() -> None:
+    text = f"""{TWO}
+    ENTRY e {{
+      x = f32[300] parameter(0)
+      y = s32[300] parameter(1)
+      i = s32[5000,1] parameter(2)
+      u = f32[5000] parameter(3)
+      v = s32[5000] parameter(4)
+      ROOT r = (f32[300], s32[300]) scatter(x, y, i, u, v), update_window_dims={{}},
+        inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=f
+    }}"""
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, 300, (5000, 1)).astype(np.int32)
+    check(text, *(draw(rng, s) for s in ("f32[300]", "s32[300]")), places, *(
+        draw(rng, s) for s in ("f32[5000]", "s32[5000]")
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("updates", [50, 5000])
+def test_indices_and_updates_that_are_computed(updates: int) -> None:
+    text = f"""{binary("add")}
+    ENTRY e {{
+      x = f32[64] parameter(0)
+      i = s32[{updates}] parameter(1)
+      u = f32[{updates}] parameter(2)
+      t = f32[32] parameter(3)
+      z = s32[] constant(0)
+      n = s32[] constant(64)
+      zs = s32[{updates}] broadcast(z), dimensions={{}}
+      ns = s32[{updates}] broadcast(n), dimensions={{}}
+      c = pred[{updates}] compare(i, zs), direction=LT
+      w = s32[{updates}] add(i, ns)
+      j = s32[{updates}] select(c, w, i)
+      k = s32[{updates},1] reshape(j)
+      g = f32[{updates}] gather(t, k), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+        index_vector_dim=1, slice_sizes={{1}}
+      v = f32[{updates}] multiply(u, g)
+      o = f32[] constant(0)
+      s = f32[64] broadcast(o), dimensions={{}}
+      ROOT r = f32[64] scatter(s, k, v), update_window_dims={{}}, inserted_window_dims={{0}},
+        scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=f
+    }}"""
+    rng = np.random.default_rng(0)
+    places = rng.integers(-70, 70, updates).astype(np.int32)
+    check(text, draw(rng, "f32[64]"), places, draw(rng, f"f32[{updates}]"), draw(rng, "f32[32]"))
+
+
+def test_batches_of_scatters() -> None:
+    text = f"""{binary("add", "s32")}
+    ENTRY e {{
+      x = s32[40,64] parameter(0)
+      i = s32[40,500,1] parameter(1)
+      u = s32[40,500] parameter(2)
+      ROOT r = s32[40,64] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{1}},
+        scatter_dims_to_operand_dims={{1}}, input_batching_dims={{0}}, scatter_indices_batching_dims={{0}},
+        index_vector_dim=2, to_apply=f
+    }}"""
+    rng = np.random.default_rng(0)
+    places = rng.integers(-2, 66, (40, 500, 1)).astype(np.int32)
+    check(text, draw(rng, "s32[40,64]"), places, draw(rng, "s32[40,500]"))

@@ -1,0 +1,52 @@
+"""scatter-fusion: what only a scatter uses, and what it leaves outside."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.passes.scatter_fusion import ScatterFusion
+from pass_checks import after, opcodes
+
+TEXT = """
+f {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT r = f32[] add(x, y)
+}
+ENTRY e {
+  x = f32[9] parameter(0)
+  i = s32[5] parameter(1)
+  u = f32[5] parameter(2)
+  j = s32[5,1] reshape(i)
+  v = f32[5] OPCODE(u)
+  s = f32[9] scatter(x, j, v), update_window_dims={}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f
+  ROOT r = (f32[9], RESULT) tuple(s, USED)
+}"""
+ARGUMENTS = [np.zeros(9, np.float32), np.arange(5, dtype=np.int32), np.ones(5, np.float32)]
+
+
+def fused(opcode: str, result: str = "f32[5]", used: str = "u") -> list[str]:
+    """The opcodes that remain in the entry."""
+    text = TEXT.replace("OPCODE", opcode).replace("RESULT", result).replace("USED", used)
+    module = after(text, ScatterFusion(), arguments=ARGUMENTS)
+    assert opcodes(module)["scatter"] == 1
+    return [i.opcode for i in module.entry.instructions if i.opcode not in ("parameter", "tuple")]
+
+
+def test_indices_and_updates_join() -> None:
+    assert fused("negate") == ["fusion"]
+
+
+def test_a_value_that_is_needed_elsewhere_stays() -> None:
+    assert sorted(fused("negate", "f32[5]", "v")) == ["fusion", "negate"]
+
+
+def test_costly_operations_stay() -> None:
+    assert sorted(fused("exponential")) == ["exponential", "fusion"]
+
+
+def test_scatters_without_a_kernel_stay() -> None:
+    text = TEXT.replace("OPCODE", "negate").replace("RESULT", "f32[5]").replace("USED", "u")
+    module = after(text, ScatterFusion(accepts=lambda scatter: False), arguments=ARGUMENTS)
+    assert opcodes(module)["fusion"] == 0
