@@ -159,18 +159,18 @@ def test_a_product_ends_in_short_work_on_few_arrays(end: str, together: bool) ->
 
 
 def test_a_long_sum_does_not_hold_all_its_terms_at_once() -> None:
-    """Each kernel reads a dozen arrays at most, so that terms are summed up while others are still to come."""
+    """Each kernel reads a dozen arrays at most, so that terms are summed up before others are made."""
     count = 60
     lines = [f"p{n} = f32[64] parameter({n})" for n in range(count)]
     lines += [f"t{n} = f32[64] sort(p{n}), dimensions={{0}}, to_apply=less" for n in range(count)]
-    lines += [f"s{n} = f32[64] add({f's{n - 1}' if n > 1 else 't0'}, t{n})" for n in range(1, count)]
+    lines += [f"a{n} = f32[64] add({f'a{n - 1}' if n > 1 else 't0'}, t{n})" for n in range(1, count)]
     body = "\n  ".join(lines)
     module = parse(f"""
 HloModule long
 less {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = pred[] compare(a, b), direction=LT }}
 ENTRY main {{
   {body}
-  ROOT r = f32[64] negate(s{count - 1})
+  ROOT r = f32[64] negate(a{count - 1})
 }}
 """)
     Fusion().run(module)
