@@ -296,7 +296,7 @@ class _Plan:
             return False  # what is updated must not be read elsewhere in the kernel that updates it in place
         if self.costless(p):
             return True
-        if len(group.members) >= self.options.most_inputs and self.reads_much(group, p):
+        if len(group.members) + 2 > self.options.most_inputs and self.reads_much(group, p):
             return False
         loop, mine = math.prod(group.dimensions), p.shape.element_count
         if mine >= loop:
