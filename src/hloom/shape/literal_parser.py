@@ -10,21 +10,20 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from hloom.errors import HloError, ParseError, ShapeError
+from hloom.errors import HloError, ShapeError
 from hloom.shape.element_type import F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E8M0FNU, U64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.literal_text import NAN_PAYLOAD_TYPES
 from hloom.shape.packing import bit_patterns
+from hloom.shape.scanner import Scanner
 from hloom.shape.shape import Shape
-from hloom.shape.shape_parser import place_in_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_BLANK = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)+", re.DOTALL)
 _NUMBER = r"-?(?:[0-9]+\.?[0-9]*|(?<=-)\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _TOKEN = re.compile(
     rf"(?P<number>{_NUMBER})|-?inf\b|-?nan\b(?:\((?P<payload>0x[0-9a-fA-F]+)\))?|true\b|false\b"
@@ -178,44 +177,21 @@ def _rounded(doubles: Array, element_type: ElementType) -> tuple[Array, Array]:
 # All other text.
 
 
-class _Scanner:
+class _Scanner(Scanner):
     """Reads one literal from `position` on, element by element.
 
     `values` collects the numbers (two for a complex element), `places` where each stands, `payloads` the
     payloads of NaNs by their number.
     """
 
+    form_rule = "literal.text-form"
+
     def __init__(self, text: str, position: int) -> None:
-        self.text = text
-        self.position = position
+        super().__init__(text, position)
         self.values: list[float | int] = []
         self.places: list[int] = []
         self.payloads: dict[int, int] = {}
         self.elided = False
-
-    def fail(self, wanted: str, rule: str, position: int | None = None) -> NoReturn:
-        at = self.position if position is None else position
-        got = self.text[at : at + 12].split("\n")[0] or "the end"
-        self.refuse(f"expected {wanted}, got {got!r}", rule, at)
-
-    def refuse(self, message: str, rule: str, position: int) -> NoReturn:
-        raise ParseError(message, rule=rule, **place_in_text(self.text, position))
-
-    def peek(self) -> str:
-        blank = _BLANK.match(self.text, self.position)
-        if blank is not None:
-            self.position = blank.end()
-        return self.text[self.position : self.position + 1]
-
-    def take(self, character: str) -> bool:
-        if self.peek() != character:
-            return False
-        self.position += 1
-        return True
-
-    def expect(self, character: str, where: str) -> None:
-        if not self.take(character):
-            self.fail(f"{character!r} {where}", "literal.text-form")
 
     def other(self, shape: Shape) -> Literal:
         """A tuple or a token."""

@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
-from hloom.errors import HloError, ParseError
+from hloom.errors import HloError
 from hloom.shape.element_type import ElementType
 from hloom.shape.layout import Layout, SplitConfig, Tile
+from hloom.shape.scanner import Scanner, place_in_text
 from hloom.shape.shape import Shape
 
 _ARRAY = re.compile(r"[A-Za-z]\w*\[[0-9,<=?]*+\](?:\{[0-9:][^{}\s/]*+\})?+")
 _FLAT_TUPLE = re.compile(r"\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)")
 _LAYOUT_AHEAD = re.compile(r"\s*(?:/\*|\{\s*(?:[0-9:]|/\*))")
-_BLANK = re.compile(r"(?:\s+|/\*.*?\*/|//[^\n]*)+", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]\w*")
 _INTEGER = re.compile(r"-?[0-9]+")
 _LAYOUT_START = re.compile(r"\{(?:\s++|/\*(?:[^*]++|\*(?!/))*+\*/)*+[0-9:]")
@@ -78,18 +78,14 @@ def _shape_of_text(text: str) -> Shape:
     return shape
 
 
-class _Scanner:
+class _Scanner(Scanner):
     """Reads a shape from `position` on."""
 
-    def __init__(self, text: str, position: int) -> None:
-        self.text = text
-        self.position = position
-        self.depth = 0
+    form_rule = "shape.text-form"
 
-    def fail(self, wanted: str, rule: str, position: int | None = None) -> NoReturn:
-        at = self.position if position is None else position
-        got = self.text[at : at + 12].split("\n")[0] or "the end"
-        raise ParseError(f"expected {wanted}, got {got!r}", rule=rule, **place_in_text(self.text, at))
+    def __init__(self, text: str, position: int) -> None:
+        super().__init__(text, position)
+        self.depth = 0
 
     def placed(self, start: int, make: Callable[[], Any]) -> Any:
         """What `make` makes, its errors placed at `start`."""
@@ -97,23 +93,6 @@ class _Scanner:
             return make()
         except HloError as error:
             raise error.at(**place_in_text(self.text, start)) from None
-
-    def peek(self) -> str:
-        """The next character that is neither blank nor comment; "" at the end."""
-        blank = _BLANK.match(self.text, self.position)
-        if blank is not None:
-            self.position = blank.end()
-        return self.text[self.position : self.position + 1]
-
-    def take(self, character: str) -> bool:
-        if self.peek() != character:
-            return False
-        self.position += 1
-        return True
-
-    def expect(self, character: str, where: str) -> None:
-        if not self.take(character):
-            self.fail(f"{character!r} {where}", "shape.text-form")
 
     def integer(self) -> int:
         self.peek()
@@ -322,14 +301,3 @@ class _Scanner:
             self.expect(":", "after the split dimension")
             found.append(SplitConfig(dimension, self.integers(")")))
         return tuple(found)
-
-
-def place_in_text(text: str, position: int) -> dict[str, Any]:
-    """Line, column (from 1) and source line of a position, as errors take them."""
-    start = text.rfind("\n", 0, position) + 1
-    end = text.find("\n", position)
-    return {
-        "line": text.count("\n", 0, position) + 1,
-        "column": position - start + 1,
-        "source_line": text[start : len(text) if end < 0 else end],
-    }
