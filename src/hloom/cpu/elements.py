@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hloom.ir.computation import HloComputation
     from hloom.ir.instruction import HloInstruction
 
-NEAR: Final = 12
+NEAR: Final = 16
 """Lanes up to so many elements apart are picked out of whole vectors; farther ones are gathered."""
 Indices: TypeAlias = tuple[Index, ...]
 
@@ -72,6 +72,7 @@ class Elements:
         accesses: every linear index used by a load, for the planning of loops.
         reads: the same by array (the text of its address).
         requests: the elements asked for without a condition, in the order of asking.
+        unrolls: whether reductions of a few elements are written out instead of being loops.
         pinned: variables that appear in conditions or values and so cannot be merged with others.
     """
 
@@ -80,6 +81,7 @@ class Elements:
         self.lanes = lanes
         self.views = views
         self.mask: Value | None = None
+        self.unrolls = False
         self.accesses: list[Index] = []
         self.reads: dict[str, set[Index]] = {}
         self.pinned: set[Variable] = set()

@@ -82,10 +82,14 @@ def _with_numbers(index: Index, values: dict[Variable, int]) -> Index:
 
 def find_rows(
     space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
+    members: Sequence[HloInstruction], *, reduced: bool = False,
 ) -> Rows | None:  # fmt: skip
-    """The narrow rows of a kernel's results; None if its innermost loop is long, or vectors serve it well."""
-    if len(space.variables) < 2 or any(m.opcode in NESTED or m.opcode == "gather" for m in members):
+    """The narrow rows of a kernel's results; None if its innermost loop is long, or vectors serve it well.
+
+    ``reduced`` says that members may be reductions of such rows, which are written out.
+    """
+    nested = any(m.opcode in NESTED or m.opcode == "gather" for m in members)
+    if len(space.variables) < 2 or (nested and not reduced):
         return None
     columns, width = 0, 1
     while columns < len(space.variables) - 1:
@@ -99,7 +103,8 @@ def find_rows(
     lane = space.variables[-1]
     coefficients = [dict(access.terms) for access in walk(inputs, roots, space).accesses]
     along = all(terms.get(lane, 0) in (0, 1) for terms in coefficients)
-    if lane.trips >= LEAST_LANES and along and not any(m.opcode == "concatenate" for m in members):
+    joined = any(m.opcode == "concatenate" for m in members)
+    if lane.trips >= LEAST_LANES and along and not reduced and not joined:
         return None
     rows = Rows(space, columns, vector_lanes(arrays, space.variables[-1 - columns].trips))
     far = [abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients]
@@ -113,6 +118,7 @@ def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction
     """How many elements all columns of a row are made of: what they share counts once."""
     scratch = Module().function("plan", [PTR] * len(inputs))
     e = Elements(scratch, 0, _views(inputs, scratch.parameters))
+    e.unrolls = True
     for variable in rows.space.variables:
         variable.value = Value(scratch, I64, "%plan")
     for place in rows.places():
@@ -170,6 +176,7 @@ def emit_rows_kernel(
         for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
     ]
     e = Elements(f, rows.lanes, _views(inputs, pointers))
+    e.unrolls = True
     places = rows.places()
 
     def body() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -62,15 +63,24 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
     """The reduced values at a result index: loops over the reduced dimensions, values in registers."""
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
-    variables = [Variable(size, "r") for size in _reduced_sizes(instruction)]
+    sizes = _reduced_sizes(instruction)
+    variables = [Variable(size, "r") for size in sizes]
     combiner = Combiner(instruction.called_computations[0])
     types = [o.shape.element_type for o in operands]
     start = combiner.starts([spread(e, e.element(i, ())) for i in initial], types)
 
-    def round_(accumulators: list[Element]) -> list[Element]:
-        source = _source_indices(instruction, indices, [Index.of(v) for v in variables])
+    def round_at(accumulators: list[Element], place: Sequence[Index]) -> list[Element]:
+        source = _source_indices(instruction, indices, place)
         return combiner.combine(e, accumulators, [e.element(o, source) for o in operands])
 
+    def round_(accumulators: list[Element]) -> list[Element]:
+        return round_at(accumulators, [Index.of(v) for v in variables])
+
+    if e.unrolls:
+        made = start
+        for place in itertools.product(*map(range, sizes)):
+            made = round_at(made, [Index(number) for number in place])
+        return combiner.lower(made, types)
     return combiner.lower(nested_reduction(e, variables, start, round_), types)
 
 

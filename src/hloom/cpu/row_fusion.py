@@ -14,12 +14,14 @@ from typing import Final
 
 from hloom.cpu.elements import Elements, Indices, View
 from hloom.cpu.index import Index, Variable, linearize
+from hloom.cpu.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
 from hloom.cpu.llvm_text import I8, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import (
     LoopKernel,
     Space,
     merge_loops,
     outer_loops,
+    planned_space,
     split_space,
     vector_lanes,
     vector_loop,
@@ -37,9 +39,29 @@ MOST_SCRATCH: Final = 1 << 16
 def emit_row_fusion(program: ProgramEmitter, i: HloInstruction) -> None:
     """A fusion of kind kCustom: row reductions and elementwise operations on the same rows."""
     inputs, roots, members = kernel_parts(i)
-    kernel = program.shared(lambda name: _row_kernel(program.module, name, inputs, roots, members))
+    narrow = _narrow_rows(inputs, roots, members)
+
+    def emit(name: str) -> LoopKernel:
+        if narrow is not None:
+            return emit_rows_kernel(program.module, name, inputs, roots, members, narrow)
+        return _row_kernel(program.module, name, inputs, roots, members)
+
+    kernel = program.shared(emit)
     targets = [program.pointer(i, index) for index in program.assignment.values[i]]
     program.call(i, kernel, [*program.input_pointers(i), *targets])
+
+
+def _narrow_rows(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> Rows | None:
+    """The rows as lanes, where they are so short that a row would not fill a vector."""
+    shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
+    if len(shapes) != 1 or {r.shape.dimensions for r in roots} != shapes:
+        return None
+    (sizes,) = shapes
+    if sizes[-1] > MOST_COLUMNS:
+        return None
+    return find_rows(planned_space(inputs, roots, members), inputs, roots, members, reduced=True)
 
 
 @dataclass(slots=True)

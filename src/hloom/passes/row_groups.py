@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.scalar_computations import commutes
 
-SHORTEST_ROW = 5
+SHORTEST_ROW = 2
 """Rows of fewer elements are not worth a kernel of their own kind."""
 
 
