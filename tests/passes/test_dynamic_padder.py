@@ -11,8 +11,8 @@ import hloom
 from evaluation import parse
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
-from hloom.passes.dynamic_form import actual, enclosed, static_form
-from hloom.passes.dynamic_padder import HOST_TARGET, static_module
+from hloom.passes.dynamic_form import HOST_TARGET, actual, enclosed, static_form
+from hloom.passes.dynamic_padder import static_module
 from hloom.shape.shape import Shape
 from native_runs import compare
 
@@ -23,8 +23,15 @@ COMPARE = (
 )
 
 
+REST = "rest { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] subtract(a, b) }\n"
+TWO = (
+    "less_of_two { a = f32[] parameter(0)\n b = f32[] parameter(1)\n c = s32[] parameter(2)\n"
+    " d = s32[] parameter(3)\n ROOT e = pred[] compare(a, b), direction=LT }\n"
+)
+
+
 def module(body: str) -> str:
-    return f"HloModule m\n{ADD}{MAXIMUM}{COMPARE}ENTRY e {{\n{body}\n}}"
+    return f"HloModule m\n{ADD}{MAXIMUM}{COMPARE}{REST}{TWO}ENTRY e {{\n{body}\n}}"
 
 
 def check(body: str, *sizes: tuple[int, ...], native: bool = True) -> Any:
@@ -69,6 +76,23 @@ X = "x = f32[<=6,4] parameter(0)\n"
         "n = s32[] constant(3)\nROOT r = f32[<=6,4] set-dimension-size(x, n), dimensions={0}",
         "n = s32[] constant(9)\nROOT r = f32[<=6,4] set-dimension-size(x, n), dimensions={0}",
         "n = s32[] constant(2)\nROOT r = f32[<=6,<=4] set-dimension-size(x, n), dimensions={1}",
+        "ROOT r = f32[<=6,4] sort(x), dimensions={0}, to_apply=less",
+        "ROOT r = f32[<=6,4] sort(x), dimensions={1}, to_apply=less",
+        "y = s32[<=6,4] convert(x)\n"
+        "ROOT r = (f32[<=6,4], s32[<=6,4]) sort(x, y), dimensions={0}, to_apply=less_of_two",
+        "z = f32[] constant(7)\nROOT r = f32[4] reduce(x, z), dimensions={0}, to_apply=add",
+        "z = f32[] constant(1)\nROOT r = f32[] reduce(x, z), dimensions={0,1}, to_apply=top",
+        "ROOT r = f32[<=6,4] reverse(x), dimensions={0}",
+        "ROOT r = f32[<=6,4] reverse(x), dimensions={1,0}",
+        "ROOT r = f32[<=24] reshape(x)",
+        "ROOT r = f32[<=12,2] reshape(x)",
+        "ROOT r = f32[<=6,4,4] dot(x, x), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, "
+        "rhs_contracting_dims={}",
+        "c = s32[<=6,4] convert(x)\nt = f32[5,3] constant({{0,1,2},{3,4,5},{6,7,8},{9,10,11},{12,13,14}})\n"
+        "ROOT r = f32[<=6,4,3] gather(t, c), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, "
+        "index_vector_dim=2, slice_sizes={1,3}",
+        "y = f32[<=6,4,1] reshape(x)\nk = f32[2,1,3] constant({{{1,2,3}},{{4,5,6}}})\n"
+        "ROOT r = f32[<=6,3,3] convolution(y, k), window={size=2}, dim_labels=b0f_0io->b0f",
     ],
 )
 def test_rules(body: str, n: int) -> None:
@@ -79,10 +103,10 @@ def test_rules(body: str, n: int) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "ROOT r = f32[<=6,4] sort(x), dimensions={0}, to_apply=less",
-        "z = f32[] constant(7)\nROOT r = f32[4] reduce(x, z), dimensions={0}, to_apply=add",
-        "ROOT r = f32[<=6,4] reverse(x), dimensions={0}",
-        "ROOT r = f32[<=24] reshape(x)",
+        "z = f32[] constant(7)\nROOT r = f32[4] reduce(x, z), dimensions={0}, to_apply=rest",
+        "o = s32[] constant(0)\nROOT r = f32[<=6,4] dynamic-slice(x, o, o), dynamic_slice_sizes={6,4}",
+        "z = f32[] constant(0)\nROOT r = f32[<=6,4] reduce-window(x, z), window={size=3x1 pad=1_1x0_0}, "
+        "to_apply=add",
     ],
 )
 def test_by_the_host(body: str, n: int) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
 
 from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
 from hloom.cpu.cache import Entry
@@ -15,11 +19,34 @@ from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
 
+DEEPEST: Final = 20_000
+"""Python calls inside each other while compiling: expressions are walked from their roots."""
+
+_depth_lock = threading.Lock()
+_depths: list[int] = []
+
+
+@contextmanager
+def deep_recursion() -> Generator[None]:
+    """Let expressions of hundreds of operations be walked; the limit is what it was when all are done."""
+    with _depth_lock:
+        _depths.append(sys.getrecursionlimit())
+        sys.setrecursionlimit(max(DEEPEST, _depths[0]))
+    try:
+        yield
+    finally:
+        with _depth_lock:
+            before = _depths[0]
+            _depths.pop()
+            if not _depths:
+                sys.setrecursionlimit(before)
+
 
 def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
     """The module after all passes, which ``observe`` may watch; the one given stays as it is."""
-    optimized = clone_module(module)
-    CPU_PIPELINE.run(optimized, observe)
+    with deep_recursion():
+        optimized = clone_module(module)
+        CPU_PIPELINE.run(optimized, observe)
     return optimized
 
 
@@ -29,7 +56,8 @@ def compile_module(module: HloModule, target: Target, *, timed: bool = False) ->
     A timed program measures itself; see `hloom.cpu.profile`.
     """
     stream = PartStream(CodeQueue(target, available_cores()))
-    program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
+    with deep_recursion():
+        program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
     objects = stream.finish(program.module)
     facts = {
         "temp_bytes": program.temp_bytes,

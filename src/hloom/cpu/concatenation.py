@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hloom.cpu.elements import Elements, View
-from hloom.cpu.index import Index, linearize
+from hloom.cpu.index import Index, row_major_strides
 from hloom.cpu.interleaving import emit_rows_kernel, find_rows
-from hloom.cpu.llvm_text import I64, PTR, Module
+from hloom.cpu.llvm_text import I8, I64, PTR, Module
 from hloom.cpu.loops import (
     LoopKernel,
     Space,
@@ -21,6 +21,7 @@ from hloom.cpu.loops import (
     walk,
 )
 from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
+from hloom.cpu.types import storage_bytes
 from hloom.ir.instruction import HloInstruction
 
 
@@ -39,35 +40,55 @@ def emit_concatenate(program: ProgramEmitter, i: HloInstruction) -> None:
         return
     operation: Any = root.operation
     dimension: int = operation.dimensions[0]
+    strides = row_major_strides(root.shape.dimensions)
+    size = storage_bytes(root.shape.element_type) * strides[dimension]
+    pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
     start = 0
     for operand in root.operands:
         if operand.shape.element_count:
-            part = _Part(root, operand, dimension, start)
+            own = _inputs_of(operand, pointers)
+            part = _Part(operand, strides)
             kernel = program.shared(
-                lambda name, p=part: p.emit(program.module, name, inputs, members)  # type: ignore[misc]
+                lambda name, p=part, own=own: p.emit(program.module, name, own, members)  # type: ignore[misc]
             )
-            program.call(i, kernel, [*program.input_pointers(i), target.pointer])
+            place = program.function.offset(target.pointer, start * size, I8)
+            program.call(i, kernel, [*(pointers[x] for x in own), place])
         start += operand.shape.dimensions[dimension]
 
 
+def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> list[HloInstruction]:
+    """Those of the inputs that an operand is made of."""
+    found: dict[HloInstruction, None] = {}
+    waiting, seen = [operand], {operand}
+    while waiting:
+        instruction = waiting.pop()
+        if instruction in inputs:
+            found[instruction] = None
+            continue
+        waiting += [o for o in instruction.operands if o not in seen]
+        seen.update(instruction.operands)
+    return list(found)
+
+
 class _Part:
-    """One operand, and where it goes."""
+    """One operand, and the strides with which it goes to its place in the result."""
 
-    def __init__(self, root: HloInstruction, operand: HloInstruction, dimension: int, start: int) -> None:
-        self.root, self.operand, self.dimension, self.start = root, operand, dimension, start
+    def __init__(self, operand: HloInstruction, strides: tuple[int, ...]) -> None:
+        self.operand, self.strides = operand, strides
 
-    def place(self, indices: Sequence[Index]) -> tuple[Index, ...]:
-        """The index in the result of an index of the operand."""
-        d = self.dimension
-        return (*indices[:d], indices[d] + self.start, *indices[d + 1 :])
+    def written(self, indices: Sequence[Index]) -> Index:
+        """How far from its first element in the result an element goes."""
+        total = Index(0)
+        for index, stride in zip(indices, self.strides, strict=True):
+            total = total + index * stride
+        return total
 
     def space(self, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]) -> Space:
         """The loops over the operand, merged where it and its place in the result go on by one stride."""
         shapes = [x.shape.dimensions for x in (*members, *inputs) if x.shape.is_array]
         space = split_space(self.operand.shape.dimensions, shapes)
         elements = walk(inputs, [self.operand], space)
-        written = linearize(self.place(space.indices), self.root.shape.dimensions)
-        return merge_loops(space, [*elements.accesses, written], elements.pinned)
+        return merge_loops(space, [*elements.accesses, self.written(space.indices)], elements.pinned)
 
     def emit(
         self, module: Module, name: str, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]
@@ -78,19 +99,19 @@ class _Part:
         *pointers, target, begin, end = function.parameters
         lane = space.variables[-1] if space.variables else None
         lanes = vector_lanes([self.operand, *inputs], lane.trips) if lane is not None else 0
-        written = linearize(self.place(space.indices), self.root.shape.dimensions)
-        if lane is not None and dict(written.terms).get(lane) != 1:
+        if lane is not None and dict(self.written(space.indices).terms).get(lane) != 1:
             lanes = 0
         views = {
             x: View(p, x.shape.element_type, x.shape.dimensions)
             for x, p in zip(inputs, pointers, strict=True)
         }
         elements = Elements(function, lanes, views)
-        result = View(target, self.root.shape.element_type, self.root.shape.dimensions)
+        shape = self.operand.shape
+        result = View(target, shape.element_type, shape.dimensions, self.strides)
 
         def body() -> None:
             value = elements.element(self.operand, space.indices)
-            elements.store(result, self.place(space.indices), value)
+            elements.store(result, space.indices, value)
 
         work = self.operand.shape.element_count * max(1, len(members))
         if lane is None or not lanes:

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.cpu.support import support
+from hloom.errors import EvaluationError
 from hloom.shape.shape import Shape
 
 Array = np.ndarray[Any, Any]
@@ -152,12 +153,12 @@ def _give_arena(words: Array) -> None:
 def lent_memory(size: int) -> Generator[int]:
     """The address of recycled memory for a while, at a multiple of 64; what is in it is left open.
 
-    Raises MemoryError if there is none.
+    Raises EvaluationError by the rule ``evaluate.memory`` if there is none.
     """
     runtime = _runtime()
     address = runtime.take(runtime.memory, size)
     if not address:
-        raise MemoryError(f"no memory for {size} bytes")
+        raise EvaluationError(f"no memory for {size} bytes on the way", rule="evaluate.memory")
     try:
         yield address
     finally:

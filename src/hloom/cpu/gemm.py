@@ -16,6 +16,7 @@ from hloom.cpu.contraction import accumulator_type
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.index import Index, row_major_strides
 from hloom.cpu.llvm_text import I64, Function, Value
+from hloom.cpu.strided import Strided, read_through
 from hloom.cpu.types import Element, register_type, round_to, storage_bytes, wrap
 from hloom.ir.instruction import HloInstruction
 from hloom.shape import element_type as et
@@ -31,16 +32,17 @@ SHORT = 256
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix in an array: element strides of its (batch, row, column) dimensions."""
+    """A matrix in an array: element strides of its (batch, row, column) dimensions, and where it begins."""
 
     batch: tuple[int, ...]
     row: int
     column: int
+    offset: int = 0
 
     @property
     def transposed(self) -> Matrix:
         """The same elements with rows and columns exchanged."""
-        return Matrix(self.batch, self.column, self.row)
+        return Matrix(self.batch, self.column, self.row, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,11 @@ class Gemm:
         )  # fmt: skip
 
 
-def gemm_of(dot: HloInstruction) -> Gemm | None:
-    """A dot as a matrix product of strided matrices; None where its dimensions do not merge into that."""
+def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
+    """A dot as a matrix product of strided matrices; None where its dimensions do not merge into that.
+
+    ``inside`` says that it is inside a fusion, so that operands may be slices, reshapes and transposes.
+    """
     operation: Any = dot.operation
     lhs, rhs = (o.shape for o in dot.operands)
     if not (dot.shape.is_static and lhs.is_static and rhs.is_static) or 0 in (
@@ -99,24 +104,28 @@ def gemm_of(dot: HloInstruction) -> Gemm | None:
     rhs_batch: tuple[int, ...] = operation.rhs_batch_dims
     lhs_kept = _others(lhs.rank, lhs_batch, lhs_contracting)
     rhs_kept = _others(rhs.rank, rhs_batch, rhs_contracting)
-    m = _merged(lhs.dimensions, lhs_kept)
-    n = _merged(rhs.dimensions, rhs_kept)
+    views = [read_through(o) if inside else Strided(o, 0, row_major_strides(o.shape.dimensions))
+             for o in dot.operands]  # fmt: skip
+    left, right = views
+    if left is None or right is None:
+        return None
+    m = _merged(lhs.dimensions, left.strides, lhs_kept)
+    n = _merged(rhs.dimensions, right.strides, rhs_kept)
     contracting = sorted(zip(lhs_contracting, rhs_contracting, strict=True))
-    a_k = _merged(lhs.dimensions, [a for a, _ in contracting])
-    b_k = _merged(rhs.dimensions, [b for _, b in contracting])
+    a_k = _merged(lhs.dimensions, left.strides, [a for a, _ in contracting])
+    b_k = _merged(rhs.dimensions, right.strides, [b for _, b in contracting])
     if m is None or n is None or a_k is None or b_k is None:
         return None
-    lhs_strides, rhs_strides = row_major_strides(lhs.dimensions), row_major_strides(rhs.dimensions)
-    a = Matrix(tuple(lhs_strides[d] for d in lhs_batch), m[1], a_k[1])
-    b = Matrix(tuple(rhs_strides[d] for d in rhs_batch), b_k[1], n[1])
+    a = Matrix(tuple(left.strides[d] for d in lhs_batch), m[1], a_k[1], left.offset)
+    b = Matrix(tuple(right.strides[d] for d in rhs_batch), b_k[1], n[1], right.offset)
     batch = tuple(lhs.dimensions[d] for d in lhs_batch)
     kind = sum_type(dot.shape.element_type)
     return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, lhs.element_type, rhs.element_type)
 
 
-def product_of(dot: HloInstruction) -> Gemm | None:
-    """A dot as a matrix product, if it is worth a kernel of its own."""
-    gemm = gemm_of(dot)
+def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
+    """A dot as a matrix product, if it is worth a kernel of its own; see `gemm_of`."""
+    gemm = gemm_of(dot, inside=inside)
     if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
         return None
     scattered = gemm.a.column != 1 or gemm.b.row != 1
@@ -127,9 +136,10 @@ def _others(rank: int, *taken: Sequence[int]) -> list[int]:
     return [d for d in range(rank) if not any(d in some for some in taken)]
 
 
-def _merged(dimensions: Sequence[int], chosen: Sequence[int]) -> tuple[int, int] | None:
+def _merged(
+    dimensions: Sequence[int], strides: Sequence[int], chosen: Sequence[int]
+) -> tuple[int, int] | None:
     """(size, stride) of several dimensions as one; None if they do not follow each other in memory."""
-    strides = row_major_strides(dimensions)
     size, stride = 1, 1
     for d in reversed(chosen):
         if dimensions[d] == 1:
@@ -147,6 +157,8 @@ def batch_base(
     f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType
 ) -> Value:
     """The address of a matrix of the batch."""
+    if matrix.offset:
+        base = f.offset(base, matrix.offset * storage_bytes(kind))
     if gemm.batches == 1:
         return base
     offset = f.constant(I64, 0)

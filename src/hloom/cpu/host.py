@@ -31,8 +31,7 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.custom_call import TARGETS, CustomCall
-from hloom.passes.dynamic_form import actual, enclosed
-from hloom.passes.dynamic_padder import HOST_TARGET
+from hloom.passes.dynamic_form import HOST_TARGET, actual, enclosed
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 

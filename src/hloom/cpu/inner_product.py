@@ -111,7 +111,7 @@ def paired_rows(gemm: Gemm) -> Gemm | None:
         if any(outer[1] != inner[1] * inner[0] for outer, inner in itertools.pairwise(real)):
             return None
         strides.append(real[-1][1])
-    a, b = Matrix((), strides[0], 1), Matrix((), 1, strides[1])
+    a, b = Matrix((), strides[0], 1, gemm.a.offset), Matrix((), 1, strides[1], gemm.b.offset)
     return replace(gemm, batch=(), m=gemm.batches, a=a, b=b)
 
 
@@ -328,7 +328,8 @@ class _Tiles:
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.b_type)
         if plan.paired:
-            return [f.offset(self.b, number * (gemm.b.column * size)) for number in numbers]
+            base = f.offset(self.b, gemm.b.offset * size)
+            return [f.offset(base, number * (gemm.b.column * size)) for number in numbers]
         if plan.laid:
             base = f.offset(self.b, batch * (gemm.n * gemm.k * size)) if gemm.batches > 1 else self.b
             return [f.offset(base, (first + s) * gemm.k * size) for s in range(count)]

@@ -29,10 +29,12 @@ from hloom.cpu.llvm_text import I8, PTR, Value
 from hloom.cpu.loops import LoopKernel, result_shapes, root_values
 from hloom.cpu.movement import divided
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
+from hloom.cpu.strided import Strided, written_through
 from hloom.cpu.target import Target
 from hloom.cpu.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
+from hloom.passes.product_views import VIEWS
 
 Plan = InnerProduct | TilePlan
 
@@ -41,17 +43,20 @@ Plan = InnerProduct | TilePlan
 def emit_dot(program: ProgramEmitter, i: HloInstruction) -> None:
     """A dot by itself, or a fusion around one."""
     dot = hero(i)
-    gemm, plan = product_of(dot), plan_of(i, program.module.target)
+    gemm, plan = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
     if gemm is None or plan is None:
         program.kernel(i)
         return
     a, b = (program.pointer(_outside(i, dot, o)) for o in dot.operands)
     if plan.turned:
         a, b = b, a
-    if i is dot:
-        rest = _Rest(1, [program.pointer(dot)], _store(gemm, dot), looped=False)
+    inputs, roots, _ = kernel_parts(i)
+    placed = written_through(dot, roots[0]) if len(roots) == 1 else None
+    if roots == [dot]:
+        rest = _Rest(1, [program.pointer(i)], _store(gemm, dot), looped=False)
+    elif placed is not None:
+        rest = _Rest(1, [program.pointer(i)], _place(gemm, dot, placed), looped=False)
     else:
-        inputs, roots, _ = kernel_parts(i)
         targets = [program.pointer(i, index) for index in program.assignment.values[i]]
         pointers = [*program.input_pointers(i), *targets]
         rest = _Rest(len(pointers), pointers, _fused(gemm, dot, inputs, roots), looped=True)
@@ -64,8 +69,8 @@ def emit_dot(program: ProgramEmitter, i: HloInstruction) -> None:
         return
     f = program.function
     fast, slow, after = f.label(), f.label(), f.label()
-    fits = _fits_pairs(program, i, dot, space)
-    space = f.offset(space, _found_bytes(dot))
+    fits = _fits_pairs(program, i, space)
+    space = f.offset(space, _found_bytes(i))
     f.branch(fits, fast, slow)
     f.start(fast)
     _tiles(program, i, pairs_plan(plan, program.module.target), a, b, rest, space)
@@ -82,20 +87,27 @@ def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
     return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
 
 
-def _found_bytes(dot: HloInstruction) -> int:
+def _found_bytes(i: HloInstruction) -> int:
     """Bytes for what is found out about the operands."""
-    return -(-(1 + sum(pieces(o.shape.element_count) for o in dot.operands)) // 32) * 64
+    return -(-(1 + sum(pieces(o.shape.element_count) for o in _sources(i))) // 32) * 64
 
 
-def _fits_pairs(program: ProgramEmitter, i: HloInstruction, dot: HloInstruction, space: Value) -> Value:
+def _sources(i: HloInstruction) -> list[HloInstruction]:
+    """The arrays that the operands of a dot, or of a fusion around one, are parts of."""
+    dot = hero(i)
+    return [_outside(i, dot, o) for o in dot.operands]
+
+
+def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Value:
     """Whether the operands' numbers are large enough; see `hloom.cpu.gemm_pairs`."""
     f, module = program.function, program.module
     found = f.offset(space, 2)
-    counts = [o.shape.element_count for o in dot.operands]
+    sources = _sources(i)
+    counts = [o.shape.element_count for o in sources]
     place = found
-    for operand, count in zip(dot.operands, counts, strict=True):
+    for source, count in zip(sources, counts, strict=True):
         kernel = program.shared(lambda name, count=count: emit_smallest(module, name, count))
-        program.call(i, kernel, [program.pointer(_outside(i, dot, operand)), place])
+        program.call(i, kernel, [program.pointer(source), place])
         place = f.offset(place, 2 * pieces(count))
     first, second = map(pieces, counts)
     kernel = program.shared(lambda name: emit_large_enough(module, name, first, second))
@@ -106,7 +118,7 @@ def _fits_pairs(program: ProgramEmitter, i: HloInstruction, dot: HloInstruction,
 def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     """How the product of a dot, or of a fusion around one, is computed; None: as elements."""
     dot = hero(i)
-    gemm = product_of(dot)
+    gemm = product_of(dot, inside=i is not dot)
     if gemm is None:
         return None
     inner = inner_product_of(gemm, target)
@@ -114,7 +126,7 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
         return inner
     if gemm.m == gemm.n == 1:
         return None
-    plain = i is dot and dot.shape.element_type is gemm.kind
+    plain = kernel_parts(i)[1] == [dot] and dot.shape.element_type is gemm.kind
     return plan_tiles(gemm, target, plain_result=plain)
 
 
@@ -197,6 +209,45 @@ def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Finis
     return with_pointers
 
 
+def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Finish]:
+    """The sums are the dot's result, of which the elements lie at strides."""
+    kind = dot.shape.element_type
+
+    def with_pointers(pointers: Sequence[Value]) -> Finish:
+        target = View(pointers[0], kind, dot.shape.dimensions, placed.strides)
+
+        def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+            e.store(target, dot_indices(e, dot, batch, row, column), rounded(value, gemm, kind))
+
+        return finish
+
+    return with_pointers
+
+
+def has_kernel(i: HloInstruction) -> bool:
+    """Whether a fusion of a dot and views before and behind it has a kernel that reads and writes in rows."""
+    dot = hero(i)
+    gemm = product_of(dot, inside=True)
+    if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
+        return False
+    _, roots, members = kernel_parts(i)
+    behind = [m for m in members if m.opcode in VIEWS and _follows(m, dot)]
+    if not behind:
+        return True
+    placed = written_through(dot, roots[0])
+    operation: Any = dot.operation
+    summed, batch = len(operation.rhs_contracting_dims), len(operation.rhs_batch_dims)
+    kept = dot.operands[1].shape.rank - summed - batch
+    if placed is None or len(roots) > 1 or not kept:
+        return False
+    real = [d for d in range(dot.shape.rank - kept, dot.shape.rank) if dot.shape.dimensions[d] != 1]
+    return len(real) == 1 and placed.strides[real[0]] == 1
+
+
+def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
+    return i is dot or any(_follows(o, dot) for o in i.operands)
+
+
 def _fused(
     gemm: Gemm, dot: HloInstruction, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction]
 ) -> Callable[[Sequence[Value]], Finish]:
@@ -240,9 +291,11 @@ def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, colu
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """An operand of a member of a fusion, seen from outside."""
+    """The array that an operand of a member of a fusion is, or is a part of, seen from outside."""
     if i is member:
         return operand
+    while operand.opcode in VIEWS:
+        (operand,) = operand.operands
     return i.operands[parameter_number(operand)]
 
 
@@ -252,10 +305,9 @@ def _workspace(i: HloInstruction, target: Target) -> int:
         return 0
     if isinstance(plan, InnerProduct):
         return sum(plan.workspace())
-    dot = hero(i)
     if not is_pairs(plan.gemm, target):
         return plan.workspace()
-    return _found_bytes(dot) + max(plan.workspace(), pairs_plan(plan, target).workspace())
+    return _found_bytes(i) + max(plan.workspace(), pairs_plan(plan, target).workspace())
 
 
 WORKSPACES["dot"] = _workspace

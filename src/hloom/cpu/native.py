@@ -23,6 +23,7 @@ from hloom.cpu.fingerprint import fingerprint
 from hloom.cpu.loader import LoadedObject, LoadError
 from hloom.cpu.support import begin_support, support
 from hloom.cpu.target import host
+from hloom.errors import EvaluationError
 from hloom.ir.module import HloModule
 from hloom.passes.dynamic_form import is_dynamic
 from hloom.shape.shape import Shape
@@ -169,10 +170,7 @@ class NativeExecutable:
         context: int,
         host: HostCalls | None,
     ) -> list[Array]:
-        results = [
-            np.empty(s.dimensions, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
-            for s in self.result_leaves
-        ]
+        results = [_room_for(s) for s in self.result_leaves]
         held = [
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for a, s in zip(arguments, self.parameter_leaves, strict=True)
@@ -197,7 +195,8 @@ class NativeExecutable:
         result = self.module.entry.root.shape
         shapes = [*parameters, *self.result_leaves]
         snapshots = self.dump is not None and self.dump.snapshots
-        if self.calls_host or self.module is not self.given or snapshots:
+        unwieldy = any(s.is_array and (s.rank > 32 or s.element_count > 1 << 32) for s in shapes)
+        if self.calls_host or self.module is not self.given or snapshots or unwieldy:
             return fallback
         flat = result.is_array or (result.is_tuple and all(s.is_array for s in result.tuple_shapes))
         if not flat or not all(s.is_array and s.is_static for s in shapes):
@@ -268,6 +267,17 @@ def _load(entry: Entry) -> LoadedObject:
     count = len(entry.parts) - len(names)
     data = dict(zip(names, entry.parts[count:], strict=True))
     return LoadedObject(entry.parts[:count], external_address, data)
+
+
+def _room_for(shape: Shape) -> Array:
+    """Memory for a leaf of a result. Raises EvaluationError by ``evaluate.memory`` where there is none."""
+    if not shape.is_array:
+        return np.empty(0, np.uint8)
+    try:
+        return np.empty(shape.dimensions, shape.element_type.dtype)
+    except (MemoryError, ValueError) as error:
+        message = f"no memory for the result {shape.to_string(layout=False)}: {error}"
+        raise EvaluationError(message, rule="evaluate.memory") from None
 
 
 def _leaves(shape: Shape) -> list[Shape]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from hloom.cpu.convolution import can_end_in_more
 from hloom.cpu.gemm import product_of
+from hloom.cpu.matrix_product import has_kernel
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.batchnorm_expander import BatchNormExpander
@@ -30,6 +31,7 @@ from hloom.passes.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.map_inliner import MapInliner
 from hloom.passes.memory_scheduler import HloMemoryScheduler
 from hloom.passes.pipeline import Pipeline
+from hloom.passes.product_views import ProductViews
 from hloom.passes.result_caster import ResultCaster
 from hloom.passes.rng_expander import RngExpander
 from hloom.passes.scalar_computations import applies_expressions
@@ -126,6 +128,7 @@ CPU_PIPELINE: Final = Pipeline(
         ConvolutionLayout(),
         TreeReductionRewriter(),
         Fusion(products=ends_in_more),
+        ProductViews(has_kernel),
         ScatterFusion(applies_expressions),
         DeadCodeElimination(),
         HloMemoryScheduler(),

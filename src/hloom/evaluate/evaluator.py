@@ -18,7 +18,7 @@ from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
 from hloom.operations.random import RandomState
-from hloom.shape.shape import Shape
+from hloom.shape.shape import Shape, ShapeIndex
 
 _TRANSPARENT: Final = frozenset(
     ("parameter", "constant", "tuple", "get-tuple-element", "call", "fusion", "opt-barrier")
@@ -208,6 +208,17 @@ class _Plan:
         return values[self.root]
 
 
+MOST_DIMENSIONS: Final = 64
+"""Of numpy's arrays."""
+MOST_BYTES: Final = 1 << 62
+
+
+def _beyond_numpy(leaf: tuple[ShapeIndex, Shape]) -> bool:
+    """Whether no array of numpy's has so many dimensions or elements."""
+    shape = leaf[1]
+    return shape.is_array and (shape.rank > MOST_DIMENSIONS or 16 * shape.element_count > MOST_BYTES)
+
+
 def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value]) -> Any:
     """The value of one step; errors name its instruction."""
     try:
@@ -221,6 +232,11 @@ def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value])
         message = "computations call each other too deeply"
         raise EvaluationError(message, rule="evaluate.call-depth") from None
     except (ValueError, IndexError) as error:
+        if any(map(_beyond_numpy, step.shape.leaves())):
+            message = f"{step.shape} is more than numpy can hold: {error}"
+            raise EvaluationError(
+                message, rule="evaluate.memory", instruction=step.instruction.name
+            ) from None
         if not any(operand.shape.is_dynamic for operand in step.instruction.operands):
             raise
         message = f"the actual sizes of dynamic dimensions do not fit together: {error}"

@@ -14,9 +14,16 @@ def clone_module(module: HloModule) -> HloModule:
     result = HloModule(module.name)
     result.config = copy.deepcopy(module.config)
     computations: dict[HloComputation, HloComputation] = {}
-    for computation in [*module.post_order(), *module.computations]:
-        if computation not in computations:
-            computations[computation] = _clone_computation(computation, computations)
+    waiting = [*module.computations]
+    while waiting:
+        computation = waiting[-1]
+        called = (c for i in computation.instructions for c in i.called_computations)
+        callees = [c for c in called if c not in computations]
+        waiting += callees
+        if not callees:
+            waiting.pop()
+            if computation not in computations:
+                computations[computation] = _clone_computation(computation, computations)
     for computation in module.computations:
         result.add(computations[computation], entry=computation is module.entry)
     return result

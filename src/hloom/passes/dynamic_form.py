@@ -4,7 +4,7 @@ sizes.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
+
+HOST_TARGET: Final = "hloom_dynamic"
+"""The custom call whose computation the host evaluates on arrays of actual sizes."""
 
 
 def is_dynamic(module: HloModule) -> bool:

@@ -147,6 +147,8 @@ class _Plan:
         self.groups: dict[HloInstruction, list[_Group]] = {}
         self.all: list[_Group] = []
         self._steps: dict[HloInstruction, int] = {}
+        for instruction in self.order:
+            self.steps(instruction)
         for instruction in reversed(self.order):
             self.groups[instruction] = self.place(instruction)
         self.join_rows()

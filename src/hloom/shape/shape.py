@@ -68,6 +68,10 @@ class Shape:
         _check_kind(element_type, sizes, layout, children)
         self._fill(element_type, sizes, dynamic, layout, children)
 
+    def __deepcopy__(self, memo: object) -> Shape:
+        """The shape itself, which never changes."""
+        return self
+
     def _fill(
         self,
         element_type: ElementType,
