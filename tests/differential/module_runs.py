@@ -23,8 +23,7 @@ from hloom.ir.module import HloModule
 
 from .case import program
 from .modules import Module, draw_module, same
-
-PATIENCE_SECONDS = 120
+from .shrinking import smaller
 
 
 def differences(module: Module) -> list[str]:
@@ -52,18 +51,25 @@ def differences(module: Module) -> list[str]:
     return complaints
 
 
+def complaints_of(module: Module) -> list[str]:
+    """The same, errors included."""
+    try:
+        return differences(module)
+    except HloError as error:
+        return [f"{type(error).__name__}: {error}"]
+    except Exception:  # a defect, and not the end of the run
+        return [traceback.format_exc()[-3000:]]
+
+
 def checked(number: int, seed: int) -> str:
     """What is wrong with the module of a number, with its text; empty if nothing is."""
     module = draw_module(number, seed)
-    try:
-        complaints = differences(module)
-    except HloError as error:
-        complaints = [f"{type(error).__name__}: {error}"]
-    except Exception:  # a defect, and not the end of the run
-        complaints = [traceback.format_exc()]
-    if not complaints:
+    if not complaints_of(module):
         return ""
-    return f"=== modules/{number} seed {seed}\n" + "\n".join(complaints) + "\n" + program([module.case])
+    module = smaller(module, lambda m: bool(complaints_of(m)))
+    complaints = "\n".join(complaints_of(module))
+    arguments = "\n".join(f"  p{n} = {a!r}" for n, a in enumerate(module.case.arguments))
+    return f"=== modules/{number} seed {seed}\n{complaints}\n{program([module.case])}{arguments}"
 
 
 def serve(first: int, count: int, seed: int) -> None:
@@ -80,10 +86,12 @@ def run(first: int, count: int, seed: int) -> list[str]:
     """Findings of some modules, checked in child processes; a crash is a finding."""
     findings: list[str] = []
     end = first + count
+    name = f"{__package__}.module_runs"
+    folder = Path(__file__).parents[name.count(".")]
     while first < end:
-        command = [sys.executable, "-m", __spec__.name, "--serve", "--first", str(first)]
+        command = [sys.executable, "-m", name, "--serve", "--first", str(first)]
         command += ["--count", str(end - first), "--seed", str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
         parts = done.stdout.split("=== ")
         findings += [f"=== {p.strip()}" for p in parts if p.startswith("modules/")]
         if done.stdout.rstrip().endswith("done"):

@@ -57,9 +57,9 @@ def same(ours: Array, theirs: Array) -> Array:
 def draw_module(number: int, seed: int) -> Module:
     """The module of a number."""
     draw = Draw(seed, "module", number)
-    large = draw.chance(0.06)
+    large = draw.chance(0.08)
     sizes = tuple(draw.subset(SIZES, 3)) + ((draw.one([256, 500, 1025]), 130) if large else ())
-    writer = Writer(draw, 200_000 if large else draw.one([60, 600, 4000]), sizes)
+    writer = Writer(draw, 200_000 if large else draw.one([60, 600, 4000, 20_000]), sizes)
     entry = Scope(writer)
     arguments: list[Array] = []
     shapes: list[str] = []
@@ -67,10 +67,10 @@ def draw_module(number: int, seed: int) -> Module:
         kind, dimensions = draw.one(NAMES), entry.sizes(low=0 if draw.chance(0.2) else 1)
         arguments.append(entry.argument(kind, dimensions))
         value = Known(f"@p{len(shapes)}", kind, dimensions)
-        shapes.append(value.shape)
+        shapes.append(draw.shape(kind, dimensions) if draw.chance(0.3) else value.shape)
         entry.values.append(value)
     with np.errstate(all="ignore"):
-        take_steps(entry, draw.integer(5, 30))
+        take_steps(entry, draw.integer(5, 45))
     used = set(re.findall(r"@\w+", " ".join(line.split(" = ", 1)[1] for line in entry.lines)))
     idle = [v for v in entry.values if v.name not in used][-12:]
     chosen = [*idle, *(entry.some() for _ in range(draw.integer(0, 2)))]
@@ -138,23 +138,14 @@ def loop(s: Scope) -> None:
     counter = s.draw.one(["s32", "s32", "u8", "s64", "u32"])
     index = Known(s.constant(counter, s.draw.integer(0, 2)), counter, ())
     values = [index, *some_exact(s, 4)]
-    condition = Scope(s.writer, s.depth + 1)
     state = f"({', '.join(v.shape for v in values)})"
-    whole = condition.line(state, "parameter(0)")
-    number = condition.line(f"{counter}[]", f"get-tuple-element({whole}), index=0")
-    limit = condition.constant(counter, s.draw.one([0, 1, 2, 3, 5, 9]))
-    test = condition.line("pred[]", f"compare({number}, {limit}), direction=LT")
-    flags = [n for n, v in enumerate(values) if n and v.element_type == "pred" and not v.sizes]
-    if flags and s.draw.chance(0.5):
-        flag = condition.line("pred[]", f"get-tuple-element({whole}), index={flags[0]}")
-        test = condition.line("pred[]", f"and({test}, {flag})")
-    ending = condition.finish(test)
-
+    ending = s.writer.shared.get(("condition", state)) or _condition(s, values, state)
+    s.writer.shared["condition", state] = ending
     body, _ = inside(s, values, first=1)
     number = body.lines[1].split(" = ")[0]
     if counter == "s32":
         body.values.append(Known(number, counter, ()))
-    take_steps(body, s.draw.integer(1, 5))
+    take_steps(body, s.draw.integer(1, 8))
     if s.draw.chance(0.5):
         updating(body)
     more = body.line(f"{counter}[]", f"add({number}, {body.constant(counter, 1)})")
@@ -167,6 +158,20 @@ def loop(s: Scope) -> None:
     start = s.line(state, f"tuple({', '.join(v.name for v in values)})")
     made = s.line(state, f"while({start}), condition={ending}, body={step}")
     taken(s, made, values)
+
+
+def _condition(s: Scope, values: list[Known], state: str) -> str:
+    """Whether the counter, the first value, is below a limit, and perhaps a predicate holds."""
+    condition = Scope(s.writer, s.depth + 1)
+    whole = condition.line(state, "parameter(0)")
+    number = condition.line(f"{values[0].element_type}[]", f"get-tuple-element({whole}), index=0")
+    limit = condition.constant(values[0].element_type, s.draw.one([0, 1, 2, 3, 5, 9]))
+    test = condition.line("pred[]", f"compare({number}, {limit}), direction=LT")
+    flags = [n for n, v in enumerate(values) if n and v.element_type == "pred" and not v.sizes]
+    if flags and s.draw.chance(0.5):
+        flag = condition.line("pred[]", f"get-tuple-element({whole}), index={flags[0]}")
+        test = condition.line("pred[]", f"and({test}, {flag})")
+    return condition.finish(test)
 
 
 def branch(s: Scope) -> None:

@@ -71,6 +71,7 @@ class Writer:
 
     Attributes:
         most: values have at most so many elements.
+        shared: computations that may be called from several places.
         sizes: the sizes that dimensions have, but for those that operations make.
     """
 
@@ -79,6 +80,7 @@ class Writer:
     sizes: tuple[int, ...]
     computations: list[str] = field(default_factory=list)
     count: int = 0
+    shared: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def fresh(self, letter: str = "v") -> str:
         """A name."""
@@ -140,7 +142,12 @@ class Scope:
 
     def binary(self, element_type: str, opcode: str) -> str:
         """A computation of one operation on two scalars."""
-        return self.function([f"{element_type}[]"] * 2, f"r = {opcode}(a, b)")
+        known = self.writer.shared.get((element_type, opcode))
+        if known is not None and self.draw.chance(0.6):
+            return known
+        made = self.function([f"{element_type}[]"] * 2, f"r = {opcode}(a, b)")
+        self.writer.shared[element_type, opcode] = made
+        return made
 
     def finish(self, root: str) -> str:
         """Close a nested computation whose last value is the root; its name."""

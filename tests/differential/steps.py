@@ -287,7 +287,8 @@ def scattering(s: Scope) -> None:
 
 def laying_out(s: Scope) -> None:
     x = s.some()
-    s.add(f"copy({x.name})", x.element_type, x.sizes, [x])
+    name = s.line(s.draw.shape(x.element_type, x.sizes), f"copy({x.name})")
+    s.values.append(Known(name, x.element_type, x.sizes, x.limit, x.error))
 
 
 # -- reductions and products

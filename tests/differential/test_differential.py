@@ -5,15 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from differential import module_runs
 from differential.campaign import Campaign, Report
 from differential.case import EXACT, Case, Tolerance, program
 from differential.comparison import differs
 from differential.families import FAMILIES, draw_case, turns
 from differential.known import DIFFERENCES
+from differential.modules import Module, draw_module
+from differential.shrinking import smaller
 from differential.xla import Xla, XlaCrashed
 from hloom.ir.module import HloModule
 
 CASES = 300
+COMPILED = 120
+MODULES = 40
 SEED = 0
 
 
@@ -35,6 +40,40 @@ def test_random_programs(xla: Xla) -> None:
     report = compared(xla, cases)
     assert not report.findings, f"seed {SEED}\n" + "\n\n".join(map(str, report.findings))
     assert sum(report.cases.values()) == CASES
+
+
+def test_compiled_programs(xla: Xla) -> None:
+    """Native code, held against XLA:CPU and against the evaluator."""
+    cases = [draw_case(family, number, SEED + 1) for family, number in turns(sorted(FAMILIES), COMPILED)]
+    campaign = Campaign(xla, ["cpu"])
+    campaign.check(cases)
+    assert not campaign.report.findings, "\n\n".join(map(str, campaign.report.findings))
+    assert sum(campaign.report.cases.values()) == COMPILED
+
+
+def test_whole_modules() -> None:
+    """Native code of generated modules, in a process of its own, held against the evaluator."""
+    assert module_runs.run(0, MODULES, SEED) == []
+
+
+def test_failing_modules_are_made_smaller() -> None:
+    module = next(m for m in (draw_module(n, SEED) for n in range(99)) if len(m.case.lines) > 40)
+
+    def fails(m: Module) -> bool:
+        return any("add(" in line for line in m.case.lines)
+
+    made = smaller(module, fails)
+    assert fails(made)
+    assert len(made.case.lines) < len(module.case.lines) / 2
+    assert module_runs.differences(made) == []
+
+
+def test_wrong_values_of_modules_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hloom.ir.operation import REGISTRY
+
+    monkeypatch.setattr(REGISTRY["maximum"], "compute", lambda self, lhs, rhs: np.minimum(lhs, rhs))
+    found = [module_runs.checked(number, SEED) for number in range(8)]
+    assert any("differ, at" in text and "maximum" in text for text in found)
 
 
 def one_addition(**changes: object) -> Case:
