@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.cpu.abilities import has_avx512
 from hloom.cpu.elementwise.registry import Context, lowering
-from hloom.cpu.llvm_text import F32, F64, I32, Value
+from hloom.cpu.llvm_text import F32, F64, I8, I16, I32, Value
 from hloom.cpu.types import Element, parts
 from hloom.cpu.vector_math import complex_exponential, complex_numbers
 from hloom.cpu.vector_math.power import integer_power, power
@@ -117,6 +118,8 @@ def larger(a: Element, b: Element, element_type: ElementType) -> Element:
     x, y = parts(a, b)
     if element_type is et.PRED:
         return x | y
+    if takes_range(x, element_type):
+        return _range(x, y, 5)
     return x.function.intrinsic(_name("max", element_type), x, y)
 
 
@@ -127,7 +130,32 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
     x, y = parts(a, b)
     if element_type is et.PRED:
         return x & y
+    if takes_range(x, element_type):
+        return _range(x, y, 4)
     return x.function.intrinsic(_name("min", element_type), x, y)
+
+
+def takes_range(x: Value, element_type: ElementType) -> bool:
+    """Whether an instruction of the target tells zeros by their signs, as maximum and minimum must."""
+    whole = x.type.lanes * x.type.size >= 16
+    return whole and x.type.scalar in (F32, F64) and has_avx512(x.function.module.target)
+
+
+def _range(x: Value, y: Value, which: int) -> Value:
+    """VRANGE: the smaller (4) or larger (5) number; it passes over NaN, which a sum then brings in."""
+    f, lanes = x.function, x.type.lanes
+    most = 64 // x.type.size
+    if lanes > most:
+        half = lanes // 2
+        low, high = range(half), range(half, lanes)
+        parts_ = [_range(x.shuffle(part), y.shuffle(part), which) for part in (low, high)]
+        return parts_[0].shuffle(range(lanes), parts_[1])
+    bits = lanes * x.type.size * 8
+    name = f"llvm.x86.avx512.mask.range.{'ps' if x.type.scalar is F32 else 'pd'}.{bits}"
+    mask_type = I16 if lanes == 16 else I8
+    extra = [f.constant(I32, 4)] if bits == 512 else []
+    chosen = f.call(x.type, name, x, y, f.constant(I32, which), x, f.constant(mask_type, -1), *extra)
+    return x.compare("uno", y).select(x + y, chosen)
 
 
 def _name(which: str, element_type: ElementType) -> str:
