@@ -235,6 +235,7 @@ class _Transform:
                 x = [load(inner.index + (outer.index + m * k) * s) for k in range(radix)]
                 lanes = x[0][0].type.lanes
                 y = transform(f, x)
+                f.turn_page()
                 for k, pair in enumerate(y):
                     if k and rotations:
                         w = rotations[k - 1]
@@ -452,7 +453,9 @@ class _Within(_Transform):
         table = self.table(self.n, lanes, planar=True)
         with f.loop(0, m, lanes) as loop:
             x = [self.begun(self.read(source, loop.index, m * k)) for k in range(lanes)]
+            f.turn_page()
             y = transform(f, x)
+            f.turn_page()
             for k in range(1, lanes):
                 place = self.at(table, loop.index + (k - 1) * 2 * m)
                 w = f.load(self.wide, place), f.load(self.wide, self.at(place, m))

@@ -153,6 +153,8 @@ def refine(dimensions: Sequence[int], others: Iterable[Sequence[int]]) -> tuple[
     Returns the factors of every dimension, major to minor. Shapes of another element count are ignored.
     """
     total = math.prod(dimensions)
+    if not total:
+        return tuple([(size,) for size in dimensions])
     cuts: set[int] = set()
     for shape in others:
         if math.prod(shape) == total:
@@ -166,5 +168,5 @@ def refine(dimensions: Sequence[int], others: Iterable[Sequence[int]]) -> tuple[
                 factors.append(cut // below)
                 below = cut
         factors.append(stride * size // below)
-        split.append(tuple(reversed(factors)) if total else (size,))
+        split.append(tuple(reversed(factors)))
     return tuple(split)

@@ -146,7 +146,8 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
         return [_woven(columns, start * lanes) for start in range(count)]
     low = [lane // 2 + (lane % 2) * lanes for lane in range(lanes)]
     high = [lane + lanes // 2 for lane in low]
-    pairs = zip(interleaved(columns[::2]), interleaved(columns[1::2]), strict=True)
+    pairs = list(zip(interleaved(columns[::2]), interleaved(columns[1::2]), strict=True))
+    columns[0].function.turn_page()
     return [even.shuffle(order, odd) for even, odd in pairs for order in (low, high)]
 
 

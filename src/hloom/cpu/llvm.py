@@ -61,8 +61,14 @@ _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "GetHostCPUFeatures": (None, (POINTER(c_char_p),)),
     "SetCommandLine": (None, (c_char_p, c_char_p)),
 }
-_OPTIONS: Final = (b"-enable-misched=false", b"-disable-post-ra", b"-disable-lsr")
-"""Passes of the code generator that cost most of its time and gained nothing on measured kernels."""
+_OPTIONS: Final = (
+    b"-enable-misched=false",
+    b"-disable-post-ra",
+    b"-disable-lsr",
+    b"-disable-cgp-branch-opts",
+)
+"""Passes of the code generator that cost most of its time and gained nothing on measured kernels, and one
+that joins the blocks into which `Function.turn_page` cuts long code."""
 
 INLINED: Final = "alwaysinline"
 """The attribute of functions that come to stand where they are called, if the caller is `SIMPLIFIED`."""

@@ -384,6 +384,16 @@ class Function:
         self.lines.append(f"{label}:")
         self.block = label
 
+    def turn_page(self) -> None:
+        """Go on in a new block.
+
+        Instructions are selected block by block; in long chains of shuffles most of that time goes into a
+        search for shorter ones, which finds none across blocks.
+        """
+        label = self.label()
+        self.jump(label)
+        self.start(label)
+
     def jump(self, label: str) -> None:
         """Branch always."""
         self.do(f"br label %{label}")

@@ -145,6 +145,8 @@ def neutral_element(computation: HloComputation, element_type: ElementType) -> f
 def is_row_reduction(instruction: HloInstruction) -> bool:
     """Whether the operand's minor dimension is reduced, so that lanes should run along it."""
     operand = instruction.operands[0].shape
+    if 0 in operand.dimensions:
+        return False
     dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
     minor = [d for d, size in enumerate(operand.dimensions) if size != 1][-1:]
     return bool(minor) and minor[0] in dimensions and operand.dimensions[minor[0]] >= 4

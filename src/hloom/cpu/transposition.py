@@ -52,6 +52,7 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
                 following[i], following[i + distance] = a.shuffle(low, b), a.shuffle(high, b)
         current = following
         distance //= 2
+        vectors[0].function.turn_page()
     return current
 
 

@@ -23,8 +23,7 @@ def widen(array: Array) -> Array:
         return array  # of numpy's own types only f16 is narrow
     element_type = ElementType.from_dtype(array.dtype)
     if element_type.is_floating and element_type.bits < 32:
-        wide = array.astype(np.float32)
-        return _quiet(wide) if array.dtype.char == "e" else wide
+        return array.astype(np.float32)
     if element_type.is_integer and element_type.bits < 8:
         return array.astype(np.int8 if element_type.is_signed else np.uint8)
     return array
@@ -146,7 +145,7 @@ def convert(array: Array, dtype: np.dtype[Any]) -> Array:
         return array
     target = ElementType.from_dtype(dtype)
     with np.errstate(all="ignore"):
-        array = widen(array)
+        array = _quiet(widen(array)) if array.dtype.char == "e" else widen(array)
         if target.is_predicate:
             return array != 0
         if target.is_complex:

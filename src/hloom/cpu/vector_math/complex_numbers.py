@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from hloom.cpu.llvm_text import F32, F64, Operand, Value
+from hloom.cpu.llvm_text import F32, F64, I1, Operand, Value
 from hloom.cpu.vector_math.reals import Pair, Reals, quotient_of_sums
 
 _FAR: Final = 2.0**500
@@ -105,9 +105,23 @@ def _load_exponent(r: Reals, x: Value, n: Value) -> Value:
 
 
 def _special_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pair) -> Pair:
-    """By 0, infinity by a finite number, a finite number by infinity: where both parts are NaN."""
-    (a, b), (c, d) = numerator, denominator
+    """The quotient; where both parts are NaN what Annex G.5.1 has: a rare case, which is branched around."""
+    f = r.function
     undefined = quotient[0].compare("uno", quotient[0]) & quotient[1].compare("uno", quotient[1])
+    places = [f.allocate(part.type) for part in quotient]
+    for part, place in zip(quotient, places, strict=True):
+        f.store(part, place)
+    some = f.intrinsic("vector.reduce.or", undefined, result=I1) if undefined.type.lanes else undefined
+    with f.when(some):
+        made = _defined_quotient(r, numerator, denominator, quotient, undefined)
+        for part, place in zip(made, places, strict=True):
+            f.store(part, place)
+    return f.load(quotient[0].type, places[0]), f.load(quotient[1].type, places[1])
+
+
+def _defined_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pair, undefined: Value) -> Pair:
+    """By 0, infinity by a finite number, a finite number by infinity."""
+    (a, b), (c, d) = numerator, denominator
     known = a.compare("ord", a) | b.compare("ord", b)
     by_zero = undefined & known & c.compare("oeq", 0.0) & d.compare("oeq", 0.0)
     above = undefined & is_infinite(r, a, b) & is_finite(r, c) & is_finite(r, d)
