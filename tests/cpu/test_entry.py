@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import subprocess
 import sys
 import threading
 import time
@@ -316,3 +317,18 @@ def test_long_programs_let_other_threads_run() -> None:
     running.set()
     clock.join()
     assert during >= 2
+
+
+LATE = """
+import json, numpy, hloom
+text = 'HloModule m  ENTRY main { p = f32[64,64] parameter(0)  ROOT s = f32[64,64] add(p, p) }'
+run = hloom.compile(hloom.HloModule.from_text(text), backend="cpu")
+kept = run(numpy.ones((64, 64), numpy.float32))
+json.late = lambda: kept
+"""
+
+
+def test_results_may_live_longer_than_all_modules() -> None:
+    """What another module holds of a program's globals is freed after hloom's own modules are."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, (done.returncode, done.stderr)

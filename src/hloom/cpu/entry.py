@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.cpu.support import support
+from hloom.cpu.support import keep_for_ever, support
 from hloom.errors import EvaluationError
 from hloom.shape.shape import Shape
 
@@ -192,6 +192,7 @@ class _Runtime:
         self.new_from_descr = numpy_function(_NEW_FROM_DESCR)
         self.give = _GIVE(symbols["hloom_give"])
         self.take = _TAKE(symbols["hloom_take"])
+        keep_for_ever(self)
 
     @property
     def kept(self) -> int:

@@ -6,6 +6,7 @@ cache of compiled code like every program.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from pathlib import Path
@@ -27,11 +28,17 @@ def native_code(target: Target, *files: str) -> str:
     return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
 
 
+def keep_for_ever(thing: object) -> None:
+    """Let an object outlive its module: arrays that are freed later give their memory back through it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
 def support() -> LoadedObject:
     """The native code, loaded. It stays for as long as the process lives: threads may be in it at its end."""
     with _loading:
         if not _loaded:
             _loaded.append(_load())
+            keep_for_ever(_loaded[0])
     return _loaded[0]
 
 
