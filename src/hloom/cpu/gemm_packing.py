@@ -80,14 +80,13 @@ class PanelPacker:
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         whole = gemm.n // plan.panel
         last = f.intrinsic("smin", f.constant(I64, plan.panels), whole - first.unsigned_divide(plan.panel))
-        with f.loop(low, high) as step:
-            with f.loop(0, last) as panel:
-                for vector in range(plan.vectors):
-                    self.vector(base, panels, first, panel.index, step.index, vector, masked=False)
-            if gemm.n % plan.panel:
-                with f.when(last.compare("slt", plan.panels)):
-                    for vector in range(-(-(gemm.n % plan.panel) // plan.lanes)):
-                        self.vector(base, panels, first, last, step.index, vector, masked=True)
+        with f.loop(0, last) as panel, f.loop(low, high) as step:
+            for vector in range(plan.vectors):
+                self.vector(base, panels, first, panel.index, step.index, vector, masked=False)
+        if gemm.n % plan.panel:
+            with f.when(last.compare("slt", plan.panels)), f.loop(low, high) as step:
+                for vector in range(-(-(gemm.n % plan.panel) // plan.lanes)):
+                    self.vector(base, panels, first, last, step.index, vector, masked=True)
 
     def vector(
         self,

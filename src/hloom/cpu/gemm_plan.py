@@ -23,6 +23,8 @@ PANEL_BYTES: Final = 1 << 15
 """Bytes of a block of a panel of B, which stay in the first-level cache."""
 GROUP_BYTES: Final = 1 << 21
 """Bytes of B that are packed at a time."""
+MANY_ROWS: Final = 64
+"""From more rows on it pays to pack a B that the second-level cache cannot hold."""
 SECOND_LEVEL: Final = 1 << 20
 """Bytes of a second-level cache."""
 STACK_BYTES: Final = 1 << 16
@@ -260,5 +262,5 @@ class _Planner:
             return ""
         uneven = gemm.b.row * size % 64 != 0 and gemm.m > 4 * self.rows
         wide = gemm.b.row * size % PAGE == 0 and gemm.k >= 64
-        large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > 4 * self.rows
+        large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > MANY_ROWS
         return how if uneven or wide or large else ""
