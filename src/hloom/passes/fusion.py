@@ -308,12 +308,15 @@ class _Plan:
         return p.opcode not in _EXPENSIVE and mine * 4 >= loop
 
     def reads_much(self, group: _Group, p: HloInstruction) -> bool:
-        """Whether a group with ``p`` would need more arrays at once than it may."""
+        """Whether a group with ``p`` would need more arrays at once than it may.
+
+        What is still to come may join the group if it is fusible; only the rest is certain to be read.
+        """
         read = {
             o
             for m in (*group.members, p)
             for o in m.operands
-            if o is not p and o not in group.members and o.shape.rank and not self.costless(o)
+            if o is not p and o not in group.members and o.shape.rank and not self.fusible(o)
         }
         return len(read) > self.options.most_inputs
 
