@@ -13,7 +13,7 @@ from evaluation import parse
 from hloom.cpu.target import Target, host
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
-from native_runs import Native, agree, compare, compiled, draw
+from native_runs import Native, agree, arguments, compare, compiled, draw
 
 PLAIN = "mk,kn->mn"
 ARRANGED = (PLAIN, "mk,nk->mn", "km,kn->mn", "km,nk->mn")
@@ -232,3 +232,23 @@ def test_lesser_processors(name: str, types: str) -> None:
         module = parse(dot_text(einsum, sizes, types))
         given = factors(einsum, sizes, types)
         compare(Native(module, LESSER[name])(*given), Evaluator().run(module.entry, given), tolerance=0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7])
+@pytest.mark.parametrize("types", ["f32", "f16", "bf16", "f64"])
+def test_a_vector_of_sums_that_ends_in_more_stays_in_its_place(types: str, k: int) -> None:
+    """With one column the rest of a vector of columns belongs to nobody."""
+    wide = "f64" if types == "f64" else "f32"
+    text = f"""HloModule ends
+ENTRY entry {{
+  x = {types}[131,{k}] parameter(0)
+  v = {types}[{k}] parameter(1)
+  b = {wide}[131] parameter(2)
+  lo = {wide}[] parameter(3)
+  hi = {wide}[] parameter(4)
+  d = {wide}[131] dot(x, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  s = {wide}[131] add(d, b)
+  ROOT r = {wide}[131] clamp(lo, s, hi)
+}}
+"""
+    agree(text, *arguments(np.random.default_rng(k), text), tolerance=1e-5)

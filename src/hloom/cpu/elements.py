@@ -470,7 +470,8 @@ class Elements:
         parts = value if isinstance(value, tuple) else (to_storage(value, view.element_type),)
         pointer = f.offset(view.pointer, index * len(parts) if len(parts) > 1 else index, stored)
         for number, part in enumerate(parts):
-            f.store(part, f.offset(pointer, number, stored))
+            # where the index is the same in all lanes, the first of them has the element
+            f.store(part.extract(0) if part.type.lanes else part, f.offset(pointer, number, stored))
 
     # -- scalars and vectors
 
