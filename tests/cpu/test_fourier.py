@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom.cpu.fourier import STACK_BYTES
+from hloom.cpu.linear_algebra.fourier import STACK_BYTES
 from hloom.passes import fft_decomposer
 from native_runs import agree, compiled
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hloom.cpu.buffers import leaf_bytes, leaves
-from hloom.cpu.combining import as_type
 from hloom.cpu.context import PARTITION_WORD, REPLICA_WORD, SEATS_WORD
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.host import AWAIT_FUNCTION, emit_host_call
@@ -20,7 +19,8 @@ from hloom.cpu.index import Index, Variable
 from hloom.cpu.llvm_text import I1, I32, I64, PTR, Function, Value
 from hloom.cpu.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.cpu.program import ProgramEmitter, emitter
-from hloom.cpu.reduction import flatten, spread, unflatten
+from hloom.cpu.reduction.combining import as_type
+from hloom.cpu.reduction.reduction import flatten, spread, unflatten
 from hloom.ir.instruction import HloInstruction
 from hloom.shape.shape import Shape
 

@@ -189,7 +189,7 @@ class Elements:
         if instruction.operation.elementwise:
             return self.elementwise(instruction, flat)
         if opcode == "bitcast-convert":
-            from hloom.cpu.bit_patterns import reinterpreted
+            from hloom.cpu.movement.bit_patterns import reinterpreted
 
             before = instruction.operands[0].shape.element_type
             return reinterpreted(flat[0], before, instruction.shape.element_type)

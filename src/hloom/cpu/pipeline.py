@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.cpu.convolution import can_end_in_more
-from hloom.cpu.gemm import product_of
-from hloom.cpu.matrix_product import has_kernel
+from hloom.cpu.convolution.convolution import can_end_in_more
+from hloom.cpu.dot.gemm import product_of
+from hloom.cpu.dot.matrix_product import has_kernel
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.batchnorm_expander import BatchNormExpander

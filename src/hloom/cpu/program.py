@@ -16,17 +16,17 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from hloom.cpu import reduction
 from hloom.cpu.assignment import Assignment, Copy, assign, is_alias
 from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.cpu.elements import Elements, View
 from hloom.cpu.llvm import INLINED, SIMPLIFIED
 from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
 from hloom.cpu.loops import LoopKernel, read_where_written, root_values
+from hloom.cpu.movement.transposition import emit_elements_kernel
 from hloom.cpu.profile import Timer
+from hloom.cpu.reduction import reduction
 from hloom.cpu.schedule import schedule
 from hloom.cpu.target import Target, host
-from hloom.cpu.transposition import emit_elements_kernel
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.cpu.elements import LEAF_RULES, Elements, Indices
-from hloom.cpu.reduction import flatten, spread, unflatten
+from hloom.cpu.reduction.reduction import flatten, spread, unflatten
 from hloom.cpu.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.while_loop_trip_count_annotator import known_trip_count

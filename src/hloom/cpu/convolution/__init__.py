@@ -1,0 +1,1 @@
+"""Convolutions: direct, along depth, in groups, as matrix products."""

@@ -1,0 +1,1 @@
+"""Dots: matrix products, inner products, and what does not fit either."""

@@ -1,0 +1,1 @@
+"""Cholesky decompositions, triangular solves, Fourier transforms."""

@@ -1,0 +1,1 @@
+"""Elements that move: slices, pads, transposes, concatenations, gathers, updates, scatters."""

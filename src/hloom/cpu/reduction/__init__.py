@@ -1,0 +1,1 @@
+"""Reductions: as elements, along rows, and with what is made of rows."""

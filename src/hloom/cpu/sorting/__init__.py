@@ -1,0 +1,1 @@
+"""Sorts: by keys, by comparing, of rows and of one long row; top-k."""

@@ -1,0 +1,1 @@
+"""Windows: pooling, running sums and their like, select-and-scatter, scans."""
