@@ -52,6 +52,11 @@ def test_a_large_reduction_is_split(sizes: str, dimensions: str, opcode: str) ->
     assert reductions(text, tolerance=1e-12) == 2
 
 
+def test_many_rows_of_many_columns_are_added_up_a_few_at_a_time() -> None:
+    assert reductions(reduction("f64", "4096,130", "0"), tolerance=1e-12) == 2
+    assert reductions(reduction("f64", "100,130", "0"), tolerance=1e-12) == 1
+
+
 @pytest.mark.parametrize("kind, opcode, initial", [
     ("s32", "add", "3"), ("s8", "multiply", "2"), ("u16", "maximum", "7"), ("s64", "minimum", "7"),
     ("u32", "xor", "5"), ("s16", "and", "6"), ("u8", "or", "1"), ("pred", "and", "true"),

@@ -1,14 +1,15 @@
 """tree-reduction-rewriter: large reductions to few values in two steps, the first of them in pieces.
 
 Threads can share the pieces, and they are the same whatever the number of threads, so that results are too.
-Where few columns are kept, several rows side by side make rows that fill vectors.
+Where many columns are kept, a piece has so few rows that a cache holds it while one group of columns after
+the other is added up; where few are, several rows side by side make rows that fill vectors.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -17,6 +18,11 @@ from hloom.passes.rules.values import combines_by
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, PRED, ElementType
 
+_ELSEWHERE: Final = frozenset(
+    ("broadcast", "iota", "transpose", "slice", "reverse", "pad", "concatenate", "gather", "dynamic-slice")
+)
+"""Operations that a kernel makes on the way, whose elements come from other places."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeReductionRewriter:
@@ -24,14 +30,14 @@ class TreeReductionRewriter:
 
     Attributes:
         least: smaller arrays stay as they are.
-        pieces: at least so many pieces, and at most four times as many.
-        most_columns: results of more values are shared among threads as they are.
+        pieces: at least so many pieces, and at most four times as many as it takes.
+        rows: of a piece with many columns, at most.
         width: columns beside each other up to which rows are joined.
     """
 
     least: int = 1 << 16
     pieces: int = 8
-    most_columns: int = 256
+    rows: int = 64
     width: int = 128
     name: ClassVar[str] = "tree-reduction-rewriter"
 
@@ -54,13 +60,13 @@ class TreeReductionRewriter:
             return False
         rows = math.prod(x.shape.dimensions[: len(reduced)])
         columns = math.prod(x.shape.dimensions[len(reduced) : rank])
-        if x.shape.element_count < self.least or columns > self.most_columns:
+        if x.shape.element_count < self.least or (columns > self.width and rows < 2 * self.rows):
             return False
-        pieces = self.divisor(rows)
+        pieces = self.divisor(rows, columns)
         neutral = neutral_value(opcode, kind)
         if pieces is None or neutral is None or x.opcode in ("dot", "convolution"):
             return False
-        joined = self.joined(rows // pieces, columns)
+        joined = self.joined(rows // pieces, columns) if is_in_order(x) else 1
         w = Writer(i)
         parts = w.reshape(x, (pieces, rows // pieces // joined, joined * columns))
         first = w.op(
@@ -69,11 +75,14 @@ class TreeReductionRewriter:
         left = w.reshape(first, (pieces * joined, columns) if columns > 1 else (pieces * joined,))
         second = w.op("reduce", left, initial, dimensions=(0,), computations=[w.combiner(opcode, kind)])
         w.replace(w.reshape(second, i.shape.dimensions))
+        if columns > self.width:
+            self.split(second)
         return True
 
-    def divisor(self, rows: int) -> int | None:
+    def divisor(self, rows: int, columns: int) -> int | None:
         """The number of pieces: as few as may be, so that each is long; None if rows cannot be divided."""
-        return next((p for p in range(self.pieces, 4 * self.pieces + 1) if rows % p == 0 and rows > p), None)
+        least = self.pieces if columns <= self.width else max(self.pieces, rows // self.rows)
+        return next((p for p in range(least, 4 * least + 1) if rows % p == 0 and rows > p), None)
 
     def joined(self, rows: int, columns: int) -> int:
         """How many rows of so many columns make one; 1 where columns are all there is, or enough of them."""
@@ -83,6 +92,20 @@ class TreeReductionRewriter:
         while rows % 2 == 0 and count * columns * 2 <= self.width:
             rows, count = rows // 2, count * 2
         return count
+
+
+def is_in_order(x: HloInstruction) -> bool:
+    """Whether each element is made of those at the same place in memory, so that rows may be joined."""
+    waiting, seen = [x], {x}
+    while waiting:
+        i = waiting.pop()
+        if i.opcode in _ELSEWHERE and not (i.opcode == "broadcast" and not i.operands[0].shape.rank):
+            return False
+        if i.operation.elementwise or i.opcode == "reshape":
+            fresh = [o for o in i.operands if o not in seen]
+            seen.update(fresh)
+            waiting.extend(fresh)
+    return True
 
 
 def neutral_value(opcode: str, kind: ElementType) -> float | None:
