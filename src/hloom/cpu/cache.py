@@ -85,6 +85,7 @@ class CodeCache:
     def __init__(self, directory: Path, limit: int) -> None:
         self.directory = directory
         self.limit = limit
+        self._written = 0
 
     def get(self, key: str) -> Entry | None:
         """The entry of a key; None if there is none, or if it is damaged (then it is removed)."""
@@ -120,7 +121,11 @@ class CodeCache:
             except OSError:
                 aside.unlink(missing_ok=True)
                 raise
-            self._evict()
+            self._written += len(data)
+            # looking at every file takes long in a full cache: not for each entry, but by and by
+            if self._written > self.limit >> 6 or key.endswith("0"):
+                self._written = 0
+                self._evict()
         except OSError as error:
             if os.environ.get("HLOOM_CACHE_DIR"):
                 message = f"compiled programs are not kept in {self.directory}: {error}"
