@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 from collections.abc import Callable
 
@@ -177,3 +178,28 @@ def test_an_instruction_is_cloned_with_other_parts(module: HloModule) -> None:
     assert (twin.backend_config, twin.frontend_attributes) == (a.backend_config, a.frontend_attributes)
     assert list(p.users) == [a, twin]
     assert a.shape.layout != twin.shape.layout
+
+
+CALLED_AT_TWO_DEPTHS = """HloModule m
+a { x = f32[] parameter(0) ROOT n = f32[] negate(x) }
+b { x = f32[] parameter(0) ROOT n = f32[] call(x), to_apply=a }
+c { x = f32[] parameter(0) y = f32[] call(x), to_apply=b ROOT n = f32[] call(y), to_apply=a }
+d { x = f32[] parameter(0) y = f32[] call(x), to_apply=a ROOT n = f32[] call(y), to_apply=c }
+ENTRY e {
+  i = s32[] parameter(0)
+  x = f32[] parameter(1)
+  ROOT r = f32[] conditional(i, x, x, x, x), branch_computations={ORDER}
+}
+"""
+
+
+@pytest.mark.parametrize("order", itertools.permutations("abcd"), ids="".join)
+def test_post_order_and_text_have_callees_before_callers(order: tuple[str, ...]) -> None:
+    names = ", ".join(order)
+    module = parse(CALLED_AT_TWO_DEPTHS.replace("{ORDER}", f"{{{names}}}"))
+    done: set[HloComputation] = set()
+    for computation in module.post_order():
+        assert done.issuperset(c for i in computation for c in i.called_computations)
+        done.add(computation)
+    assert done == set(module.computations)
+    assert HloModule.from_text(module.to_text()).to_text() == module.to_text()

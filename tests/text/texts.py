@@ -81,7 +81,7 @@ ENTRY e {
 u {{ a = f32[] parameter(0) ROOT c = f32[] call(a, a), to_apply=add }}
 v {{ a = f32[] parameter(0) b = f32[] call(a), to_apply=u ROOT c = f32[] call(b, b), to_apply=add }}
 ENTRY e {{ p = f32[] parameter(0) q = pred[] parameter(1)
-  ROOT r = f32[] conditional(q, p, p), true_computation=v, false_computation=u }}
+  ROOT r = f32[] conditional(q, p, p), true_computation=u, false_computation=v }}
 unused {{ a = f32[] parameter(0) ROOT c = f32[] call(a), to_apply=u }}""",
     "annotations": """HloModule m
 ENTRY e {

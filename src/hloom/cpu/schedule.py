@@ -8,7 +8,4 @@ from hloom.ir.instruction import HloInstruction
 
 def schedule(computation: HloComputation) -> list[HloInstruction]:
     """Operands before users; the module's own order where it states one."""
-    module = computation.module
-    if module is not None and module.config.is_scheduled:
-        return list(computation.instructions)
-    return computation.post_order()
+    return computation.execution_order()

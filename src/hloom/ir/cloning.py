@@ -34,6 +34,7 @@ def _clone_computation(
 ) -> HloComputation:
     target = HloComputation(source.name)
     target.execution_thread = source.execution_thread
+    target.is_scheduled = source.is_scheduled
     target.unique_id = source.unique_id
     target.unmodelled = source.unmodelled
     copies: dict[HloInstruction, HloInstruction] = {}

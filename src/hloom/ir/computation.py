@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hloom.errors import VerifyError
 from hloom.ir.instruction import HloInstruction
@@ -11,6 +11,10 @@ from hloom.ir.operation import ProgramShape
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule
+
+
+LOCAL_ID: Final = (1 << 32) - 1
+"""The part of an instruction's id that numbers it in its computation."""
 
 
 class HloComputation:
@@ -22,11 +26,16 @@ class HloComputation:
         root: the instruction whose value is the result.
         execution_thread: the thread that runs it; ``main`` if none is named.
         module: the module that holds it.
+        is_scheduled: if the module is scheduled, the order of the instructions is the order of execution. A
+            schedule leaves out computations that do not run by themselves, such as those of fusions.
         unique_id: number in the proto form; -1 until it is given.
         unmodelled: serialized HloComputationProto of what only the proto form says.
     """
 
-    __slots__ = ("_instructions", "_root", "execution_thread", "module", "name", "unique_id", "unmodelled")
+    __slots__ = (
+        "_instructions", "_root", "execution_thread", "is_scheduled", "module", "name", "unique_id",
+        "unmodelled",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,6 +43,7 @@ class HloComputation:
         self._root: HloInstruction | None = None
         self.execution_thread: str = "main"
         self.module: HloModule | None = None
+        self.is_scheduled: bool = True
         self.unique_id: int = -1
         self.unmodelled: bytes = b""
 
@@ -140,6 +150,21 @@ class HloComputation:
             self.remove(old)
         return new
 
+    def execution_order(self) -> list[HloInstruction]:
+        """Return the schedule if the module has one for this computation, else the post-order."""
+        if self.is_scheduled and self.module is not None and self.module.config.is_scheduled:
+            return list(self._instructions)
+        return self.post_order()
+
+    def in_id_order(self) -> list[HloInstruction]:
+        """Return the instructions by their ids in the proto form, those without an id as they were added.
+
+        XLA lists the instructions of a computation in this order, which need not be that of the schedule.
+        """
+        if all(instruction.unique_id < 0 for instruction in self._instructions):
+            return list(self._instructions)
+        return sorted(self._instructions, key=_id_order)
+
     def post_order(self, start: Iterable[HloInstruction] | None = None) -> list[HloInstruction]:
         """Every instruction after its operands and control predecessors; raises VerifyError for a cycle.
 
@@ -159,6 +184,11 @@ class HloComputation:
             for instruction in every:
                 _visit(instruction, done, open_)
         return list(done)
+
+
+def _id_order(instruction: HloInstruction) -> int:
+    """Return the part of the id that numbers an instruction in its computation; no id comes last."""
+    return (instruction.unique_id & LOCAL_ID) if instruction.unique_id >= 0 else LOCAL_ID + 1
 
 
 def _visit(start: HloInstruction, done: dict[HloInstruction, None], open_: set[HloInstruction]) -> None:

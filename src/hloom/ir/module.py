@@ -35,7 +35,8 @@ class ModuleConfig:
 
     Attributes:
         entry_layout: parameter and result shapes of the entry with their layouts, if stated.
-        is_scheduled: the order of the instructions in each computation is the order of execution.
+        is_scheduled: computations that are not excluded (`HloComputation.is_scheduled`) list their
+            instructions in the order of execution.
         aliases: output ShapeIndex -> Alias.
         buffer_donors: (parameter number, ShapeIndex) pairs.
         alias_passthrough_params: parameters that are returned as they are share their buffer with the output.
@@ -141,7 +142,12 @@ class HloModule:
             names.take(instruction.name)
 
     def post_order(self) -> list[HloComputation]:
-        """Every computation after the ones it calls, in the order XLA prints them."""
+        """Return every computation after those that it calls, otherwise in the order XLA prints them.
+
+        XLA's walk marks a callee when it finds it, not when it lists it, so that a computation that is
+        called at several depths may come after one of its callers; such a callee is moved before it. A cycle
+        of calls, which the verifier refuses, is left out unless something else calls into it.
+        """
         called = {c for i in self.instructions() for c in i.called_computations}
         done: dict[HloComputation, None] = {}
         for root in self._computations:
@@ -149,7 +155,7 @@ class HloModule:
                 for computation in _embedded(root):
                     done.setdefault(computation)
                 done.setdefault(root)
-        return list(done)
+        return _callees_first(list(done))
 
     def verify(self) -> None:
         """Check structure and every operation's rules; raises HloError at the first violation."""
@@ -219,11 +225,34 @@ class HloModule:
         return self.to_text()
 
 
+def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
+    """Move callees that come after a caller before the first of them; other orders stay as they are."""
+    places = {computation: place for place, computation in enumerate(order)}
+    callees: dict[HloComputation, list[HloComputation]] = {}
+    for computation in order:
+        called = {c for i in computation.instructions for c in i.called_computations}
+        callees[computation] = sorted(called, key=places.__getitem__)
+    if all(places[callee] < places[caller] for caller, called in callees.items() for callee in called):
+        return order
+    done: dict[HloComputation, None] = {}
+    waiting = order[::-1]
+    opened: set[HloComputation] = set()
+    while waiting:
+        computation = waiting[-1]
+        fresh = [c for c in callees[computation] if c not in done and c not in opened]
+        if computation in done or computation in opened or not fresh:
+            done.setdefault(waiting.pop())
+        else:
+            opened.add(computation)
+            waiting += reversed(fresh)
+    return list(done)
+
+
 def _embedded(root: HloComputation) -> list[HloComputation]:
     """The computations that one calls, directly and indirectly, callees before callers, as XLA walks them."""
     order: list[HloComputation] = []
     seen: set[HloComputation] = set()
-    stack: list[tuple[HloComputation, Iterator[HloInstruction]]] = [(root, iter(root.instructions))]
+    stack: list[tuple[HloComputation, Iterator[HloInstruction]]] = [(root, iter(root.in_id_order()))]
     while stack:
         computation, instructions = stack[-1]
         for instruction in instructions:
@@ -231,7 +260,7 @@ def _embedded(root: HloComputation) -> list[HloComputation]:
             if fresh:
                 for callee in dict.fromkeys(fresh):
                     seen.add(callee)
-                    stack.append((callee, iter(callee.instructions)))
+                    stack.append((callee, iter(callee.in_id_order())))
                 break
         else:
             stack.pop()

@@ -41,7 +41,7 @@ def verify(module: HloModule) -> None:
         _calls(computation, module)
         _ = computation.parameters
         order = computation.post_order()
-        if module.config.is_scheduled:
+        if module.config.is_scheduled and computation.is_scheduled:
             _schedule(computation)
         for instruction in order:
             _operation(instruction)

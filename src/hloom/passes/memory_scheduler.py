@@ -47,6 +47,7 @@ class HloMemoryScheduler:
             else:
                 order = computation.post_order()
             computation.reorder(order)
+            computation.is_scheduled = True
         module.config.is_scheduled = True
         return True
 

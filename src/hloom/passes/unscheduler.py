@@ -23,6 +23,8 @@ class Unscheduler:
         if not module.config.is_scheduled:
             return False
         for computation in module.computations:
+            if not computation.is_scheduled:
+                continue
             effects = [i for i in computation.instructions if has_side_effect(i)]
             for before, after in pairwise(effects):
                 before.add_control_dependency_to(after)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.errors import HloError, ParseError
 from hloom.ir.collector import collector_paused
-from hloom.ir.computation import HloComputation
+from hloom.ir.computation import LOCAL_ID, HloComputation
 from hloom.ir.instruction import HloInstruction, check_arity
 from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics
 from hloom.ir.module import HloModule
@@ -31,8 +31,6 @@ _READ_FROM_COMPUTATIONS: Final = fields_of(
     HloComputationProto,
     ["execution_thread", "id", "instructions", "is_fusion_computation", "name", "program_shape", "root_id"],
 )
-_LOCAL_ID: Final = (1 << 32) - 1
-"""The part of an instruction's id that counts: its number in the computation."""
 
 
 def module_from_bytes(data: bytes) -> HloModule:
@@ -74,7 +72,7 @@ class _ModuleReader:
         if entry is None:
             text = f"no computation has the id of the entry, {message.entry_computation_id}"
             raise ParseError(text, rule="proto.entry")
-        for computation in sorted(self.computations.values(), key=lambda c: c.unique_id):
+        for computation in self.computations.values():
             module.add(computation, entry=computation is entry)
         read_config(message, module, depth)
         if message.HasField("schedule"):
@@ -97,31 +95,33 @@ class _ModuleReader:
         computation.unmodelled = self.rest(message, _READ_FROM_COMPUTATIONS, "instructions")
         found: dict[int, HloInstruction] = {}
         for part in message.instructions:
-            local = part.id & _LOCAL_ID
+            local = part.id & LOCAL_ID
             if local in found:
                 text = f"two instructions of %{computation.name} have the id {part.id}"
                 raise ParseError(text, rule="proto.unique-ids")
             found[local] = self.instruction(part, found)
         for local in sorted(found):
             computation.add(found[local])
-        if message.root_id & _LOCAL_ID not in found:
+        if message.root_id & LOCAL_ID not in found:
             text = f"computation %{computation.name} has no root with the id {message.root_id}"
             raise ParseError(text, rule="proto.root")
-        computation.root = found[message.root_id & _LOCAL_ID]
+        computation.root = found[message.root_id & LOCAL_ID]
         _ = computation.parameters  # refuses doubled and missing numbers
         return computation
 
     def schedule(self, module: HloModule) -> None:
         """Put the instructions of every scheduled computation in the order in which they run."""
         module.config.is_scheduled = True
+        for number, computation in self.computations.items():
+            computation.is_scheduled = number in self.message.schedule.sequences
         for number, sequence in self.message.schedule.sequences.items():
             computation = self.computations.get(number)
             if computation is None:
                 raise ParseError(f"a schedule for the unknown computation {number}", rule="proto.schedule")
-            by_id = {i.unique_id & _LOCAL_ID: i for i in computation.instructions}
+            by_id = {i.unique_id & LOCAL_ID: i for i in computation.instructions}
             done: set[HloInstruction] = set()
             for unique_id in sequence.instruction_ids:
-                instruction = by_id.pop(unique_id & _LOCAL_ID, None)
+                instruction = by_id.pop(unique_id & LOCAL_ID, None)
                 before = (
                     () if instruction is None else (*instruction.operands, *instruction.control_predecessors)
                 )
@@ -132,8 +132,8 @@ class _ModuleReader:
             if by_id:
                 text = f"the schedule of %{computation.name} leaves out {len(by_id)} instructions"
                 raise ParseError(text, rule="proto.schedule")
-            order = {unique_id & _LOCAL_ID: place for place, unique_id in enumerate(sequence.instruction_ids)}
-            computation.reorder(sorted(done, key=lambda i: order[i.unique_id & _LOCAL_ID]))
+            order = {unique_id & LOCAL_ID: place for place, unique_id in enumerate(sequence.instruction_ids)}
+            computation.reorder(sorted(done, key=lambda i: order[i.unique_id & LOCAL_ID]))
 
     # -- instructions
 
@@ -249,7 +249,7 @@ def unique_name(name: str, names: set[str], what: str) -> str:
 
 def _resolved(ids: Iterable[int], before: dict[int, HloInstruction], what: str) -> list[HloInstruction]:
     try:
-        return [before[number & _LOCAL_ID] for number in ids]
+        return [before[number & LOCAL_ID] for number in ids]
     except KeyError as error:
         text = f"{what} {error.args[0]} does not exist before its user"
         raise ParseError(text, rule="proto.operand") from None

@@ -6,11 +6,11 @@ their computation's id in the upper 32 bits, a running number in the lower ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from hloom.errors import HloError, VerifyError
-from hloom.ir.computation import HloComputation
+from hloom.ir.computation import LOCAL_ID, HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.proto.config import write_config
@@ -23,7 +23,7 @@ LOCAL_ID_BITS: Final = 32
 
 def local_id(unique_id: int) -> int:
     """The lower bits of an instruction's id, which tell it from the others of its computation."""
-    return unique_id & ((1 << LOCAL_ID_BITS) - 1)
+    return unique_id & LOCAL_ID
 
 
 def module_to_bytes(module: HloModule) -> bytes:
@@ -51,6 +51,7 @@ class _ModuleWriter:
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.computation_ids = _computation_ids(module)
+        self.places = {computation: place for place, computation in enumerate(module.computations)}
         self.fusions = {
             c for i in module.instructions() if i.opcode == "fusion" for c in i.called_computations
         }
@@ -69,10 +70,10 @@ class _ModuleWriter:
         return message
 
     def callees_first(self) -> list[HloComputation]:
-        """The computations by their ids, except that callees come before their callers."""
+        """Return the computations in the module's order, except that callees come before their callers."""
         done: dict[HloComputation, None] = {}
         path: dict[HloComputation, Iterator[HloComputation]] = {}
-        for start in self.by_id(self.module.computations):
+        for start in self.module.computations:
             if start not in done:
                 path[start] = self.callees(start)
             while path:
@@ -89,12 +90,10 @@ class _ModuleWriter:
         return list(done)
 
     def callees(self, computation: HloComputation) -> Iterator[HloComputation]:
-        return iter(self.by_id({c for i in computation.instructions for c in i.called_computations}))
-
-    def by_id(self, computations: Iterable[HloComputation]) -> list[HloComputation]:
-        """The computations in the order of their ids; raises VerifyError for one outside the module."""
+        """The callees in the module's order; raises VerifyError for one outside the module."""
+        called = {c for i in computation.instructions for c in i.called_computations}
         try:
-            return sorted(computations, key=self.computation_ids.__getitem__)
+            return iter(sorted(called, key=self.places.__getitem__))
         except KeyError as error:
             text = f"the called computation %{error.args[0].name} is not in the module"
             raise VerifyError(text, rule="module.callee") from None
@@ -106,7 +105,7 @@ class _ModuleWriter:
         ids = _instruction_ids(computation, number)
         order = list(computation.instructions)
         if self.module.config.is_scheduled:
-            if computation not in self.fusions:
+            if computation.is_scheduled and computation not in self.fusions:
                 module.schedule.sequences[number].instruction_ids.extend(ids[i] for i in order)
             order.sort(key=lambda instruction: local_id(ids[instruction]))
         message.name = computation.name

@@ -61,7 +61,7 @@ class _Printer:
         tab = "  " * options.indent_amount
         out = [tab, header_text(module, options), "\n\n"]
         if options.print_metadata and module.config.stack_frames.frames:
-            out.append(self.stack_frames(module, orders))
+            out.append(self.stack_frames(module))
         hidden = self.hidden_computations(module)
         for computation in computations:
             if computation in hidden:
@@ -85,7 +85,7 @@ class _Printer:
         if not module.config.is_scheduled:
             return {c: c.post_order() for c in computations}
         fused = {c for i in module.instructions() if i.opcode == "fusion" for c in i.called_computations}
-        return {c: c.post_order() if c in fused else list(c.instructions) for c in computations}
+        return {c: c.post_order() if c in fused else c.execution_order() for c in computations}
 
     def hidden_computations(self, module: HloModule) -> set[HloComputation]:
         """The computations that are shown as ``...-start`` instructions."""
@@ -99,12 +99,16 @@ class _Printer:
             if asynchronous.is_single(computation)
         }
 
-    def stack_frames(self, module: HloModule, orders: dict[HloComputation, list[HloInstruction]]) -> str:
-        """The tables of the frames that instructions name, renumbered in the order of printing."""
+    def stack_frames(self, module: HloModule) -> str:
+        """Print the tables of the frames that instructions name, renumbered.
+
+        As in XLA the numbers follow the module's own order of computations and instructions, not the
+        printed one.
+        """
         numbers = (
             instruction.metadata.stack_frame_id
-            for order in orders.values()
-            for instruction in order
+            for computation in module.computations
+            for instruction in computation.in_id_order()
             if instruction.metadata is not None and instruction.metadata.stack_frame_id
         )
         tables, self.frames = module.config.stack_frames.used(numbers)
