@@ -67,7 +67,7 @@ def main() -> None:
     start = time.perf_counter()
     compile_module(module, backend="cpu")
     seconds = time.perf_counter() - start
-    print(json.dumps({"seconds": seconds, "llvm": "hloom.cpu.llvm" in sys.modules}))
+    print(json.dumps({"seconds": seconds, "llvm": "hloom.cpu.jit.llvm" in sys.modules}))
 
 
 if __name__ == "__main__":

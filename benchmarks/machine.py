@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from hloom.cpu import llvm
-from hloom.cpu.loader import LoadedObject
-from hloom.cpu.target import first_processor, host, thread_count
+from hloom.codegen.target import first_processor, host
+from hloom.cpu.cores import thread_count
+from hloom.cpu.jit import llvm
+from hloom.cpu.jit.loader import LoadedObject
 
 ACCUMULATORS = 16
 COPIED = 64 << 20

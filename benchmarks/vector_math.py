@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from hloom.cpu import llvm
-from hloom.cpu.llvm_text import F32, F64, I64, PTR, Module, Type, Value
-from hloom.cpu.loader import LoadedObject
-from hloom.cpu.target import host
-from hloom.cpu.vector_math import (
+from hloom.codegen.llvm_text import F32, F64, I64, PTR, Module, Type, Value
+from hloom.codegen.target import host
+from hloom.codegen.vector_math import (
     error_function,
     exponential,
     inverse_trigonometry,
@@ -30,6 +28,8 @@ from hloom.cpu.vector_math import (
     roots,
     trigonometry,
 )
+from hloom.cpu.jit import llvm
+from hloom.cpu.jit.loader import LoadedObject
 
 Array = np.ndarray[Any, Any]
 SINGLES, DOUBLES = 1 << 21, 1 << 14
@@ -197,8 +197,8 @@ PAGE = """\
 # Vector math
 
 hloom has its own elementary functions: vector code without calls, written once in
-`src/hloom/cpu/vector_math/` for f32 and f64, scalars and vectors of every length. Narrower floats go through
-f32 and are rounded once. `python -m benchmarks.vector_math` measures this page's table.
+`src/hloom/codegen/vector_math/` for f32 and f64, scalars and vectors of every length. Narrower floats go
+through f32 and are rounded once. `python -m benchmarks.vector_math` measures this page's table.
 
 - Errors are in units in the last place (ulp): the largest of {singles} f32 numbers against f64 arithmetic
   and of {doubles} f64 numbers against mpmath. Half of the numbers are usual ones, a quarter is small, a

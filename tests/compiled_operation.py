@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from hloom.cpu import llvm
-from hloom.cpu.elementwise import lower_elementwise
-from hloom.cpu.llvm_text import I64, PTR, Function, Module, Value
-from hloom.cpu.loader import LoadedObject
-from hloom.cpu.target import Target, host
-from hloom.cpu.types import Element, from_storage, storage_type, to_storage
+from hloom.codegen.elementwise import lower_elementwise
+from hloom.codegen.llvm_text import I64, PTR, Function, Module, Value
+from hloom.codegen.target import Target, host
+from hloom.codegen.types import Element, from_storage, storage_type, to_storage
+from hloom.cpu.jit import llvm
+from hloom.cpu.jit.loader import LoadedObject
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType

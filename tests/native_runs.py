@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from evaluation import parse
-from hloom.cpu import emitters, llvm, target  # noqa: F401  (registers emitters)
-from hloom.cpu.buffers import ALIGNMENT, leaves
-from hloom.cpu.host import HostCalls
-from hloom.cpu.loader import LoadedObject
+from hloom.buffers.buffers import ALIGNMENT, leaves
+from hloom.codegen import target
+from hloom.cpu import emitters  # noqa: F401  (registers emitters)
+from hloom.cpu.jit.llvm import generate
+from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.native import external_address
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import ENTRY, emit_program
+from hloom.cpu.runtime.host import HostCalls
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
@@ -46,9 +48,7 @@ class Native:
         if "@hloom_parallel(" in text:
             text = "\n".join(x for x in text.split("\n") if not x.startswith("declare void @hloom_parallel"))
             text += _SERIAL
-        self._loaded = LoadedObject(
-            [llvm.generate(text, machine)], external_address, self.program.module.data
-        )
+        self._loaded = LoadedObject([generate(text, machine)], external_address, self.program.module.data)
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])
         self.host = HostCalls(self.program.host_calls)

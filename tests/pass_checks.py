@@ -11,7 +11,7 @@ from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
-from hloom.passes.flatten_call_graph import FlattenCallGraph
+from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.pipeline import Pass
 from rule_checks import argument, difference
 

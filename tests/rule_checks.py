@@ -13,8 +13,8 @@ from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
-from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.rewriting import Rule, RuleTable
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape.shape import Shape
 from native_runs import draw
 from samples import sample

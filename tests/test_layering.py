@@ -22,6 +22,8 @@ FOUNDATION = {"errors", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
+MIDDLE = MEANING | {"analysis", "passes", "codegen"}
+BACK = READERS | {"analysis", "codegen", "buffers"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -32,11 +34,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proto": MEANING,
     "builder": MEANING,
     "evaluate": MEANING,
-    "passes": MEANING | {"evaluate"},
-    "cpu": READERS,
-    "runtime": READERS | {"cpu"},
-    "jax_plugin": READERS | {"cpu", "runtime"},
-    "tools": READERS | {"cpu", "runtime", "jax_plugin"},
+    "analysis": MEANING | {"evaluate"},
+    "passes": MEANING | {"evaluate", "analysis"},
+    "codegen": MIDDLE,
+    "buffers": MIDDLE,
+    "cpu": BACK,
+    "runtime": BACK | {"cpu"},
+    "jax_plugin": BACK | {"cpu", "runtime"},
+    "tools": BACK | {"cpu", "runtime", "jax_plugin"},
 }
 
 # Conveniences such as HloModule.from_text, and codecs of values whose messages the proto room knows, reach

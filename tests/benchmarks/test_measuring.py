@@ -12,7 +12,7 @@ from benchmarks import timing
 from benchmarks.agreement import agreement
 from benchmarks.machine import COPIED, Machine, _compiled, _copy_text, _fma_text, measured_bandwidth
 from benchmarks.row import Row, geometric_mean, summary
-from hloom.cpu.target import host
+from hloom.codegen.target import host
 
 
 class Clock:

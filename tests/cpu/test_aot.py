@@ -17,8 +17,8 @@ from click.testing import CliRunner
 import hloom
 from evaluation import parse
 from hloom import HloError, HloModule
+from hloom.codegen.target import Target
 from hloom.cpu.program import NativeProgram, emit_program
-from hloom.cpu.target import Target
 from hloom.tools.aot import CompiledObject, compile_ahead
 from hloom.tools.arguments import leaves_of, random_arguments
 from hloom.tools.cli import main

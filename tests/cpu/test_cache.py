@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hloom.cpu import cache
-from hloom.cpu.cache import CodeCache, Entry, configured_cache, key_of
+from hloom.cpu.jit import cache
+from hloom.cpu.jit.cache import CodeCache, Entry, configured_cache, key_of
 from hloom.errors import HloError
 
 ENTRY = Entry({"temp_bytes": 64, "names": ["a", "b"]}, [b"code", b"", b"more code"])
@@ -25,7 +25,7 @@ ENTRY entry {
 }''')
 exe = hloom.compile(module, backend="cpu")
 assert exe(np.ones(8, np.float32)).tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
-print("llvmlite" in sys.modules or "hloom.cpu.llvm" in sys.modules, "hloom.cpu.program" in sys.modules)
+print("llvmlite" in sys.modules or "hloom.cpu.jit.llvm" in sys.modules, "hloom.cpu.program" in sys.modules)
 """
 
 

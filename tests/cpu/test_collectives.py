@@ -13,8 +13,8 @@ import pytest
 import hloom
 from devices import ADD, fails, program
 from evaluation import parse
-from hloom.cpu import meetings
-from hloom.cpu.host import HostCalls
+from hloom.cpu.runtime import rendezvous as meetings
+from hloom.cpu.runtime.host import HostCalls
 from hloom.runtime.executable import Executable
 from native_runs import compare
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import hloom.operations  # noqa: F401
+from hloom.buffers.assignment import ALIASES
+from hloom.codegen.elements import LEAF_RULES, RULES
+from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.cpu import emitters  # noqa: F401
-from hloom.cpu.assignment import ALIASES
-from hloom.cpu.elements import LEAF_RULES, RULES
-from hloom.cpu.elementwise.registry import LOWERINGS
-from hloom.cpu.host import HOST_OPERATIONS
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import EMITTERS
+from hloom.cpu.runtime.host import HOST_OPERATIONS
 from hloom.ir.operation import REGISTRY
 from hloom.tools.op_example import example_of
 from native_runs import Native

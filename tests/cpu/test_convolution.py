@@ -10,7 +10,7 @@ import pytest
 
 from cpu.window_draws import TOLERANCES, TYPES, any_window, sizes_text, text_of
 from evaluation import parse
-from hloom.cpu.convolution.convolution import plan_of
+from hloom.cpu.kernels.convolution.convolution import plan_of
 from hloom.ir.window import WindowDimension
 from native_runs import agree, compiled, draw
 

@@ -6,7 +6,7 @@ import pytest
 
 from devices import ADD
 from evaluation import parse
-from hloom.cpu.cost import Cost, instruction_cost, module_cost, trip_count
+from hloom.analysis.cost import Cost, instruction_cost, module_cost, trip_count
 
 
 @pytest.mark.parametrize(

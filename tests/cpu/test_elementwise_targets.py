@@ -7,10 +7,10 @@ import re
 import pytest
 
 from compiled_operation import emit_kernel, instruction_of
-from hloom.cpu import llvm
-from hloom.cpu.elementwise import LOWERINGS
-from hloom.cpu.llvm_text import Module
-from hloom.cpu.target import Target
+from hloom.codegen.elementwise.registry import LOWERINGS
+from hloom.codegen.llvm_text import Module
+from hloom.codegen.target import Target
+from hloom.cpu.jit import llvm
 from hloom.ir.operation import REGISTRY
 from hloom.shape.element_type import ElementType
 

@@ -18,7 +18,7 @@ import pytest
 import hloom
 from devices import program
 from evaluation import parse
-from hloom.cpu import entry
+from hloom.cpu.runtime import entry
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hloom.cpu.linear_algebra.fourier import STACK_BYTES
-from hloom.passes import fft_decomposer
+from hloom.cpu.kernels.fourier.fourier import STACK_BYTES
+from hloom.passes.expand import fft_decomposer
 from native_runs import agree, compiled
 
 TOLERANCE = {"c64": 3e-5, "c128": 1e-12}

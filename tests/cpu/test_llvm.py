@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hloom.cpu.llvm import MOST_LANES, CompilerError, generate, generate_all
-from hloom.cpu.target import Target, host
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.llvm import MOST_LANES, CompilerError, generate, generate_all
 
 X86_64 = Target.named("x86_64-linux-gnu")
 AARCH64 = Target.named("aarch64-linux-gnu", "neoverse-v2")

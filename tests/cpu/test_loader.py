@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from hloom.cpu.llvm import generate
-from hloom.cpu.loader import Image, LoadedObject
-from hloom.cpu.relocation import LoadError
-from hloom.cpu.target import Target, host
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.llvm import generate
+from hloom.cpu.jit.loader import Image, LoadedObject
+from hloom.cpu.jit.relocation import LoadError
 
 AARCH64 = Target.named("aarch64-linux-gnu", "neoverse-v2")
 PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"

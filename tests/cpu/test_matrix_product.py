@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.cpu.target import Target, host
+from hloom.codegen.target import Target, host
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
 from native_runs import Native, agree, arguments, compare, compiled, draw

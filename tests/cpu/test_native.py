@@ -14,12 +14,12 @@ import pytest
 import hloom
 from devices import ADD, program
 from evaluation import parse
-from hloom.cpu.compilation import compile_module, optimize
-from hloom.cpu.llvm import generate
-from hloom.cpu.loader import Image
+from hloom.codegen.target import Target
+from hloom.cpu.jit.compilation import compile_module, optimize
+from hloom.cpu.jit.llvm import generate
+from hloom.cpu.jit.loader import Image
 from hloom.cpu.native import NativeExecutable
-from hloom.cpu.support import native_code
-from hloom.cpu.target import Target
+from hloom.cpu.runtime.support import native_code
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
 

@@ -6,12 +6,12 @@ import ctypes
 
 import pytest
 
-from hloom.cpu import parts
-from hloom.cpu.llvm import CodeQueue
-from hloom.cpu.llvm_text import I64, PTR, Module, Value
-from hloom.cpu.loader import LoadedObject
-from hloom.cpu.parts import PartStream
-from hloom.cpu.target import host
+from hloom.codegen.llvm_text import I64, PTR, Module, Value
+from hloom.codegen.target import host
+from hloom.cpu.jit import parts
+from hloom.cpu.jit.llvm import CodeQueue
+from hloom.cpu.jit.loader import LoadedObject
+from hloom.cpu.jit.parts import PartStream
 
 
 def add_link(module: Module, n: int, length: int) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from hloom.cpu.llvm import generate
-from hloom.cpu.loader import LoadedObject
-from hloom.cpu.pool import ThreadPool
-from hloom.cpu.support import support
-from hloom.cpu.target import host
+from hloom.codegen.target import host
+from hloom.cpu.jit.llvm import generate
+from hloom.cpu.jit.loader import LoadedObject
+from hloom.cpu.runtime.pool import ThreadPool
+from hloom.cpu.runtime.support import support
 
 COUNTING = """
 declare void @hloom_parallel(ptr, ptr, ptr, i64, i64)
@@ -187,7 +187,7 @@ def test_a_child_process_starts_threads_of_its_own() -> None:
 def test_the_process_ends_with_threads_running() -> None:
     code = """
 import numpy as np, hloom, os
-from hloom.cpu.pool import shared_pool
+from hloom.cpu.runtime.pool import shared_pool
 exe = hloom.compile(hloom.HloModule.from_text('''HloModule big
 ENTRY entry {
   p = f32[512,512] parameter(0)

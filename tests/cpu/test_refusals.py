@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from tests.evaluation import parse
 
-from hloom.cpu import elementwise, llvm, loader, relocation
-from hloom.cpu.elements import Elements
-from hloom.cpu.host import HostCalls
-from hloom.cpu.index import Index
-from hloom.cpu.llvm_text import F32, Module
-from hloom.cpu.loader import Image, LoadedObject
-from hloom.cpu.target import Target, host
-from hloom.cpu.types import storage_type
+from hloom.codegen import elementwise
+from hloom.codegen.elements import Elements
+from hloom.codegen.index import Index
+from hloom.codegen.llvm_text import F32, Module
+from hloom.codegen.target import Target, host
+from hloom.codegen.types import storage_type
+from hloom.cpu.jit import llvm, loader, relocation
+from hloom.cpu.jit.loader import Image, LoadedObject
+from hloom.cpu.runtime.host import HostCalls
 from hloom.errors import HloError
 from hloom.shape import element_type as et
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.passes.scan_expander import is_elementwise
+from hloom.passes.expand.scan_expander import is_elementwise
 from native_runs import agree, arguments
 from reducers import program
 

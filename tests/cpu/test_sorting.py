@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.cpu.sorting import long_sort
-from hloom.cpu.sorting.sort_order import sort_keys
+from hloom.cpu.kernels.sorting import long_sort
+from hloom.cpu.kernels.sorting.sort_order import sort_keys
 from native_runs import agree, draw, special_values
 
 

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from hloom.cpu import llvm
-from hloom.cpu.target import Target, available_cores, control_group_quota, first_processor, host, thread_count
+from hloom.codegen.target import Target, first_processor, host
+from hloom.cpu.cores import available_cores, control_group_quota, thread_count
+from hloom.cpu.jit import llvm
 from hloom.errors import HloError
 
 
 def test_this_machine_is_described_without_llvm() -> None:
-    code = "import sys; from hloom.cpu.target import host; print(host().identity, 'llvmlite' in sys.modules)"
+    code = (
+        "import sys; from hloom.codegen.target import host; print(host().identity, 'llvmlite' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.split() == [host().identity, "False"]
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.cpu.assignment import STACK
+from hloom.buffers.assignment import STACK
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import emit_program
-from hloom.passes.elementwise_loop_fusion import ElementwiseLoopFusion
-from hloom.passes.while_loop_dot_layout import WhileLoopDotLayout
-from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
-from hloom.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.passes.loops.elementwise_loop_fusion import ElementwiseLoopFusion
+from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
+from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from native_runs import agree, arguments, compiled
 from pass_checks import after, opcodes
 

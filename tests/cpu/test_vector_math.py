@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from compiled_operation import case, compiled, run_compiled
-from hloom.cpu.target import Target
+from hloom.codegen.target import Target
 from one_operation import apply, every, numbers
 from samples import sample, steps_off
 

@@ -9,8 +9,8 @@ import pytest
 
 from cpu.window_draws import TOLERANCES, TYPES, any_window, sizes_text, text_of
 from evaluation import parse
-from hloom.cpu.windows.cumulative import cumulative_of
-from hloom.cpu.windows.pooling import is_pooling
+from hloom.cpu.kernels.windows.cumulative import cumulative_of
+from hloom.cpu.kernels.windows.pooling import is_pooling
 from hloom.ir.window import WindowDimension
 from native_runs import agree, draw
 from reducers import ARGMAX, binary

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hloom
-from hloom.cpu.elementwise.registry import LOWERINGS
+from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.errors import HloError
 from hloom.ir.operation import REGISTRY
 

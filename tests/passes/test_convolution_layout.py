@@ -8,7 +8,7 @@ import pytest
 from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
-from hloom.passes.convolution_layout import ConvolutionLayout
+from hloom.passes.layout.convolution_layout import ConvolutionLayout
 from hloom.passes.rules.convolution import labels_of
 from native_runs import draw
 

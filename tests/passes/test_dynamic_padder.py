@@ -11,8 +11,8 @@ import hloom
 from evaluation import parse
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
-from hloom.passes.dynamic_form import HOST_TARGET, actual, enclosed, static_form
-from hloom.passes.dynamic_padder import static_module
+from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed, static_form
+from hloom.passes.expand.dynamic_padder import static_module
 from hloom.shape.shape import Shape
 from native_runs import compare
 

@@ -10,17 +10,17 @@ import pytest
 from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
-from hloom.passes.batchnorm_expander import BatchNormExpander
-from hloom.passes.bitcast_expander import BitcastExpander
-from hloom.passes.fft_decomposer import FftDecomposer
-from hloom.passes.linear_algebra_upcaster import LinearAlgebraUpcaster
-from hloom.passes.map_inliner import MapInliner
+from hloom.passes.expand.batchnorm_expander import BatchNormExpander
+from hloom.passes.expand.bitcast_expander import BitcastExpander
+from hloom.passes.expand.fft_decomposer import FftDecomposer
+from hloom.passes.expand.linear_algebra_upcaster import LinearAlgebraUpcaster
+from hloom.passes.expand.map_inliner import MapInliner
+from hloom.passes.expand.result_caster import ResultCaster
+from hloom.passes.expand.rng_expander import RngExpander
+from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
+from hloom.passes.expand.synchronous_operations import SynchronousOperations
+from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.pipeline import Pass
-from hloom.passes.result_caster import ResultCaster
-from hloom.passes.rng_expander import RngExpander
-from hloom.passes.scaled_dot_rewriter import ScaledDotRewriter
-from hloom.passes.synchronous_operations import SynchronousOperations
-from hloom.passes.topk_decomposer import TopkDecomposer
 from native_runs import arguments, compare
 
 
@@ -181,7 +181,7 @@ def test_narrow_and_small_matrices() -> None:
 def test_awkward_transforms(
     kind: str, before: str, after: str, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hloom.passes.fft_decomposer.LARGE", 0)
+    monkeypatch.setattr("hloom.passes.expand.fft_decomposer.LARGE", 0)
     half = (*lengths[:-1], lengths[-1] // 2 + 1)
     sizes = [
         ",".join(map(str, (2, *s)))

@@ -8,7 +8,7 @@ import pytest
 import hloom
 from evaluation import parse
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.fusion import Fusion
+from hloom.passes.fusion.fusion import Fusion
 from pass_checks import after
 
 SHARED_CONSTANT = """

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.pipeline import Pass, Pipeline
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from pass_checks import after, opcodes
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"

@@ -17,13 +17,13 @@ from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
-from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
-from hloom.passes.call_inliner import CallInliner
-from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.expand.call_inliner import CallInliner
+from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.facts import FACTS, FLAT
-from hloom.passes.flatten_call_graph import FlattenCallGraph
+from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.pipeline import Pass, Pipeline, facts_of
-from hloom.passes.while_loop_simplifier import WhileLoopSimplifier
+from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from rule_checks import difference
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"

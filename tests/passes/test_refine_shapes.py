@@ -10,8 +10,8 @@ import pytest
 import hloom
 from evaluation import parse
 from hloom.errors import HloError
-from hloom.passes.dynamic_padder import static_module
-from hloom.passes.refine_shapes import refined_module
+from hloom.passes.expand.dynamic_padder import static_module
+from hloom.passes.expand.refine_shapes import refined_module
 from hloom.runtime import refinement
 from hloom.shape.shape import Shape
 from native_runs import compare

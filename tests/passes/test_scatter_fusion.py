@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.passes.scatter_fusion import ScatterFusion
+from hloom.passes.fusion.scatter_fusion import ScatterFusion
 from pass_checks import after, opcodes
 
 TEXT = """

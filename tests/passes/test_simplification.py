@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
-from hloom.passes.common_subexpressions import CommonSubexpressionElimination
-from hloom.passes.computation_deduplicator import ComputationDeduplicator
-from hloom.passes.conditional_simplifier import ConditionalSimplifier
-from hloom.passes.constant_folding import ConstantFolding
-from hloom.passes.convolution_canonicalization import ConvolutionCanonicalization
-from hloom.passes.dead_code import DeadCodeElimination
-from hloom.passes.dot_decomposer import DotDecomposer
-from hloom.passes.gather_simplifier import GatherSimplifier
-from hloom.passes.integer_range_simplifier import IntegerRangeSimplifier
-from hloom.passes.memory_scheduler import HloMemoryScheduler, memory_order
-from hloom.passes.scatter_simplifier import ScatterSimplifier
-from hloom.passes.sort_simplifier import SortSimplifier
-from hloom.passes.unscheduler import Unscheduler
-from hloom.passes.zero_sized_elimination import ZeroSizedHloElimination
+from hloom.passes.expand.unscheduler import Unscheduler
+from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonicalization
+from hloom.passes.layout.dot_decomposer import DotDecomposer
+from hloom.passes.schedule.memory_scheduler import HloMemoryScheduler, memory_order
+from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.simplify.common_subexpressions import CommonSubexpressionElimination
+from hloom.passes.simplify.computation_deduplicator import ComputationDeduplicator
+from hloom.passes.simplify.conditional_simplifier import ConditionalSimplifier
+from hloom.passes.simplify.constant_folding import ConstantFolding
+from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.passes.simplify.gather_simplifier import GatherSimplifier
+from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
+from hloom.passes.simplify.scatter_simplifier import ScatterSimplifier
+from hloom.passes.simplify.sort_simplifier import SortSimplifier
+from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 from pass_checks import after, opcodes
 
 # -- constant folding

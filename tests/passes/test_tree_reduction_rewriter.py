@@ -7,7 +7,7 @@ import pytest
 
 from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
-from hloom.passes.tree_reduction_rewriter import TreeReductionRewriter
+from hloom.passes.fusion.tree_reduction_rewriter import TreeReductionRewriter
 from native_runs import arguments, compare, compiled
 from pass_checks import opcodes
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from evaluation import parse
-from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
-from hloom.passes.constant_folding import ConstantFolding
-from hloom.passes.dead_code import DeadCodeElimination
-from hloom.passes.integer_range_simplifier import IntegerRangeSimplifier
-from hloom.passes.trip_count import trip_count
-from hloom.passes.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
-from hloom.passes.while_loop_simplifier import WhileLoopSimplifier
-from hloom.passes.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
-from hloom.passes.while_loops import loop_of
+from hloom.analysis.trip_count import trip_count
+from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
+from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
+from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
+from hloom.passes.loops.while_loops import loop_of
+from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.simplify.constant_folding import ConstantFolding
+from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
 from pass_checks import after, opcodes
 
 STATE = "(s32[], f32[4], f32[4])"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from hloom.cpu.assignment import Assignment, assign
-from hloom.cpu.buffers import Buffer, leaves
+from hloom.buffers.assignment import Assignment, assign
+from hloom.buffers.buffers import Buffer, leaves
+from hloom.buffers.schedule import schedule
 from hloom.cpu.program import in_place_operands, scratch_bytes
-from hloom.cpu.schedule import schedule
 from hloom.ir.module import HloModule
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")

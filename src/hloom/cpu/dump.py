@@ -27,12 +27,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from hloom.codegen.target import Target
 from hloom.cpu.buffer_report import buffer_report
-from hloom.cpu.cache import Entry
 from hloom.cpu.dump_options import STANDARD_OUTPUT, DumpOptions, dump_options
-from hloom.cpu.llvm import generate
+from hloom.cpu.jit.cache import Entry
+from hloom.cpu.jit.llvm import generate
 from hloom.cpu.program import NativeProgram
-from hloom.cpu.target import Target
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass, Pipeline

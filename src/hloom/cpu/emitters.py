@@ -1,13 +1,24 @@
 """Every emitter and element rule of the cpu backend; importing this module registers them."""
 
-from hloom.cpu import collectives, host, random, turns
-from hloom.cpu.convolution import convolution
-from hloom.cpu.dot import contraction, matrix_product, ragged_dot
-from hloom.cpu.linear_algebra import cholesky, fourier, triangular_solve
-from hloom.cpu.movement import bit_patterns, concatenation, movement, scatter, update
-from hloom.cpu.reduction import reduction, row_fusion
-from hloom.cpu.sorting import sorting, top_k
-from hloom.cpu.windows import scan, select_and_scatter, windows
+from hloom.codegen.rules import (
+    bit_patterns,
+    contraction,
+    movement,
+    ragged_dot,
+    while_loop,
+)
+from hloom.codegen.rules import reduction as reduction_elements
+from hloom.codegen.rules import windows as window_elements
+from hloom.cpu.kernels import collectives, random
+from hloom.cpu.kernels.convolution import convolution
+from hloom.cpu.kernels.dot import matrix_product
+from hloom.cpu.kernels.fourier import fourier
+from hloom.cpu.kernels.linear_algebra import cholesky, triangular_solve
+from hloom.cpu.kernels.movement import concatenation, scatter, update
+from hloom.cpu.kernels.reduction import reduction, row_fusion
+from hloom.cpu.kernels.sorting import sorting, top_k
+from hloom.cpu.kernels.windows import scan, select_and_scatter, windows
+from hloom.cpu.runtime import host
 
 __all__ = [
     "bit_patterns",
@@ -23,6 +34,7 @@ __all__ = [
     "ragged_dot",
     "random",
     "reduction",
+    "reduction_elements",
     "row_fusion",
     "scan",
     "scatter",
@@ -30,7 +42,8 @@ __all__ = [
     "sorting",
     "top_k",
     "triangular_solve",
-    "turns",
     "update",
+    "while_loop",
+    "window_elements",
     "windows",
 ]

@@ -15,26 +15,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hloom.cpu.cache import Entry, configured_cache, key_of
-from hloom.cpu.context import Context
-from hloom.cpu.entry import Signature, builtin_for, lent_memory
-from hloom.cpu.externals import address_of
-from hloom.cpu.fingerprint import fingerprint
-from hloom.cpu.loader import LoadedObject, LoadError
-from hloom.cpu.support import begin_support, support
-from hloom.cpu.target import host
+from hloom.codegen.target import host
+from hloom.cpu.jit.cache import Entry, configured_cache, key_of
+from hloom.cpu.jit.externals import address_of
+from hloom.cpu.jit.fingerprint import fingerprint
+from hloom.cpu.jit.loader import LoadedObject
+from hloom.cpu.jit.relocation import LoadError
+from hloom.cpu.runtime.context import Context
+from hloom.cpu.runtime.entry import Signature, builtin_for, lent_memory
+from hloom.cpu.runtime.support import begin_support, support
 from hloom.errors import EvaluationError
 from hloom.ir.module import HloModule
-from hloom.passes.dynamic_form import is_dynamic
+from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
-    from hloom.cpu.cost import Cost
+    from hloom.analysis.cost import Cost
     from hloom.cpu.dump import Dump
-    from hloom.cpu.host import HostCalls
-    from hloom.cpu.meetings import Seat
-    from hloom.cpu.profile import Profile
     from hloom.cpu.program import NativeProgram
+    from hloom.cpu.runtime.host import HostCalls
+    from hloom.cpu.runtime.profile import Profile
+    from hloom.cpu.runtime.rendezvous import Seat
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
 
@@ -84,7 +85,7 @@ class NativeExecutable:
     def __init__(self, module: HloModule) -> None:
         self.given = module
         if is_dynamic(module):
-            from hloom.passes.dynamic_padder import static_module
+            from hloom.passes.expand.dynamic_padder import static_module
 
             module.verify()
             module = static_module(module)
@@ -98,7 +99,7 @@ class NativeExecutable:
         loaded = self._from(entry) if entry is not None else None
         self.from_cache = loaded is not None
         if entry is None or loaded is None:
-            from hloom.cpu.compilation import compile_module, optimize
+            from hloom.cpu.jit.compilation import compile_module, optimize
 
             begin_support()
             module.verify()
@@ -146,7 +147,7 @@ class NativeExecutable:
 
         At its seats the device meets others in native code.
         """
-        from hloom.cpu.host import HostCalls
+        from hloom.cpu.runtime.host import HostCalls
 
         return HostCalls(self.host_calls, device, seats)
 
@@ -210,34 +211,34 @@ class NativeExecutable:
     @cached_property
     def optimized(self) -> HloModule:
         """The module after all passes."""
-        from hloom.cpu.compilation import optimize
+        from hloom.cpu.jit.compilation import optimize
 
         return optimize(self.module)
 
     @cached_property
     def program(self) -> NativeProgram:
         """The program in LLVM's language."""
-        from hloom.cpu.compilation import emit_program
+        from hloom.cpu.program import emit_program
 
         return emit_program(self.optimized, host())
 
     def assembly(self) -> str:
         """The program in the machine's language."""
-        from hloom.cpu.llvm import generate
+        from hloom.cpu.jit.llvm import generate
 
         return generate(self.program.text, host(), assembly=True).decode()
 
     @cached_property
     def cost(self) -> Cost:
         """What the program has to compute and to move."""
-        from hloom.cpu.cost import module_cost
+        from hloom.analysis.cost import module_cost
 
         return module_cost(self.optimized)
 
     def profile(self, arguments: Sequence[Array | None], host_calls: HostCalls | None = None) -> Profile:
         """Run once to warm up and once more, and tell what every instruction took."""
-        from hloom.cpu.compilation import compile_module
-        from hloom.cpu.profile import Profile, profile_lines
+        from hloom.cpu.jit.compilation import compile_module
+        from hloom.cpu.runtime.profile import Profile, profile_lines
 
         program, code = compile_module(self.optimized, host(), timed=True)
         loaded = _load(code)
@@ -257,7 +258,7 @@ class NativeExecutable:
 def external_address(name: str) -> int | None:
     """The address of a function that programs may call: hloom's own native code, or a library's."""
     if name == "hloom_host":
-        from hloom.cpu import host as host  # provides the function
+        from hloom.cpu.runtime import host as host  # provides the function
     found = address_of(name)
     return support().symbols.get(name) if found is None else found
 

@@ -16,22 +16,22 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from hloom.cpu.assignment import Assignment, Copy, assign, is_alias
-from hloom.cpu.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
-from hloom.cpu.elements import Elements, View
-from hloom.cpu.llvm import INLINED, SIMPLIFIED
-from hloom.cpu.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
-from hloom.cpu.loops import LoopKernel, read_where_written, root_values
-from hloom.cpu.movement.transposition import emit_elements_kernel
-from hloom.cpu.profile import Timer
-from hloom.cpu.reduction import reduction
-from hloom.cpu.schedule import schedule
-from hloom.cpu.target import Target, host
+from hloom.analysis.scalar_computations import applies_expressions
+from hloom.buffers.assignment import Assignment, Copy, assign, is_alias
+from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
+from hloom.buffers.schedule import schedule
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import LoopKernel, read_where_written, root_values
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.llvm import INLINED, SIMPLIFIED
+from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
+from hloom.cpu.kernels.reduction import reduction
+from hloom.cpu.runtime.profile import Timer
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.structure import parameter_number
-from hloom.passes.scalar_computations import applies_expressions
 
 ENTRY: Final = "hloom_run"
 SCALAR_WORK: Final = 8
@@ -47,7 +47,7 @@ SHARED_WORK: Final = 1 << 17
 
 Emitter: TypeAlias = Callable[["ProgramEmitter", HloInstruction], None]
 HOST: Final = "host"
-"""In the place of an opcode: what Python evaluates; see `hloom.cpu.host`."""
+"""In the place of an opcode: what Python evaluates; see `hloom.cpu.runtime.host`."""
 EMITTERS: Final[dict[str, Emitter]] = {}
 """Operations whose kernels are not loops over elements: by opcode."""
 
@@ -83,7 +83,7 @@ class NativeProgram:
         argument_bytes, result_bytes: sizes of the leaves, in order.
         kernels: (function, instruction) names in the order of the calls.
         work: rough number of elementary operations, loops counted once.
-        host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.host`.
+        host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.runtime.host`.
         timed: the instructions that a timed program measures.
     """
 
@@ -111,8 +111,8 @@ def emit_program(
 ) -> NativeProgram:
     """Emit the native program of an (optimized, flat) module, by default for this machine.
 
-    A timed program adds up what each instruction takes; see `hloom.cpu.profile`. ``on_kernel`` sees what
-    there is so far after every kernel.
+    A timed program adds up what each instruction takes; see `hloom.cpu.runtime.profile`. ``on_kernel`` sees
+    what there is so far after every kernel.
     """
     return ProgramEmitter(module, target, timed=timed, on_kernel=on_kernel).run()
 

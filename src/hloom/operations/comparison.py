@@ -31,6 +31,11 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "LT": np.less,
 }
 
+OPPOSITE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+"""The direction of the negation of a comparison of totally ordered values."""
+SWAPPED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+"""The direction of a comparison with its operands exchanged."""
+
 
 @operation("compare", "lhs rhs")
 class Compare(Elementwise):

@@ -17,7 +17,7 @@ from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
-from hloom.operations.elementwise import narrow
+from hloom.operations.rounding import narrow
 from hloom.shape.element_type import S32
 from hloom.shape.literal import Literal
 from hloom.shape.literal_parser import parse_literal_at

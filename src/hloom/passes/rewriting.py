@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from hloom.analysis.instructions import splat
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.passes.dead_code import is_dead
-from hloom.passes.instructions import splat
+from hloom.passes.simplify.dead_code import is_dead
 from hloom.shape.shape import Shape
 
 Rewrite: TypeAlias = Callable[[HloInstruction], "HloInstruction | None"]

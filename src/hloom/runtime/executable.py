@@ -17,22 +17,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hloom.cpu.cores import available_cores
 from hloom.cpu.native import NativeExecutable
-from hloom.cpu.target import available_cores
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
-from hloom.passes.refine_shapes import is_unbounded
+from hloom.passes.expand.refine_shapes import is_unbounded
 from hloom.runtime.arguments import Outgoing, bound_arguments
 from hloom.runtime.device import Device
 from hloom.runtime.programs import CompiledProgram, EvaluatedProgram
 from hloom.runtime.refinement import RefinedProgram, Refinements
 
 if TYPE_CHECKING:
-    from hloom.cpu.cost import Cost
-    from hloom.cpu.meetings import Seat
+    from hloom.analysis.cost import Cost
     from hloom.cpu.native import Memory
-    from hloom.cpu.profile import Profile
+    from hloom.cpu.runtime.profile import Profile
+    from hloom.cpu.runtime.rendezvous import Seat
 
 BACKENDS: Final = ("cpu", "evaluator")
 """What can run a program; the first is the default."""
@@ -280,7 +280,7 @@ def _compiled_programs(
     natives = [c for c in compiled if isinstance(c, NativeExecutable)]
     seats: dict[int, Mapping[int, Seat]] = {}
     if len(natives) == len(compiled) and any(native.calls_host for native in natives):
-        from hloom.cpu.meetings import SeatingPlan
+        from hloom.cpu.runtime.rendezvous import SeatingPlan
 
         plan = SeatingPlan(world, [native.host_calls for native in natives])
         seats = {n: plan.seats(n) for n in range(len(natives))}

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hloom.cpu.context import Context
+from hloom.cpu.runtime.context import Context
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
-from hloom.passes.dynamic_form import actual, enclosed
+from hloom.passes.expand.dynamic_form import actual, enclosed
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
-    from hloom.cpu.meetings import Seat
     from hloom.cpu.native import NativeExecutable
-    from hloom.cpu.profile import Profile
+    from hloom.cpu.runtime.profile import Profile
+    from hloom.cpu.runtime.rendezvous import Seat
 
 
 class DeviceProgram(Protocol):

@@ -18,7 +18,7 @@ from hloom.runtime.programs import CompiledProgram
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
-    from hloom.cpu.profile import Profile
+    from hloom.cpu.runtime.profile import Profile
 
 Made = TypeVar("Made")
 
@@ -43,7 +43,7 @@ class Refinements:
 
     def form(self, shapes: tuple[Shape, ...]) -> NativeExecutable:
         """The program for arguments of these shapes; raises HloError if they do not tell all sizes."""
-        from hloom.passes.refine_shapes import refined_module
+        from hloom.passes.expand.refine_shapes import refined_module
 
         with self._compiling:
             make = lambda: NativeExecutable(refined_module(self.module, shapes))  # noqa: E731

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hloom.cpu.buffers import ALIGNMENT, leaves
-from hloom.cpu.compilation import optimize
-from hloom.cpu.llvm import generate
-from hloom.cpu.llvm_text import PTR, Value
+from hloom.buffers.buffers import ALIGNMENT, leaves
+from hloom.codegen.llvm_text import PTR, Value
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.compilation import optimize
+from hloom.cpu.jit.llvm import generate
 from hloom.cpu.program import ENTRY, NativeProgram, emit_program
-from hloom.cpu.support import native_code
-from hloom.cpu.target import Target, host
+from hloom.cpu.runtime.support import native_code
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.tools.c_header import header_text
@@ -52,7 +52,7 @@ define void @{name}_stop() #0 {{
   ret void
 }}
 """
-"""Memory of `hloom.cpu.pool`: 768 bytes, at 680 the number of threads, and 128 for each of them."""
+"""Memory of `hloom.cpu.runtime.pool`: 768 bytes, at 680 the number of threads, and 128 for each of them."""
 _DECLARED: Final = re.compile(r"^declare .*?@([\w.]+)\(", re.M)
 
 

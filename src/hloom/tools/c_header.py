@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hloom.cpu.buffers import ALIGNMENT, leaf_bytes, leaves
-from hloom.cpu.llvm import names
-from hloom.cpu.target import Target
+from hloom.buffers.buffers import ALIGNMENT, leaf_bytes, leaves
+from hloom.codegen.target import Target
+from hloom.cpu.jit.llvm import names
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape

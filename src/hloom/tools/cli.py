@@ -328,7 +328,7 @@ def aot(
     calls, collectives, infeed) cannot be compiled so. Without --target and --cpu the code is for exactly
     this machine.
     """
-    from hloom.cpu.target import Target, host
+    from hloom.codegen.target import Target, host
     from hloom.tools.aot import compile_ahead
 
     target = Target.named(triple or host().triple, cpu) if triple or cpu else host()

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from hloom.analysis.instructions import splat
+from hloom.analysis.values import has_no_negative_zero, has_sign, is_all, is_ieee, number, uniform
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.rounding import float_format
-from hloom.passes.instructions import splat
 from hloom.passes.rewriting import Family
-from hloom.passes.rules.values import has_no_negative_zero, has_sign, is_all, is_ieee, number, uniform
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, ElementType
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hloom.analysis.instructions import attributes, splat
+from hloom.analysis.purity import ELEMENTWISE
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.instructions import attributes, splat
-from hloom.passes.purity import ELEMENTWISE
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of

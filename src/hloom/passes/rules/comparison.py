@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hloom.analysis.instructions import attributes, direction_of, splat
+from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.instructions import attributes, splat
+from hloom.operations.comparison import OPPOSITE, SWAPPED
 from hloom.passes.rewriting import Family
-from hloom.passes.rules.values import number
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 RULES: Final = Family("comparison")
-
-OPPOSITE: Final = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
-SWAPPED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
-
-
-def direction_of(i: HloInstruction) -> str:
-    """EQ, NE, LT ... of a compare."""
-    operation = attributes(i)
-    return operation.direction
 
 
 def has_total_order(i: HloInstruction) -> bool:

@@ -1,6 +1,7 @@
 """Rules for dots: what stands around them goes into their dimension numbers.
 
-The rules propose; `hloom.passes.dot_decomposer` decides, since it knows which dots are matrix products.
+The rules propose; `hloom.passes.layout.dot_decomposer` decides, since it knows which dots are
+matrix products.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hloom.analysis.instructions import attributes
+from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse, reshape_groups, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
-from hloom.passes.rules.values import holds
 from hloom.passes.writing import Writer
 
 FOLDS: Final = Family("dot folds")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.analysis.instructions import attributes
+from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.rounding import float_format
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
-from hloom.passes.rules.values import holds
 from hloom.passes.writing import Writer
 
 RULES: Final = Family("conversion")

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from hloom.analysis.instructions import attributes
+from hloom.analysis.values import is_all, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import ConvolutionDimensionNumbers, Window, WindowDimension
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.slicing import paddings_of
-from hloom.passes.rules.values import is_all, number
 from hloom.passes.writing import Writer
 
 RULES: Final = Family("convolution")

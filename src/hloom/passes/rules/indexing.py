@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from hloom.analysis.instructions import attributes
+from hloom.analysis.values import number
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.slicing import start_numbers
-from hloom.passes.rules.values import number
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 

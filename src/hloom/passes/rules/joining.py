@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.analysis.instructions import splat
+from hloom.analysis.values import uniform
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.passes.instructions import splat
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.slicing import paddings_of, ranges_of
-from hloom.passes.rules.values import uniform
 from hloom.passes.writing import Writer
 
 RULES: Final = Family("joining")

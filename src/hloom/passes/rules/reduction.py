@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
+from hloom.analysis.instructions import attributes
+from hloom.analysis.values import combines_by, is_all, number
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
-from hloom.passes.rules.values import combines_by, is_all, number
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
 from hloom.shape.shape import Shape

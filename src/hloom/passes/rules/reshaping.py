@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.analysis.instructions import attributes
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse, one_to_one, reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer

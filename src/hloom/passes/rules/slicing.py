@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hloom.analysis.instructions import attributes
+from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import one_to_one, reshape_groups
 from hloom.passes.rules.reshaping import dimensions_of
-from hloom.passes.rules.values import number
 from hloom.passes.writing import Writer
 
 RULES: Final = Family("slicing")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from hloom.analysis.instructions import attributes
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.instructions import attributes
 from hloom.passes.rewriting import Family
 
 RULES: Final = Family("structure")
@@ -23,7 +23,7 @@ def element_of_tuple(i: HloInstruction) -> HloInstruction | None:
 def tuple_of_elements(i: HloInstruction) -> HloInstruction | None:
     """``tuple(get-tuple-element(t), index=0; get-tuple-element(t), index=1)`` → ``t`` of two elements.
 
-    Not around loops: they are taken apart, see `hloom.passes.while_loops`.
+    Not around loops: they are taken apart, see `hloom.passes.loops.while_loops`.
     """
     if i.is_root or any(user.opcode == "while" for user in i.users):
         return None

@@ -1,0 +1,1 @@
+"""Facts computed from modules: cost, trip counts, integer ranges, purity, combiners."""

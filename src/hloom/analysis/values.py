@@ -1,0 +1,143 @@
+"""What is known of values: one number everywhere, which zeros do not occur, which types hold which."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from hloom.analysis.instructions import splat
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.rounding import float_format
+from hloom.shape.element_type import BF16, F8E8M0FNU, F16, F32, F64, ElementType
+
+_IEEE: Final = frozenset((BF16, F16, F32, F64))
+"""Types with infinities, NaN, both zeros and subnormals."""
+
+
+def number(i: HloInstruction) -> float | int | None:
+    """The value of every element as a Python number, for real types; None if it is not known."""
+    value = splat(i)
+    if value is None or value.dtype.kind == "c":
+        return None
+    kind = i.shape.element_type
+    return int(value) if kind.is_integer or kind.is_predicate else float(value)
+
+
+def is_all(i: HloInstruction, wanted: float) -> bool:
+    """Whether every element is this number; 0.0 and -0.0 differ."""
+    value = number(i)
+    return value == wanted and (value != 0 or _sign(value) == _sign(wanted))
+
+
+def _sign(value: float) -> bool:
+    return bool(np.signbit(value)) if isinstance(value, float) else False
+
+
+def uniform(i: HloInstruction) -> bool:
+    """Whether operands and result have one element type: floats of several may meet in one instruction."""
+    kind = i.shape.element_type
+    return all(o.shape.element_type is kind for o in i.operands)
+
+
+def is_ieee(kind: ElementType) -> bool:
+    """Whether a type has infinities, NaN, both zeros and subnormals."""
+    return kind in _IEEE
+
+
+def has_sign(kind: ElementType) -> bool:
+    """Whether negating is no loss: not of the floats without a sign bit."""
+    return kind is not F8E8M0FNU
+
+
+@cache
+def holds(wide: ElementType, narrow: ElementType) -> bool:
+    """Whether a type represents every value of another one, infinities, NaN and both zeros included."""
+    if wide is narrow:
+        return True
+    if narrow.is_complex:
+        return wide.is_complex and wide.bits > narrow.bits
+    if wide.is_complex:
+        return holds(wide.component, narrow)
+    if wide.is_predicate:
+        return False
+    if narrow.is_predicate:
+        return wide.bits > 1 or wide.is_unsigned
+    if wide.is_integer:
+        if not narrow.is_integer:
+            return False
+        return narrow.bits + (narrow.is_unsigned and wide.is_signed) <= wide.bits and (
+            wide.is_signed or narrow.is_unsigned
+        )
+    if wide not in _IEEE:
+        return False
+    target = float_format(wide)
+    if narrow.is_integer:
+        bits = narrow.bits - narrow.is_signed
+        return bits <= target.mantissa_bits + 1 and bits <= target.largest_exponent
+    source = float_format(narrow)
+    return (
+        source.mantissa_bits <= target.mantissa_bits
+        and source.largest_exponent <= target.largest_exponent
+        and source.smallest_exponent - source.mantissa_bits >= target.smallest_exponent - target.mantissa_bits
+    )
+
+
+_PASSES_ON: Final = frozenset(
+    ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", "dynamic-slice", "gather", "sqrt")
+)
+
+
+def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
+    """Whether no element is -0, as far as a few steps back tell: sums are -0 only of two -0."""
+    if not i.shape.is_array or not i.shape.element_type.is_floating:
+        return i.shape.is_array and not i.shape.element_type.is_complex
+    if depth == 0:
+        return False
+    match i.opcode:
+        case "constant":
+            value = splat(i)
+            return value is not None and not (float(value) == 0 and np.signbit(float(value)))
+        case "exponential" | "abs" | "logistic" | "iota":
+            return True
+        case "convert":
+            return not i.operands[0].shape.element_type.is_floating
+        case "multiply":
+            return i.operands[0] is i.operands[1]
+        case "add":
+            return any(has_no_negative_zero(o, depth - 1) for o in i.operands) and uniform(i)
+        case "reduce":
+            return _sums(i) and has_no_negative_zero(i.operands[1], depth - 1)
+        case "select":
+            return all(has_no_negative_zero(o, depth - 1) for o in i.operands[1:])
+        case "concatenate" | "pad":
+            return all(has_no_negative_zero(o, depth - 1) for o in i.operands)
+        case opcode if opcode in _PASSES_ON:
+            return has_no_negative_zero(i.operands[0], depth - 1)
+        case _:
+            return False
+
+
+def combines_by(i: HloInstruction) -> str | None:
+    """The opcode by which a reduction combines two numbers; None if it does more, or converts them."""
+    if len(i.called_computations) != 1 or len(i.operands) != 2:
+        return None
+    computation = i.called_computations[0]
+    root = computation.root
+    if len(computation) != 3 or len(root.operands) != 2 or not root.operation.elementwise:
+        return None
+    if {o.opcode for o in root.operands} != {"parameter"} or root.operands[0] is root.operands[1]:
+        return None
+    kind = i.shape.element_type if i.shape.is_array else None
+    types = [x.shape.element_type for x in (*computation.instructions, *i.operands)]
+    if any(t is not kind for t in types) or root.opcode not in _COMMUTATIVE:
+        return None
+    return root.opcode
+
+
+_COMMUTATIVE: Final = frozenset(("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
+
+
+def _sums(i: HloInstruction) -> bool:
+    return combines_by(i) == "add"

@@ -1,0 +1,1 @@
+"""Buffer assignment: a buffer for every value, in one arena."""

@@ -1,0 +1,281 @@
+"""Which buffer holds which value: a walk over the program in the order in which it will run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from hloom.buffers.buffers import ALIGNMENT, Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
+from hloom.shape.element_type import PRED
+
+Values: TypeAlias = dict[ShapeIndex, Buffer]
+Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
+InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
+"""Operand numbers that an instruction may overwrite with its only result while it reads them."""
+
+SMALL: Final = 256
+"""Bytes that a program with loops keeps on the stack, where LLVM may turn them into registers."""
+STACK: Final = 1 << 14
+"""Bytes of such values altogether."""
+
+ALIASES: Final = frozenset(("reshape", "opt-barrier", "add-dependency", "copy", "domain", "async-update"))
+"""Operations whose result is the bytes of their first operand."""
+
+
+def is_alias(i: HloInstruction) -> bool:
+    """Whether an instruction's result is the bytes of its first operand."""
+    if i.opcode == "bitcast-convert":
+        before, after = i.operands[0].shape.element_type, i.shape.element_type
+        return before.bits % 8 == 0 and after.bits % 8 == 0 and after is not PRED
+    return i.opcode in ALIASES
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of one leaf where control flow joins."""
+
+    source: Buffer
+    target: Buffer
+
+
+@dataclass(slots=True)
+class Assignment:
+    """The buffers of a program.
+
+    Attributes:
+        values: the buffers of every instruction's leaves.
+        entering: copies before a loop starts.
+        returning: copies at the end of a loop's body or of a branch: by instruction and number of the branch.
+        results: copies at the very end.
+        workspaces: scratch memory of instructions that need some while they run.
+        constants: the constants that lie in memory, by number.
+        temp_bytes: size of the arena.
+    """
+
+    values: dict[HloInstruction, Values] = field(default_factory=dict[HloInstruction, Values])
+    entering: dict[HloInstruction, list[Copy]] = field(default_factory=dict[HloInstruction, list[Copy]])
+    returning: dict[tuple[HloInstruction, int], list[Copy]] = field(
+        default_factory=dict[tuple[HloInstruction, int], list[Copy]]
+    )
+    results: list[Copy] = field(default_factory=list[Copy])
+    workspaces: dict[HloInstruction, Buffer] = field(default_factory=dict[HloInstruction, Buffer])
+    constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
+    temp_bytes: int = 0
+
+    def buffer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Buffer:
+        """The buffer of a leaf."""
+        return self.values[instruction][index].find()
+
+
+def assign(
+    entry: HloComputation, in_place: InPlace, order: Order, workspace: Callable[[HloInstruction], int]
+) -> Assignment:
+    """Assign buffers to a program; every called computation must have one caller."""
+    walk = _Walk(in_place, order, workspace)
+    arguments: list[Values] = []
+    number = 0
+    for parameter in entry.parameters:
+        values: Values = {}
+        for index, shape in leaves(parameter.shape):
+            values[index] = walk.new(leaf_bytes(shape), "argument", number)
+            number += 1
+        arguments.append(values)
+    root = walk.computation(entry, arguments)
+    walk.position += 1
+    results: list[Copy] = []
+    for number, buffer in enumerate(root.values()):
+        walk.reads.setdefault(buffer, []).append(2 * walk.position)
+        results.append(Copy(buffer, Buffer(buffer.size, "result", number)))
+    assignment = walk.assignment
+    assignment.results = results
+    walk.settle()
+    return assignment
+
+
+class _Walk:
+    """Gives every leaf a buffer, and notes when values are born and read."""
+
+    def __init__(self, in_place: InPlace, order: Order, workspace: Callable[[HloInstruction], int]) -> None:
+        self.assignment = Assignment()
+        self.in_place = in_place
+        self.order = order
+        self.workspace = workspace
+        self.position = 0
+        self.buffers: list[Buffer] = []
+        self.births: dict[Buffer, list[int]] = {}
+        self.reads: dict[Buffer, list[int]] = {}
+        self.overwrites: list[tuple[Buffer, Buffer, int]] = []
+        self.has_loops = False
+
+    def new(self, size: int, kind: str = "temp", number: int = 0) -> Buffer:
+        """A buffer of its own."""
+        buffer = Buffer(size, kind, number)
+        self.buffers.append(buffer)
+        return buffer
+
+    def born(self, buffer: Buffer, time: int) -> None:
+        """A new value is written."""
+        self.births.setdefault(buffer, []).append(time)
+
+    def read(self, values: Iterable[Buffer], time: int) -> None:
+        """Values are needed at a time."""
+        for buffer in values:
+            self.reads.setdefault(buffer, []).append(time)
+
+    def computation(self, computation: HloComputation, arguments: Sequence[Values]) -> Values:
+        """Walk a computation; returns the buffers of its root."""
+        values = self.assignment.values
+        for instruction in self.order(computation):
+            self.position += 1
+            if instruction.opcode == "parameter":
+                number = parameter_number(instruction)
+                values[instruction] = dict(arguments[number])
+            else:
+                values[instruction] = self.instruction(instruction)
+        return values[computation.root]
+
+    def instruction(self, i: HloInstruction) -> Values:
+        """The buffers of one instruction's leaves."""
+        values = self.assignment.values
+        operands = [values[o] for o in i.operands]
+        match i.opcode:
+            case "constant":
+                self.assignment.constants.append(i)
+                return {(): self.new(leaf_bytes(i.shape), "constant", len(self.assignment.constants) - 1)}
+            case "tuple":
+                return {(n, *index): b for n, o in enumerate(operands) for index, b in o.items()}
+            case "get-tuple-element":
+                number: int = i.operation.index  # type: ignore[attr-defined]
+                return {index[1:]: b for index, b in operands[0].items() if index[0] == number}
+            case "while":
+                return self.loop(i, operands[0])
+            case "conditional":
+                return self.branches(i, operands)
+            case "call":
+                return self.computation(i.called_computations[0], operands)
+            case _ if is_alias(i):
+                return operands[0]
+            case _:
+                return self.plain(i, operands)
+
+    def plain(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
+        """An operation that reads its operands and writes its results."""
+        reading, writing = 2 * self.position, 2 * self.position + 1
+        made = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
+        for buffer in made.values():
+            self.born(buffer, writing)
+        scratch = self.workspace(i)
+        if scratch:
+            self.assignment.workspaces[i] = buffer = self.new(scratch)
+            self.born(buffer, reading)
+            self.read([buffer], writing)
+        overwritten = frozenset(self.in_place(i)) if len(made) == 1 else frozenset[int]()
+        for number, operand in enumerate(operands):
+            free = number in overwritten
+            self.read(operand.values(), reading if free else writing)
+            if free:
+                self.overwrites.extend(
+                    (target, source, reading) for target in made.values() for source in operand.values()
+                )
+        return made
+
+    def loop(self, i: HloInstruction, initial: Values) -> Values:
+        """A loop: its state has buffers that condition, body and whoever reads the result share.
+
+        What the loop only hands on stays where it was before.
+        """
+        self.has_loops = True
+        self.read(initial.values(), 2 * self.position)
+        body, condition = i.called_computations
+        steady = _handed_on(body)
+        state: Values = {}
+        for index, buffer in initial.items():
+            if index[:1] in steady:
+                state[index] = buffer
+                continue
+            state[index] = self.new(buffer.size)
+            self.born(state[index], 2 * self.position + 1)
+        tested = self.computation(condition, [state])
+        self.position += 1
+        self.read([*tested.values(), *state.values()], 2 * self.position)
+        final = self.computation(body, [state])
+        self.position += 1
+        for index, buffer in final.items():
+            self.read([buffer], 2 * self.position)
+            if buffer is state[index]:
+                self.read([buffer], 2 * self.position + 1)
+            else:
+                self.born(state[index], 2 * self.position + 1)
+        moved = [k for k in state if state[k] is not initial[k]]
+        self.assignment.entering[i] = [Copy(initial[k], state[k]) for k in moved]
+        self.assignment.returning[i, 0] = [
+            Copy(final[k], state[k]) for k in state if final[k] is not state[k]
+        ]
+        self.position += 1
+        return state
+
+    def branches(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
+        """A conditional: every branch ends by writing the same result buffers."""
+        self.read(operands[0].values(), 2 * self.position)
+        result = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
+        for number, computation in enumerate(i.called_computations):
+            self.read(operands[number + 1].values(), 2 * self.position)
+            final = self.computation(computation, [operands[number + 1]])
+            self.position += 1
+            self.read(final.values(), 2 * self.position)
+            for buffer in result.values():
+                self.born(buffer, 2 * self.position + 1)
+            self.assignment.returning[i, number] = [Copy(final[k], result[k]) for k in result]
+        self.position += 1
+        # a value written by an early branch must outlive the code of the later ones, which does not run then;
+        # a read here keeps the last one, and nothing else needs to: the branches exclude each other
+        self.read(result.values(), 2 * self.position)
+        return result
+
+    def settle(self) -> None:
+        """Turn births and reads into spans, merge what saves copies, and lay out the arena."""
+        for buffer in self.buffers:
+            births = sorted(self.births.get(buffer, [0]))
+            reads = sorted(self.reads.get(buffer, []))
+            for number, birth in enumerate(births):
+                next_birth = births[number + 1] if number + 1 < len(births) else 1 << 60
+                mine = [t for t in reads if birth <= t < next_birth]
+                buffer.hold(birth, max([birth, *mine]))
+        joins = self.assignment
+        for copies in (*joins.returning.values(), *joins.entering.values(), joins.results):
+            for copy in copies:
+                if copies is not joins.results or not self.stays_on_stack(copy.source):
+                    merge(copy.source, copy.target)
+        for target, source, reading in self.overwrites:
+            if not merge(target, source) and not merge(source, target):
+                # in another place the operand must last until the operation is done
+                source.hold(reading, reading + 1)
+        temporaries = {b.find(): None for b in self.buffers if b.find().kind == "temp" and b.find().size}
+        left = STACK
+        for buffer in temporaries:
+            if self.stays_on_stack(buffer) and buffer.size <= left:
+                buffer.kind = "stack"
+                left -= -(-buffer.size // ALIGNMENT) * ALIGNMENT
+        joins.temp_bytes = assign_offsets([b for b in temporaries if b.kind == "temp"])
+
+    def stays_on_stack(self, buffer: Buffer) -> bool:
+        """Whether a value is better off on the stack than in the arena."""
+        return self.has_loops and buffer.find().kind == "temp" and buffer.size <= SMALL
+
+
+def _handed_on(body: HloComputation) -> set[ShapeIndex]:
+    """The numbers (as tuple indices) of the state's elements that a loop's body returns as it got them."""
+    parameter, root = body.parameters[0], body.root
+    if root is parameter or root.opcode != "tuple":
+        return set()
+    return {
+        (number,)
+        for number, element in enumerate(root.operands)
+        if element.opcode == "get-tuple-element"
+        and element.operands[0] is parameter
+        and element.operation.index == number  # type: ignore[attr-defined]
+    }

@@ -1,0 +1,1 @@
+"""Code generation for any LLVM target: symbolic indices, elements, loops, vector math."""

@@ -1,0 +1,49 @@
+"""Loops that carry accumulators in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hloom.codegen.elements import Elements
+from hloom.codegen.index import Variable
+from hloom.codegen.llvm_text import Value
+from hloom.codegen.types import Element
+
+
+def flatten(elements: Sequence[Element]) -> list[Value]:
+    """The registers of elements: two for a complex one."""
+    return [v for e in elements for v in (e if isinstance(e, tuple) else (e,))]
+
+
+def unflatten(values: Sequence[Value], like: Sequence[Element]) -> list[Element]:
+    """Elements of the same kinds as ``like`` from registers."""
+    found: list[Element] = []
+    place = 0
+    for element in like:
+        if isinstance(element, tuple):
+            found.append((values[place], values[place + 1]))
+            place += 2
+        else:
+            found.append(values[place])
+            place += 1
+    return found
+
+
+def spread(e: Elements, element: Element) -> Element:
+    """An element in every lane."""
+    return (e.wide(element[0]), e.wide(element[1])) if isinstance(element, tuple) else e.wide(element)
+
+
+def nested_reduction(
+    e: Elements, variables: Sequence[Variable], start: list[Element], round_: Any
+) -> list[Element]:
+    """Loops over variables that carry accumulators through ``round_``."""
+    if not variables:
+        return [spread(e, x) for x in round_(start)]
+    first, *rest = variables
+    with e.function.loop(0, first.trips, 1, flatten(start)) as loop, e.scope():
+        first.value = loop.index
+        made = nested_reduction(e, rest, unflatten(loop.values, start), round_)
+        loop.next(*flatten(made))
+    return unflatten(loop.values, start)

@@ -1,0 +1,133 @@
+"""Computations of scalars that combine values: of windows, scans and scatters.
+
+A computation may take and return other float types than the arrays hold; values are converted where they
+meet. Sums and products of narrow floats are formed in f32 and rounded when they are done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from hloom.analysis.scalar_computations import commutes
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm_text import F32, F64, Value
+from hloom.codegen.types import Element, register_type, round_to
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+if TYPE_CHECKING:
+    from hloom.ir.computation import HloComputation
+
+
+def as_type(value: Element, source: ElementType, target: ElementType) -> Element:
+    """A value of one float type in another, rounded once; other types stay as they are."""
+    if source is target or isinstance(value, tuple) or not (source.is_floating and target.is_floating):
+        return value
+    if target is et.F64:
+        return value.cast("fpext", F64)
+    if source is et.F64:
+        value = value.cast("fptrunc", F32)
+    return round_to(value, target) if target.bits < 32 else value
+
+
+class Combiner:
+    """A computation (accumulators..., values...) → accumulators.
+
+    Attributes:
+        computation: it.
+        accumulators, values: types of its parameters.
+        plain: the opcode, where it is one operation of its two parameters.
+    """
+
+    def __init__(self, computation: HloComputation) -> None:
+        self.computation = computation
+        types = [p.shape.element_type for p in computation.parameters]
+        half = len(types) // 2
+        self.accumulators, self.values = types[:half], types[half:]
+        self.plain = self._plain_opcode()
+
+    def _plain_opcode(self) -> str:
+        root = self.computation.root
+        same = {root.shape.element_type, *self.accumulators, *self.values}
+        plain = len(self.accumulators) == 1 and len(same) == 1 and len(root.operands) == 2
+        return root.opcode if plain and set(root.operands) == set(self.computation.parameters) else ""
+
+    @property
+    def commutative(self) -> bool:
+        """Whether the order of its arguments makes no difference."""
+        return commutes(self.computation)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether results of it can stand in the place of values, so that parts can be combined first."""
+        return self.accumulators == self.values
+
+    def starts(self, inits: Sequence[Element], sources: Sequence[ElementType]) -> list[Element]:
+        """Initial values in the accumulators' types."""
+        return [as_type(x, s, t) for x, s, t in zip(inits, sources, self.accumulators, strict=True)]
+
+    def lift(self, values: Sequence[Element], sources: Sequence[ElementType]) -> list[Element]:
+        """Elements of the operands in the types of the computation's values."""
+        return [as_type(x, s, t) for x, s, t in zip(values, sources, self.values, strict=True)]
+
+    def combine(
+        self, e: Elements, accumulators: Sequence[Element], values: Sequence[Element]
+    ) -> list[Element]:
+        """The new accumulators."""
+        if self.plain in ("add", "multiply") and self.accumulators[0].is_floating:
+            a, b = e.together([accumulators[0], values[0]])
+            assert isinstance(a, Value) and isinstance(b, Value)
+            return [a + b if self.plain == "add" else a * b]
+        made = e.apply(self.computation, [*accumulators, *values])
+        root = self.computation.root.shape
+        results = root.tuple_shapes if root.is_tuple else (root,)
+        return [
+            as_type(x, r.element_type, t) for x, r, t in zip(made, results, self.accumulators, strict=True)
+        ]
+
+    def lower(self, accumulators: Sequence[Element], targets: Sequence[ElementType]) -> list[Element]:
+        """Accumulators, rounded to the types of the results."""
+        made: list[Element] = []
+        for value, source, target in zip(accumulators, self.accumulators, targets, strict=True):
+            if self.plain in ("add", "multiply") and source.is_floating and isinstance(value, Value):
+                made.append(_rounded(value, source, target))
+            else:
+                made.append(as_type(value, source, target))
+        return made
+
+
+def _rounded(value: Value, source: ElementType, target: ElementType) -> Value:
+    """A sum that was not rounded to its own type yet, in the result's type."""
+    if register_type(source) is F32 and target is et.F64:
+        return round_to(value, source).cast("fpext", F64) if source.bits < 32 else value.cast("fpext", F64)
+    if register_type(source) is F64 and target is not et.F64:
+        value = value.cast("fptrunc", F32)
+    return round_to(value, target) if target.bits < 32 else value
+
+
+_NEUTRAL_FLOAT: Final = {"add": -0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
+
+
+def neutral_element(computation: HloComputation, element_type: ElementType) -> float | None:
+    """The number that a plain combiner leaves everything as it is with; None if it is not a plain one."""
+    root = computation.root
+    if (
+        sorted(o.opcode for o in root.operands) != ["parameter", "parameter"]
+        or root.operands[0] is root.operands[1]
+    ):
+        return None
+    opcode = root.opcode
+    if root.shape.element_type is not element_type or element_type.is_complex:
+        return None
+    if element_type.is_floating:
+        return _NEUTRAL_FLOAT.get(opcode)
+    if element_type is et.PRED:
+        return {"and": 1, "multiply": 1, "minimum": 1, "or": 0, "add": 0, "maximum": 0, "xor": 0}.get(opcode)
+    bits = element_type.bits
+    low, high = (
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if element_type.is_signed else (0, (1 << bits) - 1)
+    )
+    return {"add": 0, "multiply": 1, "or": 0, "xor": 0, "and": -1 if element_type.is_signed else high,
+            "maximum": low, "minimum": high}.get(opcode)  # fmt: skip

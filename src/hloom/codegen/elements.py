@@ -1,0 +1,533 @@
+"""One element (or one vector of elements) of any value at a symbolic index.
+
+A fused computation is a tree of operations that map indices to indices and combine elements. `Elements`
+walks it from the root: it asks every operation for the element at an index, and ends at loads from buffers.
+With ``lanes`` set, the variable marked as lane runs over the lanes of vectors; what does not depend on it
+stays scalar until it meets a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from hloom.codegen.index import Index, Variable, linearize
+from hloom.codegen.llvm_text import I1, I32, I64, Function, Type, Value
+from hloom.codegen.types import Element, from_storage, storage_type, to_storage
+from hloom.errors import HloError
+from hloom.shape.element_type import ElementType
+
+if TYPE_CHECKING:
+    from hloom.ir.computation import HloComputation
+    from hloom.ir.instruction import HloInstruction
+
+NEAR: Final = 16
+"""Lanes up to so many elements apart are picked out of whole vectors; farther ones are gathered."""
+Indices: TypeAlias = tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An array in memory: dense and row-major, or with strides of its own.
+
+    Attributes:
+        pointer: address of the first element.
+        element_type, dimensions: of the array.
+        strides: elements from neighbour to neighbour along each dimension; None: dense.
+    """
+
+    pointer: Value
+    element_type: ElementType
+    dimensions: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+
+    def linear(self, indices: Indices) -> Index:
+        """The distance of an element from the first one, in elements."""
+        if self.strides is None:
+            return linearize(indices, self.dimensions)
+        total = Index(0)
+        for index, stride in zip(indices, self.strides, strict=True):
+            total = total + index * stride
+        return total
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        total = 1
+        for size in self.dimensions:
+            total *= size
+        return total
+
+
+class Elements:
+    """Emits elements into a function.
+
+    Attributes:
+        function: where the code goes.
+        lanes: lanes of vectors; 0 for scalar code.
+        mask: lanes (or the scalar condition) under which loads may happen; None: all.
+        views: instructions whose values lie in memory.
+        accesses: every linear index used by a load, for the planning of loops.
+        reads: the same by array (the text of its address).
+        requests: the elements asked for without a condition, in the order of asking.
+        unrolls: whether reductions of a few elements are written out instead of being loops.
+        pinned: variables that appear in conditions or values and so cannot be merged with others.
+    """
+
+    def __init__(self, function: Function, lanes: int, views: dict[HloInstruction, View]) -> None:
+        self.function = function
+        self.lanes = lanes
+        self.views = views
+        self.mask: Value | None = None
+        self.unrolls = False
+        self.accesses: list[Index] = []
+        self.reads: dict[str, set[Index]] = {}
+        self.pinned: set[Variable] = set()
+        self.requests: dict[tuple[HloInstruction, Indices], None] = {}
+        self._standing: dict[HloInstruction, HloInstruction] = {}
+        self._known: list[dict[tuple[HloInstruction, Indices, str], Element]] = [{}]
+        self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
+        self._known_columns: list[dict[tuple[str, Index, int, int, int], Value]] = [{}]
+
+    # -- the walk
+
+    def element(self, instruction: HloInstruction, indices: Indices) -> Element:
+        """The element of an instruction's value at an index."""
+        instruction = self._standing.get(instruction, instruction)
+        key = (instruction, indices, self.mask.text if self.mask is not None else "")
+        everywhere = (instruction, indices, "")
+        for known in self._known:
+            if key in known:
+                return known[key]
+            if everywhere in known:
+                return known[everywhere]
+        if self.mask is None:
+            self.requests[instruction, indices] = None
+        view = self.views.get(instruction)
+        made = self.load(view, indices) if view is not None else self._compute(instruction, indices)
+        self._known[-1][key] = made
+        return made
+
+    def _compute(self, instruction: HloInstruction, indices: Indices) -> Element:
+        rule = RULES.get(instruction.opcode)
+        if rule is not None:
+            return rule(self, instruction, indices)
+        if instruction.operation.elementwise:
+            # what select goes by, and the bounds of clamp, may be scalars beside arrays
+            places = [indices if o.shape.rank else () for o in instruction.operands]
+            operands = [self.element(o, at) for o, at in zip(instruction.operands, places, strict=True)]
+            return self.elementwise(instruction, operands)
+        raise HloError(
+            f"{instruction.opcode} has no element rule", rule="cpu.element-rule", instruction=instruction.name
+        )
+
+    def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
+        """Take a value that was computed otherwise for the element at an index, in this scope."""
+        self._known[-1][instruction, indices, self.mask.text if self.mask is not None else ""] = value
+
+    def stand_for(self, instruction: HloInstruction, other: HloInstruction) -> None:
+        """Let an instruction, from now on, have the elements of another."""
+        self._standing[instruction] = other
+
+    def leaves(self, instruction: HloInstruction, indices: Indices) -> list[Element]:
+        """The elements of all leaves of a tuple value (a variadic reduce, a fused tuple) at one index."""
+        if not instruction.shape.is_tuple:
+            return [self.element(instruction, indices)]
+        for known in self._known_leaves:
+            if (instruction, indices) in known:
+                return known[instruction, indices]
+        if instruction.opcode == "tuple":
+            made = [self.element(o, indices) for o in instruction.operands]
+        else:
+            made = LEAF_RULES[instruction.opcode](self, instruction, indices)
+        self._known_leaves[-1][instruction, indices] = made
+        return made
+
+    def elementwise(self, instruction: HloInstruction, operands: Sequence[Element]) -> Element:
+        """An elementwise operation on elements; vectors win over scalars."""
+        from hloom.codegen.elementwise import lower_elementwise
+
+        return lower_elementwise(
+            instruction.operation,
+            [o.shape.element_type for o in instruction.operands],
+            instruction.shape.element_type,
+            self.together(operands),
+        )
+
+    def apply(self, computation: HloComputation, arguments: Sequence[Element]) -> list[Element]:
+        """The elements of the result (leaves of a tuple) of a computation of scalars."""
+        values: dict[HloInstruction, Element | list[Element]] = dict(
+            zip(computation.parameters, arguments, strict=True)
+        )
+        for instruction in computation.post_order():
+            if instruction not in values:
+                values[instruction] = self._applied(instruction, values)
+        root = values[computation.root]
+        return root if isinstance(root, list) else [root]
+
+    def _applied(
+        self, instruction: HloInstruction, values: dict[HloInstruction, Element | list[Element]]
+    ) -> Element | list[Element]:
+        operands = [values[o] for o in instruction.operands]
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            return [leaf for o in operands for leaf in (o if isinstance(o, list) else [o])]
+        if opcode == "get-tuple-element":
+            (whole,) = operands
+            assert isinstance(whole, list)
+            return whole[instruction.operation.index]  # type: ignore[attr-defined]
+        flat = [o for o in operands if not isinstance(o, list)]
+        if opcode in ("call", "fusion"):
+            leaves = self.apply(instruction.called_computations[0], flat)
+            return leaves if instruction.shape.is_tuple else leaves[0]
+        if opcode in ("reshape", "broadcast", "copy", "bitcast", "transpose"):
+            return flat[0]
+        if opcode == "constant":
+            return self._compute(instruction, ())
+        if instruction.operation.elementwise:
+            return self.elementwise(instruction, flat)
+        if opcode == "bitcast-convert":
+            from hloom.codegen.rules.bit_patterns import reinterpreted
+
+            before = instruction.operands[0].shape.element_type
+            return reinterpreted(flat[0], before, instruction.shape.element_type)
+        raise HloError(
+            f"{opcode} inside a computation of scalars",
+            rule="cpu.scalar-computation",
+            instruction=instruction.name,
+        )
+
+    # -- scopes
+
+    @contextmanager
+    def scope(self) -> Generator[None]:
+        """Elements made inside (a loop body, a branch) are forgotten outside."""
+        self._known.append({})
+        self._known_leaves.append({})
+        self._known_columns.append({})
+        yield
+        self._known.pop()
+        self._known_leaves.pop()
+        self._known_columns.pop()
+
+    @contextmanager
+    def masked(self, condition: Value | None) -> Generator[None]:
+        """Loads inside happen only where the condition holds too."""
+        outer = self.mask
+        if condition is not None:
+            self.mask = condition if outer is None else self.both(outer, condition)
+        yield
+        self.mask = outer
+
+    def both(self, a: Value, b: Value) -> Value:
+        """The conjunction of two conditions."""
+        first, second = self.together([a, b])
+        assert isinstance(first, Value) and isinstance(second, Value)
+        return first & second
+
+    # -- indices as values
+
+    def parts(self, index: Index) -> tuple[Value, int, Value | None]:
+        """(value in lane 0, growth from lane to lane, further per-lane part) of an index."""
+        f = self.function
+        scalar: Value | None = None
+        vector: Value | None = None
+        coefficient = 0
+        for variable, factor in index.terms:
+            value = variable.value
+            assert value is not None, f"{variable} is outside its loop"
+            if variable.is_lane and self.lanes:
+                coefficient += factor
+            product = value if factor == 1 else value * factor
+            if value.type.lanes:
+                vector = product if vector is None else vector + product
+            else:
+                scalar = product if scalar is None else scalar + product
+        if scalar is None:
+            scalar = f.constant(I64, index.constant)
+        elif index.constant:
+            scalar = scalar + index.constant
+        return scalar, coefficient, vector
+
+    def index_value(self, index: Index) -> Value:
+        """An index as i64: a scalar if all lanes agree, else a vector."""
+        scalar, coefficient, vector = self.parts(index)
+        if not coefficient and vector is None:
+            return scalar
+        total = scalar.splat(self.lanes)
+        if coefficient:
+            total = total + self.function.constant(
+                I64.vector(self.lanes), [coefficient * lane for lane in range(self.lanes)]
+            )
+        return total if vector is None else total + vector
+
+    def opaque(self, value: Value, extent: int) -> Index:
+        """An index whose value (in [0, extent)) is computed, not affine; scalar or vector of i64."""
+        return Index.of(Variable(extent, "o", value))
+
+    def pin(self, *indices: Index) -> None:
+        """Note that variables are used otherwise than in addresses."""
+        for index in indices:
+            self.pinned.update(v for v, _ in index.terms)
+
+    def inside(self, index: Index, size: int) -> Value | None:
+        """The condition 0 <= index < size; None where it always holds."""
+        low, high = index.minimum() < 0, index.maximum() >= size
+        if not low and not high:
+            return None
+        self.pin(index)
+        value = self.index_value(index)
+        return value.compare("ult", size)
+
+    # -- memory
+
+    def load(self, view: View, indices: Indices) -> Element:
+        """The element of an array in memory; where the mask is off the result is arbitrary."""
+        linear = view.linear(indices)
+        self.accesses.append(linear)
+        self.reads.setdefault(view.pointer.text, set()).add(linear)
+        element_type = view.element_type
+        stored = storage_type(element_type)
+        if view.count == 0:
+            zero = Value(self.function, stored, "zeroinitializer")
+            return (zero, zero) if element_type.is_complex else from_storage(zero, element_type)
+        scalar, coefficient, vector = self.parts(linear)
+        if element_type.is_complex:
+            return self._load_pair(view, linear, scalar, coefficient, vector, stored)
+        if not coefficient and vector is None:
+            safe = self._clamped(linear, scalar, view.count)
+            value = self.function.load(stored, self.function.offset(view.pointer, safe, stored))
+        elif coefficient == 1 and vector is None:
+            pointer = self.function.offset(view.pointer, scalar, stored)
+            wide = stored.vector(self.lanes)
+            if self.mask is None:
+                value = self.function.load(wide, pointer)
+            else:
+                value = self.function.masked_load(wide, pointer, self.lane_mask())
+        elif vector is None and (coefficient == -1 or (abs(coefficient) <= NEAR and self.mask is None)):
+            residue = linear.constant % max(coefficient, 1)
+            block = linear - residue
+            if coefficient > 1 and _stays_inside(block, view.count - coefficient):
+                value = self._column(view.pointer, block, coefficient, residue, 0, stored)
+            else:
+                first = self.function.offset(view.pointer, scalar, stored)
+                value = self._load_near(first, coefficient, stored)
+        else:
+            value = self._gather(view.pointer, linear, view.count, stored)
+        return from_storage(value, element_type)
+
+    def _column(self, base: Value, block: Index, step: int, residue: int, ahead: int, stored: Type) -> Value:
+        """Every ``step``-th element from ``residue`` on, of whole rows of so many; rows are read but once."""
+        key = (base.text, block, step, residue, ahead)
+        for known in self._known_columns:
+            if key in known:
+                return known[key]
+        f, lanes = self.function, self.lanes
+        if step == 1:
+            made = f.load(stored.vector(lanes), f.offset(base, self.parts(block)[0] + ahead, stored))
+        elif step % 2 == 0:
+            half = step // 2
+            parts = [
+                self._column(base, block, half, residue % half, ahead + distance, stored)
+                for distance in (0, half * lanes)
+            ]
+            made = parts[0].shuffle(range(residue // half, 2 * lanes, 2), parts[1])
+        else:
+            vectors = [self._column(base, block, 1, 0, ahead + k * lanes, stored) for k in range(step)]
+            places = [divmod(residue + step * lane, lanes) for lane in range(lanes)]
+            made = vectors[0].shuffle([place if source == 0 else -1 for source, place in places])
+            for number in range(1, step):
+                order = [
+                    lanes + place if source == number else lane if source < number else -1
+                    for lane, (source, place) in enumerate(places)
+                ]
+                made = made.shuffle(order, vectors[number])
+        self._known_columns[-1][key] = made
+        return made
+
+    def _load_near(self, first: Value, step: int, stored: Type) -> Value:
+        """Lanes a few elements apart, or backwards, out of whole vectors; nothing beyond them is read."""
+        f, lanes = self.function, self.lanes
+        wide = stored.vector(lanes)
+        places = [step * lane for lane in range(lanes)]
+        low = min(places)
+        reach = max(places) - low + 1
+        starts = [min(k * lanes, reach - lanes) for k in range(abs(step))]
+        if step == -1 and self.mask is not None:
+            mask = self.lane_mask().shuffle(range(lanes - 1, -1, -1))
+            loaded = [f.masked_load(wide, f.offset(first, low, stored), mask)]
+        else:
+            loaded = [f.load(wide, f.offset(first, low + start, stored)) for start in starts]
+        chosen = [min((place - low) // lanes, len(starts) - 1) for place in places]
+        made = loaded[0].shuffle([
+            place - low if source == 0 else -1 for place, source in zip(places, chosen, strict=True)
+        ])  # fmt: skip
+        for number in range(1, len(loaded)):
+            order = [
+                lanes + place - low - starts[number] if source == number else lane if source < number else -1
+                for lane, (place, source) in enumerate(zip(places, chosen, strict=True))
+            ]
+            made = made.shuffle(order, loaded[number])
+        return made
+
+    def _load_pair(
+        self, view: View, linear: Index, scalar: Value, coefficient: int, vector: Value | None, part: Type
+    ) -> Element:
+        f = self.function
+        if not coefficient and vector is None:
+            safe = self._clamped(linear, scalar, view.count)
+            pointer = f.offset(view.pointer, safe * 2, part)
+            return f.load(part, pointer), f.load(part, f.offset(pointer, 1, part))
+        if coefficient == 1 and vector is None and self.mask is None:
+            pointer = f.offset(view.pointer, scalar * 2, part)
+            both = f.load(part.vector(2 * self.lanes), pointer)
+            return both.shuffle(range(0, 2 * self.lanes, 2)), both.shuffle(range(1, 2 * self.lanes, 2))
+        doubled = linear * 2
+        return (
+            self._gather(view.pointer, doubled, 2 * view.count, part),
+            self._gather(view.pointer, doubled + 1, 2 * view.count, part),
+        )
+
+    def _clamped(self, linear: Index, value: Value, count: int) -> Value:
+        """A scalar index that stays inside even where the mask is off."""
+        if self.mask is None or (linear.minimum() >= 0 and linear.maximum() < count):
+            return value
+        low = self.function.intrinsic("smax", value, self.function.constant(I64, 0))
+        return self.function.intrinsic("smin", low, self.function.constant(I64, count - 1))
+
+    def _gather(self, base: Value, linear: Index, count: int, stored: Type) -> Value:
+        f = self.function
+        index = self.index_value(linear)
+        if count < 2**31:
+            index = index.cast("trunc", I32)
+        pointers = f.append(
+            make_pointers(self.lanes), f"getelementptr {stored.text}, ptr {base.text}, {index}"
+        )
+        wide = stored.vector(self.lanes)
+        mask = self.lane_mask() if self.mask is not None else f.constant(I1.vector(self.lanes), 1)
+        other = Value(f, wide, "zeroinitializer")
+        align = Value(f, I32, str(stored.size))
+        name = f"llvm.masked.gather.{wide.suffix}.v{self.lanes}p0"
+        return f.call(wide, name, pointers, align, mask, other)
+
+    def lane_mask(self) -> Value:
+        """The mask as a vector."""
+        assert self.mask is not None
+        return self.mask if self.mask.type.lanes else self.mask.splat(self.lanes)
+
+    def store(self, view: View, indices: Indices, value: Element) -> None:
+        """Store an element (or a vector along the lane variable) where the mask is on."""
+        linear = view.linear(indices)
+        self.accesses.append(linear)
+        scalar, coefficient, vector = self.parts(linear)
+        element_type = view.element_type
+        f = self.function
+        if not coefficient and vector is None:
+            self._store_scalar(view, scalar, value)
+            return
+        if coefficient != 1 or vector is not None:
+            self._scatter(view, linear, value)
+            return
+        stored = storage_type(element_type)
+        if isinstance(value, tuple):
+            real, imaginary = (self.wide(part) for part in value)
+            order = [lane // 2 + (lane % 2) * self.lanes for lane in range(2 * self.lanes)]
+            both = real.shuffle(order, imaginary)
+            pointer = f.offset(view.pointer, scalar * 2, stored)
+            if self.mask is None:
+                f.store(both, pointer)
+            else:
+                mask = self.lane_mask()
+                f.masked_store(both, pointer, mask.shuffle([lane // 2 for lane in range(2 * self.lanes)]))
+            return
+        data = to_storage(self.wide(value), element_type)
+        pointer = f.offset(view.pointer, scalar, stored)
+        if self.mask is None:
+            f.store(data, pointer)
+        else:
+            f.masked_store(data, pointer, self.lane_mask())
+
+    def _scatter(self, view: View, linear: Index, value: Element) -> None:
+        """Store lanes that are not neighbours in memory."""
+        f = self.function
+        stored = storage_type(view.element_type)
+        parts = value if isinstance(value, tuple) else (to_storage(self.wide(value), view.element_type),)
+        wide = stored.vector(self.lanes)
+        mask = self.lane_mask() if self.mask is not None else f.constant(I1.vector(self.lanes), 1)
+        for number, part in enumerate(parts):
+            index = self.index_value(linear * len(parts) + number)
+            pointers = f.append(
+                make_pointers(self.lanes), f"getelementptr {stored.text}, ptr {view.pointer.text}, {index}"
+            )
+            name = f"llvm.masked.scatter.{wide.suffix}.v{self.lanes}p0"
+            f.call(None, name, self.wide(part), pointers, Value(f, I32, str(stored.size)), mask)
+
+    def _store_scalar(self, view: View, index: Value, value: Element) -> None:
+        f = self.function
+        stored = storage_type(view.element_type)
+        parts = value if isinstance(value, tuple) else (to_storage(value, view.element_type),)
+        pointer = f.offset(view.pointer, index * len(parts) if len(parts) > 1 else index, stored)
+        for number, part in enumerate(parts):
+            # where the index is the same in all lanes, the first of them has the element
+            f.store(part.extract(0) if part.type.lanes else part, f.offset(pointer, number, stored))
+
+    # -- scalars and vectors
+
+    def wide(self, value: Value) -> Value:
+        """The value in every lane."""
+        return value if value.type.lanes or not self.lanes else value.splat(self.lanes)
+
+    def together(self, values: Sequence[Element]) -> list[Element]:
+        """Scalars made vectors where one of the values is a vector."""
+        if not self.lanes:
+            return list(values)
+        flat = [v for e in values for v in (e if isinstance(e, tuple) else (e,))]
+        if not any(v.type.lanes for v in flat):
+            return list(values)
+        return [(self.wide(e[0]), self.wide(e[1])) if isinstance(e, tuple) else self.wide(e) for e in values]
+
+    def choose(self, condition: Value, yes: Element, no: Element) -> Element:
+        """``yes`` where the condition holds, else ``no``."""
+        if isinstance(yes, tuple) or isinstance(no, tuple):
+            assert isinstance(yes, tuple) and isinstance(no, tuple)
+            first, second = self.choose(condition, yes[0], no[0]), self.choose(condition, yes[1], no[1])
+            assert isinstance(first, Value) and isinstance(second, Value)
+            return first, second
+        c, y, n = self.together([condition, yes, no])
+        assert isinstance(c, Value) and isinstance(y, Value) and isinstance(n, Value)
+        return c.select(y, n)
+
+
+def _stays_inside(index: Index, last: int) -> bool:
+    """Whether an index never leaves [0, last], however far merged loops run."""
+    ends = [c * (v.trips - 1) for v, c in index.terms]
+    low = index.constant + sum(min(0, end) for end in ends)
+    return low >= 0 and index.constant + sum(max(0, end) for end in ends) <= last
+
+
+LeafRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], list[Element]]"
+LEAF_RULES: Final[dict[str, LeafRule]] = {}
+"""How operations with tuple results give the elements of all leaves at one index: by opcode."""
+ElementRule: TypeAlias = Callable[[Elements, "HloInstruction", Indices], Element]
+RULES: Final[dict[str, ElementRule]] = {}
+"""How the operations that are not elementwise give an element: by opcode."""
+
+
+def element_rule(*opcodes: str) -> Callable[[ElementRule], ElementRule]:
+    """Register the element rule of some opcodes."""
+
+    def register(rule: ElementRule) -> ElementRule:
+        for opcode in opcodes:
+            RULES[opcode] = rule
+        return rule
+
+    return register
+
+
+def make_pointers(lanes: int) -> Type:
+    """The type of a vector of pointers."""
+    from hloom.codegen.llvm_text import make_type
+
+    return make_type("ptr", lanes)

@@ -1,0 +1,75 @@
+"""Elementwise operations on register values, scalars and vectors alike.
+
+One small function per opcode, in one file per family. Floats narrower than f32 arrive as f32 values, and the
+result is rounded once; integers narrower than a byte arrive in a byte, and the result is wrapped. Nothing
+traps: LLVM's undefined cases (division by zero, over-wide shifts, float to integer out of range) are handled
+before. No lowering calls a library: what has no instruction is put together from vector instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.codegen.elementwise import arithmetic, bits, comparison, conversion, integral, transcendental
+from hloom.codegen.elementwise.registry import LOWERINGS, Context, lowering
+from hloom.codegen.llvm_text import F64, Value
+from hloom.codegen.types import Element, is_small, round_to, wrap
+from hloom.errors import HloError
+from hloom.ir.operation import Operation
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+FAMILIES: Final = (arithmetic, bits, comparison, conversion, integral, transcendental)
+
+__all__ = ["FAMILIES", "LOWERINGS", "Context", "lower_elementwise", "lowering"]
+
+_INCOMPLETE: Final = frozenset((et.F8E4M3FNUZ, et.F8E5M2FNUZ, et.F8E4M3B11FNUZ, et.F8E8M0FNU, et.F6E2M3FN))
+"""Float types in which a change of sign, or the next integer, may not exist."""
+
+
+def lower_elementwise(
+    operation: Operation,
+    operand_types: Sequence[ElementType],
+    result_type: ElementType,
+    operands: Sequence[Element],
+) -> Element:
+    """The result of an elementwise operation, in the registers' form of its element type.
+
+    The operands are all scalars or all vectors of as many lanes. Raises HloError for an operation that has
+    no lowering.
+    """
+    rule = LOWERINGS.get(operation.opcode)
+    if rule is None:
+        raise HloError(f"{operation.opcode} has no lowering", rule="cpu.lowering-missing")
+    result = rule.lower(Context(operation, operand_types, result_type), *_of_one_width(operands))
+    if isinstance(result, tuple):
+        return result
+    if result_type.is_floating:
+        if rule.exact and result_type not in _INCOMPLETE and _all_are(operand_types, result_type):
+            return result
+        if result_type is et.F8E8M0FNU and operation.opcode in _ABOVE_ZERO:
+            result = _above_zero(result)
+        needed = result_type is et.BF16 or is_small(result_type) or result.type.scalar is F64
+        return round_to(result, result_type) if needed else result
+    return result if rule.exact else wrap(result, result_type)
+
+
+_ABOVE_ZERO: Final = ("power", "atan2")
+"""Operations that make small positive numbers of positive ones."""
+
+
+def _above_zero(value: Value) -> Value:
+    """Numbers that have vanished in f32, as the smallest one: f8e8m0fnu has no zero."""
+    return value.compare("oeq", 0.0).select(2.0**-149, value)
+
+
+def _all_are(operand_types: Sequence[ElementType], result_type: ElementType) -> bool:
+    return all(t is result_type or not t.is_floating for t in operand_types)
+
+
+def _of_one_width(operands: Sequence[Element]) -> Sequence[Element]:
+    """Floats in f64 if one of them is."""
+    if len(operands) > 1 and any(isinstance(o, Value) and o.type.scalar is F64 for o in operands):
+        return [o.cast("fpext", F64) if isinstance(o, Value) and o.type.is_float else o for o in operands]
+    return operands

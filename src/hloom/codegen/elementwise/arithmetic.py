@@ -1,0 +1,222 @@
+"""Sums, products, quotients, the larger and the smaller of two numbers, signs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.elementwise.registry import Context, lowering
+from hloom.codegen.llvm_text import F32, F64, I8, I16, I32, Value
+from hloom.codegen.target import has_avx512
+from hloom.codegen.types import Element, parts
+from hloom.codegen.vector_math import complex_exponential, complex_numbers
+from hloom.codegen.vector_math.power import integer_power, power
+from hloom.codegen.vector_math.remainder import remainder
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+
+@lowering("add")
+def _add(c: Context, a: Element, b: Element) -> Element:
+    if isinstance(a, tuple):
+        assert isinstance(b, tuple)
+        return a[0] + b[0], a[1] + b[1]
+    x, y = parts(a, b)
+    return x | y if c.result_type is et.PRED else x + y
+
+
+@lowering("subtract")
+def _subtract(c: Context, a: Element, b: Element) -> Element:
+    if isinstance(a, tuple):
+        assert isinstance(b, tuple)
+        return a[0] - b[0], a[1] - b[1]
+    x, y = parts(a, b)
+    return x - y
+
+
+@lowering("multiply")
+def _multiply(c: Context, a: Element, b: Element) -> Element:
+    if isinstance(a, tuple):
+        assert isinstance(b, tuple)
+        return complex_numbers.multiply(a, b)
+    x, y = parts(a, b)
+    return x & y if c.result_type is et.PRED else x * y
+
+
+@lowering("divide")
+def _divide(c: Context, a: Element, b: Element) -> Element:
+    if isinstance(a, tuple):
+        assert isinstance(b, tuple)
+        return complex_numbers.divide(a, b)
+    x, y = parts(a, b)
+    return quotient(x, y, c.kind) if c.kind.is_integer else x / y
+
+
+@lowering("remainder")
+def _remainder(c: Context, a: Element, b: Element) -> Element:
+    x, y = parts(a, b)
+    if not c.kind.is_integer:
+        return remainder(x, y)
+    # with -1 as the quotient by 0, the remainder is the dividend
+    return x - quotient(x, y, c.kind) * y
+
+
+@lowering("power")
+def _power(c: Context, a: Element, b: Element) -> Element:
+    if isinstance(a, tuple):
+        assert isinstance(b, tuple)
+        return complex_exponential.power(a, b)
+    x, y = parts(a, b)
+    return integer_power(x, y, c.kind.is_signed) if c.kind.is_integer else power(x, y)
+
+
+@lowering("negate")
+def _negate(c: Context, a: Element) -> Element:
+    return (-a[0], -a[1]) if isinstance(a, tuple) else -a
+
+
+@lowering("abs")
+def _abs(c: Context, a: Element) -> Element:
+    if isinstance(a, tuple):
+        return complex_numbers.modulus(a)
+    if c.kind.is_floating:
+        return a.function.intrinsic("fabs", a)
+    return a.compare("slt", 0).select(-a, a)
+
+
+@lowering("sign", exact=True)
+def _sign(c: Context, a: Element) -> Element:
+    if isinstance(a, tuple):
+        return complex_numbers.sign(a)
+    if c.kind.is_floating:
+        one = a.function.intrinsic("copysign", a.function.constant(a.type, 1.0), a)
+        return a.compare("one", 0.0).select(one, a)
+    return a.compare("sgt", 0).select(1, a >> (8 * a.type.size - 1))
+
+
+# -- the larger and the smaller
+
+
+@lowering("maximum", exact=True)
+def _maximum(c: Context, a: Element, b: Element) -> Element:
+    return larger(a, b, c.result_type)
+
+
+@lowering("minimum", exact=True)
+def _minimum(c: Context, a: Element, b: Element) -> Element:
+    return smaller(a, b, c.result_type)
+
+
+@lowering("clamp", exact=True)
+def _clamp(c: Context, low: Element, a: Element, high: Element) -> Element:
+    return smaller(larger(a, low, c.result_type), high, c.result_type)
+
+
+def larger(a: Element, b: Element, element_type: ElementType) -> Element:
+    """The larger number: NaN if either is, +0 rather than -0; complex ones by real, then imaginary part."""
+    if isinstance(a, tuple):
+        return _first_of(a, b, "oge", "ogt")
+    x, y = parts(a, b)
+    if element_type is et.PRED:
+        return x | y
+    if takes_range(x, element_type):
+        return _range(x, y, 5)
+    return x.function.intrinsic(_name("max", element_type), x, y)
+
+
+def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
+    """The smaller number: NaN if either is, -0 rather than +0; complex ones by real, then imaginary part."""
+    if isinstance(a, tuple):
+        return _first_of(a, b, "ole", "olt")
+    x, y = parts(a, b)
+    if element_type is et.PRED:
+        return x & y
+    if takes_range(x, element_type):
+        return _range(x, y, 4)
+    return x.function.intrinsic(_name("min", element_type), x, y)
+
+
+def takes_range(x: Value, element_type: ElementType) -> bool:
+    """Whether an instruction of the target tells zeros by their signs, as maximum and minimum must."""
+    whole = x.type.lanes * x.type.size >= 16
+    return whole and x.type.scalar in (F32, F64) and has_avx512(x.function.module.target)
+
+
+def _range(x: Value, y: Value, which: int) -> Value:
+    """VRANGE: the smaller (4) or larger (5) number; it passes over NaN, which a sum then brings in."""
+    f, lanes = x.function, x.type.lanes
+    most = 64 // x.type.size
+    if lanes > most:
+        half = lanes // 2
+        low, high = range(half), range(half, lanes)
+        parts_ = [_range(x.shuffle(part), y.shuffle(part), which) for part in (low, high)]
+        return parts_[0].shuffle(range(lanes), parts_[1])
+    bits = lanes * x.type.size * 8
+    name = f"llvm.x86.avx512.mask.range.{'ps' if x.type.scalar is F32 else 'pd'}.{bits}"
+    mask_type = I16 if lanes == 16 else I8
+    extra = [f.constant(I32, 4)] if bits == 512 else []
+    chosen = f.call(x.type, name, x, y, f.constant(I32, which), x, f.constant(mask_type, -1), *extra)
+    return x.compare("uno", y).select(x + y, chosen)
+
+
+def _name(which: str, element_type: ElementType) -> str:
+    if element_type.is_floating:
+        return which + "imum"
+    return ("s" if element_type.is_signed else "u") + which
+
+
+def _first_of(a: Element, b: Element, relation: str, strict: str) -> Element:
+    """``a`` where it is in the relation with ``b`` or has a NaN, else ``b``."""
+    assert isinstance(a, tuple) and isinstance(b, tuple)
+    whole = a[1].compare("ord", b[1])
+    first = (a[0].compare(strict, b[0]) & whole) | (a[0].compare("oeq", b[0]) & a[1].compare(relation, b[1]))
+    first = first | a[0].compare("uno", a[1])
+    return first.select(a[0], b[0]), first.select(a[1], b[1])
+
+
+# -- integer division
+
+_ENOUGH: Final = {1: F32, 2: F32, 4: F64}
+"""By bytes of an integer: the float type whose quotients are right when they are truncated. It has so many
+more bits than the integers that no quotient below an integer is rounded up to it."""
+
+
+def quotient(x: Value, y: Value, element_type: ElementType) -> Value:
+    """The quotient towards zero; all bits set where ``y`` is 0, and MIN / -1 is MIN."""
+    signed = element_type.is_signed
+    divisor = constant_integer(y)
+    if divisor is not None and divisor not in (0, -1):
+        return x / y if signed else x.unsigned_divide(y)
+    if not x.type.lanes or x.type.size == 8:
+        return _divided(x, y, signed)
+    made = _quotient_of_floats(x, y, signed)
+    if signed and x.type.size == 4:
+        made = y.compare("eq", -1).select(-x, made)
+    return y.compare("eq", 0).select(-1, made)
+
+
+def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
+    """Vectors have no division of integers; results that do not fit are not used."""
+    element = x.type.scalar
+    real = _ENOUGH[element.size]
+    if element is not I32:
+        x, y = (v.cast("sext" if signed else "zext", I32) for v in (x, y))
+    # narrower integers than 32 bits fit a signed one, whatever their own kind
+    kind = "s" if signed or element is not I32 else "u"
+    ratio = x.cast(f"{kind}itofp", real) / y.cast(f"{kind}itofp", real)
+    whole = ratio.cast(f"fpto{kind}i", I32)
+    return whole if element is I32 else whole.cast("trunc", element)
+
+
+def _divided(x: Value, y: Value, signed: bool) -> Value:
+    """By the division instruction, which must not see what traps."""
+    zero = y.compare("eq", 0)
+    if not signed:
+        return zero.select(-1, x.unsigned_divide(zero.select(1, y)))
+    minus_one = y.compare("eq", -1)
+    return zero.select(-1, minus_one.select(-x, x / (zero | minus_one).select(1, y)))
+
+
+def constant_integer(value: Value) -> int | None:
+    """The number of an integer constant that is the same in every lane; None for other values."""
+    text = value.text.removeprefix("splat (").removesuffix(")").rpartition(" ")[2]
+    return int(text) if text.lstrip("-").isdecimal() else None

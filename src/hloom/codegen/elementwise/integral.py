@@ -1,0 +1,30 @@
+"""Floats made integral: floor, ceil, rounding."""
+
+from __future__ import annotations
+
+from hloom.codegen.elementwise.registry import Context, lowering
+from hloom.codegen.llvm_text import Value
+from hloom.codegen.vector_math.reals import Reals
+
+
+@lowering("floor", exact=True)
+def _floor(c: Context, a: Value) -> Value:
+    return Reals(a).floor(a)
+
+
+@lowering("ceil", exact=True)
+def _ceil(c: Context, a: Value) -> Value:
+    return Reals(a).ceil(a)
+
+
+@lowering("round-nearest-even", exact=True)
+def _round_nearest_even(c: Context, a: Value) -> Value:
+    return Reals(a).round_even(a)
+
+
+@lowering("round-nearest-afz", exact=True)
+def _round_nearest_afz(c: Context, a: Value) -> Value:
+    """Half of the last number below 1 is added before truncation: 0.5 itself would carry 0.49999997 to 1."""
+    r = Reals(a)
+    below_half = 0.5 - 2.0 ** -(r.precision + 1)
+    return r.truncate(a + r.copysign(r.constant(below_half), a))

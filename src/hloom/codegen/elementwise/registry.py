@@ -1,0 +1,60 @@
+"""Where the families of elementwise operations enter how they are lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from hloom.codegen.types import Element
+from hloom.ir.operation import Operation
+from hloom.shape.element_type import ElementType
+
+
+class Context:
+    """What a lowering may ask: the operation's attributes and the element types."""
+
+    __slots__ = ("operand_types", "operation", "result_type")
+
+    def __init__(
+        self, operation: Operation, operand_types: Sequence[ElementType], result_type: ElementType
+    ) -> None:
+        self.operation: Any = operation
+        self.operand_types = operand_types
+        self.result_type = result_type
+
+    @property
+    def kind(self) -> ElementType:
+        """The element type of the last operand: that of all operands, but for pred of a select."""
+        return self.operand_types[-1]
+
+
+Lower: TypeAlias = Callable[..., Element]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How an operation is lowered.
+
+    Attributes:
+        lower: function(context, *operands) -> element.
+        exact: the result of values of a type is a value of that type: nothing is to be rounded or wrapped.
+    """
+
+    lower: Lower
+    exact: bool
+
+
+LOWERINGS: Final[dict[str, Lowering]] = {}
+"""By opcode."""
+
+
+def lowering(*opcodes: str, exact: bool = False) -> Callable[[Lower], Lower]:
+    """Register the lowering of some opcodes."""
+
+    def register(function: Lower) -> Lower:
+        for opcode in opcodes:
+            LOWERINGS[opcode] = Lowering(function, exact)
+        return function
+
+    return register

@@ -1,0 +1,172 @@
+"""Symbolic indices: affine expressions of loop variables, the language in which operands are addressed.
+
+Broadcast, transpose, slice, pad, reverse, iota and most reshapes map an index to another by strides and
+bounds. Written as affine expressions they cost nothing per element: an address is one pointer and one
+stride. What is not affine (a reshape that cuts across dimensions, a gathered index) becomes an opaque
+variable, whose value is computed where it is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hloom.codegen.llvm_text import Value
+
+_numbers = itertools.count()
+
+
+class Variable:
+    """A loop variable, or an opaque index value.
+
+    Attributes:
+        extent: the variable takes values in [0, extent).
+        trips: rounds of its loop. A merged loop runs on past the end of its inner variable into the next
+            round of the outer one: trips is then larger than extent, by which index ranges are judged.
+        value: its (scalar, or per-lane vector) SSA value; None until its loop is entered.
+        is_lane: consecutive lanes of a vector hold consecutive values of it, ``value`` being that of lane 0.
+    """
+
+    __slots__ = ("extent", "is_lane", "name", "number", "trips", "value")
+
+    def __init__(self, extent: int, name: str = "i", value: Value | None = None) -> None:
+        self.extent = extent
+        self.trips = extent
+        self.number = next(_numbers)
+        self.name = f"{name}{self.number}"
+        self.value = value
+        self.is_lane = False
+
+    def __repr__(self) -> str:
+        return f"{self.name}<{self.extent}"
+
+
+class Index:
+    """constant + sum of coefficient * variable."""
+
+    __slots__ = ("_hash", "constant", "terms")
+
+    constant: int
+    terms: tuple[tuple[Variable, int], ...]
+
+    def __init__(self, constant: int = 0, terms: Iterable[tuple[Variable, int]] = ()) -> None:
+        merged: dict[Variable, int] = {}
+        for variable, coefficient in terms:
+            merged[variable] = merged.get(variable, 0) + coefficient
+        self.terms = tuple(sorted(((v, c) for v, c in merged.items() if c), key=lambda t: t[0].number))
+        self.constant = constant
+        self._hash = hash((constant, self.terms))
+
+    @classmethod
+    def of(cls, variable: Variable) -> Index:
+        """The variable itself; a variable of one value is 0."""
+        return cls(0, [(variable, 1)]) if variable.extent != 1 or variable.value is not None else cls(0)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and self.constant == other.constant and self.terms == other.terms
+
+    def __repr__(self) -> str:
+        return " + ".join([str(self.constant), *(f"{c}*{v.name}" for v, c in self.terms)])
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.constant + other, self.terms)
+        return Index(self.constant + other.constant, (*self.terms, *other.terms))
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> Index:
+        return Index(self.constant * factor, ((v, c * factor) for v, c in self.terms))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no variable takes part."""
+        return not self.terms
+
+    @property
+    def lane_coefficient(self) -> int:
+        """How much the index grows from lane to lane."""
+        return sum(c for v, c in self.terms if v.is_lane)
+
+    def minimum(self) -> int:
+        """The smallest value it can take."""
+        return self.constant + sum(min(0, c * (v.extent - 1)) for v, c in self.terms)
+
+    def maximum(self) -> int:
+        """The largest value it can take."""
+        return self.constant + sum(max(0, c * (v.extent - 1)) for v, c in self.terms)
+
+    def divide(self, divisor: int) -> Index | None:
+        """The exact affine quotient rounded down, or None if it is not affine.
+
+        Terms that are multiples of the divisor are divided; the others must stay within one step.
+        """
+        whole = [(v, c // divisor) for v, c in self.terms if c % divisor == 0]
+        rest = Index(self.constant % divisor, ((v, c) for v, c in self.terms if c % divisor))
+        if rest.minimum() < 0 or rest.maximum() >= divisor:
+            return None
+        return Index(self.constant // divisor, whole)
+
+
+def row_major_strides(dimensions: Sequence[int]) -> tuple[int, ...]:
+    """Elements between neighbours along each dimension of a dense row-major array."""
+    strides = [1] * len(dimensions)
+    for d in range(len(dimensions) - 2, -1, -1):
+        strides[d] = strides[d + 1] * dimensions[d + 1]
+    return tuple(strides)
+
+
+def linearize(indices: Sequence[Index], dimensions: Sequence[int]) -> Index:
+    """The row-major linear index."""
+    total = Index(0)
+    for index, stride in zip(indices, row_major_strides(dimensions), strict=True):
+        total = total + index * stride
+    return total
+
+
+def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] | None:
+    """The multi-index of an affine linear index, or None where it is not affine."""
+    found: list[Index] = []
+    rest = linear
+    for size, stride in zip(dimensions, row_major_strides(dimensions), strict=True):
+        if size == 1 or not stride:
+            found.append(Index(0))
+            continue
+        quotient = rest.divide(stride)
+        if quotient is None:
+            return None
+        found.append(quotient)
+        rest = rest - quotient * stride
+    return tuple(found)
+
+
+def refine(dimensions: Sequence[int], others: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Split each dimension so that reshapes to ``others`` fall on boundaries where they can.
+
+    Returns the factors of every dimension, major to minor. Shapes of another element count are ignored.
+    """
+    total = math.prod(dimensions)
+    if not total:
+        return tuple([(size,) for size in dimensions])
+    cuts: set[int] = set()
+    for shape in others:
+        if math.prod(shape) == total:
+            cuts.update(row_major_strides(shape))
+    split: list[tuple[int, ...]] = []
+    for size, stride in zip(dimensions, row_major_strides(dimensions), strict=True):
+        factors: list[int] = []
+        below = stride
+        for cut in sorted(c for c in cuts if stride < c < stride * size):
+            if cut % below == 0 and (stride * size) % cut == 0:
+                factors.append(cut // below)
+                below = cut
+        factors.append(stride * size // below)
+        split.append(tuple(reversed(factors)))
+    return tuple(split)

@@ -1,0 +1,123 @@
+"""Arithmetic on elements in lanes, for algorithms that run on many matrices (or columns) at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.codegen.elements import Elements, Indices, View, make_pointers
+from hloom.codegen.index import linearize
+from hloom.codegen.llvm_text import I1, I32, I64, Type, Value
+from hloom.codegen.types import Element, register_type, storage_type
+from hloom.shape.element_type import ElementType
+
+
+def parts(element: Element) -> tuple[Value, ...]:
+    """The registers of an element."""
+    return element if isinstance(element, tuple) else (element,)
+
+
+def conjugate(element: Element) -> Element:
+    """The complex conjugate; a real number itself."""
+    return (element[0], -element[1]) if isinstance(element, tuple) else element
+
+
+def real_part(element: Element) -> Value:
+    """The real part."""
+    return element[0] if isinstance(element, tuple) else element
+
+
+def minus_product(e: Elements, total: Element, a: Element, b: Element) -> Element:
+    """Total - a * b."""
+    total, a, b = e.together([total, a, b])
+    f = e.function
+    if isinstance(total, tuple) and isinstance(a, tuple) and isinstance(b, tuple):
+        real = f.fma(a[1], b[1], f.fma(-a[0], b[0], total[0]))
+        return real, f.fma(-a[1], b[0], f.fma(-a[0], b[1], total[1]))
+    assert isinstance(total, Value) and isinstance(a, Value) and isinstance(b, Value)
+    return f.fma(-a, b, total)
+
+
+def quotient(e: Elements, a: Element, b: Element) -> Element:
+    """A / b; complex by the larger part of b (Smith, "Complex division", CACM 5(8), 1962)."""
+    a, b = e.together([a, b])
+    if not isinstance(a, tuple) or not isinstance(b, tuple):
+        assert isinstance(a, Value) and isinstance(b, Value)
+        return a / b
+    f = e.function
+    larger = f.intrinsic("fabs", b[0]).compare("oge", f.intrinsic("fabs", b[1]))
+    high, low = larger.select(b[0], b[1]), larger.select(b[1], b[0])
+    ratio = low / high
+    scale = f.fma(low, ratio, high)
+    first = (f.fma(a[1], ratio, a[0]), f.fma(-a[0], ratio, a[1]))
+    second = (f.fma(a[0], ratio, a[1]), f.fma(a[1], ratio, -a[0]))
+    return larger.select(first[0], second[0]) / scale, larger.select(first[1], second[1]) / scale
+
+
+def by_real(e: Elements, a: Element, divisor: Value) -> Element:
+    """A / a real number."""
+    if isinstance(a, tuple):
+        return a[0] / divisor, a[1] / divisor
+    return a / divisor
+
+
+def number(e: Elements, kind: ElementType, value: complex) -> Element:
+    """A constant in every lane."""
+    register = register_type(kind).vector(e.lanes)
+    real = e.function.constant(register, float(value.real))
+    return (real, e.function.constant(register, float(value.imag))) if kind.is_complex else real
+
+
+def scatter(e: Elements, view: View, indices: Indices, value: Element) -> None:
+    """Store an element, or lanes that lie anywhere."""
+    linear = linearize(indices, view.dimensions)
+    coefficient = linear.lane_coefficient if e.lanes else 0
+    if coefficient in (0, 1):
+        e.store(view, indices, value)
+        return
+    f = e.function
+    stored = storage_type(view.element_type)
+    registers = parts(value)
+    for k, register in enumerate(registers):
+        place = e.index_value(linear * len(registers) + k)
+        pointers = f.append(
+            make_pointers(e.lanes), f"getelementptr {stored.text}, ptr {view.pointer.text}, {place}"
+        )
+        mask = e.lane_mask() if e.mask is not None else f.constant(I1.vector(e.lanes), 1)
+        wide = stored.vector(e.lanes)
+        name = f"llvm.masked.scatter.{wide.suffix}.v{e.lanes}p0"
+        f.call(None, name, e.wide(register), pointers, Value(f, I32, str(stored.size)), mask)
+
+
+class Scratch:
+    """Elements of a matrix on the stack, all lanes of each."""
+
+    def __init__(self, e: Elements, kind: ElementType, sizes: Sequence[int]) -> None:
+        self.e, self.kind, self.sizes = e, kind, sizes
+        self.type: Type = register_type(kind).vector(e.lanes)
+        self.count = 2 if kind.is_complex else 1
+        total = self.count
+        for size in sizes:
+            total *= size
+        self.pointer = e.function.allocate(self.type, total)
+
+    def _place(self, indices: Sequence[Value], part: int) -> Value:
+        f = self.e.function
+        linear: Value | None = None
+        for index, size in zip(indices, self.sizes, strict=True):
+            linear = index if linear is None else linear * size + index
+        if linear is None:
+            linear = f.constant(I64, 0)
+        return f.offset(self.pointer, linear * self.count + part, self.type)
+
+    def get(self, *indices: Value) -> Element:
+        """The element at an index."""
+        f = self.e.function
+        align = self.type.size
+        found = [f.load(self.type, self._place(indices, k), align=align) for k in range(self.count)]
+        return (found[0], found[1]) if self.count == 2 else found[0]
+
+    def set(self, element: Element, *indices: Value) -> None:
+        """Change the element at an index."""
+        f = self.e.function
+        for k, part in enumerate(parts(element)):
+            f.store(self.e.wide(part), self._place(indices, k), align=self.type.size)

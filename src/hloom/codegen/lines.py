@@ -1,0 +1,85 @@
+"""Loops over the lines of arrays along one axis, lanes side by side on neighbouring lines where they can."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I64, Function, Value
+from hloom.codegen.loops import outer_loops, vector_lanes, vector_loop
+from hloom.ir.instruction import HloInstruction
+
+MOST_LANES: Final = 128
+"""Lines that are walked together: some registers' worth, so that each step reads whole cache lines."""
+
+Place: TypeAlias = Callable[[Index], Indices]
+"""From the index along the axis to the index in the array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of an array along an axis.
+
+    Attributes:
+        sizes: dimensions; that of the axis is of no importance.
+        axis: the axis.
+        lanes: neighbouring lines that are walked together; 0: one line at a time.
+    """
+
+    sizes: tuple[int, ...]
+    axis: int
+    lanes: int
+
+    @staticmethod
+    def of(sizes: Sequence[int], axis: int, instructions: Sequence[HloInstruction]) -> Lines:
+        """Lanes along the minor dimension, unless that is the axis."""
+        minor = max((d for d, size in enumerate(sizes) if size != 1 and d != axis), default=-1)
+        lanes = 0
+        if minor > axis:
+            lanes = vector_lanes(instructions, sizes[minor])
+            while 0 < lanes < MOST_LANES and lanes * 2 <= sizes[minor]:
+                lanes *= 2
+        return Lines(tuple(sizes), axis, lanes)
+
+    @property
+    def variables(self) -> list[Variable | None]:
+        """A new loop variable for every dimension but the axis."""
+        return [None if d == self.axis else Variable(size) for d, size in enumerate(self.sizes)]
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return math.prod(size for d, size in enumerate(self.sizes) if d != self.axis)
+
+    @property
+    def trips(self) -> tuple[int, int]:
+        """(end, grain) of the range of the outermost loop."""
+        sizes = [size for d, size in enumerate(self.sizes) if d != self.axis and size != 1]
+        return (sizes[0], self.lanes if len(sizes) == 1 and self.lanes else 1) if sizes else (1, 1)
+
+    def walk(self, e: Elements, begin: Value, end: Value, body: Callable[[Place], None]) -> None:
+        """Run ``body`` for every line, or every group of neighbouring lines; the outermost loop is given."""
+        f: Function = e.function
+        variables = self.variables
+        loops = [v for v in variables if v is not None and v.extent != 1]
+        lane = loops.pop() if self.lanes else None
+
+        def place(at: Index) -> Indices:
+            return tuple(at if v is None else Index.of(v) for v in variables)
+
+        def group(low: Value, high: Value) -> None:
+            assert lane is not None
+            vector_loop(e, lane, low, high, lambda: body(place), exact=lane.trips % self.lanes == 0)
+
+        if lane is not None and not loops:
+            group(begin, end)
+            return
+        with outer_loops(f, loops, begin, end), e.scope():
+            if lane is None:
+                body(place)
+            else:
+                group(f.constant(I64, 0), f.constant(I64, lane.trips))

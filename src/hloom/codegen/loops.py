@@ -1,0 +1,334 @@
+"""Loop nests around elements: the kernel that computes every element of one or several arrays.
+
+The iteration space is that of the results. Its dimensions are split where reshapes cut them, loops that
+address everything by one stride are merged, and the innermost loop runs over whole vectors with a masked
+rest. The outermost loop takes its range from the caller, so that threads can share it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.index import Index, Variable, linearize, refine
+from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
+from hloom.codegen.types import Element, storage_bytes
+from hloom.ir.instruction import HloInstruction
+from hloom.passes.loops.while_loop_trip_count_annotator import known_trip_count
+from hloom.shape.shape import Shape
+
+VECTOR_BYTES: Final = 64
+LONG: Final = 1 << 14
+"""Loops over so many elements pay for more code."""
+_LONG_CHAINS: Final = frozenset((
+    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine",
+    "tan", "power", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
+))  # fmt: skip
+"""Operations that are a dozen in a row."""
+MOST_LANES: Final = 128
+NESTED: Final = frozenset(("reduce", "reduce-window", "dot", "convolution"))
+"""Operations whose elements are loops of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An iteration space: loops from the outermost in, and what the dimensions are in their terms."""
+
+    variables: tuple[Variable, ...]
+    indices: tuple[Index, ...]
+
+
+def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> Space:
+    """The space of an array's dimensions, split where reshapes to ``shapes`` cut them."""
+    variables: list[Variable] = []
+    indices: list[Index] = []
+    for factors in refine(dimensions, shapes):
+        index = Index(0)
+        stride = math.prod(factors)
+        for factor in factors:
+            stride //= max(factor, 1)
+            variable = Variable(factor)
+            variables.append(variable)
+            index = index + Index.of(variable) * stride
+        indices.append(index)
+    return Space(tuple(variables), tuple(indices))
+
+
+def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) -> Space:
+    """Merge neighbouring loops where every access goes on from one round to the next by the same stride."""
+    coefficients = [dict(index.terms) for index in set(accesses)]
+    kept: list[Variable] = []
+    gone: dict[Variable, None] = {}
+    for variable in reversed(space.variables):
+        if variable.extent == 1:
+            gone[variable] = None
+            continue
+        if kept:
+            inner = kept[-1]
+            fits = (
+                variable not in pinned
+                and inner not in pinned
+                and all(terms.get(variable, 0) == terms.get(inner, 0) * inner.trips for terms in coefficients)
+            )
+            if fits:
+                inner.trips *= variable.extent
+                gone[variable] = None
+                continue
+        kept.append(variable)
+    indices = tuple(Index(i.constant, ((v, c) for v, c in i.terms if v not in gone)) for i in space.indices)
+    return Space(tuple(reversed(kept)), indices)
+
+
+def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
+    """Lanes for a loop of so many rounds: whole vectors of the widest usual type, fewer if it is short.
+
+    Complex numbers count as their parts, which lie in registers of their own.
+    """
+    types = [i.shape.element_type for i in instructions if i.shape.is_array]
+    sizes = sorted(storage_bytes(t) // (2 if t.is_complex else 1) for t in types)
+    usual = sizes[-1 - len(sizes) // 8] if sizes else 4
+    lanes = max(8, VECTOR_BYTES // usual)
+    while lanes > 1 and lanes > trips:
+        lanes //= 2
+    return lanes if lanes > 1 else 0
+
+
+@contextmanager
+def outer_loops(
+    function: Function, variables: Sequence[Variable], begin: Value, end: Value
+) -> Generator[None]:
+    """Loops over variables; the first one runs from ``begin`` to ``end``, the others over all of theirs."""
+    if not variables:
+        yield
+        return
+    first, *rest = variables
+    with function.loop(begin, end) as loop:
+        first.value = loop.index
+        zero = function.constant(I64, 0)
+        limit = function.constant(I64, rest[0].trips) if rest else zero
+        with outer_loops(function, rest, zero, limit):
+            yield
+        first.value = None
+
+
+def vector_loop(
+    elements: Elements, variable: Variable, begin: Value, end: Value, body: Callable[[], None], *, exact: bool
+) -> None:
+    """Run ``body`` for vectors of the lane variable in [begin, end), then once more, masked, for the rest."""
+    function, lanes = elements.function, elements.lanes
+    variable.is_lane = True
+    whole = end if exact else begin + ((end - begin) & -lanes)
+    with function.loop(begin, whole, lanes) as loop, elements.scope():
+        variable.value = loop.index
+        body()
+    if not exact:
+        with function.when(whole.compare("slt", end)), elements.scope():
+            variable.value = whole
+            left = (end - whole).cast("trunc", I32).splat(lanes)
+            numbers = function.constant(I32.vector(lanes), list(range(lanes)))
+            with elements.masked(numbers.compare("ult", left)):
+                body()
+    variable.value = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKernel:
+    """A finished kernel: its function's name, and how far the range of its outermost loop goes.
+
+    Attributes:
+        name: function (inputs..., results..., begin, end).
+        trips: end of the whole range.
+        grain: ranges of threads start at multiples of this.
+        work: rough number of elementary operations, for the decision to go parallel.
+    """
+
+    name: str
+    trips: int
+    grain: int
+    work: int
+
+
+def emit_loop_kernel(
+    module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+) -> LoopKernel:  # fmt: skip
+    """Emit the kernel that computes ``roots`` (arrays of equal dimensions) from ``inputs``.
+
+    Args:
+        module: where the function goes.
+        name: the function's name.
+        inputs: instructions whose values are read from memory, in the order of the pointers.
+        roots: instructions whose values are written, in the order of the pointers that follow.
+        members: every instruction computed on the way, roots included.
+    """
+    shapes = result_shapes(roots)
+    dimensions = shapes[0].dimensions
+    space = planned_space(inputs, roots, members)
+    function = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
+    *pointers, begin, end = function.parameters
+    lane = space.variables[-1] if space.variables else None
+    lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
+    if any(m.opcode in NESTED for m in members):
+        # several vectors side by side: each step along the reduced dimension then reads whole cache lines
+        while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
+            lanes *= 2
+    elif lane is not None and lanes and (math.prod(dimensions) >= LONG or _turning(members)):
+        lanes *= side_by_side(members, lane.trips // lanes)
+    elements = Elements(function, lanes, _views(inputs, pointers))
+    targets = [
+        View(p, shape.element_type, shape.dimensions)
+        for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
+    ]
+
+    def body() -> None:
+        made = root_values(elements, roots, space.indices)
+        for target, value in zip(targets, made, strict=True):
+            elements.store(target, space.indices, value)
+
+    if math.prod(dimensions) == 0:
+        function.finish()
+        return LoopKernel(name, 0, 1, 0)
+    for scalar in inputs:
+        if scalar.shape.rank == 0 and scalar.shape.is_array:
+            elements.element(scalar, ())
+    if lane is None:
+        body()
+    elif len(space.variables) == 1:
+        _innermost(elements, lane, begin, end, body, exact=lanes > 0 and lane.trips % lanes == 0)
+    else:
+        steady = _steady_elements(inputs, roots, space)
+        with outer_loops(function, space.variables[:-1], begin, end), elements.scope():
+            for instruction, indices in steady:
+                elements.element(instruction, indices)
+            low, high = function.constant(I64, 0), function.constant(I64, lane.trips)
+            _innermost(elements, lane, low, high, body, exact=lanes > 0 and lane.trips % lanes == 0)
+    function.finish()
+    trips = space.variables[0].trips if space.variables else 1
+    grain = max(lanes, 1) if len(space.variables) <= 1 else 1
+    return LoopKernel(name, trips, grain, math.prod(dimensions) * max(1, work_for_each(members)))
+
+
+def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:
+    """The loop that runs inside a kernel, if there is one."""
+    return next((m for m in members if m.opcode == "while"), None)
+
+
+def work_for_each(members: Sequence[HloInstruction]) -> int:
+    """Rough number of operations for an element."""
+    loop = _turning(members)
+    if loop is None:
+        return len(members)
+    count = known_trip_count(loop)
+    return len(members) + (count.turns if count is not None else 1) * len(loop.called_computations[0])
+
+
+def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
+    """Vectors that are computed together, so that long chains of operations do not wait for every step."""
+    loop = _turning(members)
+    if loop is not None:
+        registers = sum(2 if s.element_type.is_complex else 1 for s in loop.shape.tuple_shapes if s.rank)
+        wanted = 4 if registers <= 3 else 2 if registers <= 6 else 1
+        while wanted > 1 and rounds % wanted:
+            wanted //= 2
+        return wanted
+    chain = sum(12 if m.opcode in _LONG_CHAINS else 1 for m in members if m.operation.elementwise)
+    wanted = 4 if chain >= 40 else 2 if chain >= 12 else 1
+    while wanted > 1 and rounds % wanted:
+        wanted //= 2
+    return wanted
+
+
+def result_shapes(roots: Sequence[HloInstruction]) -> list[Shape]:
+    """The shapes of a kernel's results: of several roots, or of the leaves of one tuple-shaped root."""
+    if roots[0].shape.is_tuple:
+        return list(roots[0].shape.tuple_shapes)
+    return [root.shape for root in roots]
+
+
+def root_values(
+    elements: Elements, roots: Sequence[HloInstruction], indices: Sequence[Index]
+) -> list[Element]:
+    """The elements of a kernel's results at an index."""
+    if roots[0].shape.is_tuple:
+        return elements.leaves(roots[0], tuple(indices))
+    return [elements.element(root, tuple(indices)) for root in roots]
+
+
+def _innermost(
+    elements: Elements, lane: Variable, low: Value, high: Value, body: Callable[[], None], *, exact: bool
+) -> None:
+    if elements.lanes:
+        vector_loop(elements, lane, low, high, body, exact=exact)
+        return
+    with elements.function.loop(low, high) as loop, elements.scope():
+        lane.value = loop.index
+        body()
+
+
+def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:
+    return {
+        i: View(p, i.shape.element_type, i.shape.dimensions)
+        for i, p in zip(inputs, pointers, strict=False)
+        if i.shape.is_array
+    }
+
+
+def _steady_elements(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
+) -> list[tuple[HloInstruction, Indices]]:
+    """The scalar elements that stay the same along the innermost loop: they are made before it."""
+    elements = walk(inputs, roots, space)
+    outer = set(space.variables[:-1])
+    return [
+        (instruction, indices)
+        for instruction, indices in elements.requests
+        if instruction.shape.is_array
+        and instruction.opcode not in NESTED
+        and all(variable in outer for index in indices for variable, _ in index.terms)
+    ]
+
+
+def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:
+    """The inputs of which a kernel reads, for each element it writes, only the element in the same place."""
+    elements, space = _walked(inputs, [root], [root])
+    written = linearize(space.indices, root.shape.dimensions)
+    return {
+        i
+        for number, i in enumerate(inputs)
+        if i.shape.element_count == root.shape.element_count
+        and elements.reads.get(f"%a{number}", set()) <= {written}
+    }
+
+
+def planned_space(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> Space:
+    """The iteration space of a kernel, found by walking the elements once without keeping the code."""
+    elements, space = _walked(inputs, roots, members)
+    accesses = [*elements.accesses, linearize(space.indices, result_shapes(roots)[0].dimensions)]
+    return merge_loops(space, accesses, elements.pinned)
+
+
+def _walked(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> tuple[Elements, Space]:
+    """The elements of the roots at the indices of their unmerged space, emitted into nowhere."""
+    shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
+    space = split_space(result_shapes(roots)[0].dimensions, shapes)
+    return walk(inputs, roots, space), space
+
+
+def walk(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space) -> Elements:
+    """The elements of the roots at the indices of a space, emitted into nowhere."""
+    scratch = Module().function("plan", [PTR] * len(inputs))
+    elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
+    for variable in space.variables:
+        variable.value = Value(scratch, I64, "%plan")
+    root_values(elements, roots, space.indices)
+    for variable in space.variables:
+        variable.value = None
+    return elements

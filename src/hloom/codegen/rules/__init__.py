@@ -1,0 +1,1 @@
+"""Element rules: one element of each operation at a symbolic index."""

@@ -1,0 +1,110 @@
+"""bitcast-convert: bits of elements read as elements of another type."""
+
+from __future__ import annotations
+
+from hloom.codegen.elements import Elements, Indices, element_rule
+from hloom.codegen.index import Index
+from hloom.codegen.llvm_text import F16, F32, F64, I16, I32, I64, Type, Value, make_type
+from hloom.codegen.types import Element, from_storage, storage_type, to_storage
+from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+_INTEGER_OF = {F16: I16, F32: I32, F64: I64}
+
+
+def bits_of(value: Value, element_type: ElementType) -> Value:
+    """The pattern of a register value (of a part, for complex types) as an integer of at least a byte."""
+    stored = value if element_type.is_complex else to_storage(value, element_type)
+    if stored.type.is_float:
+        stored = stored.bitcast(_INTEGER_OF[stored.type.scalar].vector(stored.type.lanes))
+    if element_type.bits < 8:
+        stored = stored & ((1 << element_type.bits) - 1)
+    return stored
+
+
+def from_bits(bits: Value, element_type: ElementType) -> Value:
+    """The register value of a pattern, an integer of the width of the stored type."""
+    stored = storage_type(element_type)
+    if element_type.is_integer and element_type.bits < 8:
+        from hloom.codegen.types import wrap
+
+        return wrap(bits, element_type)
+    value = bits.bitcast(stored.vector(bits.type.lanes)) if stored.is_float else bits
+    return value if element_type.is_complex else from_storage(value, element_type)
+
+
+def reinterpreted(value: Element, before: ElementType, after: ElementType) -> Element:
+    """An element as one of another type of as many bits."""
+    if isinstance(value, tuple) or before is after:
+        return value
+    return from_bits(bits_of(value, before), after)
+
+
+def _width(element_type: ElementType) -> Type:
+    return make_type(f"i{max(8, element_type.component.bits)}")
+
+
+@element_rule("bitcast-convert")
+def _bitcast_convert(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    (operand,) = instruction.operands
+    before, after = operand.shape.element_type, instruction.shape.element_type
+    if before.bits == after.bits:
+        return reinterpreted(e.element(operand, indices), before, after)
+    if before.is_complex:
+        return _complex_parts(e, operand, indices, after)
+    if before.bits > after.bits:
+        whole = e.element(operand, indices[:-1])
+        assert isinstance(whole, Value)
+        return from_bits(_piece(e, bits_of(whole, before), indices[-1], before, after), after)
+    ratio = after.bits // before.bits
+    wide = _width(after)
+    total: Value | None = None
+    for number in range(ratio):
+        part = e.element(operand, (*indices, Index(number)))
+        assert isinstance(part, Value)
+        piece = bits_of(part, before).cast("zext", wide)
+        piece = piece << (number * before.bits) if number else piece
+        total = piece if total is None else total | piece
+    assert total is not None
+    return from_bits(total, after)
+
+
+def _piece(e: Elements, bits: Value, number: Index, before: ElementType, after: ElementType) -> Value:
+    """Bits number * width ... of a pattern."""
+    if number.is_constant:
+        moved = bits.logical_shift_right(number.constant * after.bits) if number.constant else bits
+    else:
+        e.pin(number)
+        shift = e.index_value(number) * after.bits
+        value, amount = e.together([bits, shift])
+        assert isinstance(value, Value) and isinstance(amount, Value)
+        scalar = value.type.scalar
+        amount = amount if scalar is I64 else amount.cast("trunc", scalar)
+        moved = value.logical_shift_right(amount)
+    narrow = _width(after)
+    if narrow is not moved.type.scalar:
+        moved = moved.cast("trunc", narrow)
+    return moved & ((1 << after.bits) - 1) if after.bits < 8 else moved
+
+
+def _complex_parts(e: Elements, operand: HloInstruction, indices: Indices, after: ElementType) -> Element:
+    """One c128 is two c64 and the other way round: the parts' halves are parts."""
+    before = operand.shape.element_type
+    if before is et.C128:
+        whole = e.element(operand, indices[:-1])
+        assert isinstance(whole, tuple)
+        e.pin(indices[-1])
+        second = e.index_value(indices[-1]).compare("ne", 0)
+        chosen = e.choose(second, whole[1], whole[0])
+        assert isinstance(chosen, Value)
+        bits = bits_of(chosen, et.F64)
+        low, high = bits.cast("trunc", I32), bits.logical_shift_right(32).cast("trunc", I32)
+        return from_bits(low, et.F32), from_bits(high, et.F32)
+    parts: list[Value] = []
+    for number in range(2):
+        element = e.element(operand, (*indices, Index(number)))
+        assert isinstance(element, tuple)
+        low, high = (bits_of(part, et.F32).cast("zext", I64) for part in element)
+        parts.append(from_bits(low | (high << 32), et.F64))
+    return parts[0], parts[1]

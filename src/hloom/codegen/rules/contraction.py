@@ -1,0 +1,107 @@
+"""Dots as elements: a loop over the contracted dimensions for every vector of results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloom.codegen.accumulators import nested_reduction
+from hloom.codegen.elements import Elements, Indices, element_rule
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I1, Value
+from hloom.codegen.target import fuses
+from hloom.codegen.types import Element, constant, register_type, round_to
+from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+
+def accumulator_type(result: ElementType) -> ElementType:
+    """The type in which products are summed: at least f32 for floats."""
+    return et.F32 if result.is_floating and result.bits < 32 else result
+
+
+@element_rule("dot")
+def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operation: Any = instruction.operation
+    lhs, rhs = instruction.operands
+    contracting: tuple[int, ...] = operation.lhs_contracting_dims
+    contracted = [Variable(lhs.shape.dimensions[d], "k") for d in contracting]
+    batch = len(operation.lhs_batch_dims)
+    lhs_kept = lhs.shape.rank - batch - len(contracted)
+    lhs_index = _operand_index(
+        lhs.shape.rank, operation.lhs_batch_dims, indices[:batch], operation.lhs_contracting_dims, contracted,
+        indices[batch : batch + lhs_kept],
+    )  # fmt: skip
+    rhs_index = _operand_index(
+        rhs.shape.rank, operation.rhs_batch_dims, indices[:batch], operation.rhs_contracting_dims, contracted,
+        indices[batch + lhs_kept :],
+    )  # fmt: skip
+    result = instruction.shape.element_type
+    kind = accumulator_type(result)
+    zero = constant(e.function, kind, 0, e.lanes)
+
+    def step(accumulators: list[Element]) -> list[Element]:
+        a = converted(e.element(lhs, lhs_index), lhs.shape.element_type, kind)
+        b = converted(e.element(rhs, rhs_index), rhs.shape.element_type, kind)
+        return [multiply_add(e, kind, a, b, accumulators[0])]
+
+    made = nested_reduction(e, contracted, [zero], step)[0] if contracted else step([zero])[0]
+    return made if isinstance(made, tuple) or kind is result else round_to(made, result)
+
+
+def _operand_index(
+    rank: int,
+    batch_dims: tuple[int, ...],
+    batch: Indices,
+    contracting: tuple[int, ...],
+    contracted: list[Variable],
+    kept: Indices,
+) -> Indices:
+    found: list[Index | None] = [None] * rank
+    for d, index in zip(batch_dims, batch, strict=True):
+        found[d] = index
+    for d, variable in zip(contracting, contracted, strict=True):
+        found[d] = Index.of(variable)
+    rest = iter(kept)
+    return tuple(index if index is not None else next(rest) for index in found)
+
+
+def converted(value: Element, source: ElementType, target: ElementType) -> Element:
+    """A factor in the accumulator's type; exact, since it is never narrower."""
+    if isinstance(value, tuple):
+        return value if register_type(target) is value[0].type.scalar else (
+            value[0].cast("fpext", register_type(target)), value[1].cast("fpext", register_type(target))
+        )  # fmt: skip
+    register = register_type(target)
+    if target.is_complex:
+        real = _real(value, source, register)
+        return real, value.function.constant(real.type, 0)
+    return _real(value, source, register)
+
+
+def _real(value: Value, source: ElementType, register: Any) -> Value:
+    if value.type.scalar is register:
+        return value
+    if register.is_float:
+        if source.is_floating:
+            return value.cast("fpext", register)
+        return value.cast("sitofp" if source.is_signed else "uitofp", register)
+    signed = source.is_integer and source.is_signed
+    return value.cast("sext" if signed else "zext", register)
+
+
+def multiply_add(e: Elements, kind: ElementType, a: Element, b: Element, total: Element) -> Element:
+    """Total + a * b in the accumulator's type."""
+    a, b, total = e.together([a, b, total])
+    if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(total, tuple):
+        f = e.function
+        if not fuses(f.module.target):
+            return total[0] + (a[0] * b[0] - a[1] * b[1]), total[1] + (a[0] * b[1] + a[1] * b[0])
+        real = f.fma(a[0], b[0], f.fma(-a[1], b[1], total[0]))
+        return real, f.fma(a[0], b[1], f.fma(a[1], b[0], total[1]))
+    assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
+    if a.type.scalar is I1:
+        return total | (a & b)
+    if a.type.is_float and fuses(e.function.module.target):
+        return e.function.fma(a, b, total)
+    return a * b + total

@@ -1,0 +1,294 @@
+"""Element rules of the operations that move data: they map the index and pass on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hloom.codegen import types
+from hloom.codegen.elements import Elements, Indices, element_rule
+from hloom.codegen.index import Index, delinearize, linearize
+from hloom.codegen.llvm_text import I64, Value
+from hloom.codegen.types import Element, wrap
+from hloom.ir.instruction import HloInstruction
+
+
+def _operation(instruction: HloInstruction) -> Any:
+    """The operation with its own attributes."""
+    return instruction.operation
+
+
+@element_rule("broadcast")
+def _broadcast(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand = instruction.operands[0]
+    chosen: list[Index] = [indices[d] for d in _operation(instruction).dimensions]
+    sizes = operand.shape.dimensions
+    return e.element(operand, tuple(Index(0) if n == 1 else i for i, n in zip(chosen, sizes, strict=True)))
+
+
+@element_rule("transpose")
+def _transpose(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    source: list[Index] = [Index(0)] * len(indices)
+    for to, dimension in enumerate(_operation(instruction).dimensions):
+        source[dimension] = indices[to]
+    return e.element(instruction.operands[0], tuple(source))
+
+
+@element_rule("reshape", "dynamic-reshape")
+def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand = instruction.operands[0]
+    linear = linearize(indices, instruction.shape.dimensions)
+    sizes = operand.shape.dimensions
+    source = delinearize(linear, sizes)
+    if source is None and is_read_in_order(e, operand):
+        source = (*(Index(0) for _ in sizes[1:]), linear)
+    return e.element(operand, source if source is not None else divided(e, linear, sizes))
+
+
+def is_read_in_order(e: Elements, instruction: HloInstruction) -> bool:
+    """Whether each element is made of those at the same linear index, so that it may stand for an index."""
+    waiting, seen = [instruction], {instruction}
+    while waiting:
+        i = waiting.pop()
+        view = e.views.get(i)
+        if view is not None:
+            if view.strides is not None:
+                return False
+        elif i.opcode == "broadcast" and not i.operands[0].shape.rank:
+            continue
+        elif i.operation.elementwise or i.opcode == "reshape":
+            fresh = [o for o in i.operands if o.shape.rank and o not in seen]
+            seen.update(fresh)
+            waiting.extend(fresh)
+        else:
+            return False
+    return True
+
+
+def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:
+    """The multi-index of a linear index, by division where it is not affine (a reshape across dimensions)."""
+    if 0 in dimensions:
+        return (Index(0),) * len(dimensions)
+    found: list[Index] = []
+    rest = linear
+    for size in reversed(dimensions[1:]):
+        inner = Index(rest.constant % size, ((v, c) for v, c in rest.terms if c % size))
+        if inner.minimum() >= 0 and inner.maximum() < size:
+            found.append(inner)
+            rest = Index(rest.constant // size, ((v, c // size) for v, c in rest.terms if c % size == 0))
+            continue
+        e.pin(rest)
+        value = e.index_value(rest)
+        quotient = value.unsigned_divide(size)
+        found.append(e.opaque(value - quotient * size, size))
+        rest = e.opaque(quotient, max(1, rest.maximum() // size + 1))
+    return (held_inside(e, rest, dimensions[0]), *reversed(found)) if dimensions else ()
+
+
+def held_inside(e: Elements, index: Index, size: int) -> Index:
+    """The index itself, or clamped to [0, size) where a mask lets it run outside."""
+    if e.mask is None or (index.minimum() >= 0 and index.maximum() < size):
+        return index
+    value = e.index_value(index)
+    top = e.function.constant(value.type, max(size - 1, 0))
+    return e.opaque(e.function.intrinsic("umin", value, top), size)
+
+
+@element_rule("slice")
+def _slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    ranges = _operation(instruction).slice
+    return e.element(
+        instruction.operands[0], tuple(i * r.stride + r.start for i, r in zip(indices, ranges, strict=True))
+    )
+
+
+@element_rule("reverse")
+def _reverse(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    reversed_ = _operation(instruction).dimensions
+    sizes = instruction.shape.dimensions
+    return e.element(
+        instruction.operands[0],
+        tuple(i * -1 + (sizes[d] - 1) if d in reversed_ else i for d, i in enumerate(indices)),
+    )
+
+
+@element_rule("pad")
+def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand, padding_value = instruction.operands
+    source: list[Index] = []
+    condition: Value | None = None
+    for index, size, pad in zip(
+        indices, operand.shape.dimensions, _operation(instruction).padding, strict=True
+    ):
+        moved = index + -pad.low
+        step = pad.interior + 1
+        if step > 1:
+            exact = moved.divide(step) if moved.minimum() >= 0 else None
+            if exact is not None and exact * step == moved:
+                moved = exact
+            else:
+                e.pin(moved)
+                value = e.index_value(moved)
+                quotient = value.unsigned_divide(step)
+                condition = also(e, condition, (quotient * step).compare("eq", value))
+                inside = value.compare("ult", max(size - 1, 0) * step + 1)
+                condition = also(e, condition, inside)
+                held = e.function.intrinsic(
+                    "umin", quotient, e.function.constant(quotient.type, max(size - 1, 0))
+                )
+                source.append(e.opaque(held, max(size, 1)))
+                continue
+        condition = also(e, condition, e.inside(moved, size))
+        source.append(moved)
+    padding = e.element(padding_value, ())
+    if condition is None:
+        return e.element(operand, tuple(source))
+    if 0 in operand.shape.dimensions:
+        return padding
+    with e.masked(condition):
+        value = e.element(operand, tuple(source))
+    return e.choose(condition, value, padding)
+
+
+def also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
+    """The conjunction of two conditions, None being the one that always holds."""
+    if a is None or b is None:
+        return a if b is None else b
+    return e.both(a, b)
+
+
+@element_rule("concatenate")
+def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    dimension: int = _operation(instruction).dimensions[0]
+    place = indices[dimension]
+    start = 0
+    parts: list[tuple[int, HloInstruction]] = []
+    for operand in instruction.operands:
+        size = operand.shape.dimensions[dimension]
+        if size and start <= place.maximum() and start + size > place.minimum():
+            parts.append((start, operand))
+        start += size
+    made: Element | None = None
+    for begin, operand in reversed(parts):
+        size = operand.shape.dimensions[dimension]
+        condition = e.inside(place + -begin, size)
+        source = (*indices[:dimension], place + -begin, *indices[dimension + 1 :])
+        with e.masked(condition):
+            value = e.element(operand, source)
+        made = value if made is None or condition is None else e.choose(condition, value, made)
+    assert made is not None
+    return made
+
+
+@element_rule("iota")
+def _iota(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    along: int = _operation(instruction).iota_dimension
+    index = indices[along]
+    e.pin(index)
+    value = e.index_value(index)
+    element_type = instruction.shape.element_type
+    register = types.register_type(element_type)
+    if element_type.is_floating or element_type.is_complex:
+        converted = value.cast("sitofp", register)
+        rounded = types.round_to(converted, element_type) if element_type.is_floating else converted
+        return (rounded, _like(rounded, 0.0)) if element_type.is_complex else rounded
+    narrow = value.cast("trunc", register) if register is not I64 else value
+    return wrap(narrow, element_type)
+
+
+def _like(value: Value, number: float) -> Value:
+    return value.function.constant(value.type, number)
+
+
+@element_rule("constant")
+def _constant(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    """Only constants of one element: larger ones lie in memory."""
+    array: np.ndarray[Any, Any] = _operation(instruction).literal.numpy()
+    element_type = instruction.shape.element_type
+    single = array.reshape(-1)[0]
+    if element_type.is_complex:
+        return types.constant(e.function, element_type, complex(single))
+    if element_type.is_floating:
+        return e.function.constant(types.register_type(element_type), float(single))
+    return e.function.constant(types.register_type(element_type), int(single))
+
+
+def clamped_start(e: Elements, start: HloInstruction, largest: int) -> Index:
+    """A start index held in [0, largest], whatever its integer type and value."""
+    value = e.element(start, ())
+    assert isinstance(value, Value)
+    return e.opaque(clamp_index(e, value, start.shape.element_type.is_signed, largest), largest + 1)
+
+
+def clamp_index(e: Elements, value: Value, signed: bool, largest: int) -> Value:
+    """An integer value as i64 in [0, largest]."""
+    wide = value.cast("sext" if signed else "zext", I64) if value.type.scalar is not I64 else value
+    top = e.function.constant(wide.type, largest)
+    if not signed:
+        return e.function.intrinsic("umin", wide, top)
+    return e.function.intrinsic(
+        "smin", e.function.intrinsic("smax", wide, e.function.constant(wide.type, 0)), top
+    )
+
+
+@element_rule("dynamic-slice")
+def _dynamic_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand, *starts = instruction.operands
+    sizes = _operation(instruction).dynamic_slice_sizes
+    source = [
+        index + clamped_start(e, start, whole - size)
+        for index, start, whole, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True)
+    ]
+    return e.element(operand, tuple(source))
+
+
+@element_rule("dynamic-update-slice")
+def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    operand, update, *starts = instruction.operands
+    condition: Value | None = None
+    source: list[Index] = []
+    for index, start, whole, size in zip(
+        indices, starts, operand.shape.dimensions, update.shape.dimensions, strict=True
+    ):
+        moved = index - clamped_start(e, start, whole - size)
+        e.pin(moved)
+        condition = also(e, condition, e.index_value(moved).compare("ult", size) if size < whole else None)
+        source.append(moved)
+    old = e.element(operand, indices)
+    if 0 in update.shape.dimensions:
+        return old
+    with e.masked(condition):
+        new = e.element(update, tuple(source))
+    return new if condition is None else e.choose(condition, new, old)
+
+
+@element_rule("gather")
+def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    """operand[start + offset], the start clamped so that the slice stays inside."""
+    operation = _operation(instruction)
+    operand, start_indices = instruction.operands
+    batch = [i for d, i in enumerate(indices) if d not in operation.offset_dims]
+    inner: list[Index] = [indices[d] for d in operation.offset_dims]
+    offsets = iter(inner)
+    source: list[Index] = []
+    for d, whole in enumerate(operand.shape.dimensions):
+        index: Index = Index(0)
+        if d in operation.start_index_map:
+            place = [*batch]
+            if operation.index_vector_dim < start_indices.shape.rank:
+                place.insert(operation.index_vector_dim, Index(operation.start_index_map.index(d)))
+            value = e.element(start_indices, tuple(place))
+            assert isinstance(value, Value)
+            largest = whole - operation.slice_sizes[d]
+            signed = start_indices.shape.element_type.is_signed
+            index = index + e.opaque(clamp_index(e, value, signed, largest), largest + 1)
+        if d in operation.operand_batching_dims:
+            number: int = operation.operand_batching_dims.index(d)
+            dimension: int = operation.start_indices_batching_dims[number]
+            vector_dim: int = operation.index_vector_dim
+            index = index + batch[dimension - (dimension > vector_dim)]
+        elif d not in operation.collapsed_slice_dims:
+            index = index + next(offsets)
+        source.append(index)
+    return e.element(operand, tuple(source))

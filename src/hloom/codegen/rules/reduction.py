@@ -1,0 +1,65 @@
+"""Element rules of reduce: a loop over the reduced dimensions for each vector of results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hloom.codegen.accumulators import nested_reduction, spread
+from hloom.codegen.combining import Combiner
+from hloom.codegen.elements import LEAF_RULES, Elements, Indices, element_rule
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.types import Element
+from hloom.ir.instruction import HloInstruction
+
+
+def source_indices(instruction: HloInstruction, kept: Indices, reduced: Sequence[Index]) -> Indices:
+    """The operand's index from the result's and the reduced dimensions'."""
+    dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
+    rank = instruction.operands[0].shape.rank
+    of_result, of_reduced = iter(kept), iter(reduced)
+    return tuple(next(of_reduced) if d in dimensions else next(of_result) for d in range(rank))
+
+
+def reduced_sizes(instruction: HloInstruction) -> list[int]:
+    """Return the sizes of the reduced dimensions, in the order of the operand's dimensions."""
+    dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
+    return [size for d, size in enumerate(instruction.operands[0].shape.dimensions) if d in dimensions]
+
+
+def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
+    """The reduced values at a result index: loops over the reduced dimensions, values in registers."""
+    half = len(instruction.operands) // 2
+    operands, initial = instruction.operands[:half], instruction.operands[half:]
+    sizes = reduced_sizes(instruction)
+    variables = [Variable(size, "r") for size in sizes]
+    combiner = Combiner(instruction.called_computations[0])
+    types = [o.shape.element_type for o in operands]
+    start = combiner.starts([spread(e, e.element(i, ())) for i in initial], types)
+
+    def round_at(accumulators: list[Element], place: Sequence[Index]) -> list[Element]:
+        source = source_indices(instruction, indices, place)
+        return combiner.combine(e, accumulators, [e.element(o, source) for o in operands])
+
+    def round_(accumulators: list[Element]) -> list[Element]:
+        return round_at(accumulators, [Index.of(v) for v in variables])
+
+    if e.unrolls:
+        made = start
+        for place in itertools.product(*map(range, sizes)):
+            made = round_at(made, [Index(number) for number in place])
+        return combiner.lower(made, types)
+    return combiner.lower(nested_reduction(e, variables, start, round_), types)
+
+
+LEAF_RULES["reduce"] = reduce_leaves
+
+
+@element_rule("reduce")
+def _reduce(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    return reduce_leaves(e, instruction, indices)[0]
+
+
+@element_rule("get-tuple-element")
+def _get_tuple_element(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    return e.leaves(instruction.operands[0], indices)[instruction.operation.index]  # type: ignore[attr-defined]

@@ -1,0 +1,166 @@
+"""Windows as elements: reduce-window and convolution, a loop over the window for every vector of results."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from hloom.codegen.accumulators import nested_reduction, spread
+from hloom.codegen.combining import Combiner
+from hloom.codegen.elements import LEAF_RULES, Elements, Indices, element_rule
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I64, Value
+from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
+from hloom.codegen.rules.movement import also
+from hloom.codegen.types import Element, constant, round_to
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
+
+WRITTEN_OUT: Final = 16
+"""Windows of at most so many elements are code without loops."""
+
+
+def window_place(
+    e: Elements, at: Index, position: Index, d: WindowDimension, size: int
+) -> tuple[Index, Value | None]:
+    """The index in the base that a window element falls on, and the condition that there is an element.
+
+    Args:
+        e: where code goes.
+        at: which window.
+        position: which element of the window.
+        d: the window dimension.
+        size: elements of the base before dilation.
+    """
+    element = position * -1 + (d.size - 1) if d.window_reversal else position
+    place = at * d.stride + element * d.window_dilation + -d.padding_low
+    if d.base_dilation == 1:
+        return place, e.inside(place, size)
+    e.pin(place)
+    value = e.index_value(place)
+    quotient = value.unsigned_divide(d.base_dilation)
+    whole = (quotient * d.base_dilation).compare("eq", value)
+    inside = value.compare("ult", max(size - 1, 0) * d.base_dilation + 1)
+    held = e.function.intrinsic("umin", quotient, e.function.constant(quotient.type, max(size - 1, 0)))
+    return e.opaque(held, max(size, 1)), whole & inside
+
+
+def reduce_window_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
+    """The combined window at a result index; what lies outside the base counts as the initial value."""
+    operation: Any = instruction.operation
+    half = len(instruction.operands) // 2
+    operands, initial = instruction.operands[:half], instruction.operands[half:]
+    combiner = Combiner(instruction.called_computations[0])
+    window: Sequence[WindowDimension] = operation.window
+    sizes = operands[0].shape.dimensions
+    types = [o.shape.element_type for o in initial]
+    inits = [spread(e, e.element(i, ())) for i in initial]
+    start, fills = combiner.starts(inits, types), combiner.lift(inits, types)
+
+    def step(accumulators: list[Element], positions: Sequence[Index]) -> list[Element]:
+        places: list[Index] = []
+        condition: Value | None = None
+        for at, position, d, size in zip(indices, positions, window, sizes, strict=True):
+            place, inside = window_place(e, at, position, d, size)
+            places.append(place)
+            condition = also(e, condition, inside)
+        with e.masked(condition):
+            values = [e.element(o, tuple(places)) for o in operands]
+        lifted = combiner.lift(values, [o.shape.element_type for o in operands])
+        if condition is not None:
+            lifted = [e.choose(condition, x, fill) for x, fill in zip(lifted, fills, strict=True)]
+        return [spread(e, x) for x in combiner.combine(e, accumulators, lifted)]
+
+    if 0 in sizes:
+        return combiner.lower(folded(e, window, start, lambda a, _: combiner.combine(e, a, fills)), types)
+    return combiner.lower(folded(e, window, start, step), types)
+
+
+def folded(
+    e: Elements, window: Sequence[WindowDimension], start: list[Element],
+    step: Callable[[list[Element], Sequence[Index]], list[Element]],
+) -> list[Element]:  # fmt: skip
+    """Carry values through every element of a window, in order; small windows are written out."""
+    sizes = [d.size for d in window]
+    if math.prod(sizes) <= WRITTEN_OUT:
+        for offsets in itertools.product(*map(range, sizes)):
+            start = step(start, [Index(o) for o in offsets])
+        return start
+    variables = [Variable(size, "w") for size in sizes]
+    positions = [Index.of(v) for v in variables]
+
+    def round_(values: list[Element]) -> list[Element]:
+        return step(values, positions)
+
+    return nested_reduction(e, [v for v in variables if v.extent != 1], start, round_)
+
+
+LEAF_RULES["reduce-window"] = reduce_window_leaves
+
+
+@element_rule("reduce-window")
+def _reduce_window(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    return reduce_window_leaves(e, instruction, indices)[0]
+
+
+@element_rule("convolution")
+def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    """The sum over window and input features; what lies outside the base counts as zero."""
+    operation: Any = instruction.operation
+    lhs, rhs = instruction.operands
+    labels: ConvolutionDimensionNumbers = operation.dim_labels
+    window: Sequence[WindowDimension] = operation.window
+    result = instruction.shape.element_type
+    kind = accumulator_type(result)
+    zero = constant(e.function, kind, 0, e.lanes)
+    if 0 in (*lhs.shape.dimensions, *rhs.shape.dimensions):
+        return zero
+    features = rhs.shape.dimensions[labels.kernel_input_feature_dimension]
+    outputs = instruction.shape.dimensions[labels.output_feature_dimension]
+    positions = [Variable(d.size, "w") for d in window]
+    feature = Variable(features, "c")
+    output = indices[labels.output_feature_dimension]
+    group = _group(e, output, outputs, operation.feature_group_count)
+    batch_group = _group(e, output, outputs, operation.batch_group_count)
+    batch_size = lhs.shape.dimensions[labels.input_batch_dimension] // operation.batch_group_count
+    left: list[Index] = [Index(0)] * lhs.shape.rank
+    left[labels.input_batch_dimension] = indices[labels.output_batch_dimension] + batch_group * batch_size
+    left[labels.input_feature_dimension] = group * features + Index.of(feature)
+    right: list[Index] = [Index(0)] * rhs.shape.rank
+    right[labels.kernel_input_feature_dimension] = Index.of(feature)
+    right[labels.kernel_output_feature_dimension] = output
+
+    def step(accumulators: list[Element]) -> list[Element]:
+        condition: Value | None = None
+        for n, (variable, d) in enumerate(zip(positions, window, strict=True)):
+            at = indices[labels.output_spatial_dimensions[n]]
+            dimension = labels.input_spatial_dimensions[n]
+            place, inside = window_place(e, at, Index.of(variable), d, lhs.shape.dimensions[dimension])
+            left[dimension] = place
+            right[labels.kernel_spatial_dimensions[n]] = Index.of(variable)
+            condition = also(e, condition, inside)
+        with e.masked(condition):
+            a = converted(e.element(lhs, tuple(left)), lhs.shape.element_type, kind)
+        if condition is not None:
+            a = e.choose(condition, a, constant(e.function, kind, 0))
+        b = converted(e.element(rhs, tuple(right)), rhs.shape.element_type, kind)
+        return [multiply_add(e, kind, a, b, accumulators[0])]
+
+    looped = [v for v in (*positions, feature) if v.extent != 1]
+    made = nested_reduction(e, looped, [zero], step)[0]
+    return made if isinstance(made, tuple) or kind is result else round_to(made, result)
+
+
+def _group(e: Elements, output: Index, outputs: int, groups: int) -> Index:
+    """The group that an output feature belongs to."""
+    if groups == 1:
+        return Index(0)
+    size = outputs // groups
+    quotient = output.divide(size)
+    if quotient is not None:
+        return quotient
+    e.pin(output)
+    value = e.index_value(output)
+    return e.opaque(value.unsigned_divide(e.function.constant(I64.vector(value.type.lanes), size)), groups)

@@ -1,0 +1,165 @@
+"""Floats narrower than f32, and how their values are rounded, packed into a byte or two, and unpacked.
+
+In registers they are f32 values. Rounding happens there, so that a value is packed only where it is stored:
+adding and subtracting a power of two leaves as many bits as the format has. Packing is a multiplication by
+the power of two that lets the format's exponent field, and so its subnormal numbers, coincide with f32's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from hloom.codegen.llvm_text import F32, I32, Type, Value
+from hloom.operations.rounding import float_format
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+SIGN: Final = -0x80000000
+_MAGNITUDE: Final = 0x7FFFFFFF
+_EXPONENT: Final = 0x7F800000
+_NAN: Final = 0x7FC00000
+_ONE: Final = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of a sign, an exponent and a mantissa.
+
+    Attributes:
+        bits: width of the whole.
+        mantissa_bits: width of the mantissa, the implicit bit not counted.
+        smallest_exponent: of the normal numbers.
+        largest: the largest finite number.
+        infinite: whether there are infinities; if not, what is too large becomes NaN.
+        saturates: what is too large, infinity too, becomes the largest number; there is no NaN.
+        lone_nan: the only NaN is the pattern of -0, which does not exist.
+    """
+
+    bits: int
+    mantissa_bits: int
+    smallest_exponent: int
+    largest: float
+    infinite: bool
+    saturates: bool
+    lone_nan: bool
+
+    @property
+    def scale(self) -> float:
+        """The factor after which exponent fields and subnormal numbers coincide with those of f32."""
+        return 2.0 ** (-126 - self.smallest_exponent)
+
+    @property
+    def magnitude(self) -> int:
+        """All bits but the sign."""
+        return (1 << (self.bits - 1)) - 1
+
+
+@cache
+def format_of(element_type: ElementType) -> Format:
+    """The format of a float type other than f8e8m0fnu."""
+    number = float_format(element_type)
+    name = element_type.name
+    return Format(
+        element_type.bits, number.mantissa_bits, number.smallest_exponent, number.largest,
+        infinite=name in ("f16", "f8e5m2", "f8e4m3", "f8e3m4"),
+        saturates=name.startswith(("f4", "f6")),
+        lone_nan=name.endswith("fnuz"),
+    )  # fmt: skip
+
+
+def round_small(value: Value, element_type: ElementType) -> Value:
+    """f32 values rounded to nearest, ties to even, as ml_dtypes rounds them; still f32 values.
+
+    A NaN keeps its sign only, and becomes 0 in formats that have none.
+    """
+    if element_type is et.F8E8M0FNU:
+        return _round_scale(value)
+    kind = format_of(element_type)
+    f = value.function
+    integer = I32.vector(value.type.lanes)
+    size = f.intrinsic("fabs", value)
+    # so that the power of two does not overflow; what is larger is beyond the largest number anyway
+    size = size.compare("ogt", 2.0 * kind.largest).select(2.0 * kind.largest, size)
+    smallest = f.constant(integer, (kind.smallest_exponent + _ONE) << 23)
+    power = f.intrinsic("umax", size.bitcast(integer) & _EXPONENT, smallest) + (
+        (23 - kind.mantissa_bits) << 23
+    )
+    aligned = power.bitcast(value.type)
+    rounded = (size + aligned) - aligned
+    beyond = float("inf") if kind.infinite else kind.largest if kind.saturates else float("nan")
+    rounded = rounded.compare("ogt", kind.largest).select(beyond, rounded)
+    signed = f.intrinsic("copysign", rounded, value)
+    if kind.saturates:
+        return value.compare("ord", value).select(signed, 0.0)
+    if kind.lone_nan:
+        return rounded.compare("oeq", 0.0).select(0.0, signed)
+    if kind.infinite and element_type is not et.F16:
+        return value.compare("ord", value).select(signed, quiet_nan(value))
+    return signed
+
+
+def quiet_nan(value: Value) -> Value:
+    """A NaN without payload, of the sign of f32 values."""
+    integer = I32.vector(value.type.lanes)
+    return ((value.bitcast(integer) & SIGN) | _NAN).bitcast(value.type)
+
+
+def _round_scale(value: Value) -> Value:
+    """To a power of two, ties to the larger one; what is not positive becomes NaN."""
+    integer = I32.vector(value.type.lanes)
+    bits = value.bitcast(integer)
+    power = (bits + 0x400000) & _EXPONENT
+    # 2^-127, the smallest one, is subnormal in f32: it stands for everything below 2^-127, and for itself
+    power = bits.compare("ule", 0x400000).select(0x400000, power)
+    in_range = value.compare("ogt", 0.0) & power.compare("ult", _EXPONENT)
+    return in_range.select(power, _NAN).bitcast(value.type)
+
+
+def pack(value: Value, element_type: ElementType, stored: Type) -> Value:
+    """The patterns of f32 values that the format has."""
+    lanes = value.type.lanes
+    integer = I32.vector(lanes)
+    if element_type is et.F8E8M0FNU:
+        return value.bitcast(integer).logical_shift_right(23).cast("trunc", stored)
+    kind = format_of(element_type)
+    f = value.function
+    bits = value.bitcast(integer)
+    scaled = (f.intrinsic("fabs", value) * kind.scale).bitcast(integer)
+    magnitude = scaled.logical_shift_right(23 - kind.mantissa_bits)
+    if kind.infinite:
+        # the multiplication would make a signalling NaN quiet: what is only moved keeps its bits
+        absent = (bits & _MAGNITUDE).logical_shift_right(23 - kind.mantissa_bits)
+        magnitude = value.compare("uno", value).select(absent, magnitude) & kind.magnitude
+    elif not kind.saturates and not kind.lone_nan:
+        magnitude = value.compare("uno", value).select(kind.magnitude, magnitude)
+    sign = bits.logical_shift_right(32 - kind.bits) & (kind.magnitude + 1)
+    pattern = magnitude | sign
+    if kind.lone_nan:
+        pattern = value.compare("uno", value).select(kind.magnitude + 1, pattern)
+    return pattern.cast("trunc", stored)
+
+
+def unpack(stored: Value, element_type: ElementType) -> Value:
+    """The f32 values of patterns."""
+    lanes = stored.type.lanes
+    real = F32.vector(lanes)
+    bits = stored.cast("zext", I32)
+    if element_type is et.F8E8M0FNU:
+        power = bits << 23
+        power = bits.compare("eq", 0).select(0x400000, power)
+        return bits.compare("eq", 255).select(_NAN, power).bitcast(real)
+    kind = format_of(element_type)
+    magnitude = bits & kind.magnitude
+    value = (magnitude << (23 - kind.mantissa_bits)).bitcast(real) * (1.0 / kind.scale)
+    pattern = value.bitcast(I32.vector(lanes))
+    sign = (bits << (32 - kind.bits)) & SIGN
+    if kind.infinite:
+        infinity = ((1 << (kind.bits - 1 - kind.mantissa_bits)) - 1) << kind.mantissa_bits
+        pattern = magnitude.compare("uge", infinity).select(pattern | _EXPONENT, pattern)
+    elif kind.lone_nan:
+        pattern = bits.compare("eq", kind.magnitude + 1).select(_NAN, pattern)
+    elif not kind.saturates:
+        pattern = magnitude.compare("eq", kind.magnitude).select(_NAN, pattern)
+    return (pattern | sign).bitcast(real)

@@ -1,0 +1,176 @@
+"""Targets: the processors that code is generated for, and their facts.
+
+This machine is described from what the operating system says, so that a cached program is found without LLVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from hloom.errors import HloError
+
+NATIVE: Final = "native"
+"""The CPU of this machine: LLVM finds its name and features itself."""
+
+_X86_FEATURES: Final = {
+    "pni": "sse3", "ssse3": "ssse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx": "avx", "avx2": "avx2",
+    "fma": "fma", "f16c": "f16c", "bmi1": "bmi", "bmi2": "bmi2", "avx512f": "avx512f", "avx512bw": "avx512bw",
+    "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512cd": "avx512cd", "avx512vbmi": "avx512vbmi",
+    "avx512_vbmi2": "avx512vbmi2", "avx512_vnni": "avx512vnni", "avx512_bf16": "avx512bf16",
+    "avx512_fp16": "avx512fp16", "avx_vnni": "avxvnni", "gfni": "gfni", "avx512_vpopcntdq": "avx512vpopcntdq",
+    "amx_tile": "amx-tile", "amx_int8": "amx-int8", "amx_bf16": "amx-bf16",
+}  # fmt: skip
+_ARM_FEATURES: Final = {
+    "asimd": "neon", "asimddp": "dotprod", "asimdhp": "fullfp16", "sve": "sve", "sve2": "sve2",
+    "bf16": "bf16", "i8mm": "i8mm",
+}  # fmt: skip
+_X86_64_V2: Final = frozenset(("sse3", "ssse3", "sse4.1", "sse4.2"))
+_X86_64_V3: Final = _X86_64_V2 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2"}
+_X86_64_V4: Final = _X86_64_V3 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+_NEOVERSE: Final = frozenset(("neon", "dotprod", "fullfp16", "sve", "bf16", "i8mm"))
+_FEATURES_OF: Final[Mapping[str, frozenset[str]]] = {
+    "x86-64": frozenset(),
+    "x86-64-v2": _X86_64_V2,
+    "x86-64-v3": _X86_64_V3,
+    "x86-64-v4": _X86_64_V4,
+    "generic": frozenset({"neon"}),
+    "neoverse-n1": frozenset({"neon", "dotprod", "fullfp16"}),
+    "neoverse-v1": _NEOVERSE,
+    "neoverse-v2": _NEOVERSE | {"sve2"},
+}
+_CPUINFO: Final = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for.
+
+    Attributes:
+        triple: LLVM's name of architecture and system.
+        cpu: LLVM's name of the processor; ``native`` for this machine's.
+        features: what the processor can do, in LLVM's words.
+        model: what else tells this machine's processor from others.
+    """
+
+    triple: str
+    cpu: str
+    features: frozenset[str]
+    model: str = ""
+
+    @staticmethod
+    def named(triple: str, cpu: str = "") -> Target:
+        """A target by LLVM's names, such as ``aarch64-linux-gnu`` and ``neoverse-v2``.
+
+        Raises HloError for an architecture or a processor that is not known here.
+        """
+        architecture = triple.partition("-")[0]
+        if architecture not in ("x86_64", "aarch64"):
+            message = f"the target's architecture is {architecture!r}; known are x86_64 and aarch64"
+            raise HloError(message, rule="cpu.target-architecture")
+        chosen = cpu or ("x86-64" if architecture == "x86_64" else "generic")
+        fits = chosen.startswith("x86") == (architecture == "x86_64")
+        if chosen not in _FEATURES_OF or not fits:
+            known = ", ".join(c for c in _FEATURES_OF if c.startswith("x86") == (architecture == "x86_64"))
+            raise HloError(f"the target's CPU is {chosen!r}; known are {known}", rule="cpu.target-cpu")
+        return Target(triple, chosen, _FEATURES_OF[chosen])
+
+    @property
+    def architecture(self) -> str:
+        """``x86_64`` or ``aarch64``."""
+        return self.triple.partition("-")[0]
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the widest vector registers that are of use."""
+        if "avx512f" in self.features:
+            return 64
+        return 32 if "avx" in self.features else 16
+
+    def has(self, *features: str) -> bool:
+        """Whether the processor has all of these features."""
+        return self.features.issuperset(features)
+
+    @property
+    def identity(self) -> str:
+        """Equal for targets that can run each other's code; a part of the cache's keys."""
+        described = "|".join((self.triple, self.cpu, self.model, *sorted(self.features)))
+        return hashlib.sha256(described.encode()).hexdigest()[:16]
+
+
+@cache
+def host() -> Target:
+    """This machine."""
+    machine = os.uname().machine
+    architecture = {"arm64": "aarch64"}.get(machine, machine)
+    described = first_processor(_CPUINFO)
+    flags = frozenset((described.get("flags") or described.get("Features") or "").split())
+    names = _X86_FEATURES if architecture == "x86_64" else _ARM_FEATURES
+    features = frozenset(name for flag, name in names.items() if flag in flags)
+    model = "|".join(f"{k}={v}" for k, v in sorted(described.items()) if k in _MODEL_KEYS)
+    flags_digest = hashlib.sha256(" ".join(sorted(flags)).encode()).hexdigest()[:16]
+    return Target(f"{architecture}-unknown-linux-gnu", NATIVE, features, f"{model}|{flags_digest}")
+
+
+_MODEL_KEYS: Final = (
+    "vendor_id",
+    "cpu family",
+    "model",
+    "stepping",
+    "CPU implementer",
+    "CPU part",
+    "CPU variant",
+)
+
+
+def first_processor(cpuinfo: Path) -> dict[str, str]:
+    """The first processor's fields of a file such as ``/proc/cpuinfo``; none where there is no such file."""
+    found: dict[str, str] = {}
+    try:
+        with cpuinfo.open() as lines:
+            for line in lines:
+                if not line.strip():
+                    break
+                key, _, value = line.partition(":")
+                found[key.strip()] = value.strip()
+    except OSError:
+        pass
+    return found
+
+
+# -- facts that code generation depends on
+
+
+def fuses(target: Target) -> bool:
+    """Whether it multiplies and adds with one rounding."""
+    return target.architecture == "aarch64" or target.has("fma")
+
+
+def converts_half(target: Target) -> bool:
+    """Whether it converts between f16 and f32."""
+    return target.architecture == "aarch64" or target.has("f16c")
+
+
+def rounds(target: Target) -> bool:
+    """Whether it rounds floats to integral ones."""
+    return target.architecture == "aarch64" or target.has("sse4.1")
+
+
+def has_avx512(target: Target) -> bool:
+    """Whether it has the foundation of AVX-512, for vectors of every length and 64-bit integers."""
+    return target.has("avx512f", "avx512vl", "avx512dq")
+
+
+def registers(target: Target) -> int:
+    """How many vector registers it has."""
+    return 32 if target.architecture == "aarch64" or target.has("avx512f") else 16
+
+
+def multiplies_pairs(target: Target) -> bool:
+    """Whether it multiplies two pairs of bf16 numbers at a time."""
+    return target.has("avx512bf16", "avx512vl")

@@ -1,0 +1,187 @@
+"""Inverse circular and hyperbolic functions of complex numbers.
+
+By square roots of 1 - z and 1 + z, whose products are free of cancellation (Kahan, "Branch cuts for complex
+elementary functions", in The State of the Art in Numerical Analysis, 1987). Infinite parts are replaced by a
+number next to which finite ones are nothing: that gives the right angles; moduli are set to infinity after.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hloom.codegen.llvm_text import Value
+from hloom.codegen.vector_math.complex_numbers import (
+    choose,
+    in_doubles,
+    is_infinite,
+    square_root,
+)
+from hloom.codegen.vector_math.inverse_trigonometry import arc_tangent
+from hloom.codegen.vector_math.logarithm import asinh, logarithm_plus_one
+from hloom.codegen.vector_math.reals import Pair, Reals
+
+_ENDLESS: Final = 2.0**200
+"""What stands for infinity."""
+
+_BEYOND_PI: Final = math.pi * (1.0 + 1e-15)
+"""More than π by more than rounding errors."""
+
+
+def _replaced(r: Reals, z: Pair) -> tuple[Pair, Value]:
+    """The number with infinite parts replaced, and whether there were any."""
+    endless = is_infinite(r, *z)
+
+    def replaced(part: Value) -> Value:
+        large = r.copysign(r.constant(_ENDLESS), part)
+        small = r.copysign(r.constant(0.0), part)
+        finite = part.compare("uno", part).select(part, small)
+        return endless.select(is_infinite(r, part).select(large, finite), part)
+
+    return (replaced(z[0]), replaced(z[1])), endless
+
+
+def _roots(r: Reals, z: Pair) -> tuple[Pair, Pair]:
+    """sqrt(1 - z) and sqrt(1 + z)."""
+    x, y = z
+    return square_root((1.0 - x, -y)), square_root((x + 1.0, y))
+
+
+def arc_sine(z: Pair) -> Pair:
+    """atan(x / Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
+    return in_doubles(_arc_sine, z)
+
+
+def _arc_sine(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    (x, y), endless = _replaced(r, z)
+    minus, plus = _roots(r, (x, y))
+    real = arc_tangent(x, minus[0] * plus[0] - minus[1] * plus[1])
+    imag = r.copysign(asinh(minus[0] * plus[1] - minus[1] * plus[0]), y)
+    return _with_undefined_parts(r, z, real, endless.select(r.copysign(r.constant(math.inf), y), imag))
+
+
+def _with_undefined_parts(r: Reals, z: Pair, real: Value, imag: Value) -> Pair:
+    """The arc sine where a part is NaN: what does not depend on it stays."""
+    x, y = z
+    x_undefined, y_undefined = x.compare("uno", x), y.compare("uno", y)
+    real = (x_undefined | y_undefined).select(math.nan, real)
+    real = (x.compare("oeq", 0.0) & y_undefined).select(x, real)
+    imag = (x_undefined | y_undefined).select(math.nan, imag)
+    imag = (is_infinite(r, x) & y_undefined).select(math.inf, imag)
+    return real, (x_undefined & is_infinite(r, y)).select(y, imag)
+
+
+def arc_cosine(z: Pair) -> Pair:
+    """2 atan(Re(sqrt(1 - z)) / Re(sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
+    return in_doubles(_arc_cosine, z)
+
+
+def _arc_cosine(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    (x, y), endless = _replaced(r, z)
+    minus, plus = _roots(r, (x, y))
+    real = arc_tangent(minus[0], plus[0]) * 2.0
+    imag = r.copysign(asinh(plus[0] * minus[1] - plus[1] * minus[0]), -y)
+    imag = endless.select(r.copysign(r.constant(math.inf), -y), imag)
+    undefined = z[0].compare("uno", z[1])
+    real, imag = choose(undefined, (math.nan, math.nan), (real, imag))
+    imag = (undefined & endless).select(r.copysign(r.constant(math.inf), -z[1]), imag)
+    return (z[0].compare("oeq", 0.0) & undefined).select(math.pi / 2, real), imag
+
+
+def inverse_hyperbolic_sine(z: Pair) -> Pair:
+    """-i asin(i z)."""
+    real, imag = arc_sine((-z[1], z[0]))
+    return imag, -real
+
+
+def inverse_hyperbolic_cosine(z: Pair) -> Pair:
+    """The one of i acos(z) and -i acos(z) whose real part is not negative."""
+    real, imag = arc_cosine(z)
+    r = Reals(real)
+    return r.absolute(imag), r.copysign(real, z[1])
+
+
+def inverse_hyperbolic_tangent(z: Pair) -> Pair:
+    """log1p(4x / ((1 - x)² + y²)) / 4 + i atan2(2y, (1 - x) (1 + x) - y²) / 2."""
+    return in_doubles(_inverse_hyperbolic_tangent, z)
+
+
+def _inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    x, y = z
+    size, height = r.absolute(x), r.absolute(y)
+    less = 1.0 - size
+    real = logarithm_plus_one(size * 4.0 / r.fma(less, less, height * height)) * 0.25
+    imag = arc_tangent(height + height, r.fma(less, size + 1.0, -(height * height))) * 0.5
+    # far out: x / |z|² and π/2
+    far = size.compare("ogt", 2.0**54) | height.compare("ogt", 2.0**54)
+    larger = size.compare("ogt", height).select(size, height)
+    ratio = size / larger
+    other = height / larger
+    vanishing = ratio / larger / r.fma(ratio, ratio, other * other)
+    vanishing = larger.compare("oeq", math.inf).select(0.0, vanishing)
+    real, imag = choose(far, (vanishing, math.pi / 2), (real, imag))
+    endless = is_infinite(r, x, y)
+    undefined = x.compare("uno", y)
+    y_endless = is_infinite(r, y)
+    imag = (undefined & ~y_endless).select(math.nan, imag)
+    real = (undefined & ~endless & ~x.compare("oeq", 0.0)).select(math.nan, real)
+    real = (undefined & (endless | x.compare("oeq", 0.0))).select(0.0, real)
+    return r.copysign(real, x), r.copysign(imag, y)
+
+
+def inverse_tangent(y: Pair, x: Pair) -> Pair:
+    """The angle -i log((x + y i) / sqrt(x² + y²)); the real angle where both are real.
+
+    With p = x + y i and m = x - y i it is (arg p - arg m) / 2 + k π - i log(|p| / |m|) / 2, where k is 1 or
+    -1 if arg p + arg m is beyond the cut of the root of p m.
+    """
+    return in_doubles(_inverse_tangent, y, x)
+
+
+def _inverse_tangent(y: Pair, x: Pair, *, single: bool) -> Pair:
+    r = Reals(x[0])
+    original = y, x
+    if not single:
+        y, x = _jointly_scaled(r, y, x)
+    plus, minus = (x[0] - y[1], x[1] + y[0]), (x[0] + y[1], x[1] - y[0])
+    angle = _complex_angle(r, y, x, arc_tangent(plus[1], plus[0]), arc_tangent(minus[1], minus[0]))
+    # |p|² - |m|² is 4 (Im x Re y - Re x Im y)
+    product, lost = r.two_product(x[1], y[0])
+    difference = r.fma(-x[0], y[1], product) + lost
+    norm = r.fma(minus[0], minus[0], minus[1] * minus[1])
+    imag = -(logarithm_plus_one(difference * 4.0 / norm) * 0.25)
+    angle = imag.compare("uno", imag).select(math.nan, angle)
+    y, x = original
+    real = x[1].compare("oeq", 0.0) & y[1].compare("oeq", 0.0)
+    return choose(real, (arc_tangent(y[0], x[0]), y[1]), (angle, imag))
+
+
+def _jointly_scaled(r: Reals, y: Pair, x: Pair) -> tuple[Pair, Pair]:
+    """Both times one power of two, so that their squares neither overflow nor vanish."""
+    largest = r.absolute(x[0])
+    for part in (x[1], *y):
+        size = r.absolute(part)
+        largest = size.compare("ogt", largest).select(size, largest)
+    small = largest.compare("olt", 2.0**-450).select(r.constant(2.0**600), 1.0)
+    factor = largest.compare("ogt", 2.0**450).select(2.0**-600, small)
+    return (y[0] * factor, y[1] * factor), (x[0] * factor, x[1] * factor)
+
+
+def _complex_angle(r: Reals, y: Pair, x: Pair, first: Value, second: Value) -> Value:
+    """(arg p - arg m) / 2 + k π, which up to multiples of π is half the angle of p conj(m)."""
+    total = first + second
+    # the imaginary part of x² + y² says on which side of the cut its root is
+    below = r.bits((x[0] * x[1] + x[1] * x[0]) + (y[0] * y[1] + y[1] * y[0])).compare("slt", 0)
+    over = total.compare("ogt", math.pi / 2) & (below | total.compare("ogt", 1.5 * math.pi))
+    under = total.compare("olt", -math.pi / 2) & (~below | total.compare("olt", -1.5 * math.pi))
+    turned = over.select(math.pi, under.select(r.constant(-math.pi), 0.0))
+    rough = r.fma(first - second, 0.5, turned)
+    sum_of_products = r.fma(x[0], y[0], x[1] * y[1])
+    difference = (x[0] * x[0] - y[1] * y[1]) + (x[1] * x[1] - y[0] * y[0])
+    exact = arc_tangent(sum_of_products + sum_of_products, difference) * 0.5
+    angle = exact + r.round_even((rough - exact) * (1 / math.pi)) * math.pi
+    angle = angle.compare("ogt", _BEYOND_PI).select(angle - 2.0 * math.pi, angle)
+    return angle.compare("olt", -_BEYOND_PI).select(angle + 2.0 * math.pi, angle)

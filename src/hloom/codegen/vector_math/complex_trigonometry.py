@@ -1,0 +1,135 @@
+"""Circular and hyperbolic functions of complex numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hloom.codegen.llvm_text import Value
+from hloom.codegen.vector_math.complex_numbers import choose, in_doubles, is_finite, is_infinite
+from hloom.codegen.vector_math.exponential import exponential_as_sum, exponential_parts, small_sinh_as_sum
+from hloom.codegen.vector_math.reals import Pair, Reals, product_of_sums, quotient_of_sums
+from hloom.codegen.vector_math.trigonometry import sine_and_cosine_as_sums
+
+_LARGE: Final = 700.0
+"""Up to it, cosh is finite in f64."""
+_FLAT: Final = 22.0
+"""From it on, tanh is 1 in f64."""
+
+
+def cosh(z: Pair) -> Pair:
+    """The hyperbolic cosine, cosh x cos y + i sinh x sin y."""
+    return in_doubles(_cosh, z)
+
+
+def sinh(z: Pair) -> Pair:
+    """The hyperbolic sine, sinh x cos y + i cosh x sin y."""
+    return in_doubles(_sinh, z)
+
+
+def cosine(z: Pair) -> Pair:
+    """The cosine, cosh(i z)."""
+    return cosh((-z[1], z[0]))
+
+
+def sine(z: Pair) -> Pair:
+    """-i sinh(i z)."""
+    real, imag = sinh((-z[1], z[0]))
+    r = Reals(real)
+    # at endless angles 0 has the sign of y, and infinity none
+    endless = z[1].compare("oeq", 0.0).select(z[1], r.absolute(real))
+    return imag, is_finite(r, z[0]).select(-real, endless)
+
+
+def _cosh(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0])
+    circular_sine, circular_cosine = sine_and_cosine_as_sums(z[1])
+    real = _product(r, hyperbolic_cosine, circular_cosine, exponent)
+    imag = _product(r, hyperbolic_sine, circular_sine, exponent)
+    real = (is_infinite(r, z[0]) & ~is_finite(r, z[1])).select(math.inf, real)
+    return real, imag
+
+
+def _sinh(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0])
+    circular_sine, circular_cosine = sine_and_cosine_as_sums(z[1])
+    real = _product(r, hyperbolic_sine, circular_cosine, exponent)
+    imag = _product(r, hyperbolic_cosine, circular_sine, exponent)
+    real = (is_infinite(r, z[0]) & ~is_finite(r, z[1])).select(math.inf, real)
+    return real, imag
+
+
+def _hyperbolic(r: Reals, x: Value) -> tuple[Pair, Pair, Value]:
+    """(s, c, n) with sinh x = s 2^n, cosh x = c 2^n, both with what they are short of.
+
+    n is 0 up to where both are finite.
+    """
+    size = r.absolute(x)
+    (fraction, fraction_short), exponent = exponential_as_sum(r, r.at_most(size, 2.0 * _LARGE))
+    half = exponent - 1
+    large = size.compare("ogt", _LARGE)
+    grown = large.select(fraction, r.scale(fraction, half))
+    short = large.select(fraction_short, r.scale(fraction_short, half))
+    decayed = large.select(0.0, 0.25 / grown)
+    c, c_lost = r.fast_two_sum(grown, decayed)
+    s, s_lost = choose(size.compare("olt", 1.0), small_sinh_as_sum(r, size), r.fast_two_sum(grown, -decayed))
+    s_short = size.compare("olt", 1.0).select(s_lost, s_lost + short)
+    s_short = r.bits(x).compare("slt", 0).select(-s_short, s_short)
+    return (r.copysign(s, x), s_short), (c, c_lost + short), large.select(half, 0)
+
+
+def _product(r: Reals, a: Pair, b: Pair, exponent: Value) -> Value:
+    """The product a b 2^n, where 0 times anything is 0."""
+    product = r.scale(product_of_sums(r, a, b), exponent)
+    zero, other_zero = a[0].compare("oeq", 0.0), b[0].compare("oeq", 0.0)
+    return zero.select(signed_zero(r, a[0], b[0]), other_zero.select(signed_zero(r, b[0], a[0]), product))
+
+
+def signed_zero(r: Reals, zero: Value, factor: Value) -> Value:
+    """0 times a factor: 0 with the sign of both, also where the factor is not finite."""
+    product = zero * factor
+    return product.compare("uno", product).select(zero, product)
+
+
+def tanh(z: Pair) -> Pair:
+    """(sinh x cosh x + i sin y cos y) / (sinh² x + cos² y)."""
+    return in_doubles(_tanh, z)
+
+
+def tangent(z: Pair) -> Pair:
+    """-i tanh(i z)."""
+    real, imag = tanh((-z[1], z[0]))
+    return imag, -real
+
+
+def _tanh(z: Pair, *, single: bool) -> Pair:
+    r = Reals(z[0])
+    x, y = z
+    s, c, _ = _hyperbolic(r, r.at_least(r.at_most(x, _FLAT), -_FLAT))
+    sin, cos = sine_and_cosine_as_sums(y)
+    first, first_short = _long_product(r, s, s)
+    second, second_short = _long_product(r, cos, cos)
+    total, lost = r.two_sum(first, second)
+    below = total, lost + (first_short + second_short)
+    real = quotient_of_sums(r, _long_product(r, s, c), below)
+    imag = quotient_of_sums(r, _long_product(r, sin, cos), below)
+    # far out the imaginary part is 4 sin y cos y e^-2|x|
+    size = r.absolute(x)
+    fraction, exponent = exponential_parts(r, r.at_least(size * -2.0, -1400.0))
+    product = sin[0] * cos[0]
+    decayed = r.scale(product * fraction * 4.0, exponent)
+    decayed = is_infinite(r, x).select(
+        r.copysign(r.constant(0.0), is_finite(r, y).select(product, y)), decayed
+    )
+    far = size.compare("oge", _FLAT)
+    real, imag = choose(far, (r.copysign(r.constant(1.0), x), decayed), (real, imag))
+    defined = is_finite(r, y) | is_infinite(r, x)
+    real = x.compare("oeq", 0.0).select(x, defined.select(real, math.nan))
+    return real, y.compare("oeq", 0.0).select(y, imag)
+
+
+def _long_product(r: Reals, a: Pair, b: Pair) -> Pair:
+    product, lost = r.two_product(a[0], b[0])
+    return product, r.fma(a[0], b[1], r.fma(a[1], b[0], lost))

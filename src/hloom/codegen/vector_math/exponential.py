@@ -1,0 +1,157 @@
+"""exp, expm1 and what follows from them: the logistic function, sinh, cosh, tanh.
+
+exp(x) = 2^n exp(r), r = x - n log 2 with |r| <= log(2) / 2, and exp(r) = 1 + r + r² q(r) with a minimax
+polynomial q.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hloom.codegen.llvm_text import Value
+from hloom.codegen.vector_math.reals import Pair, Reals, quotient_of_sums
+
+LOG2_E: Final = 1.4426950408889634
+LOG_2: Final = {False: (0.693359375, -2.12194440e-4), True: (6.93145751953125e-1, 1.42860682030941723212e-6)}
+"""log 2 as a sum whose first term has so few bits that small multiples of it are exact; by is_double."""
+
+_EXP: Final = {
+    # relative errors of exp(r): 2^-28.2, 2^-57.9
+    False: (
+        0.4999999403953552, 0.16666516661643982, 0.04166810214519501, 0.00836916547268629,
+        0.0013838006416335702,
+    ),
+    True: (
+        0.5000000000000011, 0.16666666666666435, 0.04166666666652577, 0.008333333333475756,
+        0.0013888888944862366, 0.00019841269555315413, 2.4801491761560904e-05, 2.755753612889772e-06,
+        2.763073977085302e-07, 2.5017849389348052e-08,
+    ),
+}  # fmt: skip
+_SINH: Final = {
+    # (sinh(x) - x) / x³ in x² for |x| <= 1; relative errors of sinh(x): 2^-31.5, 2^-61.7
+    False: (0.1666666716337204, 0.008333311416208744, 0.00019842635083477944, 2.783925765470485e-06),
+    True: (
+        0.16666666666666669, 0.008333333333332915, 0.00019841269841589253, 2.7557319108480516e-06,
+        2.5052130676488366e-08, 1.6056687032486915e-10, 7.775693040794591e-13,
+    ),
+}  # fmt: skip
+_TANH: Final = {
+    # (tanh(x) - x) / x³ in x² for |x| <= 0.5494; relative errors of tanh(x): 2^-24.8, 2^-55.5
+    False: (-0.33332958817481995, 0.13320963084697723, -0.052685193717479706, 0.016460387036204338),
+    True: (
+        -0.3333333333333233, 0.13333333333171446, -0.05396825387743226, 0.021869486007379778,
+        -0.008863194945532157, 0.00359172329430399, -0.0014532347410060598, 0.0005791910123944424,
+        -0.00021039170779144878, 5.10839993038263e-05,
+    ),
+}  # fmt: skip
+TANH_HALF: Final = 0.5493
+"""Where tanh is about 1/2."""
+
+
+class Range(NamedTuple):
+    """Where exp is neither 0 nor infinite, and where exp(-x) is nothing against 1."""
+
+    lowest: float
+    highest: float
+    negligible: float
+
+
+RANGE: Final = {False: Range(-104.0, 89.0, 20.0), True: Range(-746.0, 710.0, 40.0)}
+
+
+def exponential(x: Value) -> Value:
+    """e^x."""
+    r = Reals(x)
+    limits = RANGE[r.is_double]
+    fraction, exponent = exponential_parts(r, r.at_least(r.at_most(x, limits.highest), limits.lowest))
+    return r.scale(fraction, exponent)
+
+
+def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Value]:
+    """(p, n) with e^(x + low) = p * 2^n and p about between 0.7 and 1.42."""
+    series, exponent = _series(r, x, low)
+    return series + 1.0, exponent
+
+
+def exponential_as_sum(r: Reals, x: Value) -> tuple[Pair, Value]:
+    """The same, with what p is short of."""
+    series, exponent = _series(r, x, None)
+    return r.fast_two_sum(r.constant(1.0), series), exponent
+
+
+def _series(r: Reals, x: Value, low: Value | None) -> tuple[Value, Value]:
+    rest, exponent = _reduced(r, x)
+    if low is not None:
+        rest = rest + low
+    return r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest), exponent
+
+
+def _reduced(r: Reals, x: Value) -> tuple[Value, Value]:
+    multiple, exponent = r.nearest_multiple(x, LOG2_E)
+    high, low = LOG_2[r.is_double]
+    return r.fma(multiple, -low, r.fma(multiple, -high, x)), exponent
+
+
+def exponential_minus_one(x: Value) -> Value:
+    """e^x - 1; twice a half, which does not overflow."""
+    r = Reals(x)
+    limits = RANGE[r.is_double]
+    rest, exponent = _reduced(r, r.at_least(r.at_most(x, limits.highest), -limits.negligible))
+    tail = rest * rest * r.polynomial(rest, _EXP[r.is_double])
+    power = r.power_of_two(exponent - 1)
+    # r is added to 2^n - 1 first: their sum is exact where it is near 0
+    half = r.fma(tail, power, r.fma(rest, power, power - 0.5))
+    return r.copysign(half + half, x)
+
+
+def logistic(x: Value) -> Value:
+    """1 / (1 + e^-x), by e^-|x|, which does not overflow and keeps small results exact."""
+    r = Reals(x)
+    decay = exponential(-r.absolute(x))
+    numerator = x.compare("olt", 0.0).select(decay, 1.0)
+    return quotient_of_sums(r, (numerator, r.constant(0.0)), r.fast_two_sum(r.constant(1.0), decay))
+
+
+def tanh(x: Value) -> Value:
+    """1 - 2 / (e^2|x| + 1) with the sign of x, where that is at most 1/2 a polynomial."""
+    r = Reals(x)
+    size = r.absolute(x)
+    fraction, exponent = exponential_parts(r, r.at_most(size + size, 2.0 * RANGE[r.is_double].negligible))
+    large = 1.0 - 2.0 / (r.scale_normal(fraction, exponent) + 1.0)
+    square = x * x
+    small = r.fma(square * size, r.polynomial(square, _TANH[r.is_double]), size)
+    return r.copysign(size.compare("olt", TANH_HALF).select(small, large), x)
+
+
+def hyperbolic_parts(r: Reals, size: Value) -> tuple[Value, Value]:
+    """(e^x / 2, e^-x / 2) for x >= 0."""
+    fraction, exponent = exponential_parts(r, r.at_most(size, RANGE[r.is_double].highest + 2.0))
+    grown = r.scale(fraction, exponent - 1)
+    return grown, 0.25 / grown
+
+
+def cosh(x: Value) -> Value:
+    """(e^x + e^-x) / 2."""
+    r = Reals(x)
+    grown, decayed = hyperbolic_parts(r, r.absolute(x))
+    return grown + decayed
+
+
+def sinh(x: Value) -> Value:
+    """(e^x - e^-x) / 2, near 0 by a polynomial."""
+    r = Reals(x)
+    size = r.absolute(x)
+    grown, decayed = hyperbolic_parts(r, size)
+    return r.copysign(size.compare("olt", 1.0).select(small_sinh(r, size), grown - decayed), x)
+
+
+def small_sinh(r: Reals, x: Value) -> Value:
+    """sinh(x) for |x| <= 1."""
+    square = x * x
+    return r.fma(square * x, r.polynomial(square, _SINH[r.is_double]), x)
+
+
+def small_sinh_as_sum(r: Reals, x: Value) -> Pair:
+    """The same, with what it is short of."""
+    square = x * x
+    return r.fast_two_sum(x, square * x * r.polynomial(square, _SINH[r.is_double]))

@@ -1,0 +1,265 @@
+"""Arithmetic on f32 or f64 values, scalars and vectors alike, from which the functions are put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from hloom.codegen.llvm_text import F32, F64, I32, I64, Operand, Value, make_type
+from hloom.codegen.target import fuses, has_avx512, rounds
+
+Pair: TypeAlias = tuple[Value, Value]
+"""An unevaluated sum of a value and a much smaller one, or a complex number."""
+
+_SHORTEST_SPLIT: Final = 5
+"""From so many coefficients on, polynomials are evaluated in two independent halves."""
+
+
+class Reals:
+    """The numbers of one type in one function.
+
+    Attributes:
+        type: f32 or f64, or a vector of them.
+        integer: the integer type of the same width and as many lanes.
+        precision: bits of the significand, the implicit one counted.
+        mantissa_bits: stored bits of it.
+        bias: of the exponent, which is the largest exponent too.
+        has_avx512: whether the target has AVX-512.
+        fuses: whether the target multiplies and adds with one rounding.
+    """
+
+    def __init__(self, like: Value) -> None:
+        self.function = like.function
+        self.type = like.type
+        double = like.type.scalar is F64
+        self.is_double = double
+        self.integer = (I64 if double else I32).vector(like.type.lanes)
+        self.mantissa_bits = 52 if double else 23
+        self.precision = self.mantissa_bits + 1
+        self.bias = 1023 if double else 127
+        target = like.function.module.target
+        self.fuses, self.has_avx512, self._rounds = fuses(target), has_avx512(target), rounds(target)
+
+    # -- constants and bits
+
+    def constant(self, number: float) -> Value:
+        """A number in every lane."""
+        return self.function.constant(self.type, number)
+
+    def bits(self, x: Value) -> Value:
+        """The pattern as an integer."""
+        return x.bitcast(self.integer)
+
+    def from_bits(self, pattern: Value) -> Value:
+        """The number with a pattern."""
+        return pattern.bitcast(self.type)
+
+    def pattern_of(self, number: float) -> int:
+        """The pattern of a positive power of two, or of one and a half of it."""
+        exponent = self.bias
+        while number >= 2:
+            number, exponent = number / 2, exponent + 1
+        while number < 1:
+            number, exponent = number * 2, exponent - 1
+        return int((exponent + number - 1) * 2.0**self.mantissa_bits)
+
+    # -- signs and order
+
+    def absolute(self, x: Value) -> Value:
+        """|x|."""
+        return self.function.intrinsic("fabs", x)
+
+    def copysign(self, size: Value, sign: Value) -> Value:
+        """``size`` with the sign of ``sign``."""
+        return self.function.intrinsic("copysign", size, sign)
+
+    def at_most(self, x: Value, bound: float) -> Value:
+        """The smaller of x and the bound; NaN stays."""
+        return x.compare("ogt", bound).select(bound, x)
+
+    def at_least(self, x: Value, bound: float) -> Value:
+        """The larger of x and the bound; NaN stays."""
+        return x.compare("olt", bound).select(bound, x)
+
+    # -- one operation
+
+    def fma(self, a: Value, b: Operand, c: Operand) -> Value:
+        """The value a * b + c, with one rounding where the target can."""
+        if self.fuses:
+            return self.function.fma(a, b, c)
+        return a * b + c
+
+    def sqrt(self, x: Value) -> Value:
+        """The square root, correctly rounded."""
+        return self.function.intrinsic("sqrt", x)
+
+    def round_even(self, x: Value) -> Value:
+        """The nearest integer, halves to the even one."""
+        if self._rounds:
+            return self.function.intrinsic("roundeven", x)
+        return self._small_rounded(x)
+
+    def floor(self, x: Value) -> Value:
+        """The largest integer that is not larger."""
+        if self._rounds:
+            return self.function.intrinsic("floor", x)
+        near = self._small_rounded(x)
+        return self.copysign(near.compare("ogt", x).select(near - 1.0, near), x)
+
+    def ceil(self, x: Value) -> Value:
+        """The smallest integer that is not smaller."""
+        return self.function.intrinsic("ceil", x) if self._rounds else -self.floor(-x)
+
+    def truncate(self, x: Value) -> Value:
+        """The integer part, towards zero."""
+        if self._rounds:
+            return self.function.intrinsic("trunc", x)
+        return self.copysign(self.floor(self.absolute(x)), x)
+
+    def _small_rounded(self, x: Value) -> Value:
+        """Rounding by addition, below the numbers that are integral anyway."""
+        whole = 2.0**self.mantissa_bits
+        size = self.absolute(x)
+        near = self.copysign((size + whole) - whole, x)
+        return size.compare("olt", whole).select(near, x)
+
+    # -- powers of two
+
+    def nearest_multiple(self, x: Value, inverse: float) -> Pair:
+        """(n, the integer n) nearest to x * inverse; |n| must be less than 2^21.
+
+        Adding 1.5 · 2^mantissa_bits leaves the integer in the low bits of the pattern.
+        """
+        shifter = 1.5 * 2.0**self.mantissa_bits
+        shifted = self.fma(x, inverse, shifter)
+        return shifted - shifter, self.bits(shifted) - self.pattern_of(shifter)
+
+    def power_of_two(self, n: Value) -> Value:
+        """2^n for integers n for which it is a normal number."""
+        return self.from_bits((n + self.bias) << self.mantissa_bits)
+
+    def scale(self, x: Value, n: Value) -> Value:
+        """The product x 2^n, rounded once, for integers n up to twice the largest exponent in size."""
+        if self.has_avx512:
+            n32 = n.cast("trunc", I32) if self.is_double else n
+            name = f"llvm.ldexp.{self.type.suffix}.{n32.type.suffix}"
+            return self.function.call(self.type, name, x, n32)
+        half = n >> 1
+        return (x * self.power_of_two(half)) * self.power_of_two(n - half)
+
+    def scale_normal(self, x: Value, n: Value) -> Value:
+        """The product x 2^n where 2^n is a normal number."""
+        return x * self.power_of_two(n)
+
+    # -- exact sums and products
+
+    def two_sum(self, a: Value, b: Value) -> Pair:
+        """The sum a + b and its rounding error (Knuth)."""
+        total = a + b
+        virtual = total - a
+        return total, (a - (total - virtual)) + (b - virtual)
+
+    def fast_two_sum(self, a: Value, b: Value) -> Pair:
+        """The sum a + b and its rounding error, where |a| >= |b| or a is 0 (Dekker)."""
+        total = a + b
+        return total, b - (total - a)
+
+    def two_product(self, a: Value, b: Value) -> Pair:
+        """The product a * b and its rounding error."""
+        product = a * b
+        return product, self.product_rest(a, b, product)
+
+    def product_rest(self, a: Value, b: Value, subtracted: Value) -> Value:
+        """The value a * b - subtracted, with one rounding even where the target has no such instruction.
+
+        Without it, exact if ``subtracted`` is the rounded product (Dekker).
+        """
+        if self.fuses:
+            return self.function.fma(a, b, -subtracted)
+        # next to the largest number, the parts' product might overflow
+        large = self.absolute(subtracted).compare("ogt", 2.0 ** (self.bias - 2))
+        down, up = large.select(self.constant(2.0**-30), 1.0), large.select(self.constant(2.0**30), 1.0)
+        (a_high, a_low), (b_high, b_low) = self._split(a * down), self._split(b)
+        rest = a_high * b_high - subtracted * down
+        return ((rest + a_high * b_low + a_low * b_high) + a_low * b_low) * up
+
+    def _split(self, x: Value) -> Pair:
+        dropped = (self.precision + 1) // 2
+        bits = self.bits(x)
+        rounded = self.from_bits((bits + (1 << (dropped - 1))) & -(1 << dropped))
+        # next to the largest number, towards zero
+        truncated = self.from_bits(bits & -(1 << dropped))
+        high = self.absolute(rounded).compare("olt", math.inf).select(rounded, truncated)
+        return high, x - high
+
+    # -- polynomials
+
+    def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
+        """The sum of coefficients[k] * x^k.
+
+        Long ones by even and odd powers, which halves the chain of operations that wait for each other.
+        """
+        if len(coefficients) < _SHORTEST_SPLIT:
+            return self.horner(x, coefficients)
+        square = x * x
+        even, odd = self.horner(square, coefficients[::2]), self.horner(square, coefficients[1::2])
+        return self.fma(odd, x, even)
+
+    def horner(self, x: Value, coefficients: Sequence[float]) -> Value:
+        """The same, one coefficient after the other: right where even and odd powers nearly cancel."""
+        total = self.constant(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            total = self.fma(total, x, coefficient)
+        return total
+
+
+def quotient_of_sums(r: Reals, numerator: Pair, denominator: Pair) -> Value:
+    """The quotient of two numbers that are given with what they are short of."""
+    inverse = 1.0 / denominator[0]
+    quotient = numerator[0] * inverse
+    over = -r.product_rest(quotient, denominator[0], numerator[0])
+    over = r.fma(-quotient, denominator[1], over + numerator[1])
+    return r.fma(over, inverse, quotient)
+
+
+def product_of_sums(r: Reals, a: Pair, b: Pair) -> Value:
+    """The product of two numbers that are given with what they are short of."""
+    return r.fma(a[0], b[0], r.fma(a[0], b[1], a[1] * b[0]))
+
+
+def in_double(function: Callable[[Value], Value], x: Value) -> Value:
+    """A function of f64 values applied to f32 ones, its result rounded to f32."""
+    return function(x.cast("fpext", F64)).cast("fptrunc", F32)
+
+
+def any_lane(condition: Value) -> Value:
+    """Whether a condition holds in some lane."""
+    lanes = condition.type.lanes
+    if not lanes:
+        return condition
+    f = condition.function
+    whole = f.append(make_type(f"i{lanes}"), f"bitcast {condition} to i{lanes}")
+    return whole.compare("ne", 0)
+
+
+def where_any(condition: Value, usual: Value, rare: Callable[[], Value]) -> Value:
+    """``usual``, but ``rare()`` in lanes where the condition holds; its code runs only if there is one."""
+    return where_any_of(condition, [usual], lambda: [rare()])[0]
+
+
+def where_any_of(
+    condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
+) -> list[Value]:
+    """The same for several values."""
+    f = condition.function
+    body, after = f.label(), f.label()
+    test = any_lane(condition)
+    before = f.block
+    f.branch(test, body, after)
+    f.start(body)
+    repaired = [condition.select(r, u) for r, u in zip(rare(), usual, strict=True)]
+    end = f.block
+    f.jump(after)
+    f.start(after)
+    return [f.phi(u.type, [(u, before), (r, end)]) for u, r in zip(usual, repaired, strict=True)]

@@ -1,0 +1,89 @@
+"""The reciprocal square root and the cube root."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hloom.codegen.llvm_text import F32, I32, I64, Value, make_type
+from hloom.codegen.vector_math.reals import Reals
+
+_ESTIMATED: Final = {False: (4, 8, 16), True: (2, 4, 8)}
+"""Lanes for which AVX-512 has an instruction that estimates the reciprocal square root to 14 bits."""
+
+
+def reciprocal_square_root(x: Value) -> Value:
+    """1 / sqrt(x); infinite at 0, NaN of negative numbers."""
+    r = Reals(x)
+    lanes = x.type.lanes
+    piece = min(lanes, _ESTIMATED[r.is_double][-1])
+    if not r.has_avx512 or piece not in _ESTIMATED[r.is_double] or lanes & (lanes - 1):
+        return 1.0 / r.sqrt(x)
+    first = estimate = _estimate(r, x, piece)
+    if r.is_double:
+        estimate = r.fma(estimate, _excess(r, x, estimate) * 0.5, estimate)
+    # Newton's step, of third order: what is left of the estimate's error is nothing against the rounding
+    excess = _excess(r, x, estimate)
+    result = r.fma(estimate * r.fma(excess, 0.375, 0.5), excess, estimate)
+    # at 0 and at infinity the estimate is exact, and the excess NaN
+    return excess.compare("uno", excess).select(first, result)
+
+
+def _excess(r: Reals, x: Value, estimate: Value) -> Value:
+    """1 - x y²."""
+    return r.fma(-(x * estimate), estimate, 1.0)
+
+
+def _estimate(r: Reals, x: Value, piece: int) -> Value:
+    """The instruction on pieces of a vector."""
+    f = r.function
+    lanes = x.type.lanes
+    kind = x.type.vector(piece)
+    name = f"llvm.x86.avx512.rsqrt14.{'pd' if r.is_double else 'ps'}.{kind.bits * piece}"
+    everywhere = Value(f, make_type(f"i{max(8, piece)}"), "-1")
+    zero = Value(f, kind, "zeroinitializer")
+    parts = [
+        f.call(kind, name, x if piece == lanes else x.shuffle(range(k, k + piece)), zero, everywhere)
+        for k in range(0, lanes, piece)
+    ]
+    while len(parts) > 1:
+        width = parts[0].type.lanes
+        parts = [parts[k].shuffle(range(2 * width), parts[k + 1]) for k in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def cube_root(x: Value) -> Value:
+    """The real cube root, of negative numbers too.
+
+    An estimate of |x|^(-1/3) from the pattern of x, whose exponent is divided by -3, is improved twice; then
+    |x|^(1/3) = |x| (|x|^(-1/3))² by one step of Newton's method with an exact remainder.
+    """
+    r = Reals(x)
+    size = r.absolute(x)
+    third = 3 * (r.mantissa_bits // 3 + 1)
+    tiny = size.compare("olt", 2.0 ** (1 - r.bias))
+    scaled = tiny.select(size * 2.0**third, size)
+    y = _reciprocal_estimate(r, scaled)
+    for coefficients in ((1 / 3, 2 / 9, 14 / 81), (1 / 3, 2 / 9, 14 / 81) if r.is_double else (1 / 3, 2 / 9)):
+        excess = r.fma(-(scaled * y * y), y, 1.0)
+        y = r.fma(y * excess, r.polynomial(excess, coefficients), y)
+    root = scaled * y * y
+    square, lost = r.two_product(root, root)
+    rest = r.fma(-root, lost, -r.product_rest(square, root, scaled))
+    root = r.fma(rest, y * y * (1 / 3), root)
+    root = tiny.select(root * 2.0 ** -(third // 3), root)
+    special = scaled.compare("olt", math.inf) & scaled.compare("ogt", 0.0)
+    return r.copysign(special.select(root, size), x)
+
+
+def _reciprocal_estimate(r: Reals, x: Value) -> Value:
+    """x^(-1/3) to 3 % for normal x: the pattern, nearly a logarithm, divided by -3."""
+    pattern = r.bits(x)
+    if r.is_double:
+        pattern = pattern.logical_shift_right(32).cast("trunc", I32)
+    digits = 20 if r.is_double else 23
+    offset = (4 / 3 * r.bias - 0.0450466) * 2.0**digits
+    divided = (offset - pattern.cast("sitofp", F32) * (1 / 3)).cast("fptosi", I32)
+    if r.is_double:
+        return r.from_bits(divided.cast("zext", I64) << 32)
+    return r.from_bits(divided)

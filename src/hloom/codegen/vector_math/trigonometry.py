@@ -1,0 +1,152 @@
+"""sin, cos and tan."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from hloom.codegen.llvm_text import Value
+from hloom.codegen.vector_math.angles import (
+    flipped_in_upper_half,
+    odd_quadrant,
+    of_large_angle,
+    reduce_roughly,
+    reduce_usual,
+    usual_limit,
+)
+from hloom.codegen.vector_math.reals import Pair, Reals, quotient_of_sums, where_any, where_any_of
+
+_SINE: Final = {
+    # (sin(r) - r) / r³ in r² for |r| <= π/4; relative errors of sin(r): 2^-28.0, 2^-58.0
+    False: (-0.16666655242443085, 0.008332190103828907, -0.00019518405315466225),
+    True: (
+        -0.16666666666666632, 0.008333333333322455, -0.00019841269829813524, 2.7557313687646975e-06,
+        -2.5050756730476693e-08, 1.589668297647107e-10,
+    ),
+}  # fmt: skip
+_COSINE: Final = {
+    # (cos(r) - 1 + r²/2) / r⁴ in r² for |r| <= π/4; relative errors of cos(r): 2^-33.0, 2^-63.9
+    False: (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
+    True: (
+        0.041666666666666595, -0.0013888888888873307, 2.4801587288965315e-05, -2.755731420313679e-07,
+        2.0875703152062446e-09, -1.1358617889808062e-11,
+    ),
+}  # fmt: skip
+
+
+_TANGENT: Final = (
+    # (tan(r) - r) / r³ in r² for |r| <= π/4; relative error of tan(r): 2^-29.5
+    0.33333349227905273, 0.1333267241716385, 0.05405944585800171, 0.021282769739627838, 0.010837704874575138,
+    8.385602268390357e-05, 0.004380372352898121,
+)  # fmt: skip
+
+
+def sine(x: Value) -> Value:
+    """sin(x), exactly reduced however large x is; NaN at infinity."""
+    return _circular(x, "sine", 0)
+
+
+def cosine(x: Value) -> Value:
+    """cos(x), exactly reduced however large x is; NaN at infinity."""
+    return _circular(x, "cosine", 1)
+
+
+def _circular(x: Value, name: str, turn: int) -> Value:
+    r = Reals(x)
+    if r.is_double:
+        usual = _rotated(r, *reduce_usual(r, x), turn)
+    else:
+        rest, quadrant = reduce_roughly(r, x)
+        usual = _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
+    large = r.absolute(x).compare("ogt", usual_limit(r))
+    if not turn:
+        # the reduction loses the sign of 0
+        usual = x.compare("oeq", 0.0).select(x, usual)
+    return where_any(large, usual, lambda: of_large_angle(x, name, partial(_rotated, turn=turn)))
+
+
+def _rotated(r: Reals, rest: Value, low: Value, quadrant: Value, turn: int) -> Value:
+    """The sine of an angle r + l that is so many quadrants further."""
+    if not r.is_double:
+        return _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
+    (sine_head, sine_tail), (cosine_head, cosine_tail) = _kernels(r, rest, low)
+    return _in_quadrant(r, sine_head + sine_tail, cosine_head + cosine_tail, quadrant, turn)
+
+
+def _in_quadrant(r: Reals, sine_part: Value, cosine_part: Value, quadrant: Value, turn: int) -> Value:
+    place = quadrant + turn if turn else quadrant
+    return flipped_in_upper_half(r, odd_quadrant(place).select(cosine_part, sine_part), place)
+
+
+def _rough_kernels(r: Reals, rest: Value) -> Pair:
+    """sin(r) and cos(r) of f32 angles with |r| <= π/4."""
+    square = rest * rest
+    sine_part = r.fma(rest * square, r.polynomial(square, _SINE[False]), rest)
+    series = r.fma(square, r.polynomial(square, _COSINE[False]), -0.5)
+    return sine_part, r.fma(square, series, 1.0)
+
+
+def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
+    """sin(r + l) and cos(r + l) of f64 angles with |r| <= π/4, each as a sum.
+
+    sin(r + l) = sin(r) + l (1 - r²/2) and cos(r + l) = cos(r) - r l.
+    """
+    square = rest * rest
+    half = square * 0.5
+    sine_tail = r.fma(rest * square, r.polynomial(square, _SINE[True]), r.fma(low, -half, low))
+    head, lost = r.fast_two_sum(r.constant(1.0), -half)
+    cosine_tail = r.fma(square * square, r.polynomial(square, _COSINE[True]), r.fma(rest, -low, lost))
+    return (rest, sine_tail), (head, cosine_tail)
+
+
+def sine_and_cosine_as_sums(x: Value) -> tuple[Pair, Pair]:
+    """sin(x) and cos(x) of f64 angles, with what they are short of, which is 0 for large angles."""
+    r = Reals(x)
+    rest, low, quadrant = reduce_usual(r, x)
+    sine_part, cosine_part = (r.fast_two_sum(*kernel) for kernel in _kernels(r, rest, low))
+    usual = [
+        _in_quadrant(r, s, c, quadrant, turn)
+        for turn in (0, 1)
+        for s, c in zip(sine_part, cosine_part, strict=True)
+    ]
+    usual[0] = x.compare("oeq", 0.0).select(x, usual[0])
+
+    def of_large() -> list[Value]:
+        sin = of_large_angle(x, "sine", partial(_rotated, turn=0))
+        cos = of_large_angle(x, "cosine", partial(_rotated, turn=1))
+        return [sin, r.constant(0.0), cos, r.constant(0.0)]
+
+    large = r.absolute(x).compare("ogt", usual_limit(r))
+    sin, sin_short, cos, cos_short = where_any_of(large, usual, of_large)
+    return (sin, sin_short), (cos, cos_short)
+
+
+def tangent(x: Value) -> Value:
+    """sin(x) / cos(x); NaN at infinity."""
+    r = Reals(x)
+    evaluate = _tangent_of_double if r.is_double else _tangent_of_single
+    usual = evaluate(r, *reduce_usual(r, x))
+    large = r.absolute(x).compare("ogt", usual_limit(r))
+    result = where_any(large, usual, lambda: of_large_angle(x, "tangent", evaluate))
+    return x.compare("oeq", 0.0).select(x, result)
+
+
+def _tangent_of_single(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
+    """tan(r + l), or -1 / tan(r + l) in odd quadrants, of f32 angles; l counts about 1 + r² times."""
+    square = rest * rest
+    tail = r.fma(rest * square, r.polynomial(square, _TANGENT), r.fma(low, square, low))
+    near, short = r.fast_two_sum(rest, tail)
+    reciprocal = -1.0 / near
+    over = r.fma(reciprocal, short, r.product_rest(reciprocal, near, r.constant(-1.0)))
+    return odd_quadrant(quadrant).select(r.fma(reciprocal, over, reciprocal), near)
+
+
+def _tangent_of_double(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
+    (sine_part, sine_rest), (cosine_part, cosine_rest) = (
+        r.fast_two_sum(*kernel) for kernel in _kernels(r, rest, low)
+    )
+    odd = odd_quadrant(quadrant)
+    above, above_rest = odd.select(cosine_part, sine_part), odd.select(cosine_rest, sine_rest)
+    below, below_rest = odd.select(sine_part, cosine_part), odd.select(sine_rest, cosine_rest)
+    ratio = quotient_of_sums(r, (above, above_rest), (below, below_rest))
+    return r.from_bits(r.bits(ratio) ^ ((quadrant & 1) << 63))

@@ -1,0 +1,68 @@
+"""Processor cores that this process may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hloom.errors import HloError
+
+
+def thread_count() -> int:
+    """Threads that compute at once: ``HLOOM_NUM_THREADS``, or else the cores that this process may use.
+
+    Raises HloError if the variable is set to something other than a positive number.
+    """
+    given = os.environ.get("HLOOM_NUM_THREADS", "")
+    if not given:
+        return available_cores()
+    if not given.isdecimal() or not 1 <= int(given) <= 4096:
+        message = f"HLOOM_NUM_THREADS is {given!r}; a number from 1 to 4096 is wanted"
+        raise HloError(message, rule="cpu.thread-count")
+    return int(given)
+
+
+def available_cores() -> int:
+    """The cores that this process may use: its affinity mask, bounded by the quota of its control group."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = control_group_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    return max(1, affinity if quota is None else min(affinity, round(quota)))
+
+
+def control_group_quota(membership: Path, root: Path) -> float | None:
+    """Cores' worth of time that control groups grant (the least along the path); None without a limit.
+
+    Args:
+        membership: the file with lines ``number:controllers:path``.
+        root: where control groups are mounted, version 2 or version 1's ``cpu`` controller below it.
+    """
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    found: list[float] = []
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        base = root if not controllers else root / "cpu"
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        group = base / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(base):
+                break
+            quota = _quota_of(folder)
+            if quota is not None:
+                found.append(quota)
+    return min(found, default=None)
+
+
+def _quota_of(folder: Path) -> float | None:
+    try:
+        if (folder / "cpu.max").exists():
+            granted, period = (folder / "cpu.max").read_text().split()
+        else:
+            granted = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
+        return int(granted) / int(period) if granted != "max" and int(granted) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):
+        return None

@@ -1,0 +1,1 @@
+"""From LLVM text to loaded code: LLVM, parts, the cache, the loader."""

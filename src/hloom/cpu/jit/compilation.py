@@ -1,0 +1,72 @@
+"""From a module to object code: passes, emission, LLVM. Loaded only where the cache has no answer."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+from hloom.codegen.target import Target
+from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
+from hloom.cpu.cores import available_cores
+from hloom.cpu.jit.cache import Entry
+from hloom.cpu.jit.llvm import CodeQueue
+from hloom.cpu.jit.parts import PartStream
+from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.cpu.program import NativeProgram, emit_program
+from hloom.ir.cloning import clone_module
+from hloom.ir.module import HloModule
+from hloom.passes.pipeline import Pass
+
+DEEPEST: Final = 20_000
+"""Python calls inside each other while compiling: expressions are walked from their roots."""
+
+_depth_lock = threading.Lock()
+_depths: list[int] = []
+
+
+@contextmanager
+def deep_recursion() -> Generator[None]:
+    """Let expressions of hundreds of operations be walked; the limit is what it was when all are done."""
+    with _depth_lock:
+        _depths.append(sys.getrecursionlimit())
+        sys.setrecursionlimit(max(DEEPEST, _depths[0]))
+    try:
+        yield
+    finally:
+        with _depth_lock:
+            before = _depths[0]
+            _depths.pop()
+            if not _depths:
+                sys.setrecursionlimit(before)
+
+
+def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
+    """The module after all passes, which ``observe`` may watch; the one given stays as it is."""
+    with deep_recursion():
+        optimized = clone_module(module)
+        CPU_PIPELINE.run(optimized, observe)
+    return optimized
+
+
+def compile_module(module: HloModule, target: Target, *, timed: bool = False) -> tuple[NativeProgram, Entry]:
+    """The program of an optimized module, and its object code with what a caller must know.
+
+    A timed program measures itself; see `hloom.cpu.runtime.profile`.
+    """
+    stream = PartStream(CodeQueue(target, available_cores()))
+    with deep_recursion():
+        program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
+    objects = stream.finish(program.module)
+    facts = {
+        "temp_bytes": program.temp_bytes,
+        "argument_bytes": program.argument_bytes,
+        "result_bytes": program.result_bytes,
+        "work": program.work,
+        "host_calls": len(program.host_calls),
+        "shares": "hloom_parallel" in program.module.declarations,
+        "data": list(program.module.data),
+    }
+    return program, Entry(facts, [*objects, *program.module.data.values()])

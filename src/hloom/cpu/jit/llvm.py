@@ -1,0 +1,325 @@
+"""LLVM behind a narrow door: text in, object code or assembly out.
+
+llvmlite's own binding holds one lock around every call. The same shared library through plain ctypes releases
+it, so that modules compile on several threads, each with a context and a target machine of its own.
+
+LLVM ends the process when it meets what its code generator cannot do. So every module is verified, and what
+the verifier lets pass is refused before: intrinsics of other processors, absurdly wide vectors, inline
+assembly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import threading
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from hloom.codegen.target import NATIVE, Target
+from hloom.errors import HloError
+
+_SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
+    "ContextCreate": (c_void_p, ()),
+    "ContextDispose": (None, (c_void_p,)),
+    "ParseAssembly": (c_void_p, (c_void_p, c_char_p, c_void_p)),
+    "DisposeModule": (None, (c_void_p,)),
+    "VerifyModule": (c_int, (c_void_p, c_void_p)),
+    "GetTargetFromTriple": (c_void_p, (c_char_p, c_void_p)),
+    "CreateTargetMachine": (
+        c_void_p,
+        (c_void_p, c_char_p, c_char_p, c_char_p, c_int, c_char_p, c_char_p, c_int, c_int, c_char_p),
+    ),
+    "DisposeTargetMachine": (None, (c_void_p,)),
+    "TargetMachineEmitToMemory": (c_void_p, (c_void_p, c_void_p, c_int, c_void_p)),
+    "CreatePipelineTuningOptions": (c_void_p, ()),
+    "DisposePipelineTuningOptions": (None, (c_void_p,)),
+    "CreatePassBuilder": (c_void_p, (c_void_p, c_void_p)),
+    "DisposePassBuilder": (None, (c_void_p,)),
+    "CreateNewModulePassManager": (c_void_p, ()),
+    "module_AddAlwaysInlinerPass": (None, (c_void_p,)),
+    "RunNewModulePassManager": (None, (c_void_p, c_void_p, c_void_p)),
+    "DisposeNewModulePassManger": (None, (c_void_p,)),
+    "buildFunctionSimplificationPipeline": (c_void_p, (c_void_p, c_int)),
+    "RunNewFunctionPassManager": (None, (c_void_p, c_void_p, c_void_p)),
+    "DisposeNewFunctionPassManger": (None, (c_void_p,)),
+    "GetNamedFunction": (c_void_p, (c_void_p, c_char_p)),
+    "GetBufferStart": (c_void_p, (c_void_p,)),
+    "GetBufferSize": (c_size_t, (c_void_p,)),
+    "DisposeMemoryBuffer": (None, (c_void_p,)),
+    "InitializeNativeTarget": (None, ()),
+    "InitializeNativeAsmPrinter": (None, ()),
+    "InitializeAllTargets": (None, ()),
+    "InitializeAllTargetInfos": (None, ()),
+    "InitializeAllTargetMCs": (None, ()),
+    "InitializeAllAsmPrinters": (None, ()),
+    "GetHostCPUName": (None, (POINTER(c_char_p),)),
+    "GetHostCPUFeatures": (None, (POINTER(c_char_p),)),
+    "SetCommandLine": (None, (c_char_p, c_char_p)),
+}
+_OPTIONS: Final = (
+    b"-enable-misched=false",
+    b"-disable-post-ra",
+    b"-disable-lsr",
+    b"-disable-cgp-branch-opts",
+)
+"""Passes of the code generator that cost most of its time and gained nothing on measured kernels, and one
+that joins the blocks into which `Function.turn_page` cuts long code."""
+
+INLINED: Final = "alwaysinline"
+"""The attribute of functions that come to stand where they are called, if the caller is `SIMPLIFIED`."""
+SIMPLIFIED: Final = '"hloom-simplified"'
+"""The attribute of functions that are optimized before code is made of them."""
+_SIMPLIFIED: Final = re.compile(rf"^define [^@\n]*@([\w.]+)\(.*{SIMPLIFIED}", re.MULTILINE)
+
+MOST_LANES: Final = 4096
+"""Vectors beyond this take the code generator seconds, and soon end the process."""
+
+_INTRINSIC_FEATURES: Final = (
+    ("llvm.x86.avx512bf16.", ("avx512bf16",)),
+    ("llvm.x86.avx512.vpdp", ("avx512vnni",)),
+    ("llvm.x86.avx512", ("avx512f", "avx512bw", "avx512dq", "avx512vl")),
+    ("llvm.x86.avx2.", ("avx2",)),
+    ("llvm.x86.avx.", ("avx",)),
+    ("llvm.x86.fma.", ("fma",)),
+    ("llvm.x86.ssse3.", ("ssse3",)),
+    ("llvm.x86.sse41.", ("sse4.1",)),
+    ("llvm.x86.sse42.", ("sse4.2",)),
+    ("llvm.x86.sse2.", ()),
+    ("llvm.x86.sse.", ()),
+    ("llvm.aarch64.neon.", ("neon",)),
+    ("llvm.aarch64.crc32", ("neon",)),
+    ("llvm.aarch64.hint", ()),
+)
+"""Processors' own intrinsics that code may use, by prefix, and the features that each needs."""
+
+_OF_PROCESSORS: Final = re.compile(r"@(llvm\.(?:x86|aarch64|arm|amdgcn|nvvm|wasm|riscv|ppc|s390)[\w.]*)")
+_WIDE: Final = re.compile(r"<(\d{4,}) x ")
+_ASSEMBLY: Final = re.compile(r"\b(?:call|module|invoke)\b[^\n@\"]*\basm\b")
+
+
+class CompilerError(HloError):
+    """Code that LLVM refuses: a defect of hloom, never of the program."""
+
+
+class _Library:
+    """llvmlite's shared library with typed functions."""
+
+    def __init__(self) -> None:
+        spec = importlib.util.find_spec("llvmlite")
+        if spec is None or not spec.submodule_search_locations:
+            raise CompilerError("llvmlite is not installed", rule="cpu.llvmlite-missing")
+        folder = Path(next(iter(spec.submodule_search_locations))) / "binding"
+        endings = (".so", ".dylib", ".dll")
+        found = [p for p in folder.iterdir() if p.stem.endswith("llvmlite") and p.suffix in endings]
+        if not found:
+            raise CompilerError(f"no shared library in {folder}", rule="cpu.llvmlite-missing")
+        library = ctypes.CDLL(str(found[0]))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, f"LLVMPY_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+        self.InitializeNativeTarget()
+        self.InitializeNativeAsmPrinter()
+        for option in _OPTIONS:
+            self.SetCommandLine(b"hloom", option)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    def text_of(self, name: str) -> str:
+        """The string that a getter hands out."""
+        out = c_char_p()
+        getattr(self, name)(byref(out))
+        return (out.value or b"").decode()
+
+
+_loading: Final = threading.Lock()
+_loaded: list[_Library] = []
+
+
+def library() -> _Library:
+    """The shared library, loaded on first use."""
+    with _loading:
+        if not _loaded:
+            _loaded.append(_Library())
+    return _loaded[0]
+
+
+@cache
+def _with_every_target() -> _Library:
+    lib = library()
+    for name in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
+        getattr(lib, f"InitializeAll{name}")()
+    return lib
+
+
+@cache
+def names(target: Target) -> tuple[str, str]:
+    """CPU name and features of a target as LLVM takes them."""
+    if target.cpu == NATIVE:
+        lib = library()
+        return lib.text_of("GetHostCPUName"), lib.text_of("GetHostCPUFeatures")
+    return target.cpu, ",".join(f"+{feature}" for feature in sorted(target.features))
+
+
+def check(text: str, target: Target) -> None:
+    """Refuse what would end the process in LLVM's code generator; raises CompilerError."""
+    for name in dict.fromkeys(_OF_PROCESSORS.findall(text)):
+        needed = next((features for prefix, features in _INTRINSIC_FEATURES if name.startswith(prefix)), None)
+        fits = name.startswith(f"llvm.{target.architecture.replace('x86_64', 'x86')}.")
+        if needed is None or not fits or not target.has(*needed):
+            message = f"{target.triple} ({target.cpu}) has no {name}"
+            raise CompilerError(message, rule="cpu.llvm-intrinsic")
+    widest = max(map(int, _WIDE.findall(text)), default=0)
+    if widest > MOST_LANES:
+        raise CompilerError(f"a vector of {widest} lanes; at most {MOST_LANES}", rule="cpu.llvm-lanes")
+    if "<vscale x" in text:
+        raise CompilerError("vectors of scalable width", rule="cpu.llvm-scalable")
+    if " asm " in text and _ASSEMBLY.search(text):
+        raise CompilerError("inline assembly", rule="cpu.llvm-assembly")
+
+
+def generate(
+    text: str, target: Target, *, level: int = 2, assembly: bool = False, relocation: str = "pic",
+    code_model: str = "small",
+) -> bytes:  # fmt: skip
+    """Object code (or assembly) of a module's text.
+
+    Args:
+        text: LLVM IR.
+        target: the machine to make code for.
+        level: effort of the code generator, 0 to 3; it optimizes no IR.
+        assembly: the assembler's text instead of an object file.
+        relocation, code_model: LLVM's names of these.
+
+    Raises CompilerError where LLVM refuses the text, or where it would end the process.
+    """
+    check(text, target)
+    lib = library() if target.cpu == NATIVE else _with_every_target()
+    cpu, features = names(target)
+    triple = target.triple.encode()
+    error = c_char_p()
+    found = lib.GetTargetFromTriple(triple, byref(error))
+    if not found:
+        raise CompilerError(_message(error), rule="cpu.target")
+    machine = lib.CreateTargetMachine(
+        found,
+        triple,
+        cpu.encode(),
+        features.encode(),
+        level,
+        relocation.encode(),
+        code_model.encode(),
+        0,
+        0,
+        b"",
+    )
+    context = lib.ContextCreate()
+    module = None
+    try:
+        module = lib.ParseAssembly(context, text.encode(), byref(error))
+        if not module:
+            raise CompilerError(_message(error), rule="cpu.llvm-parse")
+        if lib.VerifyModule(module, byref(error)):
+            raise CompilerError(_message(error), rule="cpu.llvm-verify")
+        if SIMPLIFIED in text:
+            _simplify(lib, machine, module, _SIMPLIFIED.findall(text))
+        buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
+        if not buffer:
+            raise CompilerError(_message(error), rule="cpu.llvm-emit")
+        code = ctypes.string_at(lib.GetBufferStart(buffer), lib.GetBufferSize(buffer))
+        lib.DisposeMemoryBuffer(buffer)
+        return code
+    finally:
+        if module:
+            lib.DisposeModule(module)
+        lib.ContextDispose(context)
+        lib.DisposeTargetMachine(machine)
+
+
+def _simplify(lib: Any, machine: int, module: int, functions: Sequence[str]) -> None:
+    """Put called functions into their places, and simplify the result: registers instead of stack memory,
+    steady values out of loops. None of this touches the order or the rounding of floating-point operations.
+    """
+    options = lib.CreatePipelineTuningOptions()
+    builder = lib.CreatePassBuilder(machine, options)
+    inline = lib.CreateNewModulePassManager()
+    lib.module_AddAlwaysInlinerPass(inline)
+    lib.RunNewModulePassManager(inline, module, builder)
+    for name in functions:
+        simplify = lib.buildFunctionSimplificationPipeline(builder, 2)
+        lib.RunNewFunctionPassManager(simplify, lib.GetNamedFunction(module, name.encode()), builder)
+        lib.DisposeNewFunctionPassManger(simplify)
+    lib.DisposeNewModulePassManger(inline)
+    lib.DisposePassBuilder(builder)
+    lib.DisposePipelineTuningOptions(options)
+
+
+def _message(error: c_char_p) -> str:
+    return (error.value or b"LLVM gives no reason").decode(errors="replace").strip()
+
+
+class CodeQueue:
+    """Modules that are compiled on several threads, beginning as soon as they are added.
+
+    Args:
+        target: the machine to make code for.
+        threads: how many compile at once, the caller's included once it calls `finish`.
+    """
+
+    def __init__(self, target: Target, threads: int) -> None:
+        self.target = target
+        self._helpers_wanted = threads - 1
+        self._helpers: list[threading.Thread] = []
+        self._texts: list[str] = []
+        self._made: list[bytes | Exception] = []
+        self._begun = 0
+        self._lock = threading.Lock()
+
+    def add(self, text: str) -> None:
+        """Compile a module's text, in another thread if there may be one."""
+        with self._lock:
+            self._texts.append(text)
+            self._made.append(b"")
+            self._helpers = [h for h in self._helpers if h.is_alive()]
+            if len(self._helpers) >= self._helpers_wanted:
+                return
+            helper = threading.Thread(target=self._work, name="hloom compiler")
+            self._helpers.append(helper)
+        helper.start()
+
+    def finish(self) -> list[bytes]:
+        """The objects of all modules, in order; raises as `generate` does."""
+        self._work()
+        for helper in self._helpers:
+            if helper.is_alive():
+                helper.join()
+        for result in self._made:
+            if isinstance(result, Exception):
+                raise result
+        return [result for result in self._made if isinstance(result, bytes)]
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                number = self._begun
+                if number == len(self._texts):
+                    return
+                self._begun += 1
+            try:
+                self._made[number] = generate(self._texts[number], self.target)
+            except Exception as error:  # raised again in the caller's thread
+                self._made[number] = error
+
+
+def generate_all(texts: Sequence[str], target: Target, threads: int) -> list[bytes]:
+    """Object code of several modules, made on several threads at once; raises as `generate` does."""
+    queue = CodeQueue(target, threads)
+    for text in texts:
+        queue.add(text)
+    return queue.finish()

@@ -1,0 +1,1 @@
+"""Kernels of the CPU target, a room for each family."""

@@ -1,0 +1,200 @@
+"""The emitter of convolutions: direct kernels over strides, else a loop over the window for every element.
+
+What a fusion does with the elements of a convolution becomes its end: it is applied to each tile while the
+tile is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.llvm_text import Module, Value
+from hloom.codegen.loops import LoopKernel, result_shapes, root_values
+from hloom.codegen.types import Element, round_to, storage_bytes
+from hloom.cpu.kernels.convolution.convolution_depth import DepthTiles, emit_pack_depth
+from hloom.cpu.kernels.convolution.convolution_groups import GroupTiles
+from hloom.cpu.kernels.convolution.convolution_kernel import Finish, Tiles, emit_direct
+from hloom.cpu.kernels.convolution.convolution_packing import emit_copy_base, emit_pack_kernel
+from hloom.cpu.kernels.convolution.convolution_plan import (
+    Convolution,
+    Phase,
+    across_depth,
+    across_groups,
+    convolution_of,
+)
+from hloom.cpu.kernels.convolution.convolution_tiling import (
+    Tiling,
+    needs_copy,
+    packed_bytes,
+    packed_kernel,
+    tiling_of,
+)
+from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a convolution is computed: each phase with its tiles, and what is copied before.
+
+    Attributes:
+        convolution: the sums.
+        tilings: one for each phase.
+        kernel_offsets: where in the scratch memory each phase's packed kernel lies; -1 where none is packed.
+        bytes: of scratch memory, the copied base first.
+    """
+
+    convolution: Convolution
+    tilings: tuple[Tiling, ...]
+    kernel_offsets: tuple[int, ...]
+    bytes: int
+
+
+@lru_cache(maxsize=256)
+def plan_of(i: HloInstruction) -> Plan | None:
+    """The plan of a convolution, or of the fusion around one; None where a loop over elements will do."""
+    instruction = hero(i)
+    convolution = _chosen(instruction, copied=False)
+    if convolution is not None and any(needs_copy(convolution, phase) for phase in convolution.phases):
+        convolution = _chosen(instruction, copied=True)
+    if convolution is None:
+        return None
+    total = 0
+    if convolution.padding is not None:
+        total = storage_bytes(convolution.kind)
+        for size in convolution.copied_dimensions:
+            total *= size
+        total = -(-total // 64) * 64
+    resumable = i is instruction and i.shape.element_type is convolution.kind
+    tilings = tuple(tiling_of(convolution, phase, resumable=resumable) for phase in convolution.phases)
+    offsets: list[int] = []
+    for phase, tiling in zip(convolution.phases, tilings, strict=True):
+        packed = phase.terms > 0 and packed_kernel(convolution, phase, tiling)
+        offsets.append(total if packed else -1)
+        total += packed_bytes(convolution, phase, tiling) if packed else 0
+    return Plan(convolution, tilings, tuple(offsets), total)
+
+
+def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
+    """Lanes are output features; where these are few, features of several groups, or input features."""
+    convolution = convolution_of(i, copied=copied)
+    if convolution is None:
+        return None
+    lanes, columns = 64 // storage_bytes(convolution.kind), convolution.phases[0].columns
+    if columns * 2 > lanes:
+        return convolution
+    chosen = across_groups(convolution, lanes) or across_depth(convolution, lanes)
+    return chosen or across_depth(convolution, lanes // 2) or (convolution if columns > 1 else None)
+
+
+def can_end_in_more(i: HloInstruction) -> bool:
+    """Whether elementwise operations on a convolution can be applied to its tiles.
+
+    Not where sums go to memory and back before they are complete.
+    """
+    plan = plan_of(i)
+    return plan is not None and all(tiling.split is None for tiling in plan.tilings)
+
+
+@emitter("convolution")
+def emit_convolution(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A convolution by itself, or a fusion around one."""
+    plan = plan_of(i)
+    if plan is None:
+        program.kernel(i)
+        return
+    instruction, convolution = hero(i), plan.convolution
+    x, w = (program.pointer(_outside(i, instruction, o)) for o in instruction.operands)
+    space = program.workspace(i)
+    f = program.function
+    if convolution.padding is not None:
+        program.call(i, program.shared(lambda n: emit_copy_base(program.module, n, convolution)), [x, space])
+        x = space
+    targets = [program.pointer(i, index) for index in program.assignment.values[i]]
+    extra = targets if i is instruction else [*program.input_pointers(i), *targets]
+    for phase, tiling, offset in zip(convolution.phases, plan.tilings, plan.kernel_offsets, strict=True):
+        base = f.offset(x, phase.x_offset * storage_bytes(convolution.x_type))
+        weights = f.offset(w, phase.w_offset * storage_bytes(convolution.w_type))
+        if offset >= 0:
+            packed = f.offset(space, offset)
+            program.call(i, program.shared(_packing(program.module, plan, phase, tiling)), [weights, packed])
+            weights = packed
+        kernel = program.shared(_direct(program.module, i, plan, phase, tiling, len(extra)))
+        program.call(i, kernel, [base, weights, *extra])
+
+
+def _packing(module: Module, plan: Plan, phase: Phase, tiling: Tiling) -> Callable[[str], LoopKernel]:
+    emit = emit_pack_depth if plan.convolution.deep else emit_pack_kernel
+    return lambda name: emit(module, name, plan.convolution, phase, tiling)
+
+
+def _direct(
+    module: Module, i: HloInstruction, plan: Plan, phase: Phase, tiling: Tiling, extra: int
+) -> Callable[[str], LoopKernel]:
+    finish = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
+    kind = GroupTiles if plan.convolution.repeat else DepthTiles if plan.convolution.deep else Tiles
+    return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, finish, kind)
+
+
+def _rounded(value: Element, convolution: Convolution, i: HloInstruction) -> Element:
+    result = i.shape.element_type
+    return value if isinstance(value, tuple) or convolution.kind is result else round_to(value, result)
+
+
+def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Finish]:
+    """The sums are the convolution's result."""
+
+    def with_pointers(pointers: Sequence[Value]) -> Finish:
+        target = View(pointers[0], i.shape.element_type, i.shape.dimensions)
+
+        def store(e: Elements, indices: Indices, value: Element) -> None:
+            e.store(target, indices, _rounded(value, convolution, i))
+
+        return Finish(store, lambda e, indices: e.load(target, indices))
+
+    return with_pointers
+
+
+def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Finish]:
+    """The sums are elements of the convolution, of which the results of the fusion are made."""
+    inputs, roots, _ = kernel_parts(i)
+    instruction = hero(i)
+
+    def with_pointers(pointers: Sequence[Value]) -> Finish:
+        views = {
+            o: View(p, o.shape.element_type, o.shape.dimensions)
+            for o, p in zip(inputs, pointers, strict=False)
+        }
+        targets = [
+            View(p, shape.element_type, shape.dimensions)
+            for p, shape in zip(pointers[len(inputs) :], result_shapes(roots), strict=True)
+        ]
+
+        def store(e: Elements, indices: Indices, value: Element) -> None:
+            e.views = views
+            e.know(instruction, indices, _rounded(value, convolution, instruction))
+            for target, made in zip(targets, root_values(e, roots, indices), strict=True):
+                e.store(target, indices, made)
+
+        return Finish(store, looped=True)
+
+    return with_pointers
+
+
+def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
+    """An operand of a member of a fusion, seen from outside."""
+    if i is member:
+        return operand
+    return i.operands[parameter_number(operand)]
+
+
+def _workspace(i: HloInstruction) -> int:
+    plan = plan_of(i)
+    return plan.bytes if plan is not None else 0
+
+
+WORKSPACES["convolution"] = lambda convolution, target: _workspace(convolution)

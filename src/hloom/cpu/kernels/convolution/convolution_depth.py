@@ -1,0 +1,89 @@
+"""Convolutions to few output features: lanes are input features, summed across when a tile is done."""
+
+from __future__ import annotations
+
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I1, I64, PTR, Module, Value
+from hloom.codegen.loops import LoopKernel, outer_loops
+from hloom.codegen.rules.contraction import converted, multiply_add
+from hloom.codegen.types import Element, storage_bytes
+from hloom.cpu.kernels.convolution.convolution_kernel import Tiles, load_vector, store_vector
+from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
+from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, packed_strides, tap_axes
+
+
+def emit_pack_depth(
+    module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling
+) -> LoopKernel:
+    """(kernel, packed, begin, end): for every tap, vectors of input features, one for each output feature."""
+    f = module.function(name, [PTR, PTR, I64, I64])
+    source, target, begin, end = f.parameters
+    strides, group_elements = packed_strides(phase, tiling)
+    size = storage_bytes(convolution.kind)
+    e = Elements(f, tiling.lanes, {})
+    group = Variable(convolution.groups, "g")
+    taps = [Variable(phase.axes[n].taps, "t") for n in tap_axes(phase)]
+    view = View(source, convolution.w_type, (1 << 40,))
+    with f.loop(begin, end) as loop:
+        group.value = loop.index
+        limit = f.constant(I64, taps[0].trips if taps else 0)
+        with outer_loops(f, taps, f.constant(I64, 0), limit):
+            place = Index.of(group) * sum(axis.w_position for axis in phase.axes)
+            offset = Index.of(group) * (group_elements * size)
+            for variable, n in zip(taps, tap_axes(phase), strict=True):
+                place = place + Index.of(variable) * phase.axes[n].w_tap
+                offset = offset + Index.of(variable) * (strides[n] * size)
+            row = f.offset(target, e.index_value(offset))
+            lane = Variable(tiling.lanes, "c")
+            lane.is_lane, lane.value = True, f.constant(I64, 0)
+            for column in range(phase.columns):
+                at = place + Index.of(lane) * convolution.w_feature + column * phase.w_column
+                with e.scope():
+                    value = converted(e.load(view, (at,)), convolution.w_type, convolution.kind)
+                store_vector(f, value, f.offset(row, column * tiling.lanes * size))
+    f.finish()
+    return LoopKernel(name, convolution.groups, 1, convolution.groups * group_elements)
+
+
+class DepthTiles(Tiles):
+    """Tiles of positions x output features, of each of which a vector of partial sums is kept."""
+
+    def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
+        f, tiling = self.f, self.tiling
+        e = Elements(f, tiling.lanes, {})
+        vector = tiling.lanes * self.size
+        kernels = [
+            load_vector(f, f.offset(w, v * vector), self.kind, tiling.lanes) for v in range(tiling.vectors)
+        ]
+        made = list(sums)
+        for r in rows:
+            base = load_vector(f, f.offset(x, r * stride), self.kind, tiling.lanes)
+            for v, kernel in enumerate(kernels):
+                place = r * tiling.vectors + v
+                made[place] = multiply_add(e, self.kind, base, kernel, sums[place])
+        return made
+
+    def _finish_tile(self, sums: list[Element], row: Value, rows: int) -> None:
+        """Sum across the lanes; results are stored one by one."""
+        phase, tiling = self.phase, self.tiling
+        for number, value in enumerate(sums):
+            r, column = divmod(number, tiling.vectors)
+            assert isinstance(value, Value)
+            e = Elements(self.f, 0, {})
+            positions = list(self.positions)
+            if tiling.row >= 0:
+                variable = Variable(phase.axes[tiling.row].positions, "r")
+                variable.value = row + r
+                positions[tiling.row] = Index.of(variable)
+            self.finish.store(e, phase.indices(e, positions, Index(column)), _total(value))
+
+
+def _total(value: Value) -> Value:
+    """The sum of all lanes, halves with halves."""
+    lanes = value.type.lanes
+    while lanes > 1:
+        lanes //= 2
+        low, high = value.shuffle(range(lanes)), value.shuffle(range(lanes, 2 * lanes))
+        value = low | high if value.type.scalar is I1 else low + high
+    return value.extract(0)

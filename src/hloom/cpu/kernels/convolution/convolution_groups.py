@@ -1,0 +1,117 @@
+"""Depthwise and other convolutions in small groups: lanes are output features of neighbouring groups.
+
+The base is loaded in vectors instead of being broadcast. Where taps follow each other along a row of
+positions, what one position loads serves its neighbours too: all taps along the row are code without a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm_text import I1, Function, Value
+from hloom.codegen.rules.contraction import multiply_add
+from hloom.codegen.types import Element, from_storage, storage_type
+from hloom.cpu.kernels.convolution.convolution_kernel import Finish, Tiles, load_vector
+from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
+from hloom.cpu.kernels.convolution.convolution_tiling import Tiling
+
+MOST_WRITTEN_OUT = 160
+"""Multiply-adds of a tile's row of taps, at most; beyond, taps are taken by a loop."""
+
+
+class GroupTiles(Tiles):
+    """Tiles of positions x vectors of features across groups."""
+
+    def __init__(
+        self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, finish: Finish
+    ) -> None:  # fmt: skip
+        super().__init__(f, convolution, phase, tiling, finish)
+        self.depth = 1 if convolution.x_group == 1 and convolution.repeat == 1 else convolution.depth
+        features = [n for n, a in enumerate(phase.axes) if not a.targets] if self.depth > 1 else []
+        self.feature_step = self._kernel_step(features[0]) if features else 0
+        row = phase.axes[tiling.row] if tiling.row >= 0 else None
+        self.written_out = row is not None and tiling.rows * row.taps * self.depth <= MOST_WRITTEN_OUT
+        skipped = [*features, *([tiling.row] if self.written_out else [])]
+        self.loop_axes = [n for n in self.loop_axes if n not in skipped]
+        self.loaded = tiling.lanes * self.depth // convolution.repeat
+        self.inside: list[int] | None = None
+        self.pairs: list[tuple[int, int]] = []
+
+    def _kernel_step(self, axis: int) -> int:
+        return (self.strides.get(axis, 0) if self.packed else self.phase.axes[axis].w_tap) * self.size
+
+    def run(self, panel: Value) -> None:
+        """Full vectors, or the last ones, whose loads are masked."""
+        line = self.x
+        self.x = self.f.offset(line, panel * (self.tiling.vectors * self.loaded * self.size))
+        rest = self.phase.columns % self.tiling.panel
+        if not rest:
+            super().run(panel)
+            return
+        whole = self.phase.columns // self.tiling.panel
+        with self.f.when(panel.compare("slt", whole)):
+            super().run(panel)
+        with self.f.when(panel.compare("eq", whole)):
+            there = rest // self.convolution.repeat * self.depth
+            self.inside = [there - v * self.loaded for v in range(self.tiling.vectors)]
+            super().run(panel)
+            self.inside = None
+
+    def _tile(
+        self, row: Value, pieces: Sequence[tuple[range, tuple[int, int] | None]], count: int | None = None
+    ) -> None:
+        if not self.written_out:
+            super()._tile(row, pieces, count)
+            return
+        axis = self.phase.axes[self.tiling.row]
+        pairs = [
+            (r, tap) for valid, taps in pieces for r in valid for tap in range(*(taps or (0, axis.taps)))
+        ]
+        self.pairs = sorted(pairs, key=lambda p: p[0] * axis.x_position + p[1] * axis.x_tap)
+        rows = self.tiling.rows if count is None else count
+        super()._tile(row, [(range(rows), None)], count)
+
+    def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
+        """One tap, or all taps along the row: vectors of the base times vectors of the kernel."""
+        f, tiling = self.f, self.tiling
+        e = Elements(f, tiling.lanes, {})
+        made = list(sums)
+        step, jump = 0, 0
+        pairs = [(r, 0) for r in rows]
+        if self.written_out:
+            axis = self.phase.axes[tiling.row]
+            pairs, step, jump = self.pairs, axis.x_tap * self.size, self._kernel_step(tiling.row)
+        bases: dict[tuple[int, int], Value] = {}
+        kernels: dict[tuple[int, int, int], Element] = {}
+        for r, tap in pairs:
+            for v in range(tiling.vectors):
+                at = r * stride + tap * step
+                if (at, v) not in bases:
+                    bases[at, v] = self._load(f.offset(x, at), v)
+                for c in range(self.depth):
+                    if (tap, c, v) not in kernels:
+                        place = tap * jump + c * self.feature_step + v * tiling.lanes * self.size
+                        kernels[tap, c, v] = load_vector(f, f.offset(w, place), self.kind, tiling.lanes)
+                    a = from_storage(self._lanes(bases[at, v], c), self.kind)
+                    number = r * tiling.vectors + v
+                    made[number] = multiply_add(e, self.kind, a, kernels[tap, c, v], made[number])
+        return made
+
+    def _load(self, place: Value, vector: int) -> Value:
+        """The features of a vector's groups, as they are stored."""
+        f = self.f
+        part = storage_type(self.kind).vector(self.loaded)
+        pointer = f.offset(place, vector * self.loaded * self.size)
+        if self.inside is None:
+            return f.load(part, pointer)
+        there = self.inside[vector]
+        mask = f.constant(I1.vector(self.loaded), [int(lane < there) for lane in range(self.loaded)])
+        return f.masked_load(part, pointer, mask)
+
+    def _lanes(self, loaded: Value, feature: int) -> Value:
+        """One input feature of each lane's group."""
+        repeat = self.convolution.repeat
+        if self.depth == 1 and repeat == 1:
+            return loaded
+        return loaded.shuffle([lane // repeat * self.depth + feature for lane in range(self.tiling.lanes)])

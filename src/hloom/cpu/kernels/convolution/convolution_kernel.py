@@ -1,0 +1,353 @@
+"""Direct convolution: register tiles of some positions x some vectors of output features.
+
+While all taps and input features pass by, every step loads one row of a panel of the kernel and broadcasts an
+element of the base for each position. Positions at the border, where taps fall outside, have code of their
+own that leaves these taps out, so that nothing is masked and no padding is multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from hloom.codegen.accumulators import flatten, unflatten
+from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.rules.contraction import multiply_add
+from hloom.codegen.types import Element, constant, from_storage, storage_bytes, storage_type
+from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
+from hloom.cpu.kernels.convolution.convolution_tiling import (
+    Tiling,
+    border_tiles,
+    packed_kernel,
+    packed_strides,
+    tap_axes,
+)
+from hloom.shape.element_type import ElementType
+
+WRITTEN_OUT: Final = 4
+"""Innermost loops of at most so many rounds are code without a loop."""
+
+Bound: TypeAlias = "Value | int"
+Loops: TypeAlias = "list[tuple[Bound, Bound, int, int]]"
+"""(low, high, bytes in the base, bytes in the kernel) of nested loops over taps, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What is done with the sums.
+
+    Attributes:
+        store: (elements, index in the result along the lanes, sums): stores the result, with what is fused
+            into it.
+        resume: the sums that were stored at an index; None where they cannot be taken up again.
+        looped: this is much code, to be made once per tile and run in a loop.
+    """
+
+    store: Callable[[Elements, Indices, Element], None]
+    resume: Callable[[Elements, Indices], Element] | None = None
+    looped: bool = False
+
+
+def emit_direct(
+    module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling, extra: int,
+    finish: Callable[[Sequence[Value]], Finish], kind: type[Tiles],
+) -> LoopKernel:  # fmt: skip
+    """(base, kernel or packed kernel, extra pointers ..., begin, end): tiles, by lines and panels.
+
+    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums;
+    ``kind`` is the kind of tiles.
+    """
+    f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
+    x, w, *pointers, begin, end = f.parameters
+    tiles = kind(f, convolution, phase, tiling, finish(pointers))
+    ranges = tiling.split.count(phase) if tiling.split is not None else 1
+    with f.loop(0, ranges) as part:
+        tiles.begin(part.index)
+        with f.loop(begin, end) as item:
+            tiles.item(item.index, x, w)
+    f.finish()
+    trips = tiling.lines(phase) * tiling.panels(phase) * tiling.pieces
+    return LoopKernel(name, trips, 1, phase.results * max(1, phase.terms))
+
+
+class Tiles:
+    """Emits the tiles of a line: the positions along the row axis, at fixed positions of all others."""
+
+    def __init__(
+        self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, finish: Finish
+    ) -> None:  # fmt: skip
+        self.f, self.convolution, self.phase, self.tiling, self.finish = f, convolution, phase, tiling, finish
+        self.kind = convolution.kind
+        self.size = storage_bytes(self.kind)
+        self.packed = packed_kernel(convolution, phase, tiling)
+        self.strides, panel = packed_strides(phase, tiling)
+        self.panel_bytes = (panel if self.packed else tiling.panel) * self.size
+        self.positions: list[Index] = [Index(0)] * len(phase.axes)
+        self.ranges: list[tuple[Bound, Bound]] = [(0, axis.taps) for axis in phase.axes]
+        bytes_ = tiling.rows * tiling.panel * self.size
+        self.scratch = f.allocate(I8, bytes_) if finish.looped else None
+        self.loop_axes = tap_axes(phase)
+        self.parts: dict[int, tuple[Value, Value]] = {}
+        self.first_part: Value | None = None
+        self.piece = f.constant(I64, 0)
+
+    def begin(self, part: Value) -> None:
+        """Begin with a range of taps."""
+        split = self.tiling.split
+        if split is None:
+            return
+        f = self.f
+        self.first_part = part.compare("eq", 0)
+        for n, step in ((split.axis, split.step), *((n, 1) for n in reversed(split.singles))):
+            count = -(-self.phase.axes[n].taps // step)
+            rest = part.unsigned_divide(count) if count > 1 else part
+            low = (part - rest * count) * step if count > 1 else f.constant(I64, 0)
+            self.parts[n] = low, f.intrinsic("smin", low + step, f.constant(I64, self.phase.axes[n].taps))
+            part = rest
+
+    def item(self, item: Value, x: Value, w: Value) -> None:
+        """One panel of one line, or of a piece of it."""
+        tiling = self.tiling
+        panels, lines, pieces = tiling.panels(self.phase), tiling.lines(self.phase), tiling.pieces
+        zero = self.f.constant(I64, 0)
+        self.piece = zero
+        if pieces > 1:
+            whole = item.unsigned_divide(pieces)
+            self.piece = item - whole * pieces
+            item = whole
+        if panels == 1:
+            line, panel = item, zero
+        elif lines == 1:
+            line, panel = zero, item
+        elif self.tiling.panels_first:
+            panel = item.unsigned_divide(lines)
+            line = item - panel * lines
+        else:
+            line = item.unsigned_divide(panels)
+            panel = item - line * panels
+        self.enter(line, x, w)
+        self.run(panel)
+
+    def enter(self, line: Value, x: Value, w: Value) -> None:
+        """Begin with a line: decode its number into positions, find the taps that fall inside."""
+        f = self.f
+        rest = line
+        numbers = [n for n in range(len(self.phase.axes)) if n != self.tiling.row]
+        for n in reversed(numbers):
+            axis = self.phase.axes[n]
+            if axis.positions == 1:
+                inside = axis.taps_inside(0)
+                self.positions[n], self.ranges[n] = Index(0), (inside.start, inside.stop)
+                continue
+            last = all(self.phase.axes[k].positions == 1 for k in numbers if k < n)
+            quotient = rest if last else rest.unsigned_divide(axis.positions)
+            variable = Variable(axis.positions, "p")
+            variable.value = rest if last else rest - quotient * axis.positions
+            rest = quotient
+            self.positions[n] = Index.of(variable)
+            self.ranges[n] = axis.tap_range(variable.value)
+            x = f.offset(x, variable.value * (axis.x_position * self.size))
+            if axis.w_position:
+                whole = self.tiling.panels(self.phase) * self.panel_bytes
+                w = f.offset(w, variable.value * (whole if self.packed else axis.w_position * self.size))
+        for n, (low, high) in self.parts.items():
+            first, last_tap = self.ranges[n]
+            self.ranges[n] = (
+                low if isinstance(first, int) else f.intrinsic("smax", first, low),
+                high if isinstance(last_tap, int) else f.intrinsic("smin", last_tap, high),
+            )
+        self.x, self.w = x, w
+
+    def run(self, panel: Value) -> None:
+        """All tiles of the line for one panel: those at the borders, those between them."""
+        f, rows = self.f, self.tiling.rows
+        self.panel = panel
+        self.w_panel = f.offset(self.w, panel * self.panel_bytes)
+        if self.tiling.row < 0:
+            self._tile(f.constant(I64, 0), [(range(1), None)])
+            return
+        low, high, others = border_tiles(self.phase.axes[self.tiling.row], rows)
+        if self.tiling.pieces == 1:
+            if low < high:
+                self._inner_tiles(f.constant(I64, low), f.constant(I64, high))
+            for start, count in others:
+                self._border_tile(start, count)
+            return
+        step = -(-(high - low) // rows // self.tiling.pieces) * rows
+        first = self.piece * step + low
+        self._inner_tiles(first, f.intrinsic("smin", first + step, f.constant(I64, high)))
+        with f.when(self.piece.compare("eq", 0)):
+            for start, count in others:
+                self._border_tile(start, count)
+
+    def _inner_tiles(self, low: Value, high: Value) -> None:
+        """Tiles from one row to another, none of which touches a border."""
+        rows = self.tiling.rows
+        with self.f.loop(low, high, rows) as loop:
+            self._tile(loop.index, [(range(rows), None)])
+
+    def _border_tile(self, row: int, count: int) -> None:
+        """A tile at a known place: taps are grouped by the rows for which they fall inside."""
+        axis = self.phase.axes[self.tiling.row]
+        inside = [axis.taps_inside(row + r) for r in range(count)]
+        pieces: list[tuple[range, tuple[int, int] | None]] = []
+        for tap in range(axis.taps):
+            rows = [r for r in range(count) if tap in inside[r]]
+            if not rows:
+                continue
+            valid = range(rows[0], rows[-1] + 1)
+            if pieces and pieces[-1][0] == valid and pieces[-1][1] is not None and pieces[-1][1][1] == tap:
+                pieces[-1] = valid, (pieces[-1][1][0], tap + 1)
+            else:
+                pieces.append((valid, (tap, tap + 1)))
+        self._tile(self.f.constant(I64, row), pieces, count)
+
+    def _tile(
+        self, row: Value, pieces: Sequence[tuple[range, tuple[int, int] | None]], count: int | None = None
+    ) -> None:
+        """One tile: for each piece, products of some rows with a range of the row axis's taps (None: all)."""
+        f, tiling = self.f, self.tiling
+        rows = tiling.rows if count is None else count
+        axis = self.phase.axes[tiling.row] if tiling.row >= 0 else None
+        stride = axis.x_position * self.size if axis is not None else 0
+        base = f.offset(self.x, row * stride) if stride else self.x
+        sums = self._start(row, rows)
+        for valid, taps in pieces:
+            loops = self._loops(taps)
+            sums = self._nest(loops, base, self.w_panel, sums, valid, stride)
+        self._finish_tile(sums, row, rows)
+
+    def _start(self, row: Value, rows: int) -> list[Element]:
+        """What sums begin with: zero, or what earlier ranges of taps gave."""
+        f, tiling = self.f, self.tiling
+        zero = constant(f, self.kind, 0, tiling.lanes)
+        if self.first_part is None or self.finish.resume is None:
+            return [zero] * (rows * tiling.vectors)
+        sums: list[Element] = []
+        for number in range(rows * tiling.vectors):
+            r, v = divmod(number, tiling.vectors)
+            e, indices = self._place(row + r, self.panel * tiling.panel + v * tiling.lanes)
+            sums.append(e.choose(self.first_part, zero, self.finish.resume(e, indices)))
+        return sums
+
+    def _loops(self, taps: tuple[int, int] | None) -> Loops:
+        """The loops over taps, in one where one goes on where the other ends."""
+        found: Loops = []
+        inner_taps = 1
+        for n in reversed(self.loop_axes):
+            axis = self.phase.axes[n]
+            low, high = self.ranges[n] if n != self.tiling.row else taps or (0, axis.taps)
+            x, w = axis.x_tap * self.size, (self.strides[n] if self.packed else axis.w_tap) * self.size
+            if found:
+                inner_low, inner_high, inner_x, inner_w = found[-1]
+                follows = x == inner_x * inner_taps and w == inner_w * inner_taps
+                if follows and inner_low == 0 and inner_high == inner_taps:
+                    merged_low = low * inner_taps
+                    found[-1] = merged_low, high * inner_taps, inner_x, inner_w
+                    inner_taps *= axis.taps
+                    continue
+            found.append((low, high, x, w))
+            inner_taps = axis.taps
+        return list(reversed(found))
+
+    def _nest(
+        self, loops: Loops, x: Value, w: Value, sums: list[Element], rows: range, stride: int
+    ) -> list[Element]:
+        """The loops over taps, carrying addresses and sums."""
+        f = self.f
+        if not loops:
+            return self._step(x, w, sums, rows, stride)
+        (low, high, x_step, w_step), *rest = loops
+        taps = range(low, high) if isinstance(low, int) and isinstance(high, int) else None
+        if taps is not None and (len(taps) == 1 or (not rest and len(taps) <= WRITTEN_OUT)):
+            for tap in taps:
+                at = f.offset(x, tap * x_step), f.offset(w, tap * w_step)
+                sums = self._nest(rest, *at, sums, rows, stride)
+            return sums
+        x, w = f.offset(x, low * x_step), f.offset(w, low * w_step)
+        with f.loop(low, high, 1, [x, w, *flatten(sums)]) as loop:
+            x, w, *values = loop.values
+            made = self._nest(rest, x, w, unflatten(values, sums), rows, stride)
+            loop.next(f.offset(x, x_step), f.offset(w, w_step), *flatten(made))
+        return unflatten(loop.values[2:], sums)
+
+    def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
+        """One tap: a row of the panel times one element of the base for each row of the tile."""
+        f, tiling = self.f, self.tiling
+        e = Elements(f, tiling.lanes, {})
+        vector = tiling.lanes * self.size
+        b = [load_vector(f, f.offset(w, v * vector), self.kind, tiling.lanes) for v in range(tiling.vectors)]
+        made = list(sums)
+        for r in rows:
+            a = _broadcast(f, f.offset(x, r * stride), self.kind, tiling.lanes)
+            for v in range(tiling.vectors):
+                place = r * tiling.vectors + v
+                made[place] = multiply_add(e, self.kind, a, b[v], sums[place])
+        return made
+
+    def _finish_tile(self, sums: list[Element], row: Value, rows: int) -> None:
+        """Hand every vector of sums on; where much follows, by a loop over a copy of the tile in memory."""
+        f, tiling = self.f, self.tiling
+        if self.scratch is None:
+            for number, value in enumerate(sums):
+                r, v = divmod(number, tiling.vectors)
+                self._finish_vector(value, row + r, self.panel * tiling.panel + v * tiling.lanes)
+            return
+        vector = tiling.lanes * self.size
+        for number, value in enumerate(sums):
+            store_vector(f, value, f.offset(self.scratch, number * vector))
+        with f.loop(0, rows) as line, f.loop(0, tiling.vectors) as column:
+            place = f.offset(self.scratch, (line.index * tiling.vectors + column.index) * vector)
+            value = load_vector(f, place, self.kind, tiling.lanes)
+            self._finish_vector(
+                value, row + line.index, self.panel * tiling.panel + column.index * tiling.lanes
+            )
+
+    def _finish_vector(self, value: Element, row: Value, column: Value) -> None:
+        e, indices = self._place(row, column)
+        self.finish.store(e, indices, value)
+
+    def _place(self, row: Value, column: Value) -> tuple[Elements, Indices]:
+        """Where a vector of sums belongs in the result; lanes without a result are masked."""
+        phase, tiling = self.phase, self.tiling
+        e = Elements(self.f, tiling.lanes, {})
+        lane = Variable(phase.columns, "n")
+        lane.is_lane, lane.value = True, column
+        positions = list(self.positions)
+        if tiling.row >= 0:
+            variable = Variable(phase.axes[tiling.row].positions, "r")
+            variable.value = row
+            positions[tiling.row] = Index.of(variable)
+        index = Index.of(lane)
+        if phase.columns % tiling.panel:
+            e.mask = e.index_value(index).compare("slt", phase.columns)
+        return e, phase.indices(e, positions, index)
+
+
+def store_vector(f: Function, value: Element, pointer: Value) -> None:
+    """A vector of sums as it is packed: all real parts, then all imaginary ones."""
+    for number, part in enumerate(value if isinstance(value, tuple) else (value,)):
+        stored = part.cast("zext", I8) if part.type.bits == 1 else part
+        f.store(stored, f.offset(pointer, number * part.type.lanes * part.type.size))
+
+
+def load_vector(f: Function, pointer: Value, kind: ElementType, lanes: int) -> Element:
+    """What `store_vector` stored."""
+    part = storage_type(kind).vector(lanes)
+    real = f.load(part, pointer)
+    if kind.is_complex:
+        return real, f.load(part, f.offset(pointer, lanes * part.size))
+    return from_storage(real, kind)
+
+
+def _broadcast(f: Function, place: Value, kind: ElementType, lanes: int) -> Element:
+    """An element of the base in every lane."""
+    stored = storage_type(kind)
+    if kind.is_complex:
+        imaginary = f.load(stored, f.offset(place, 1, stored))
+        return f.load(stored, place).splat(lanes), imaginary.splat(lanes)
+    return from_storage(f.load(stored, place), kind).splat(lanes)

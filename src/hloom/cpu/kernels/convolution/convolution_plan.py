@@ -1,0 +1,350 @@
+"""Convolutions as sums over strides: what the kernels compute, freed of roles, layouts and base dilation.
+
+A result element is addressed by positions, a product by taps: every axis has a number of positions, a number
+of taps and the strides with which both move through the base and the kernel. Batch and groups are axes of one
+tap, input features an axis of one position. A convolution over a dilated base is several convolutions, one
+for every phase of the result: those taps that fall on holes are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.index import Index, row_major_strides
+from hloom.codegen.llvm_text import Value
+from hloom.codegen.rules.contraction import accumulator_type
+from hloom.codegen.rules.movement import divided
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
+from hloom.shape.element_type import ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Positions of results and taps of the window along one direction.
+
+    The base index is position * step + tap * dilation - low; there is a product where it is in [0, size).
+
+    Attributes:
+        positions, taps: how many of either.
+        x_position, x_tap: elements of the base from one to the next.
+        w_position, w_tap: elements of the kernel from one to the next.
+        step, dilation, low, size: see above.
+        targets: (dimension, size) of the result that the positions count, major first.
+        scale, offset: the result index is position * scale + offset.
+    """
+
+    positions: int
+    taps: int
+    x_position: int
+    x_tap: int
+    w_position: int = 0
+    w_tap: int = 0
+    step: int = 0
+    dilation: int = 0
+    low: int = 0
+    size: int = 1
+    targets: tuple[tuple[int, int], ...] = ()
+    scale: int = 1
+    offset: int = 0
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """The range of positions at which every tap falls inside."""
+        if not self.step:
+            return (0, self.positions) if self._inside(0, 0) and self._inside(0, self.taps - 1) else (0, 0)
+        first = max(0, -(-self.low // self.step))
+        last = (self.size - 1 + self.low - (self.taps - 1) * self.dilation) // self.step
+        last = min(self.positions, last + 1)
+        return (first, last) if first < last else (0, 0)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether some taps fall outside of the base."""
+        return self.taps > 0 and self.whole != (0, self.positions)
+
+    def _inside(self, position: int, tap: int) -> bool:
+        return 0 <= position * self.step + tap * self.dilation - self.low < self.size
+
+    def taps_inside(self, position: int) -> range:
+        """The taps that fall inside at a position."""
+        inside = [tap for tap in range(self.taps) if self._inside(position, tap)]
+        return range(inside[0], inside[-1] + 1) if inside else range(0)
+
+    def tap_range(self, position: Value) -> tuple[Value | int, Value | int]:
+        """The range of the taps that fall inside at a position that is known when the code runs."""
+        if not self.bounded:
+            return 0, self.taps
+        f = position.function
+        place = position * self.step
+        first = f.intrinsic("smax", f.constant(place.type, self.low) - place, f.constant(place.type, 0))
+        past = f.constant(place.type, self.size - 1 + self.low + self.dilation) - place
+        past = f.intrinsic("smax", past, f.constant(place.type, 0))
+        if self.dilation > 1:
+            first = (first + (self.dilation - 1)).unsigned_divide(self.dilation)
+            past = past.unsigned_divide(self.dilation)
+        return first, f.intrinsic("smin", past, f.constant(place.type, self.taps))
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A convolution without holes in its base, which gives all or some elements of the result.
+
+    Attributes:
+        axes: positions and taps.
+        x_offset, w_offset: elements from the start of the arrays to position 0, tap 0.
+        columns: output features of a group; results lie side by side along them.
+        w_column: elements of the kernel from one output feature to the next.
+        feature: the result's feature dimension.
+        rank: dimensions of the result.
+    """
+
+    axes: tuple[Axis, ...]
+    x_offset: int
+    w_offset: int
+    columns: int
+    w_column: int
+    feature: int
+    rank: int
+
+    @property
+    def terms(self) -> int:
+        """Products in a sum, at most."""
+        return math.prod(axis.taps for axis in self.axes)
+
+    @property
+    def results(self) -> int:
+        """Elements that it gives."""
+        return math.prod(axis.positions for axis in self.axes) * self.columns
+
+    def indices(self, e: Elements, positions: Sequence[Index], column: Index) -> Indices:
+        """The index in the result of a column at the positions of all axes."""
+        found = [Index(0)] * self.rank
+        for axis, position in zip(self.axes, positions, strict=True):
+            if len(axis.targets) == 1:
+                ((dimension, _),) = axis.targets
+                found[dimension] = found[dimension] + position * axis.scale + axis.offset
+            elif axis.targets:
+                parts = divided(e, position, tuple(size for _, size in axis.targets))
+                for (dimension, _), part in zip(axis.targets, parts, strict=True):
+                    found[dimension] = part
+        found[self.feature] = found[self.feature] + column
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution as its phases.
+
+    Attributes:
+        phases: they give every result element once.
+        kind: the type in which products are summed.
+        x_type, w_type: types of the base as the kernel reads it, and of the kernel.
+        source_type: type of the base array.
+        x_dimensions: the base array's dimensions.
+        padding: what is put before and after each of them where the base is copied first; else None.
+        groups: how many groups there are.
+        depth: input features of a group.
+        x_feature: elements of the base from one input feature to the next.
+        x_group: elements of the base from one group to the next.
+        outputs: output features of all groups.
+        repeat: 0: a result's lanes are output features of one group. Else they lie across groups, each of
+            which has so many of them.
+        deep: lanes are input features.
+        w_feature: elements of the kernel from one input feature to the next.
+    """
+
+    phases: tuple[Phase, ...]
+    kind: ElementType
+    x_type: ElementType
+    w_type: ElementType
+    source_type: ElementType
+    x_dimensions: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...] | None
+    groups: int
+    depth: int
+    x_feature: int
+    x_group: int
+    outputs: int
+    w_feature: int
+    repeat: int = 0
+    deep: bool = False
+
+    @property
+    def copied_dimensions(self) -> tuple[int, ...]:
+        """The dimensions of the base as it is read: with padding, where it is copied."""
+        if self.padding is None:
+            return self.x_dimensions
+        return tuple(n + low + high for n, (low, high) in zip(self.x_dimensions, self.padding, strict=True))
+
+
+def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | None:
+    """A convolution as sums over strides; None where shapes are dynamic or arrays empty.
+
+    With ``copied`` the base is a copy in the type of the sums, padded so that all taps fall inside.
+    """
+    operation: Any = i.operation
+    labels: ConvolutionDimensionNumbers = operation.dim_labels
+    window: Sequence[WindowDimension] = operation.window
+    lhs, rhs = (o.shape for o in i.operands)
+    static = i.shape.is_static and lhs.is_static and rhs.is_static
+    if not static or 0 in (*lhs.dimensions, *rhs.dimensions, *i.shape.dimensions):
+        return None
+    kind = accumulator_type(i.shape.element_type)
+    outputs = rhs.dimensions[labels.kernel_output_feature_dimension]
+    depth = rhs.dimensions[labels.kernel_input_feature_dimension]
+    batch_groups: int = operation.batch_group_count
+    groups: int = operation.feature_group_count * batch_groups
+    batch = lhs.dimensions[labels.input_batch_dimension] // batch_groups
+    feature = labels.output_feature_dimension
+    places = list(zip(labels.input_spatial_dimensions, labels.output_spatial_dimensions, strict=True))
+    bounds = [(lhs.dimensions[x], i.shape.dimensions[o]) for x, o in places]
+    padding = [(0, 0)] * lhs.rank
+    if copied:
+        for d, (x, _), (size, results) in zip(window, places, bounds, strict=True):
+            padding[x] = _reach(d, size, results)
+    sizes = [n + low + high for n, (low, high) in zip(lhs.dimensions, padding, strict=True)]
+    x_strides, w_strides = row_major_strides(sizes), row_major_strides(rhs.dimensions)
+    x_batch, x_feature = x_strides[labels.input_batch_dimension], x_strides[labels.input_feature_dimension]
+    w_column = w_strides[labels.kernel_output_feature_dimension]
+    columns = outputs // groups
+    x_group = x_batch * batch if batch_groups > 1 else x_feature * depth
+    fixed = [
+        Axis(batch, 1, x_batch, 0, targets=((labels.output_batch_dimension, batch),)),
+        Axis(groups, 1, x_group, 0, w_column * columns, targets=((feature, groups),), scale=columns),
+        Axis(1, depth, 0, x_feature, 0, w_strides[labels.kernel_input_feature_dimension]),
+    ]
+    choices = [
+        [
+            _spatial(d, sizes[x], results, phase, padding[x][0]).along(x_strides[x], w_strides[w], o)
+            for phase in range(_phases(d, results))
+        ]
+        for d, (x, o), w, (_, results) in zip(
+            window, places, labels.kernel_spatial_dimensions, bounds, strict=True
+        )
+    ]
+    phases: list[Phase] = []
+    for chosen in itertools.product(*choices):
+        axes = [*fixed, *(axis for axis, _, _ in chosen)]
+        real = [a for a in axes if a.positions != 1 or a.taps != 1 or a.bounded or a.offset]
+        x_offset, w_offset = sum(x for _, x, _ in chosen), sum(w for _, _, w in chosen)
+        phases.append(Phase(_merged(real), x_offset, w_offset, columns, w_column, feature, i.shape.rank))
+    return Convolution(
+        tuple(phases), kind, kind if copied else lhs.element_type, rhs.element_type, lhs.element_type,
+        lhs.dimensions, tuple(padding) if copied else None, groups, depth, x_feature, x_group, outputs,
+        w_strides[labels.kernel_input_feature_dimension],
+    )  # fmt: skip
+
+
+def across_groups(convolution: Convolution, lanes: int) -> Convolution | None:
+    """A convolution in small groups with lanes across them; None where its elements do not lie so.
+
+    Either groups have one output feature and lie side by side in the base, or the features of neighbouring
+    groups follow each other and a few loaded vectors hold those of all lanes.
+    """
+    c = convolution
+    columns = c.phases[0].columns
+    side_by_side = columns == 1 and c.x_group == 1
+    loaded = lanes * c.depth // columns
+    in_turn = c.x_feature == 1 and c.x_group == c.depth and lanes % columns == 0 and loaded <= 4 * lanes
+    if c.groups == 1 or c.kind.is_complex or not (side_by_side or in_turn):
+        return None
+    phases = [
+        replace(p, axes=tuple(a for a in p.axes if not a.w_position), columns=c.outputs) for p in c.phases
+    ]
+    return replace(c, phases=tuple(phases), groups=1, repeat=columns)
+
+
+def across_depth(convolution: Convolution, lanes: int) -> Convolution | None:
+    """A convolution with lanes across input features; None where they do not fill vectors."""
+    c = convolution
+    if c.x_feature != 1 or c.depth % lanes or c.kind.is_complex:
+        return None
+    phases: list[Phase] = []
+    for phase in c.phases:
+        axes = [a for a in phase.axes if a.targets]
+        axes.append(Axis(1, c.depth // lanes, 0, lanes, 0, lanes * c.w_feature))
+        phases.append(replace(phase, axes=tuple(axes)))
+    return replace(c, phases=tuple(phases), deep=True)
+
+
+def _phases(d: WindowDimension, results: int) -> int:
+    return min(d.base_dilation // math.gcd(d.stride, d.base_dilation), results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spatial:
+    """A phase of a spatial dimension, without strides: taps are first, first + apart ..."""
+
+    axis: Axis
+    first: int
+    apart: int
+    window: WindowDimension
+
+    def along(self, x_stride: int, w_stride: int, dimension: int) -> tuple[Axis, int, int]:
+        """The axis with its strides, and the offsets of position 0, tap 0 in base and kernel."""
+        a, d = self.axis, self.window
+        sign = -1 if d.window_reversal else 1
+        axis = replace(
+            a, x_position=a.step * x_stride, x_tap=a.dilation * x_stride, w_tap=sign * self.apart * w_stride,
+            targets=((dimension, a.targets[0][1]),),
+        )  # fmt: skip
+        begin = d.size - 1 - self.first if d.window_reversal else self.first
+        return axis, -a.low * x_stride, begin * w_stride if a.taps else 0
+
+
+def _spatial(d: WindowDimension, size: int, results: int, phase: int, shift: int = 0) -> _Spatial:
+    """The results phase, phase + period ... along a spatial dimension whose base begins ``shift`` earlier."""
+    hole = d.base_dilation
+    common, apart = math.gcd(d.stride, hole), hole // math.gcd(d.window_dilation, hole)
+    before = d.padding_low - phase * d.stride
+    fits = [tap for tap in range(apart) if (tap * d.window_dilation - before) % hole == 0]
+    first = fits[0] if fits else d.size
+    taps = max(0, -(-(d.size - first) // apart))
+    period = hole // common
+    low = (before - first * d.window_dilation) // hole - shift if taps else 0
+    axis = Axis(
+        -(-(results - phase) // period), taps, 0, 0, step=d.stride // common,
+        dilation=d.window_dilation * apart // hole, low=low, size=size, targets=((0, results),),
+        scale=period, offset=phase,
+    )  # fmt: skip
+    return _Spatial(axis, first, apart, d)
+
+
+def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
+    """How far windows reach beyond a spatial dimension, before and after."""
+    low = high = 0
+    for phase in range(_phases(d, results)):
+        axis = _spatial(d, size, results, phase).axis
+        last = (axis.positions - 1) * axis.step + (axis.taps - 1) * axis.dilation - axis.low
+        if axis.taps:
+            low, high = max(low, axis.low), max(high, last - (size - 1))
+    return low, high
+
+
+def _merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """Axes of one tap joined where their positions follow each other in the base and in the result."""
+    kept: list[Axis] = []
+    for axis in sorted(axes, key=lambda a: a.targets[0][0] if a.targets else -1, reverse=True):
+        inner = kept[-1] if kept else None
+        if inner is not None and _mergeable(axis) and _mergeable(inner):
+            follows = axis.x_position == inner.x_position * inner.positions
+            neighbours = axis.targets[-1][0] + 1 == inner.targets[0][0]
+            if follows and neighbours:
+                positions, targets = axis.positions * inner.positions, (*axis.targets, *inner.targets)
+                kept[-1] = replace(
+                    inner, positions=positions, targets=targets, step=0, dilation=0, low=0, size=1,
+                )  # fmt: skip
+                continue
+        kept.append(axis)
+    return tuple(reversed(kept))
+
+
+def _mergeable(axis: Axis) -> bool:
+    single = axis.taps == 1 and not axis.bounded and axis.scale == 1 and not axis.offset
+    return single and not axis.w_position and bool(axis.targets)

@@ -1,0 +1,239 @@
+"""How convolutions are cut into register tiles, in which order taps are taken, and what is copied before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hloom.codegen.types import register_type, storage_bytes
+from hloom.cpu.kernels.convolution.convolution_plan import Axis, Convolution, Phase
+
+MANY_ITEMS: Final = 16
+"""So many lines and panels are enough to share."""
+LEAST_PIECE: Final = 8
+"""Tiles in a piece of a line, at least."""
+REGISTERS: Final = 28
+"""Accumulators of a tile, at most."""
+BORDERS: Final = 24
+"""Pieces of code for tiles at the border, at most; beyond, the base is copied with its padding."""
+RESIDENT_BYTES: Final = 1 << 19
+"""Kernels up to this size stay in the cache while all positions pass by."""
+CHUNK_BYTES: Final = 1 << 17
+"""What a range of taps touches of a larger kernel, at most."""
+CHUNK_TERMS: Final = 64
+"""Products in a range of taps, at least: sums go to memory and back for each range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Taps taken in ranges, one for all tiles before the next: the kernel's part of it stays in the cache.
+
+    Attributes:
+        singles: axes whose taps are taken one by one, outermost first.
+        axis: the next axis.
+        step: how many of its taps make a range.
+    """
+
+    singles: tuple[int, ...]
+    axis: int
+    step: int
+
+    def count(self, phase: Phase) -> int:
+        """How many ranges there are."""
+        taps = [phase.axes[n].taps for n in self.singles]
+        return math.prod(taps) * -(-phase.axes[self.axis].taps // self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a phase is cut into register tiles.
+
+    Attributes:
+        row: number of the axis whose positions are the rows of tiles; -1: tiles of one row.
+        rows: rows of a tile.
+        vectors: vectors of output features in a tile.
+        lanes: lanes of a vector.
+        split: the ranges in which taps are taken; None: all at once.
+        panels_first: all lines of tiles pass by before the next panel of the kernel.
+        pieces: into how many pieces a line is cut, so that there is something to share among threads.
+    """
+
+    row: int
+    rows: int
+    vectors: int
+    lanes: int
+    split: Split | None = None
+    panels_first: bool = False
+    pieces: int = 1
+
+    @property
+    def panel(self) -> int:
+        """Output features of a tile."""
+        return self.vectors * self.lanes
+
+    def panels(self, phase: Phase) -> int:
+        """Panels of a group."""
+        return -(-phase.columns // self.panel)
+
+    def lines(self, phase: Phase) -> int:
+        """Lines of tiles: positions of all axes but that of the rows."""
+        return math.prod(axis.positions for n, axis in enumerate(phase.axes) if n != self.row)
+
+
+def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Tiling:
+    """The tiles of least cost, counted in cycles of two multiply-adds or two loads.
+
+    Taps may be split into ranges where sums are ``resumable``: can be stored and taken up again.
+    """
+    kind = convolution.kind
+    full = 64 // register_type(kind).size
+    lanes = min(full, max(4, 1 << (phase.columns - 1).bit_length()))
+    if convolution.deep:
+        return _deep_tiling(convolution, phase)
+    row = row_axis(phase)
+    positions = phase.axes[row].positions if row >= 0 else 1
+    most = REGISTERS // (2 if kind.is_complex or convolution.repeat else 1)
+    columns = -(-phase.columns // lanes)
+    cycles = _cycles_across if convolution.repeat else _cycles
+    best: tuple[float, Tiling] | None = None
+    for vectors in range(1, min(4, columns) + 1):
+        for rows in range(1, min(positions, most // vectors) + 1):
+            whole, rest = divmod(positions, rows)
+            cost = whole * cycles(rows, vectors) + (cycles(rest, vectors) if rest else 0)
+            cost *= -(-columns // vectors) * (1.02 if rest else 1.0) * (1.01 if rows * vectors > 24 else 1.0)
+            if convolution.repeat and vectors == 1:
+                cost *= 1.02  # the base is read in longer pieces by several vectors
+            if best is None or cost < best[0]:
+                best = cost, Tiling(row, rows, vectors, lanes)
+    assert best is not None
+    return _ordered(convolution, phase, best[1], resumable=resumable)
+
+
+def _deep_tiling(convolution: Convolution, phase: Phase) -> Tiling:
+    """Tiles of all output features, of which each has a vector."""
+    row = row_axis(phase)
+    positions = phase.axes[row].positions if row >= 0 else 1
+    most = min(positions, REGISTERS // phase.columns)
+    rows = -(-positions // -(-positions // most))
+    feature = next(a for a in phase.axes if not a.targets)
+    tiling = Tiling(row, rows, phase.columns, feature.x_tap)
+    return replace(tiling, pieces=_pieces(phase, tiling))
+
+
+def _cycles(rows: int, vectors: int) -> float:
+    return max(rows * vectors / 2, (rows + vectors) / 2, 4) + 0.5
+
+
+def _cycles_across(rows: int, vectors: int) -> float:
+    """The same where every multiply-add loads a vector of the base."""
+    return max(rows * vectors, 4) + 0.5
+
+
+def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumable: bool) -> Tiling:
+    """Order the loops so that what is read again and again stays in the cache."""
+    size = storage_bytes(convolution.kind)
+    tiling = replace(tiling, pieces=_pieces(phase, tiling))
+    panel_bytes = tiling.panel * phase.terms * size
+    kernel_bytes = panel_bytes * tiling.panels(phase) * convolution.groups
+    base_bytes = math.prod(convolution.copied_dimensions) * size
+    if kernel_bytes <= RESIDENT_BYTES:
+        return tiling
+    panels_first = tiling.lines(phase) * kernel_bytes > tiling.panels(phase) * base_bytes
+    split = _split(phase, tiling, size) if resumable and panel_bytes > CHUNK_BYTES else None
+    return replace(tiling, split=split, panels_first=panels_first or split is not None)
+
+
+def _pieces(phase: Phase, tiling: Tiling) -> int:
+    """Pieces of a line: more than one where there are few lines, but long ones."""
+    if tiling.row < 0:
+        return 1
+    low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
+    items = tiling.lines(phase) * tiling.panels(phase)
+    return max(1, min((high - low) // tiling.rows // LEAST_PIECE, MANY_ITEMS // items))
+
+
+def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
+    """Ranges of the outermost taps, each of which touches little of the kernel."""
+    singles: list[int] = []
+    inside = phase.terms
+    for n in tap_axes(phase):
+        axis = phase.axes[n]
+        inside //= axis.taps
+        if n == tiling.row or inside < CHUNK_TERMS:
+            break
+        step = CHUNK_BYTES // (inside * tiling.panel * size)
+        if step > 0:
+            return Split(tuple(singles), n, step)
+        singles.append(n)
+    return Split(tuple(singles[:-1]), singles[-1], 1) if singles else None
+
+
+def row_axis(phase: Phase) -> int:
+    """The axis along which tiles lie: one with few borders, whose elements are near in the base."""
+    best, found = (-1, 0), -1
+    for number, axis in enumerate(phase.axes):
+        if axis.positions > 1 and not axis.w_position and border_pieces(axis) <= BORDERS:
+            score = (min(axis.positions, 6), -abs(axis.x_position))
+            if found < 0 or score > best:
+                best, found = score, number
+    return found
+
+
+def border_pieces(axis: Axis) -> int:
+    """About how many pieces of code the borders of an axis need."""
+    if not axis.bounded:
+        return 0
+    first, last = axis.whole
+    outside = [p for p in range(axis.positions) if not first <= p < last]
+    return -(-len(outside) // 8) * len({axis.taps_inside(p) for p in outside}) * 2
+
+
+def needs_copy(convolution: Convolution, phase: Phase) -> bool:
+    """Whether the base has to be copied: for its type, or because borders are everywhere."""
+    if convolution.x_type is not convolution.kind:
+        return True
+    return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
+
+
+def packed_kernel(convolution: Convolution, phase: Phase, tiling: Tiling) -> bool:
+    """Whether the kernel has to be packed into panels first."""
+    kind = convolution.kind
+    if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
+        return True
+    far = any(axis.w_tap * storage_bytes(kind) % 4096 == 0 and axis.taps >= 16 for axis in phase.axes)
+    return phase.columns % tiling.panel != 0 or far
+
+
+def tap_axes(phase: Phase) -> list[int]:
+    """The axes that have taps, those outermost whose taps are farthest apart in the base."""
+    numbers = [n for n, axis in enumerate(phase.axes) if axis.taps != 1 or axis.bounded]
+    return sorted(numbers, key=lambda n: -abs(phase.axes[n].x_tap))
+
+
+def packed_strides(phase: Phase, tiling: Tiling) -> tuple[dict[int, int], int]:
+    """(elements between taps by axis, elements of a panel) of the packed kernel."""
+    stride = tiling.panel
+    strides: dict[int, int] = {}
+    for number in reversed(tap_axes(phase)):
+        strides[number] = stride
+        stride *= phase.axes[number].taps
+    return strides, stride
+
+
+def packed_bytes(convolution: Convolution, phase: Phase, tiling: Tiling) -> int:
+    """Bytes of the packed kernel of a phase."""
+    panels = tiling.panels(phase) * convolution.groups
+    size = panels * packed_strides(phase, tiling)[1] * storage_bytes(convolution.kind)
+    return -(-size // 64) * 64
+
+
+def border_tiles(axis: Axis, rows: int) -> tuple[int, int, Iterator[tuple[int, int]]]:
+    """(first, end) of the tiles between the borders, as rows; and (first row, rows) of all other tiles."""
+    first, last = axis.whole
+    low, high = -(-first // rows), last // rows
+    if high - low < 2:
+        low = high = 0
+    starts = [t * rows for t in range(-(-axis.positions // rows)) if not low <= t < high]
+    return low * rows, high * rows, ((s, min(rows, axis.positions - s)) for s in starts)

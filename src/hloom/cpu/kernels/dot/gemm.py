@@ -1,0 +1,190 @@
+"""Matrix products as numbers: which matrices a dot multiplies, and where they lie.
+
+C[m, n] = sum over k of A[m, k] * B[k, n], for any strides of A and B, in batches. Three ways of computing it
+have kernels of their own: tiles of C in registers (`gemm_tiles`), rows of A times columns of B with lanes
+along k (`inner_product`), and elements in a loop (`contraction`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, row_major_strides
+from hloom.codegen.llvm_text import I64, Function, Value
+from hloom.codegen.rules.contraction import accumulator_type
+from hloom.codegen.types import Element, register_type, round_to, storage_bytes, wrap
+from hloom.cpu.kernels.dot.strided import Strided, read_through
+from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+Finish: TypeAlias = Callable[[Elements, Index, Index, Index, Element], None]
+"""(elements, batch, row, column, sum) → stores the result, with what is fused into it. Lanes run along the
+columns, or along another of the three."""
+FEWEST_RESULTS = 16
+SHORT = 256
+"""Fewer results of fewer products are computed where they stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in an array: element strides of its (batch, row, column) dimensions, and where it begins."""
+
+    batch: tuple[int, ...]
+    row: int
+    column: int
+    offset: int = 0
+
+    @property
+    def transposed(self) -> Matrix:
+        """The same elements with rows and columns exchanged."""
+        return Matrix(self.batch, self.column, self.row, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """The numbers of a batched matrix product.
+
+    Attributes:
+        batch: batch sizes.
+        m, n, k: sizes.
+        a, b: where A[m, k] and B[k, n] lie.
+        kind: the type in which products are summed.
+        a_type, b_type: types of the operands.
+    """
+
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    kind: ElementType
+    a_type: ElementType
+    b_type: ElementType
+
+    @property
+    def batches(self) -> int:
+        """Number of products."""
+        return math.prod(self.batch)
+
+    @property
+    def work(self) -> int:
+        """Number of multiplications."""
+        return self.batches * self.m * self.n * self.k
+
+    @property
+    def transposed(self) -> Gemm:
+        """The product of B's transpose and A's: the transpose of C."""
+        return replace(
+            self, m=self.n, n=self.m, a=self.b.transposed, b=self.a.transposed, a_type=self.b_type,
+            b_type=self.a_type,
+        )  # fmt: skip
+
+
+def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
+    """A dot as a matrix product of strided matrices; None where its dimensions do not merge into that.
+
+    ``inside`` says that it is inside a fusion, so that operands may be slices, reshapes and transposes.
+    """
+    operation: Any = dot.operation
+    lhs, rhs = (o.shape for o in dot.operands)
+    if not (dot.shape.is_static and lhs.is_static and rhs.is_static) or 0 in (
+        *lhs.dimensions,
+        *rhs.dimensions,
+    ):
+        return None
+    lhs_contracting: tuple[int, ...] = operation.lhs_contracting_dims
+    rhs_contracting: tuple[int, ...] = operation.rhs_contracting_dims
+    lhs_batch: tuple[int, ...] = operation.lhs_batch_dims
+    rhs_batch: tuple[int, ...] = operation.rhs_batch_dims
+    lhs_kept = _others(lhs.rank, lhs_batch, lhs_contracting)
+    rhs_kept = _others(rhs.rank, rhs_batch, rhs_contracting)
+    views = [read_through(o) if inside else Strided(o, 0, row_major_strides(o.shape.dimensions))
+             for o in dot.operands]  # fmt: skip
+    left, right = views
+    if left is None or right is None:
+        return None
+    m = _merged(lhs.dimensions, left.strides, lhs_kept)
+    n = _merged(rhs.dimensions, right.strides, rhs_kept)
+    contracting = sorted(zip(lhs_contracting, rhs_contracting, strict=True))
+    a_k = _merged(lhs.dimensions, left.strides, [a for a, _ in contracting])
+    b_k = _merged(rhs.dimensions, right.strides, [b for _, b in contracting])
+    if m is None or n is None or a_k is None or b_k is None:
+        return None
+    a = Matrix(tuple(left.strides[d] for d in lhs_batch), m[1], a_k[1], left.offset)
+    b = Matrix(tuple(right.strides[d] for d in rhs_batch), b_k[1], n[1], right.offset)
+    batch = tuple(lhs.dimensions[d] for d in lhs_batch)
+    kind = sum_type(dot.shape.element_type)
+    return Gemm(batch, m[0], n[0], a_k[0], a, b, kind, lhs.element_type, rhs.element_type)
+
+
+def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
+    """A dot as a matrix product, if it is worth a kernel of its own; see `gemm_of`."""
+    gemm = gemm_of(dot, inside=inside)
+    if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
+        return None
+    scattered = gemm.a.column != 1 or gemm.b.row != 1
+    return None if gemm.m == gemm.n == 1 and gemm.batches > 1 and scattered else gemm
+
+
+def _others(rank: int, *taken: Sequence[int]) -> list[int]:
+    return [d for d in range(rank) if not any(d in some for some in taken)]
+
+
+def _merged(
+    dimensions: Sequence[int], strides: Sequence[int], chosen: Sequence[int]
+) -> tuple[int, int] | None:
+    """(size, stride) of several dimensions as one; None if they do not follow each other in memory."""
+    size, stride = 1, 1
+    for d in reversed(chosen):
+        if dimensions[d] == 1:
+            continue
+        if size == 1:
+            size, stride = dimensions[d], strides[d]
+        elif strides[d] == stride * size:
+            size *= dimensions[d]
+        else:
+            return None
+    return size, stride
+
+
+def batch_base(
+    f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType
+) -> Value:
+    """The address of a matrix of the batch."""
+    if matrix.offset:
+        base = f.offset(base, matrix.offset * storage_bytes(kind))
+    if gemm.batches == 1:
+        return base
+    offset = f.constant(I64, 0)
+    rest = batch
+    for size, stride in zip(reversed(gemm.batch), reversed(matrix.batch), strict=True):
+        quotient = rest.unsigned_divide(size)
+        offset = offset + (rest - quotient * size) * stride
+        rest = quotient
+    return f.offset(base, offset * storage_bytes(kind))
+
+
+def load_at(elements: Elements, base: Value, index: Index, kind: ElementType) -> Element:
+    """The element at a linear index behind an address."""
+    return elements.load(View(base, kind, (1 << 40,)), (index,))
+
+
+def sum_type(result: ElementType) -> ElementType:
+    """The type of sums in tiles: at least 32 bits wide; the low bits of integers do not depend on others."""
+    if result.is_integer and result.bits < 32:
+        return et.S32 if result.is_signed else et.U32
+    return accumulator_type(result)
+
+
+def rounded(value: Element, gemm: Gemm, result: ElementType) -> Element:
+    """A sum in the result's type."""
+    if result.is_integer and gemm.kind is not result:
+        assert isinstance(value, Value)
+        return wrap(value.cast("trunc", register_type(result)), result)
+    return value if isinstance(value, tuple) or gemm.kind is result else round_to(value, result)

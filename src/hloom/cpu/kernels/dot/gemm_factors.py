@@ -1,0 +1,354 @@
+"""How the factors of a matrix product are stored in packed panels, and multiplied.
+
+Processors multiply short factors several at a time: one step takes the products of a few neighbours along k,
+adds them up, and adds the sum to a wider one. So the factors of a step lie side by side in panels.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm_text import BF16, I8, I16, I32, Function, Type, Value
+from hloom.codegen.rules.contraction import converted, multiply_add
+from hloom.codegen.target import Target
+from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type, to_storage
+from hloom.cpu.kernels.dot.gemm import Gemm
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+
+class Factors(Protocol):
+    """A way of multiplying.
+
+    Attributes:
+        group: products that one step takes for each result.
+        headed: whether a panel begins with what the sums of its columns begin with.
+        unit_bytes: bytes of the packed factors of one step.
+    """
+
+    group: ClassVar[int]
+
+    @property
+    def headed(self) -> bool: ...
+    @property
+    def unit_bytes(self) -> int: ...
+    def read_as(self, kind: ElementType) -> ElementType:
+        """The type as which factors of a type are read, before they are packed."""
+        ...
+
+    def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
+        """Store the vectors of factors of one step, ``group`` of them."""
+        ...
+
+    def pack_units(self, value: Element, kind: ElementType) -> Element:
+        """A vector of packed factors from ``group`` times as many neighbours along k."""
+        ...
+
+    def store_units(self, value: Element, pointer: Value) -> None:
+        """Store a vector of packed factors."""
+        ...
+
+    def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
+        """Store a vector of factors of a row of A, which follow each other along k."""
+        ...
+
+    def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
+        """Store the factors of A of one step and a vector of rows."""
+        ...
+
+    def load(self, f: Function, pointer: Value, lanes: int) -> Element:
+        """A vector of packed factors."""
+        ...
+
+    def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
+        """The factors of one row in every lane."""
+        ...
+
+    def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
+        """The sum with one step's products added."""
+        ...
+
+    def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
+        """For `headed` factors: what a step of a panel adds to the head."""
+        ...
+
+
+FEW_ROWS: Final = 4
+"""For fewer rows it does not pay to pack panels."""
+
+
+def factors_of(gemm: Gemm, target: Target) -> Factors:
+    """The fastest exact way of multiplying on a target."""
+    types = gemm.a_type, gemm.b_type
+    if gemm.m < FEW_ROWS and gemm.b.column == 1:
+        return Plain(gemm)
+    if gemm.kind in (et.S32, et.U32) and target.architecture == "x86_64":
+        if all(t.is_integer and t.bits <= 8 for t in types):
+            return Bytes(gemm) if target.has("avx512vnni", "avx512vl") else Words(gemm, False)
+        if all(t is et.S16 or (t.is_integer and t.bits <= 8) for t in types):
+            return Words(gemm, target.has("avx512vnni", "avx512vl"))
+    return Plain(gemm)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Factors in the type of the sums, multiplied one at a time."""
+
+    gemm: Gemm
+    group: ClassVar[int] = 1
+
+    @property
+    def headed(self) -> bool:
+        """Panels have no head."""
+        return False
+
+    def read_as(self, kind: ElementType) -> ElementType:
+        """The type itself."""
+        return kind
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of a factor."""
+        return storage_bytes(self.gemm.kind)
+
+    def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
+        """Store a vector of factors: of complex ones all real parts, then all imaginary ones."""
+        (value,) = values
+        self.store_units(self.pack_units(value, kind), pointer)
+
+    def pack_units(self, value: Element, kind: ElementType) -> Element:
+        """The numbers in the type of the sums."""
+        return converted(value, kind, self.gemm.kind)
+
+    def store_units(self, value: Element, pointer: Value) -> None:
+        """Store numbers in the type of the sums."""
+        if isinstance(value, tuple):
+            f = value[0].function
+            f.store(value[0], pointer)
+            f.store(value[1], f.offset(pointer, value[0].type.lanes, value[0].type.scalar))
+        else:
+            value.function.store(to_storage(value, self.gemm.kind), pointer)
+
+    def load(self, f: Function, pointer: Value, lanes: int) -> Element:
+        """What `pack` stored."""
+        stored = storage_type(self.gemm.kind)
+        first = f.load(stored.vector(lanes), pointer)
+        if self.gemm.kind.is_complex:
+            return first, f.load(stored.vector(lanes), f.offset(pointer, lanes, stored))
+        return from_storage(first, self.gemm.kind)
+
+    def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
+        """A number in every lane."""
+        stored = storage_type(self.gemm.kind)
+        first = f.load(stored, pointer)
+        if self.gemm.kind.is_complex:
+            return first.splat(lanes), f.load(stored, f.offset(pointer, 1, stored)).splat(lanes)
+        return from_storage(first, self.gemm.kind).splat(lanes)
+
+    def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
+        """Total + a * b."""
+        return multiply_add(e, self.gemm.kind, a, b, total)
+
+    def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
+        """Store a vector of factors of A: complex ones as they lie in arrays."""
+        number = converted(value, kind, self.gemm.kind)
+        if isinstance(number, tuple):
+            lanes = number[0].type.lanes
+            order = [lane // 2 + (lane % 2) * lanes for lane in range(2 * lanes)]
+            number[0].function.store(number[0].shuffle(order, number[1]), pointer)
+        else:
+            number.function.store(to_storage(number, self.gemm.kind), pointer)
+
+    def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
+        """Store the factors of A of one step and a vector of rows."""
+        (value,) = values
+        self.pack_row(value, kind, pointer)
+
+    def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
+        """There is no head."""
+        return total
+
+
+class _Grouped(ABC):
+    """Factors of which several make a unit of 32 bits.
+
+    Attributes:
+        part: the type of a packed factor.
+    """
+
+    part: ClassVar[Type]
+    group: ClassVar[int]
+
+    @property
+    def headed(self) -> bool:
+        """Panels have no head."""
+        return False
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes of a unit."""
+        return I32.size
+
+    def read_as(self, kind: ElementType) -> ElementType:
+        """The type itself."""
+        return kind
+
+    @abstractmethod
+    def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
+        """Factors as they are packed."""
+
+    def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
+        """Store units from vectors of the first, the second ... factors of each."""
+        self._interleave(values, kind, pointer, of_a=False)
+
+    def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
+        """Store units of A."""
+        self._interleave(values, kind, pointer, of_a=True)
+
+    def _interleave(
+        self, values: Sequence[Element], kind: ElementType, pointer: Value, *, of_a: bool
+    ) -> None:
+        current = [self.factor(v, kind, of_a=of_a) for v in values if isinstance(v, Value)]
+        lanes = current[0].type.lanes
+        while len(current) > 1:
+            width = current[0].type.lanes
+            current = [
+                x.shuffle(range(2 * width), y) for x, y in zip(current[::2], current[1::2], strict=True)
+            ]
+        group = len(values)
+        order = [place // group + place % group * lanes for place in range(lanes * group)]
+        (joined,) = current
+        joined.function.store(joined.shuffle(order), pointer)
+
+    def pack_units(self, value: Element, kind: ElementType) -> Element:
+        """Neighbours along k as units."""
+        assert isinstance(value, Value)
+        factor = self.factor(value, kind, of_a=False)
+        return factor.bitcast(I32.vector(factor.type.lanes // self.group))
+
+    def store_units(self, value: Element, pointer: Value) -> None:
+        """Store a vector of units."""
+        assert isinstance(value, Value)
+        value.function.store(value, pointer)
+
+    def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
+        """Store factors of A."""
+        assert isinstance(value, Value)
+        factor = self.factor(value, kind, of_a=True)
+        factor.function.store(factor, pointer)
+
+    def load(self, f: Function, pointer: Value, lanes: int) -> Element:
+        """A vector of units."""
+        return f.load(self.part.vector(lanes * self.group), pointer)
+
+    def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
+        """A unit in every lane."""
+        unit = f.load(I32, pointer, align=1).splat(lanes)
+        return unit.bitcast(self.part.vector(lanes * self.group))
+
+    def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
+        """There is no head."""
+        return total
+
+
+BIAS: Final = -128
+"""Added to signed bytes it makes them unsigned, and the other way round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes(_Grouped):
+    """Four products of an unsigned and a signed byte at a time.
+
+    Where both operands are of one kind, those of A are biased into the other kind; the head of a panel takes
+    back what that adds to each of its columns.
+    """
+
+    gemm: Gemm
+    part: ClassVar[Type] = I8
+    group: ClassVar[int] = 4
+
+    @property
+    def headed(self) -> bool:
+        """Whether A is biased."""
+        return self.gemm.a_type.is_signed == self.gemm.b_type.is_signed
+
+    def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
+        """Bytes, biased if need be."""
+        return value ^ BIAS if of_a and self.headed else value
+
+    def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
+        """Total + a . b."""
+        assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
+        return self._dot(total, b, a) if not self.gemm.b_type.is_signed else self._dot(total, a, b)
+
+    def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
+        """Minus the bias of A times the sum of a column."""
+        signed = self.gemm.b_type.is_signed
+        # A of signed bytes has become larger by 128, A of unsigned ones smaller
+        ones = b.function.constant(b.type, 1)
+        added = self._dot(b.function.constant(total.type, 0), *((ones, b) if signed else (b, ones)))
+        return total + added * (BIAS if signed else -BIAS)
+
+    def _dot(self, total: Value, unsigned: Value, signed: Value) -> Value:
+        f, bits = total.function, 32 * total.type.lanes
+        return f.call(total.type, f"llvm.x86.avx512.vpdpbusd.{bits}", total, unsigned, signed)
+
+
+@dataclass(frozen=True, slots=True)
+class Words(_Grouped):
+    """Two products of 16-bit integers at a time.
+
+    Attributes:
+        adds: whether one instruction also adds them to the sum.
+    """
+
+    gemm: Gemm
+    adds: bool
+    part: ClassVar[Type] = I16
+    group: ClassVar[int] = 2
+
+    def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
+        """16-bit integers."""
+        return value.cast("sext" if kind.is_signed else "zext", I16)
+
+    def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
+        """Total + a . b."""
+        assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
+        f, lanes = total.function, total.type.lanes
+        if self.adds:
+            return f.call(total.type, f"llvm.x86.avx512.vpdpwssd.{32 * lanes}", total, a, b)
+        name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[lanes]
+        return total + f.call(total.type, f"llvm.x86.{name}", a, b)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(_Grouped):
+    """Two products of bf16 numbers at a time.
+
+    The instruction takes subnormal numbers for zeros, and makes zeros of subnormal results: it gives what it
+    should where the factors are large enough, see `hloom.cpu.kernels.dot.gemm_pairs`.
+    """
+
+    gemm: Gemm
+    part: ClassVar[Type] = I16
+    group: ClassVar[int] = 2
+
+    def read_as(self, kind: ElementType) -> ElementType:
+        """Bit patterns."""
+        return et.U16
+
+    def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
+        """Bit patterns."""
+        return value
+
+    def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
+        """Total + a . b."""
+        assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
+        f, lanes = total.function, total.type.lanes
+        wide = BF16.vector(2 * lanes)
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+        return f.call(total.type, name, total, a.bitcast(wide), b.bitcast(wide))

@@ -1,0 +1,274 @@
+"""Copies of the factors of a matrix product, in the order in which its tiles read them.
+
+B becomes panels: for each step along k the factors of a panel's columns, side by side. A becomes rows, at a
+distance at which they do not share cache sets; or, where its columns lie in one piece, steps of rows side by
+side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hloom.codegen.elements import Elements
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.types import Element, register_type, storage_bytes
+from hloom.cpu.kernels.dot.gemm import batch_base, load_at
+from hloom.cpu.kernels.dot.gemm_plan import TilePlan
+from hloom.cpu.kernels.movement.transposition import transposed
+
+CHUNK: Final = 16
+"""Steps along k that are packed by one task."""
+
+
+def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
+    """(B, panels, number of the group, begin, end): the panels of a group, of all batches."""
+    f = module.function(name, [PTR, PTR, PTR, I64, I64])
+    source, target, group, begin, end = f.parameters
+    gemm = plan.gemm
+    packer = PanelPacker(f, plan)
+    number = f.append(I64, f"ptrtoint ptr {group.text} to i64")
+    chunks = packer.chunks
+    with f.loop(begin, end) as loop:
+        batch = loop.index.unsigned_divide(chunks) if gemm.batches > 1 else f.constant(I64, 0)
+        base = batch_base(f, gemm, gemm.b, batch, source, gemm.b_type)
+        panels = f.offset(target, batch * (plan.panels * plan.panel_bytes))
+        chunk = loop.index - batch * chunks
+        packer.run(base, panels, number * plan.group, chunk, chunk + 1)
+    f.finish()
+    return LoopKernel(name, gemm.batches * chunks, 1, gemm.batches * gemm.k * min(plan.group, gemm.n))
+
+
+class PanelPacker:
+    """Emits the packing of a group of panels, in chunks that are independent of each other."""
+
+    def __init__(self, f: Function, plan: TilePlan) -> None:
+        self.f, self.plan = f, plan
+        gemm = plan.gemm
+        self.e = Elements(f, plan.lanes, {})
+        self.by_columns = gemm.b.row == 1 and gemm.b.column != 1
+        self.row, self.column = Variable(gemm.k, "k"), Variable(gemm.n, "n")
+        self.size, self.kind = storage_bytes(gemm.b_type), plan.factors.read_as(gemm.b_type)
+
+    @property
+    def chunks(self) -> int:
+        """How many there are."""
+        plan = self.plan
+        return plan.group // plan.lanes if self.by_columns else -(-plan.steps // CHUNK)
+
+    def run(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
+        """Pack a range of chunks of the columns from ``first`` on."""
+        f, plan = self.f, self.plan
+        with f.loop(low, high) as loop, self.e.scope():
+            if self.by_columns:
+                self.columns(base, panels, first, loop.index)
+            else:
+                start = loop.index * CHUNK
+                end = f.intrinsic("smin", start + CHUNK, f.constant(I64, plan.steps))
+                self.rows(base, panels, first, start, end)
+
+    def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
+        """The address of a packed vector."""
+        f, plan = self.f, self.plan
+        head = plan.head_bytes + vector * plan.lanes * plan.factors.unit_bytes
+        return f.offset(panels, panel * plan.panel_bytes + step * plan.step_bytes + head)
+
+    def rows(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
+        """Some steps of all panels: vectors along the columns."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        whole = gemm.n // plan.panel
+        last = f.intrinsic("smin", f.constant(I64, plan.panels), whole - first.unsigned_divide(plan.panel))
+        with f.loop(0, last) as panel, f.loop(low, high) as step:
+            for vector in range(plan.vectors):
+                self.vector(base, panels, first, panel.index, step.index, vector, masked=False)
+        if gemm.n % plan.panel:
+            with f.when(last.compare("slt", plan.panels)), f.loop(low, high) as step:
+                for vector in range(-(-(gemm.n % plan.panel) // plan.lanes)):
+                    self.vector(base, panels, first, last, step.index, vector, masked=True)
+
+    def vector(
+        self,
+        base: Value,
+        panels: Value,
+        first: Value,
+        panel: Value,
+        step: Value,
+        vector: int,
+        *,
+        masked: bool,
+    ) -> None:
+        """One step of one vector of columns."""
+        plan, gemm = self.plan, self.plan.gemm
+        column = first + panel * plan.panel
+        self.column.value = column + vector * plan.lanes if vector else column
+        self.column.is_lane = True
+        values: list[Element] = []
+        with self.e.scope():
+            inside = self.e.index_value(Index.of(self.column)).compare("slt", gemm.n) if masked else None
+            for member in range(plan.factors.group):
+                self.row.value = step * plan.factors.group + member if plan.factors.group > 1 else step
+                mask = inside
+                if gemm.k % plan.factors.group:
+                    within = self.row.value.compare("slt", gemm.k)
+                    mask = within.splat(plan.lanes) if mask is None else mask & within.splat(plan.lanes)
+                index = Index.of(self.row) * gemm.b.row + Index.of(self.column) * gemm.b.column
+                with self.e.masked(mask):
+                    values.append(load_at(self.e, base, index, self.kind))
+            plan.factors.pack(values, gemm.b_type, self.place(panels, panel, step, vector))
+
+    def columns(self, base: Value, panels: Value, first: Value, number: Value) -> None:
+        """All steps of one vector of columns that lie in one piece each: squares, transposed."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        lanes = plan.lanes
+        panel = number.unsigned_divide(plan.vectors)
+        vector = number - panel * plan.vectors
+        start = first + number * lanes
+        last = f.constant(I64, gemm.n - 1)
+        columns = [
+            f.offset(base, f.intrinsic("smin", start + lane, last) * (gemm.b.column * self.size))
+            for lane in range(lanes)
+        ]
+        target = f.offset(self.place(panels, panel, f.constant(I64, 0), 0),
+                          vector * (lanes * plan.factors.unit_bytes))  # fmt: skip
+        wide = lanes * plan.factors.group
+        whole = gemm.k // wide
+        with f.when(start.compare("slt", gemm.n)):
+            with f.loop(0, whole * lanes, lanes) as loop:
+                self.square(columns, loop.index, target, lanes)
+            if gemm.k % wide:
+                self.square(columns, f.constant(I64, whole * lanes), target, plan.steps - whole * lanes)
+
+    def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
+        """Some steps of a vector of columns."""
+        f, plan, gemm, group = self.f, self.plan, self.plan.gemm, self.plan.factors.group
+        e = Elements(f, plan.lanes * group, {})
+        place = Variable(gemm.k, "k", step * group if group > 1 else step)
+        place.is_lane = True
+        mask = None
+        if count < plan.lanes or gemm.k % group:
+            mask = e.index_value(Index.of(place)).compare("slt", gemm.k)
+        loaded: list[Element] = []
+        for column in columns:
+            with e.scope(), e.masked(mask):
+                value = load_at(e, column, Index.of(place), self.kind)
+            loaded.append(plan.factors.pack_units(value, gemm.b_type))
+        for lane, value in enumerate(turned(loaded)[:count]):
+            plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
+
+    def heads(self, panels: Value, low: Value, high: Value) -> None:
+        """Sum up a range of packed panels, for what their sums begin with."""
+        f, plan = self.f, self.plan
+        sums = register_type(plan.gemm.kind).vector(plan.lanes)
+        with f.loop(low, high) as panel:
+            first = f.offset(panels, panel.index * plan.panel_bytes)
+            zeros = [f.constant(sums, 0)] * plan.vectors
+            with f.loop(0, plan.steps, 1, zeros) as step:
+                made: list[Value] = []
+                for vector, total in enumerate(step.values):
+                    place = self.place(first, f.constant(I64, 0), step.index, vector)
+                    factors = plan.factors.load(f, place, plan.lanes)
+                    assert isinstance(factors, Value)
+                    made.append(plan.factors.sum_up(self.e, factors, total))
+                step.next(*made)
+            for vector, total in enumerate(step.values):
+                f.store(total, f.offset(first, vector * plan.lanes, sums.scalar))
+
+
+def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
+    """(panels, begin, end): the heads of the packed panels of a group, of all batches."""
+    f = module.function(name, [PTR, I64, I64])
+    panels, begin, end = f.parameters
+    PanelPacker(f, plan).heads(panels, begin, end)
+    f.finish()
+    count = plan.gemm.batches * plan.panels
+    return LoopKernel(name, count, 1, count * plan.steps * plan.vectors)
+
+
+def turned(values: list[Element]) -> list[Element]:
+    """As many vectors as lanes, transposed."""
+    first = [v[0] if isinstance(v, tuple) else v for v in values]
+    real = transposed(first)
+    second = [v[1] for v in values if isinstance(v, tuple)]
+    return list(zip(real, transposed(second), strict=True)) if second else list(real)
+
+
+class RowPacker:
+    """Emits the copy of the rows of A of a task, one block along k at a time.
+
+    Attributes:
+        row, step: bytes from row to row, and from step to step.
+    """
+
+    def __init__(self, f: Function, plan: TilePlan) -> None:
+        self.f, self.plan = f, plan
+        gemm, unit = plan.gemm, plan.factors.unit_bytes
+        self.by_columns = gemm.a.row == 1 and gemm.a.column != 1
+        self.lanes = plan.whole if self.by_columns else plan.whole * plan.factors.group
+        if self.by_columns:
+            rows = -(-plan.height // self.lanes) * self.lanes
+            self.row, self.step, size = unit, rows * unit, plan.depth * rows * unit
+        else:
+            depth = -(-plan.depth * plan.factors.group // self.lanes) * self.lanes
+            self.row = (-(-depth * unit // plan.factors.group // 64) * 64) + 64
+            self.step, size = unit, plan.height * self.row
+        self.e, self.kind = Elements(f, self.lanes, {}), plan.factors.read_as(gemm.a_type)
+        self.target = f.allocate(I8, size)
+
+    def run(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
+        """Copy rows [row, end), ``count`` steps from ``step`` on."""
+        pack: Callable[[Value, Value, Value, Value, Value], None]
+        pack = self.columns if self.by_columns else self.rows
+        pack(base, row, end, step, count)
+
+    def rows(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
+        """Vectors along k."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        group = plan.factors.group
+        low, high = step * group, f.intrinsic("smin", (step + count) * group, f.constant(I64, gemm.k))
+        line, place = Variable(gemm.m, "m"), Variable(gemm.k, "k")
+        place.is_lane = True
+        even = gemm.k % self.lanes == 0 and plan.depth * group % self.lanes == 0
+        with f.loop(row, end) as rows:
+            line.value = rows.index
+            target = f.offset(self.target, (rows.index - row) * self.row)
+            with f.loop(low, high, self.lanes) as loop, self.e.scope():
+                place.value = loop.index
+                mask = (
+                    None
+                    if even
+                    else self.e.index_value(Index.of(place)).compare("slt", high.splat(self.lanes))
+                )
+                index = Index.of(line) * gemm.a.row + Index.of(place) * gemm.a.column
+                with self.e.masked(mask):
+                    value = load_at(self.e, base, index, self.kind)
+                offset = (loop.index - low) * plan.factors.unit_bytes
+                shift = group.bit_length() - 1
+                plan.factors.pack_row(
+                    value, gemm.a_type, f.offset(target, offset >> shift if shift else offset)
+                )
+
+    def columns(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
+        """Vectors along the rows."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        group = plan.factors.group
+        line, place = Variable(gemm.m, "m"), Variable(gemm.k, "k")
+        line.is_lane = True
+        with f.loop(0, count) as loop, f.loop(row, end, self.lanes) as rows, self.e.scope():
+            line.value = rows.index
+            mask = None
+            if gemm.m % self.lanes:
+                mask = self.e.index_value(Index.of(line)).compare("slt", gemm.m)
+            values: list[Element] = []
+            for member in range(group):
+                place.value = (step + loop.index) * group + member
+                inside = mask
+                if gemm.k % group:
+                    within = place.value.compare("slt", gemm.k).splat(self.lanes)
+                    inside = within if mask is None else mask & within
+                index = Index.of(line) * gemm.a.row + Index.of(place) * gemm.a.column
+                with self.e.masked(inside):
+                    values.append(load_at(self.e, base, index, self.kind))
+            offset = loop.index * self.step + (rows.index - row) * self.row
+            plan.factors.pack_column(values, gemm.a_type, f.offset(self.target, offset))

@@ -1,0 +1,80 @@
+"""Whether the numbers of a bf16 product are large enough for the processor's instruction.
+
+Where the smallest nonzero factors of both operands have exponents whose sum is large enough, all products are
+multiples of the smallest normal f32 number, and so is every sum of them: nothing on the way is subnormal, and
+it does not matter that the instruction makes zeros of subnormal numbers. Else the product is computed in f32.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm_text import I8, I16, I32, I64, PTR, Module, Value
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.target import Target, multiplies_pairs
+from hloom.cpu.kernels.dot.gemm import Gemm
+from hloom.shape import element_type as et
+
+PIECE: Final = 1 << 14
+"""Numbers that one task looks at."""
+LANES: Final = 32
+LEAST_WORK: Final = 1 << 18
+"""Smaller products are not worth the look."""
+EXPONENTS: Final = 2 * 127 + 2 * 7 - 126
+"""The least sum of the exponent fields of factors: the last bits of products are worth at least 2^-126."""
+
+
+def is_pairs(gemm: Gemm, target: Target) -> bool:
+    """Whether a product may be computed by the instruction."""
+    bf16 = gemm.a_type is et.BF16 and gemm.b_type is et.BF16 and gemm.kind is et.F32
+    return bf16 and multiplies_pairs(target) and gemm.work >= LEAST_WORK and gemm.m >= 4 and gemm.n >= 4
+
+
+def pieces(count: int) -> int:
+    """Tasks that look at an array."""
+    return -(-count // PIECE)
+
+
+def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
+    """(array, found, begin, end): the smallest nonzero magnitude in each piece of an array, less 1."""
+    f = module.function(name, [PTR, PTR, I64, I64])
+    source, found, begin, end = f.parameters
+    wide = I16.vector(LANES)
+    most = f.constant(wide, 0xFFFF - 0x10000)
+    with f.loop(begin, end) as loop:
+        low = loop.index * PIECE
+        high = f.intrinsic("smin", low + PIECE, f.constant(I64, count))
+        whole = low + ((high - low) & -LANES)
+
+        def smaller(bits: Value, least: Value) -> Value:
+            return f.intrinsic("umin", (bits & 0x7FFF) - 1, least)
+
+        with f.loop(low, whole, LANES, [most]) as inner:
+            inner.next(smaller(f.load(wide, f.offset(source, inner.index, I16)), inner.values[0]))
+        least = inner.values[0]
+        if count % LANES:
+            numbers = f.constant(I64.vector(LANES), list(range(LANES))) + whole.splat(LANES)
+            inside = numbers.compare("slt", high.splat(LANES))
+            rest = f.masked_load(wide, f.offset(source, whole, I16), inside)
+            least = smaller(rest, least)
+        f.store(f.intrinsic("vector.reduce.umin", least, result=I16), f.offset(found, loop.index, I16))
+    f.finish()
+    return LoopKernel(name, pieces(count), 1, count // 8)
+
+
+def emit_large_enough(module: Module, name: str, first: int, second: int) -> LoopKernel:
+    """(found, answer, begin, end): whether what `emit_smallest` found of two arrays is large enough."""
+    f = module.function(name, [PTR, PTR, I64, I64])
+    found, answer, begin, end = f.parameters
+    with f.loop(begin, end):
+        exponents: list[Value] = []
+        for low, high in ((0, first), (first, first + second)):
+            with f.loop(low, high, 1, [f.constant(I16, -1)]) as loop:
+                value = f.load(I16, f.offset(found, loop.index, I16))
+                loop.next(f.intrinsic("umin", value, loop.values[0]))
+            exponents.append((loop.values[0].cast("zext", I32) + 1).logical_shift_right(7))
+        enough = (exponents[0] + exponents[1]).compare("sge", EXPONENTS)
+        normal = exponents[0].compare("sgt", 0) & exponents[1].compare("sgt", 0)
+        f.store((enough & normal).cast("zext", I8), answer)
+    f.finish()
+    return LoopKernel(name, 1, 1, first + second)

@@ -1,0 +1,265 @@
+"""How a matrix product is cut into tasks, blocks and register tiles.
+
+After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008: a tile
+of C stays in registers while a panel of B passes by from the first-level cache; a block of A stays in the
+second-level cache while all panels pass by; and what lies awkwardly is packed, so that it is read in the
+order in which it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.target import Target, registers
+from hloom.codegen.types import register_type, storage_bytes
+from hloom.cpu.kernels.dot.gemm import Gemm
+from hloom.cpu.kernels.dot.gemm_factors import Factors, factors_of
+from hloom.shape import element_type as et
+
+PANEL_BYTES: Final = 1 << 15
+"""Bytes of a block of a panel of B, which stay in the first-level cache."""
+GROUP_BYTES: Final = 1 << 21
+"""Bytes of B that are packed at a time."""
+MANY_ROWS: Final = 64
+"""From more rows on it pays to pack a B that the second-level cache cannot hold."""
+SECOND_LEVEL: Final = 1 << 20
+"""Bytes of a second-level cache."""
+STACK_BYTES: Final = 1 << 16
+"""Bytes of each piece of scratch memory on the stack."""
+FEWEST_PANELS: Final = 4
+"""Panels that are packed at a time, at least: A is packed once for them."""
+TASKS: Final = 16
+"""Tasks that are wanted, so that threads can share them evenly."""
+MOST_ROWS: Final = 64
+"""Rows of a task."""
+SHALLOW: Final = 32
+"""Sums of so few products are limited by the writing of results, which goes along rows."""
+PAGE: Final = 4096
+"""Rows whose distance is a multiple of this share few sets of the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """How a matrix product is computed tile by tile.
+
+    Attributes:
+        gemm: the product.
+        turned: whether it is the transpose of the product that is wanted.
+        factors: how factors are packed and multiplied.
+        whole: lanes of the widest vectors of sums.
+        lanes: columns of a vector; fewer where there are not so many columns.
+        rows, vectors: of a register tile.
+        depth: steps along k that are summed before the next tile; see `steps`.
+        height, width: rows and columns of a task.
+        group: columns that are packed at a time.
+        pack_a: whether a task copies its rows of A.
+        pack_b: whether B is packed into panels: not (``""``), by the task (``"task"``), or all of a
+            group before its tasks (``"group"``).
+        in_place: whether the sums of blocks are kept in the result.
+    """
+
+    gemm: Gemm
+    turned: bool
+    factors: Factors
+    whole: int
+    lanes: int
+    rows: int
+    vectors: int
+    depth: int
+    height: int
+    width: int
+    group: int
+    pack_a: bool
+    pack_b: str
+    in_place: bool
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel."""
+        return self.lanes * self.vectors
+
+    @property
+    def panels(self) -> int:
+        """Panels of a group."""
+        return self.group // self.panel
+
+    @property
+    def steps(self) -> int:
+        """Steps along k: each takes as many products as the factors are grouped by."""
+        return -(-self.gemm.k // self.factors.group)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks along k."""
+        return -(-self.steps // self.depth)
+
+    @property
+    def groups(self) -> int:
+        """Groups of columns."""
+        return -(-self.gemm.n // self.group)
+
+    @property
+    def row_tasks(self) -> int:
+        """Tasks along the rows."""
+        return -(-self.gemm.m // self.height)
+
+    @property
+    def column_tasks(self) -> int:
+        """Tasks along the columns of a group."""
+        return -(-min(self.group, self.gemm.n) // self.width)
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of one step in a packed panel."""
+        return self.panel * self.factors.unit_bytes
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes before the first step of a packed panel."""
+        return self.panel * storage_bytes(self.gemm.kind) if self.factors.headed else 0
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of a packed panel."""
+        return self.head_bytes + self.steps * self.step_bytes
+
+    def workspace(self) -> int:
+        """Bytes of a group of packed panels."""
+        if self.pack_b != "group":
+            return 0
+        return -(-self.gemm.batches * self.panels * self.panel_bytes // 64) * 64
+
+
+def plan_tiles(
+    gemm: Gemm, target: Target, *, plain_result: bool, factors: Callable[[Gemm], Factors] | None = None
+) -> TilePlan:
+    """Plan a product; ``plain_result`` says that C is stored as it is summed."""
+    turned = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
+    if turned:
+        gemm = gemm.transposed
+    return _Planner(gemm, target, turned, plain_result and (not turned or gemm.m == 1), factors).plan()
+
+
+def power_of_two(number: int) -> int:
+    """The smallest one that is not smaller."""
+    return 1 << (number - 1).bit_length()
+
+
+class _Planner:
+    def __init__(
+        self,
+        gemm: Gemm,
+        target: Target,
+        turned: bool,
+        plain_result: bool,
+        factors: Callable[[Gemm], Factors] | None,
+    ) -> None:
+        self.gemm, self.target, self.turned, self.plain_result = gemm, target, turned, plain_result
+        self.factors: Factors = factors(gemm) if factors is not None else factors_of(gemm, target)
+        self.whole = target.vector_bytes // register_type(gemm.kind).size
+        least = 2 if self.factors.group == 1 else 4
+        self.lanes = max(least, min(self.whole, power_of_two(gemm.n)))
+        self.rows, self.vectors = self.tile()
+        self.panel = self.lanes * self.vectors
+
+    def tile(self) -> tuple[int, int]:
+        """Rows and vectors of a register tile."""
+        gemm, parts = self.gemm, 2 if self.gemm.kind.is_complex else 1
+        free = registers(self.target) // parts
+        across = -(-gemm.n // self.lanes)
+        if gemm.m <= 8:
+            return gemm.m, max(1, min(8, across, (free - 2) // (gemm.m + 1)))
+        if free >= 32:
+            rows, vectors = 8, 2
+        elif free >= 16:
+            rows, vectors = (4, 2) if parts == 2 else (6, 2)
+        else:
+            rows, vectors = 2, 2
+        return min(rows, gemm.m), min(vectors, across)
+
+    def plan(self) -> TilePlan:
+        gemm, unit = self.gemm, self.factors.unit_bytes
+        steps = -(-gemm.k // self.factors.group)
+        pack_b = self.packs_b(steps)
+        pack_a = self.packs_a()
+        widest = -(-gemm.n // self.panel) * self.panel
+        group = widest
+        if pack_b == "group":
+            fitting = GROUP_BYTES // (steps * unit * self.panel)
+            group = min(widest, max(fitting, FEWEST_PANELS) * self.panel)
+            count = -(-widest // group)
+            group = -(-widest // (count * self.panel)) * self.panel
+        depth = max(16, PANEL_BYTES // (self.panel * unit))
+        if steps > depth * 3 // 2 and gemm.m > self.rows and gemm.kind is not et.PRED:
+            depth = -(-steps // -(-steps // depth))
+            depth = min(steps, -(-depth // 8) * 8)
+        else:
+            depth = steps
+        if pack_b == "task":
+            return self.made(steps, gemm.m, widest, widest, pack_a, pack_b)
+        height = self.height(depth, pack_a)
+        width = self.width(group, height)
+        in_place = self.plain_result and not gemm.kind.is_complex
+        if depth < steps and not in_place:
+            while height * width * storage_bytes(gemm.kind) > STACK_BYTES and width > self.panel:
+                width = -(-width // (2 * self.panel)) * self.panel
+        return self.made(depth, height, width, group, pack_a, pack_b)
+
+    def made(self, depth: int, height: int, width: int, group: int, pack_a: bool, pack_b: str) -> TilePlan:
+        in_place = self.plain_result and not self.gemm.kind.is_complex
+        return TilePlan(
+            self.gemm, self.turned, self.factors, self.whole, self.lanes, self.rows, self.vectors, depth,
+            height, width, group, pack_a, pack_b, in_place,
+        )  # fmt: skip
+
+    def height(self, depth: int, pack_a: bool) -> int:
+        """Rows of a task."""
+        gemm = self.gemm
+        most = MOST_ROWS
+        if pack_a:
+            most = min(most, STACK_BYTES // ((depth + 16) * self.factors.unit_bytes))
+        if not pack_a and depth * self.factors.group >= gemm.k:
+            most = max(self.rows, (1 << 18) // (gemm.k * storage_bytes(gemm.a_type)))
+        wanted = -(-gemm.m * gemm.batches // TASKS)
+        height = max(self.rows, min(most, wanted))
+        return min(-(-height // self.rows) * self.rows, -(-gemm.m // self.rows) * self.rows)
+
+    def width(self, group: int, height: int) -> int:
+        """Columns of a task."""
+        tasks = self.gemm.batches * -(-self.gemm.m // height)
+        if tasks >= TASKS // 2:
+            return group
+        count = -(-TASKS // tasks)
+        return max(self.panel, -(-group // (count * self.panel)) * self.panel)
+
+    def packs_a(self) -> bool:
+        gemm = self.gemm
+        if gemm.a_type is not gemm.kind or self.factors.group > 1:
+            return True
+        if gemm.n <= 2 * self.panel or gemm.m == 1:
+            return False
+        size = storage_bytes(gemm.kind)
+        if gemm.a.column == 1:
+            return False
+        small = gemm.m * gemm.k * size <= 1 << 18
+        return gemm.a.row != 1 or not small or gemm.a.column * size % PAGE == 0
+
+    def packs_b(self, steps: int) -> str:
+        gemm = self.gemm
+        size = storage_bytes(gemm.kind)
+        fits = -(-gemm.n // self.panel) * self.panel * steps * self.factors.unit_bytes <= STACK_BYTES
+        how = "task" if gemm.batches >= TASKS // 4 and fits else "group"
+        if self.factors.group > 1 or gemm.b.column != 1:
+            return how
+        if gemm.m <= self.rows:
+            return ""
+        if gemm.b_type is not gemm.kind:
+            return how
+        if gemm.n * size <= 64:
+            return ""
+        uneven = gemm.b.row * size % 64 != 0 and gemm.m > 4 * self.rows
+        wide = gemm.b.row * size % PAGE == 0 and gemm.k >= 64
+        large = gemm.k * gemm.n * size > SECOND_LEVEL and gemm.m > MANY_ROWS
+        return how if uneven or wide or large else ""

@@ -1,0 +1,339 @@
+"""The kernel of a matrix product: register tiles of C, in the order of `gemm_plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hloom.codegen.accumulators import flatten, unflatten
+from hloom.codegen.elements import Elements
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I1, I8, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.rules.contraction import converted
+from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
+from hloom.cpu.kernels.dot.gemm import Finish, batch_base
+from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
+from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
+
+
+def emit_gemm(
+    module: Module, name: str, plan: TilePlan, extra: int, finish: Callable[[Sequence[Value]], Finish], *,
+    looped: bool = False,
+) -> LoopKernel:  # fmt: skip
+    """(A, B or panels, number of the group, extra pointers ..., begin, end): tasks of a group of columns.
+
+    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums;
+    ``looped`` says that this is much code, to be made once per tile and run in a loop. Where sums of blocks
+    are kept in the result, that is the first extra pointer.
+    """
+    f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
+    _Product(f, plan, finish(f.parameters[3:-2]), looped=looped).emit()
+    f.finish()
+    gemm = plan.gemm
+    trips = gemm.batches * plan.row_tasks * plan.column_tasks
+    return LoopKernel(name, trips, 1, gemm.batches * gemm.m * min(gemm.n, plan.group) * gemm.k)
+
+
+class _Product:
+    """Emits the tasks of a product."""
+
+    def __init__(self, f: Function, plan: TilePlan, finish: Finish, *, looped: bool) -> None:
+        self.f, self.plan, self.finish, self.looped = f, plan, finish, looped
+        self.a, self.b, number, *extra, self.begin, self.end = f.parameters
+        gemm = plan.gemm
+        self.group = f.append(I64, f"ptrtoint ptr {number.text} to i64")
+        self.result = extra[0]
+        self.batch = Variable(gemm.batches, "b")
+        self.rows = RowPacker(f, plan) if plan.pack_a else None
+        self.panels = PanelPacker(f, plan) if plan.pack_b == "task" else None
+        self.unit = storage_bytes(gemm.kind)
+        if plan.blocks > 1 and not plan.in_place:
+            self.sums = f.allocate(I8, plan.height * plan.width * self.unit)
+        if self.panels is not None:
+            self.packed = f.allocate(I8, plan.panels * plan.panel_bytes)
+        if looped:
+            self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
+
+    def emit(self) -> None:
+        """All tasks of a range."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        of_batch = plan.row_tasks * plan.column_tasks
+        first = self.group * plan.group
+        limit = f.intrinsic("smin", first + plan.group, f.constant(I64, gemm.n))
+        with f.loop(self.begin, self.end) as loop:
+            batch = loop.index.unsigned_divide(of_batch) if gemm.batches > 1 else f.constant(I64, 0)
+            rest = loop.index - batch * of_batch if gemm.batches > 1 else loop.index
+            line = rest.unsigned_divide(plan.column_tasks) if plan.column_tasks > 1 else rest
+            self.batch.value = batch
+            self.row = line * plan.height
+            self.row_end = f.intrinsic("smin", self.row + plan.height, f.constant(I64, gemm.m))
+            self.first = first
+            self.column, self.column_end = first, limit
+            if plan.column_tasks > 1:
+                self.column = first + (rest - line * plan.column_tasks) * plan.width
+                self.column_end = f.intrinsic("smin", self.column + plan.width, limit)
+            self.a_base = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
+            self.b_base = self.b_matrix(batch)
+            self.task()
+
+    def b_matrix(self, batch: Value) -> Value:
+        """The address of the matrix B, or of the packed panels of the group."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if plan.pack_b == "group":
+            size = plan.panels * plan.panel_bytes
+            return f.offset(self.b, batch * size) if gemm.batches > 1 else self.b
+        base = batch_base(f, gemm, gemm.b, batch, self.b, gemm.b_type)
+        if self.panels is None:
+            return base
+        zero = f.constant(I64, 0)
+        self.panels.run(base, self.packed, zero, zero, f.constant(I64, self.panels.chunks))
+        if plan.factors.headed:
+            self.panels.heads(self.packed, zero, f.constant(I64, plan.panels))
+        return self.packed
+
+    def task(self) -> None:
+        """All blocks along k of one task."""
+        f, plan = self.f, self.plan
+        if plan.blocks == 1:
+            self.block(f.constant(I64, 0), f.constant(I64, plan.steps))
+            return
+        with f.loop(0, plan.steps, plan.depth) as loop:
+            left = f.constant(I64, plan.steps) - loop.index
+            self.block(loop.index, f.intrinsic("smin", left, f.constant(I64, plan.depth)))
+
+    def block(self, step: Value, count: Value) -> None:
+        """Some steps along k of all tiles of a task."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        self.step, self.count = step, count
+        if self.rows is not None:
+            self.rows.run(self.a_base, self.row, self.row_end, step, count)
+        rest = gemm.m % plan.rows
+        whole = f.intrinsic("smin", self.row_end, f.constant(I64, gemm.m - rest)) if rest else self.row_end
+        if plan.steps <= SHALLOW and plan.pack_b != "group":
+            with f.loop(self.row, whole, plan.rows) as line:
+                self.columns(
+                    lambda column, vectors, masked: self.tile(line.index, plan.rows, column, vectors, masked)
+                )
+        else:
+            self.columns(lambda column, vectors, masked: self.lines(whole, column, vectors, masked))
+        if rest:
+            with f.when(self.row_end.compare("sgt", whole)):
+                self.columns(lambda column, vectors, masked: self.tile(whole, rest, column, vectors, masked))
+
+    def columns(self, body: Callable[[Value, int, bool], None]) -> None:
+        """Run the body for the panels of a task: (column, vectors, whether the last one is not whole)."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        rest = gemm.n % plan.panel
+        whole = f.constant(I64, gemm.n - rest)
+        limit = f.intrinsic("smin", self.column_end, whole) if rest else self.column_end
+        if gemm.n >= plan.panel:
+            with f.loop(self.column, limit, plan.panel) as loop:
+                body(loop.index, plan.vectors, False)
+        if rest:
+            with f.when(self.column_end.compare("sgt", whole)):
+                body(whole, -(-rest // plan.lanes), rest % plan.lanes != 0)
+
+    def lines(self, end: Value, column: Value, vectors: int, masked: bool) -> None:
+        """All whole tiles of a panel."""
+        with self.f.loop(self.row, end, self.plan.rows) as loop:
+            self.tile(loop.index, self.plan.rows, column, vectors, masked)
+
+    # -- one tile
+
+    def tile(self, row: Value, height: int, column: Value, vectors: int, masked: bool) -> None:
+        """A block of one tile, then what is done with the sums if it is the last one."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        e = Elements(f, plan.lanes, {})
+        masks: list[Value | None] = [None] * vectors
+        if masked:
+            lane = Variable(gemm.n, "n", column + (vectors - 1) * plan.lanes)
+            lane.is_lane = True
+            masks[-1] = e.index_value(Index.of(lane)).compare("slt", gemm.n)
+        places = [
+            self.place(row + r, column + v * plan.lanes) for r in range(height) for v in range(vectors)
+        ] if plan.blocks > 1 else []  # fmt: skip
+        start = [*self.first_sums(column, vectors)] * height
+        if plan.blocks > 1:
+            again = self.step.compare("sgt", 0).splat(plan.lanes)
+            start = [
+                self.kept(place, again, masks[n % vectors], first)
+                for n, (place, first) in enumerate(zip(places, start, strict=True))
+            ]
+        sums = self.products(e, row, height, column, masks, start)
+        if plan.blocks == 1:
+            self.hand_on(sums, row, height, column, masks)
+        elif plan.in_place:
+            self.keep(sums, places, masks)
+        else:
+            last = (self.step + self.count).compare("sge", plan.steps)
+            done, keep, after = f.label(), f.label(), f.label()
+            f.branch(last, done, keep)
+            f.start(keep)
+            self.keep(sums, places, masks)
+            f.jump(after)
+            f.start(done)
+            self.hand_on(sums, row, height, column, masks)
+            f.jump(after)
+            f.start(after)
+
+    def place(self, row: Value, column: Value) -> Value:
+        """Where a vector of sums waits for the next block."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if not plan.in_place:
+            offset = (row - self.row) * plan.width + (column - self.column)
+            return f.offset(self.sums, offset * self.unit)
+        assert self.batch.value is not None
+        line = row + self.batch.value * gemm.m if gemm.batches > 1 else row
+        return f.offset(self.result, (line * gemm.n + column) * self.unit)
+
+    def first_sums(self, column: Value, vectors: int) -> list[Element]:
+        """What the sums of a panel begin with."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if not plan.factors.headed:
+            return [constant(f, gemm.kind, 0, plan.lanes)] * vectors
+        number = (column - self.first).unsigned_divide(plan.panel)
+        head = f.offset(self.b_base, number * plan.panel_bytes)
+        wide = register_type(gemm.kind).vector(plan.lanes)
+        return [f.load(wide, f.offset(head, v * plan.lanes, wide.scalar)) for v in range(vectors)]
+
+    def kept(self, place: Value, again: Value, mask: Value | None, first: Element) -> Element:
+        """The sums of the blocks before; in the first one what sums begin with."""
+        f, plan, kind = self.f, self.plan, self.plan.gemm.kind
+        stored = storage_type(kind)
+        on = again if mask is None or not plan.in_place else again & mask
+        if plan.factors.headed:
+            assert isinstance(first, Value)
+            return f.masked_load(stored.vector(plan.lanes), place, on, first)
+        first = f.masked_load(stored.vector(plan.lanes), place, on)
+        if kind.is_complex:
+            return first, f.masked_load(stored.vector(plan.lanes), f.offset(place, plan.lanes, stored), on)
+        return from_storage(first, kind)
+
+    def keep(self, sums: Sequence[Element], places: Sequence[Value], masks: Sequence[Value | None]) -> None:
+        """Store sums for the next block."""
+        for number, (value, place) in enumerate(zip(sums, places, strict=True)):
+            mask = masks[number % len(masks)]
+            if mask is not None and self.plan.in_place:
+                assert isinstance(value, Value)
+                self.f.masked_store(value, place, mask)
+            else:
+                self.store(value, place)
+
+    def store(self, value: Element, pointer: Value) -> None:
+        """A vector of sums in scratch memory."""
+        for number, part in enumerate(flatten([value])):
+            stored = part.cast("zext", I8) if part.type.scalar is I1 else part
+            self.f.store(stored, self.f.offset(pointer, number * self.plan.lanes, stored.type.scalar))
+
+    def load(self, pointer: Value) -> Element:
+        """What `store` stored."""
+        f, lanes, kind = self.f, self.plan.lanes, self.plan.gemm.kind
+        stored = storage_type(kind)
+        first = f.load(stored.vector(lanes), pointer)
+        if kind.is_complex:
+            return first, f.load(stored.vector(lanes), f.offset(pointer, lanes, stored))
+        return from_storage(first, kind)
+
+    def products(
+        self, e: Elements, row: Value, height: int, column: Value, masks: Sequence[Value | None],
+        start: list[Element],
+    ) -> list[Element]:  # fmt: skip
+        """The sums of a tile over the steps of a block."""
+        f, plan, vectors = self.f, self.plan, len(masks)
+        rows, a_step = self.a_rows(row, height)
+        base, b_step = self.b_panel(column)
+        with f.loop(0, self.count, 1, flatten(start)) as loop:
+            sums = unflatten(loop.values, start)
+            line = f.offset(base, loop.index * b_step)
+            b = [self.b_vector(line, v, masks[v]) for v in range(vectors)]
+            offset = loop.index * a_step
+            made: list[Element] = []
+            for r in range(height):
+                a = plan.factors.broadcast(f, f.offset(rows[r], offset), plan.lanes)
+                made += [plan.factors.multiply(e, a, b[v], sums[r * vectors + v]) for v in range(vectors)]
+            loop.next(*flatten(made))
+        return unflatten(loop.values, start)
+
+    def a_rows(self, row: Value, height: int) -> tuple[list[Value], int]:
+        """(addresses of rows of A at the first step, bytes from step to step)."""
+        f, gemm = self.f, self.plan.gemm
+        if self.rows is not None:
+            first, distance, step = row - self.row, self.rows.row, self.rows.step
+            base = self.rows.target
+        else:
+            size = storage_bytes(gemm.a_type)
+            first, distance, step = row, gemm.a.row * size, gemm.a.column * size
+            base = f.offset(self.a_base, self.step * step) if self.plan.blocks > 1 else self.a_base
+        start = f.offset(base, first * distance)
+        return [f.offset(start, r * distance) for r in range(height)], step
+
+    def b_panel(self, column: Value) -> tuple[Value, int]:
+        """(address of a panel at the first step, bytes from step to step)."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if plan.pack_b:
+            number = (column - self.first).unsigned_divide(plan.panel)
+            offset, step = number * plan.panel_bytes + plan.head_bytes, plan.step_bytes
+        else:
+            size = storage_bytes(gemm.b_type)
+            offset, step = column * (gemm.b.column * size), gemm.b.row * size
+        return f.offset(self.b_base, offset + self.step * step), step
+
+    def b_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
+        """A vector of a row of B."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        if plan.pack_b:
+            return plan.factors.load(
+                f, f.offset(line, vector * plan.lanes * plan.factors.unit_bytes), plan.lanes
+            )
+        size = storage_bytes(gemm.b_type)
+        pointer = f.offset(line, vector * plan.lanes * size)
+        stored, lanes = storage_type(gemm.b_type), plan.lanes
+        if not gemm.b_type.is_complex:
+            wide = stored.vector(lanes)
+            loaded = f.load(wide, pointer) if mask is None else f.masked_load(wide, pointer, mask)
+            return converted(from_storage(loaded, gemm.b_type), gemm.b_type, gemm.kind)
+        wide = stored.vector(2 * lanes)
+        if mask is None:
+            both = f.load(wide, pointer)
+        else:
+            both = f.masked_load(wide, pointer, mask.shuffle([lane // 2 for lane in range(2 * lanes)]))
+        pair = both.shuffle(range(0, 2 * lanes, 2)), both.shuffle(range(1, 2 * lanes, 2))
+        return converted(pair, gemm.b_type, gemm.kind)
+
+    # -- what follows
+
+    def hand_on(
+        self, sums: Sequence[Element], row: Value, height: int, column: Value, masks: Sequence[Value | None]
+    ) -> None:
+        """Hand every vector of sums on; where much follows, by a loop over a copy of the tile in memory."""
+        f, plan, vectors = self.f, self.plan, len(masks)
+        if not self.looped:
+            for number, value in enumerate(sums):
+                r, v = divmod(number, vectors)
+                self.vector(value, row + r, column + v * plan.lanes, masks[v])
+            return
+        size = plan.lanes * self.unit
+        for number, value in enumerate(sums):
+            self.store(value, f.offset(self.scratch, number * size))
+        with f.loop(0, height) as line, f.loop(0, vectors) as across:
+            place = (line.index * vectors + across.index) * size
+            start = column + across.index * plan.lanes
+            mask = None
+            if any(mask is not None for mask in masks):
+                lane = Variable(plan.gemm.n, "n", start)
+                lane.is_lane = True
+                mask = Elements(f, plan.lanes, {}).index_value(Index.of(lane)).compare("slt", plan.gemm.n)
+            self.vector(self.load(f.offset(self.scratch, place)), row + line.index, start, mask)
+
+    def vector(self, value: Element, row: Value, column: Value, mask: Value | None) -> None:
+        """Finish one vector of sums."""
+        plan, gemm = self.plan, self.plan.gemm
+        e = Elements(self.f, plan.lanes, {})
+        line, lane = Variable(gemm.m, "m", row), Variable(gemm.n, "n", column)
+        lane.is_lane = True
+        batch = Index.of(self.batch) if gemm.batches > 1 else Index(0)
+        with e.masked(mask):
+            if plan.turned:
+                self.finish(e, batch, Index.of(lane), Index.of(line), value)
+            else:
+                self.finish(e, batch, Index.of(line), Index.of(lane), value)

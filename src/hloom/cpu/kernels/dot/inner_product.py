@@ -1,0 +1,398 @@
+"""Matrix products with few columns: rows times columns, with lanes along what is summed.
+
+Both factors are read as they lie, rows of A and columns of B, each in one piece. A tile of rows and columns
+has its accumulators in registers; when the rows have come to their end, the lanes of the accumulators of
+several rows are added up together, which gives a vector with a lane for each row. Long sums for few results
+are cut into parts, the same ones for any number of threads, which a second kernel adds up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hloom.codegen.accumulators import flatten, unflatten
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I1, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.rules.contraction import converted, multiply_add
+from hloom.codegen.target import Target, registers
+from hloom.codegen.types import Element, constant, register_type, storage_bytes
+from hloom.cpu.kernels.dot.gemm import Finish, Gemm, Matrix, batch_base, load_at
+from hloom.shape.element_type import ElementType
+
+MOST_COLUMNS: Final = 8
+"""With more columns, tiles of the result are faster."""
+FEW: Final = 4
+"""With so few columns it pays to lay them out in one piece each."""
+PART: Final = 8192
+"""Products of a part of a long sum, at least."""
+MOST_PARTS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class InnerProduct:
+    """How a product of rows and columns is computed.
+
+    Attributes:
+        gemm: the product, with the few columns.
+        turned: whether it is the transpose of the product that is wanted.
+        paired: whether each row has a column of its own: rows are batches.
+        laid: whether the columns are laid out first.
+        lanes: products side by side.
+        rows, columns, vectors: of a tile: so many vectors of accumulators for each of its results.
+        parts: of every sum.
+    """
+
+    gemm: Gemm
+    turned: bool
+    paired: bool
+    laid: bool
+    lanes: int
+    rows: int
+    columns: int
+    vectors: int
+    parts: int
+
+    @property
+    def blocks(self) -> int:
+        """Tiles along the rows."""
+        return -(-self.gemm.m // self.rows)
+
+    @property
+    def step(self) -> int:
+        """Products of one row in a round of the loop."""
+        return self.lanes * self.vectors
+
+    @property
+    def part(self) -> int:
+        """Products of a part of a sum."""
+        return -(-self.gemm.k // (self.parts * self.step)) * self.step
+
+    @property
+    def sums(self) -> tuple[int, ...]:
+        """The dimensions of the sums of parts."""
+        return (self.parts, self.gemm.batches, self.gemm.n, self.blocks * self.rows)
+
+    def workspace(self) -> tuple[int, int]:
+        """Bytes of the columns laid out, and of the sums of parts."""
+        g = self.gemm
+        laid = g.batches * g.n * g.k * storage_bytes(g.b_type) if self.laid else 0
+        parts = self.parts * g.batches * g.n * self.blocks * self.rows * storage_bytes(g.kind)
+        return -(-laid // 64) * 64, -(-parts // 64) * 64 if self.parts > 1 else 0
+
+
+def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
+    """A product that is best computed so; None if tiles of the result are better."""
+    paired = paired_rows(gemm)
+    if paired is not None and gemm.k >= FEW:
+        return _planned(paired, target, turned=False, paired=True, laid=False)
+    turned = gemm.n > gemm.m or (gemm.n == gemm.m and gemm.a.column != 1)
+    few = gemm.transposed if turned else gemm
+    if few.a.column != 1 or few.n > MOST_COLUMNS or few.k < target.vector_bytes // storage_bytes(few.kind):
+        return None
+    laid = few.b.row != 1
+    if laid and (few.n > FEW or few.m < FEW):
+        return None
+    return _planned(few, target, turned=turned, paired=False, laid=laid)
+
+
+def paired_rows(gemm: Gemm) -> Gemm | None:
+    """Batches of one row and one column each, as rows of one product; None if it is something else."""
+    if not gemm.m == gemm.n == 1 or gemm.batches == 1 or gemm.a.column != 1 or gemm.b.row != 1:
+        return None
+    strides: list[int] = []
+    for matrix in (gemm.a, gemm.b):
+        real = [(size, stride) for size, stride in zip(gemm.batch, matrix.batch, strict=True) if size > 1]
+        if any(outer[1] != inner[1] * inner[0] for outer, inner in itertools.pairwise(real)):
+            return None
+        strides.append(real[-1][1])
+    a, b = Matrix((), strides[0], 1, gemm.a.offset), Matrix((), 1, strides[1], gemm.b.offset)
+    return replace(gemm, batch=(), m=gemm.batches, a=a, b=b)
+
+
+def _planned(gemm: Gemm, target: Target, *, turned: bool, paired: bool, laid: bool) -> InnerProduct:
+    whole = target.vector_bytes // register_type(gemm.kind).size
+    lanes = whole
+    while lanes > 1 and lanes > gemm.k:
+        lanes //= 2
+    room = registers(target) // (4 if gemm.kind.is_complex else 2)
+    columns = min(FEW, gemm.n)
+    rows = 8
+    while rows > 1 and (rows * columns > room or rows // 2 >= gemm.m or rows > lanes):
+        rows //= 2
+    vectors = 1
+    while rows * columns * vectors < 8 and lanes * vectors * 4 <= gemm.k:
+        vectors *= 2
+    tasks = gemm.batches * -(-gemm.m // rows)
+    parts = min(MOST_PARTS, gemm.k // PART) if tasks < MOST_PARTS else 1
+    return InnerProduct(gemm, turned, paired, laid, lanes, rows, columns, vectors, max(1, parts))
+
+
+def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
+    """(B, columns, begin, end): the columns of B, each in one piece."""
+    f = module.function(name, [PTR] * 2 + [I64] * 2)
+    source, target, begin, end = f.parameters
+    gemm, lanes = plan.gemm, plan.lanes
+    e = Elements(f, lanes, {})
+    view = View(target, gemm.b_type, (gemm.batches, gemm.n, gemm.k))
+    column, row = Variable(gemm.n, "n"), Variable(gemm.k, "k")
+    row.is_lane = True
+    with f.loop(begin, end) as loop:
+        batch = loop.index.unsigned_divide(gemm.n)
+        number = Variable(gemm.batches, "b", batch)
+        column.value = loop.index - batch * gemm.n
+        base = batch_base(f, gemm, gemm.b, batch, source, gemm.b_type)
+        with f.loop(0, gemm.k, lanes) as inner, e.scope():
+            row.value = inner.index
+            mask = e.index_value(Index.of(row)).compare("slt", gemm.k) if gemm.k % lanes else None
+            with e.masked(mask):
+                place = Index.of(row) * gemm.b.row + Index.of(column) * gemm.b.column
+                e.store(
+                    view, (Index.of(number), Index.of(column), Index.of(row)),
+                    load_at(e, base, place, gemm.b_type),
+                )  # fmt: skip
+    f.finish()
+    return LoopKernel(name, gemm.batches * gemm.n, 1, gemm.batches * gemm.n * gemm.k)
+
+
+def emit_inner_product(
+    module: Module, name: str, plan: InnerProduct, extra: int, finish: Callable[[Sequence[Value]], Finish]
+) -> LoopKernel:
+    """(A, B, extra pointers ..., begin, end): tiles of results; where sums are cut into parts,
+    (A, B, sums of parts, begin, end).
+    """
+    f = module.function(name, [PTR] * (2 + extra) + [I64] * 2)
+    a, b, *pointers, begin, end = f.parameters
+    if plan.parts > 1:
+        view = View(pointers[0], plan.gemm.kind, plan.sums)
+        _Tiles(f, plan, a, b, lambda part, e, place, value: e.store(view, (part, *place), value)).emit(
+            begin, end
+        )
+    else:
+        done = _whole(plan, finish(pointers))
+        _Tiles(f, plan, a, b, lambda part, e, place, value: done(e, place, value)).emit(begin, end)
+    f.finish()
+    gemm = plan.gemm
+    return LoopKernel(name, plan.parts * gemm.batches * plan.blocks, 1, gemm.work)
+
+
+def emit_add_parts(
+    module: Module, name: str, plan: InnerProduct, extra: int, finish: Callable[[Sequence[Value]], Finish]
+) -> LoopKernel:
+    """(sums of parts, extra pointers ..., begin, end): results from the sums of parts; over columns."""
+    f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
+    source, *pointers, begin, end = f.parameters
+    gemm = plan.gemm
+    view, done = View(source, gemm.kind, plan.sums), _whole(plan, finish(pointers))
+    e = Elements(f, plan.rows if plan.rows > 1 else 0, {})
+    with f.loop(begin, end) as loop, f.loop(0, plan.blocks) as block, e.scope():
+        batch = loop.index.unsigned_divide(gemm.n)
+        column = Variable(gemm.n, "n", loop.index - batch * gemm.n)
+        place = _place(plan, batch, block.index * plan.rows, Index.of(column))
+        first = e.load(view, (Index(0), *place))
+        with f.loop(1, plan.parts, 1, flatten([first])) as part:
+            number = Variable(plan.parts, "p", part.index)
+            (total,) = unflatten(part.values, [first])
+            part.next(*flatten([plus(total, e.load(view, (Index.of(number), *place)))]))
+        (total,) = unflatten(part.values, [first])
+        done(e, place, total)
+    f.finish()
+    return LoopKernel(name, gemm.batches * gemm.n, 1, gemm.batches * gemm.n * gemm.m * plan.parts)
+
+
+def plus(a: Element, b: Element) -> Element:
+    """The sum of two elements."""
+    if isinstance(a, tuple):
+        assert isinstance(b, tuple)
+        return a[0] + b[0], a[1] + b[1]
+    assert isinstance(b, Value)
+    return a | b if a.type.scalar is I1 else a + b
+
+
+def across_lanes(values: Sequence[Element]) -> Element:
+    """A vector with the sum of the lanes of one value in each lane; of one value alone, a scalar.
+
+    There are as many values as lanes at most, both powers of two.
+    """
+    current, lanes, segment = list(values), _lanes(values[0]), _lanes(values[0])
+    while segment > 1:
+        half = segment // 2
+        low = [lane + place for lane in range(0, lanes, segment) for place in range(half)]
+        high = [lane + half for lane in low]
+        if len(current) > 1:
+            pairs = list(zip(current[::2], current[1::2], strict=True))
+            low, high = [*low, *(lane + lanes for lane in low)], [*high, *(lane + lanes for lane in high)]
+            current = [plus(_chosen(x, low, y), _chosen(x, high, y)) for x, y in pairs]
+        else:
+            current = [plus(_chosen(current[0], low), _chosen(current[0], high))]
+            lanes = half * (lanes // segment)
+        segment = half
+    (total,) = current
+    if len(values) > 1:
+        return total
+    return (total[0].extract(0), total[1].extract(0)) if isinstance(total, tuple) else total.extract(0)
+
+
+def _lanes(element: Element) -> int:
+    return element[0].type.lanes if isinstance(element, tuple) else element.type.lanes
+
+
+def _chosen(a: Element, lanes: Sequence[int], b: Element | None = None) -> Element:
+    if isinstance(a, tuple):
+        other = b if isinstance(b, tuple) else (None, None)
+        return a[0].shuffle(lanes, other[0]), a[1].shuffle(lanes, other[1])
+    assert not isinstance(b, tuple)
+    return a.shuffle(lanes, b)
+
+
+_Place = tuple[Index, Index, Index]
+
+
+def _place(plan: InnerProduct, batch: Value, row: Value, column: Index) -> _Place:
+    """(batch, column, row) of a vector of results along the rows."""
+    rows = Variable(plan.blocks * plan.rows, "m", row)
+    rows.is_lane = plan.rows > 1
+    batches = Variable(plan.gemm.batches, "b", batch)
+    return Index.of(batches) if plan.gemm.batches > 1 else Index(0), column, Index.of(rows)
+
+
+def _whole(plan: InnerProduct, finish: Finish) -> Callable[[Elements, _Place, Element], None]:
+    """What finishes a vector of results along the rows."""
+
+    def done(e: Elements, place: _Place, value: Element) -> None:
+        batch, column, row = place
+        ragged = plan.gemm.m % plan.rows
+        mask = e.index_value(row).compare("slt", plan.gemm.m) if ragged else None
+        with e.scope(), e.masked(mask):
+            if plan.paired:
+                finish(e, row, Index(0), Index(0), value)
+            elif plan.turned:
+                finish(e, batch, column, row, value)
+            else:
+                finish(e, batch, row, column, value)
+
+    return done
+
+
+class _Tiles:
+    """Emits the products of tiles."""
+
+    def __init__(
+        self, f: Function, plan: InnerProduct, a: Value, b: Value,
+        finish: Callable[[Index, Elements, _Place, Element], None],
+    ) -> None:  # fmt: skip
+        self.f, self.plan, self.finish = f, plan, finish
+        self.a, self.b = a, b
+        self.e = Elements(f, plan.lanes, {})
+        self.zero = constant(f, plan.gemm.kind, 0, plan.lanes)
+
+    def emit(self, begin: Value, end: Value) -> None:
+        """A range of tiles, over parts, batches and rows."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        with f.loop(begin, end) as loop:
+            rest = loop.index
+            if plan.parts > 1:
+                part = rest.unsigned_divide(gemm.batches * plan.blocks)
+                rest = rest - part * (gemm.batches * plan.blocks)
+                low = part * plan.part
+                high = f.intrinsic("smin", low + plan.part, f.constant(I64, gemm.k))
+            else:
+                part, low, high = f.constant(I64, 0), f.constant(I64, 0), f.constant(I64, gemm.k)
+            batch = rest.unsigned_divide(plan.blocks) if gemm.batches > 1 else f.constant(I64, 0)
+            row = (rest - batch * plan.blocks) * plan.rows if gemm.batches > 1 else rest * plan.rows
+            self.tile(part, batch, row, low, high)
+
+    def tile(self, part: Value, batch: Value, row: Value, low: Value, high: Value) -> None:
+        """Some rows times all columns."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        a = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
+        last = f.constant(I64, gemm.m - 1)
+        numbers = [f.intrinsic("smin", row + r, last) if gemm.m % plan.rows else row + r
+                   for r in range(plan.rows)]  # fmt: skip
+        rows = [f.offset(a, number * (gemm.a.row * storage_bytes(gemm.a_type))) for number in numbers]
+        for first in range(0, gemm.n, plan.columns):
+            count = min(plan.columns, gemm.n - first)
+            columns = self.columns(batch, numbers, first, count)
+            sums = self.products(rows, columns, low, high)
+            for s in range(count):
+                one = [sums[r * count + s] for r in range(plan.rows)]
+                self.done(part, batch, row, first + s, across_lanes(one))
+
+    def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
+        """The addresses of columns of B; of each row's own one if they are paired."""
+        f, plan, gemm = self.f, self.plan, self.plan.gemm
+        size = storage_bytes(gemm.b_type)
+        if plan.paired:
+            base = f.offset(self.b, gemm.b.offset * size)
+            return [f.offset(base, number * (gemm.b.column * size)) for number in numbers]
+        if plan.laid:
+            base = f.offset(self.b, batch * (gemm.n * gemm.k * size)) if gemm.batches > 1 else self.b
+            return [f.offset(base, (first + s) * gemm.k * size) for s in range(count)]
+        base = batch_base(f, gemm, gemm.b, batch, self.b, gemm.b_type)
+        return [f.offset(base, (first + s) * gemm.b.column * size) for s in range(count)]
+
+    def products(
+        self, rows: Sequence[Value], columns: Sequence[Value], low: Value, high: Value
+    ) -> list[Element]:
+        """A vector of sums for every result of the tile."""
+        f, plan = self.f, self.plan
+        count = len(rows) * (1 if plan.paired else len(columns))
+        start: list[Element] = [self.zero] * (count * plan.vectors)
+        whole = low + ((high - low) & -plan.step)
+        with f.loop(low, whole, plan.step, flatten(start)) as loop:
+            sums = unflatten(loop.values, start)
+            made: list[Element] = []
+            for v in range(plan.vectors):
+                at = loop.index + v * plan.lanes if v else loop.index
+                made += self.step(rows, columns, at, sums[v * count : (v + 1) * count])
+            loop.next(*flatten(made))
+        sums = unflatten(loop.values, start)
+        total = sums[:count]
+        for v in range(1, plan.vectors):
+            total = [plus(x, y) for x, y in zip(total, sums[v * count : (v + 1) * count], strict=True)]
+        if plan.gemm.k % plan.step == 0:
+            return total
+        with f.loop(whole, high, plan.lanes, flatten(total)) as loop:
+            numbers = f.constant(I64.vector(plan.lanes), list(range(plan.lanes)))
+            mask = (numbers + loop.index.splat(plan.lanes)).compare("slt", high.splat(plan.lanes))
+            with self.e.masked(mask):
+                made = self.step(rows, columns, loop.index, unflatten(loop.values, total), mask)
+            loop.next(*flatten(made))
+        return unflatten(loop.values, total)
+
+    def step(
+        self, rows: Sequence[Value], columns: Sequence[Value], at: Value, sums: Sequence[Element],
+        mask: Value | None = None,
+    ) -> list[Element]:  # fmt: skip
+        """One vector of products of every row and column, added to the sums."""
+        plan, gemm = self.plan, self.plan.gemm
+        place = Variable(gemm.k, "k", at)
+        place.is_lane = True
+        with self.e.scope():
+            left = [self.factor(row, place, gemm.a_type, mask) for row in rows]
+            right = [self.factor(column, place, gemm.b_type, mask) for column in columns]
+            if plan.paired:
+                pairs = list(zip(left, right, strict=True))
+            else:
+                pairs = [(x, y) for x in left for y in right]
+            return [
+                multiply_add(self.e, gemm.kind, x, y, total)
+                for (x, y), total in zip(pairs, sums, strict=True)
+            ]
+
+    def factor(self, base: Value, place: Variable, kind: ElementType, mask: Value | None) -> Element:
+        """A vector of factors; zeros where the mask is off."""
+        loaded = load_at(self.e, base, Index.of(place), kind)
+        value = converted(loaded, kind, self.plan.gemm.kind)
+        return value if mask is None else self.e.choose(mask, value, self.zero)
+
+    def done(self, part: Value, batch: Value, row: Value, column: int, value: Element) -> None:
+        """Hand on a vector of sums, one for each row."""
+        plan = self.plan
+        e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
+        number = Index.of(Variable(plan.parts, "p", part)) if plan.parts > 1 else Index(0)
+        self.finish(number, e, _place(plan, batch, row, Index(column)), value)

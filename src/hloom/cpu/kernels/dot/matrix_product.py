@@ -1,0 +1,313 @@
+"""The emitter of dots: as matrix products where they are, else as loops over elements.
+
+What a fusion does with the elements of a dot becomes the end of the product: it is applied to each tile
+while the tile is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.index import Index
+from hloom.codegen.llvm_text import I8, PTR, Value
+from hloom.codegen.loops import LoopKernel, result_shapes, root_values
+from hloom.codegen.rules.movement import divided
+from hloom.codegen.target import Target
+from hloom.codegen.types import Element
+from hloom.cpu.kernels.dot.gemm import Finish, Gemm, product_of, rounded
+from hloom.cpu.kernels.dot.gemm_factors import Pairs
+from hloom.cpu.kernels.dot.gemm_packing import emit_heads, emit_pack_b
+from hloom.cpu.kernels.dot.gemm_pairs import emit_large_enough, emit_smallest, is_pairs, pieces
+from hloom.cpu.kernels.dot.gemm_plan import TilePlan, plan_tiles
+from hloom.cpu.kernels.dot.gemm_tiles import emit_gemm
+from hloom.cpu.kernels.dot.inner_product import (
+    InnerProduct,
+    emit_add_parts,
+    emit_inner_product,
+    emit_lay_out,
+    inner_product_of,
+)
+from hloom.cpu.kernels.dot.strided import Strided, written_through
+from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
+from hloom.passes.layout.product_views import VIEWS
+
+Plan = InnerProduct | TilePlan
+
+
+@emitter("dot")
+def emit_dot(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A dot by itself, or a fusion around one."""
+    dot = hero(i)
+    gemm, plan = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
+    if gemm is None or plan is None:
+        program.kernel(i)
+        return
+    a, b = (program.pointer(_outside(i, dot, o)) for o in dot.operands)
+    if plan.turned:
+        a, b = b, a
+    inputs, roots, _ = kernel_parts(i)
+    placed = written_through(dot, roots[0]) if len(roots) == 1 else None
+    if roots == [dot]:
+        rest = _Rest(1, [program.pointer(i)], _store(gemm, dot), looped=False)
+    elif placed is not None:
+        rest = _Rest(1, [program.pointer(i)], _place(gemm, dot, placed), looped=False)
+    else:
+        targets = [program.pointer(i, index) for index in program.assignment.values[i]]
+        pointers = [*program.input_pointers(i), *targets]
+        rest = _Rest(len(pointers), pointers, _fused(gemm, dot, inputs, roots), looped=True)
+    if isinstance(plan, InnerProduct):
+        _inner(program, i, plan, a, b, rest)
+        return
+    space = program.workspace(i)
+    if not is_pairs(gemm, program.module.target):
+        _tiles(program, i, plan, a, b, rest, space)
+        return
+    f = program.function
+    fast, slow, after = f.label(), f.label(), f.label()
+    fits = _fits_pairs(program, i, space)
+    space = f.offset(space, _found_bytes(i))
+    f.branch(fits, fast, slow)
+    f.start(fast)
+    _tiles(program, i, pairs_plan(plan, program.module.target), a, b, rest, space)
+    f.jump(after)
+    f.start(slow)
+    _tiles(program, i, plan, a, b, rest, space)
+    f.jump(after)
+    f.start(after)
+
+
+def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
+    """The plan of the same product with pairs of factors."""
+    gemm = plan.gemm.transposed if plan.turned else plan.gemm
+    return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
+
+
+def _found_bytes(i: HloInstruction) -> int:
+    """Bytes for what is found out about the operands."""
+    return -(-(1 + sum(pieces(o.shape.element_count) for o in _sources(i))) // 32) * 64
+
+
+def _sources(i: HloInstruction) -> list[HloInstruction]:
+    """The arrays that the operands of a dot, or of a fusion around one, are parts of."""
+    dot = hero(i)
+    return [_outside(i, dot, o) for o in dot.operands]
+
+
+def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Value:
+    """Whether the operands' numbers are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`."""
+    f, module = program.function, program.module
+    found = f.offset(space, 2)
+    sources = _sources(i)
+    counts = [o.shape.element_count for o in sources]
+    place = found
+    for source, count in zip(sources, counts, strict=True):
+        kernel = program.shared(lambda name, count=count: emit_smallest(module, name, count))
+        program.call(i, kernel, [program.pointer(source), place])
+        place = f.offset(place, 2 * pieces(count))
+    first, second = map(pieces, counts)
+    kernel = program.shared(lambda name: emit_large_enough(module, name, first, second))
+    program.call(i, kernel, [found, space])
+    return f.load(I8, space).compare("ne", 0)
+
+
+def plan_of(i: HloInstruction, target: Target) -> Plan | None:
+    """How the product of a dot, or of a fusion around one, is computed; None: as elements."""
+    dot = hero(i)
+    gemm = product_of(dot, inside=i is not dot)
+    if gemm is None:
+        return None
+    inner = inner_product_of(gemm, target)
+    if inner is not None:
+        return inner
+    if gemm.m == gemm.n == 1:
+        return None
+    plain = kernel_parts(i)[1] == [dot] and dot.shape.element_type is gemm.kind
+    return plan_tiles(gemm, target, plain_result=plain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What becomes of the sums.
+
+    Attributes:
+        count, pointers: of the arrays that it takes.
+        finish: from the addresses to the code.
+        looped: whether it is much code.
+    """
+
+    count: int
+    pointers: Sequence[Value]
+    finish: Callable[[Sequence[Value]], Finish]
+    looped: bool
+
+
+def _inner(
+    program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, rest: _Rest
+) -> None:
+    """Rows times columns."""
+    module, space = program.module, program.workspace(i)
+    if plan.laid:
+        kernel = program.shared(lambda name: emit_lay_out(module, name, plan))
+        program.call(i, kernel, [b, space])
+        b = space
+    if plan.parts == 1:
+        kernel = program.shared(lambda name: emit_inner_product(module, name, plan, rest.count, rest.finish))
+        program.call(i, kernel, [a, b, *rest.pointers])
+        return
+    sums = program.function.offset(space, plan.workspace()[0])
+    kernel = program.shared(lambda name: emit_inner_product(module, name, plan, 1, rest.finish))
+    program.call(i, kernel, [a, b, sums])
+    kernel = program.shared(lambda name: emit_add_parts(module, name, plan, rest.count, rest.finish))
+    program.call(i, kernel, [sums, *rest.pointers])
+
+
+def _tiles(
+    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, a: Value, b: Value, rest: _Rest, space: Value
+) -> None:
+    """Tiles of the result, group of columns by group."""
+    module, f = program.module, program.function
+    packs = plan.pack_b == "group"
+    pack = program.shared(lambda name: emit_pack_b(module, name, plan)) if packs else None
+    kernel = program.shared(
+        lambda name: emit_gemm(module, name, plan, rest.count, rest.finish, looped=rest.looped)
+    )
+
+    def heads() -> LoopKernel:
+        return program.shared(lambda name: emit_heads(module, name, plan))
+
+    def group(number: Value) -> None:
+        if pack is not None:
+            program.call(i, pack, [b, space, number])
+        if packs and plan.factors.headed:
+            program.call(i, heads(), [space])
+        program.call(i, kernel, [a, space if packs else b, number, *rest.pointers])
+
+    if plan.groups == 1:
+        group(Value(f, PTR, "null"))
+        return
+    with f.loop(0, plan.groups) as loop:
+        group(f.append(PTR, f"inttoptr {loop.index} to ptr"))
+
+
+def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Finish]:
+    """The sums are the dot's result."""
+    dimensions = (gemm.batches, gemm.m, gemm.n)
+
+    def with_pointers(pointers: Sequence[Value]) -> Finish:
+        target = View(pointers[0], dot.shape.element_type, dimensions)
+
+        def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+            e.store(target, (batch, row, column), rounded(value, gemm, dot.shape.element_type))
+
+        return finish
+
+    return with_pointers
+
+
+def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Finish]:
+    """The sums are the dot's result, of which the elements lie at strides."""
+    kind = dot.shape.element_type
+
+    def with_pointers(pointers: Sequence[Value]) -> Finish:
+        target = View(pointers[0], kind, dot.shape.dimensions, placed.strides)
+
+        def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+            e.store(target, dot_indices(e, dot, batch, row, column), rounded(value, gemm, kind))
+
+        return finish
+
+    return with_pointers
+
+
+def has_kernel(i: HloInstruction) -> bool:
+    """Whether a fusion of a dot and views before and behind it has a kernel that reads and writes in rows."""
+    dot = hero(i)
+    gemm = product_of(dot, inside=True)
+    if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
+        return False
+    _, roots, members = kernel_parts(i)
+    behind = [m for m in members if m.opcode in VIEWS and _follows(m, dot)]
+    if not behind:
+        return True
+    placed = written_through(dot, roots[0])
+    operation: Any = dot.operation
+    summed, batch = len(operation.rhs_contracting_dims), len(operation.rhs_batch_dims)
+    kept = dot.operands[1].shape.rank - summed - batch
+    if placed is None or len(roots) > 1 or not kept:
+        return False
+    real = [d for d in range(dot.shape.rank - kept, dot.shape.rank) if dot.shape.dimensions[d] != 1]
+    return len(real) == 1 and placed.strides[real[0]] == 1
+
+
+def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
+    return i is dot or any(_follows(o, dot) for o in i.operands)
+
+
+def _fused(
+    gemm: Gemm, dot: HloInstruction, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction]
+) -> Callable[[Sequence[Value]], Finish]:
+    """The sums are elements of the dot, of which the results of the fusion are made."""
+
+    def with_pointers(pointers: Sequence[Value]) -> Finish:
+        views = {
+            i: View(p, i.shape.element_type, i.shape.dimensions)
+            for i, p in zip(inputs, pointers, strict=False)
+        }
+        targets = [
+            View(p, shape.element_type, shape.dimensions)
+            for p, shape in zip(pointers[len(inputs) :], result_shapes(roots), strict=True)
+        ]
+
+        def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+            e.views = views
+            indices = dot_indices(e, dot, batch, row, column)
+            e.know(dot, indices, rounded(value, gemm, dot.shape.element_type))
+            for target, made in zip(targets, root_values(e, roots, indices), strict=True):
+                e.store(target, indices, made)
+
+        return finish
+
+    return with_pointers
+
+
+def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, column: Index) -> Indices:
+    """The index in a dot's result of an element of its matrix product."""
+    operation: Any = dot.operation
+    dimensions = dot.shape.dimensions
+    batches = len(operation.lhs_batch_dims)
+    lhs_kept = dot.operands[0].shape.rank - batches - len(operation.lhs_contracting_dims)
+    groups = dimensions[:batches], dimensions[batches : batches + lhs_kept], dimensions[batches + lhs_kept :]
+    found: list[Index] = []
+    for index, sizes in zip((batch, row, column), groups, strict=True):
+        real = [size for size in sizes if size != 1]
+        parts = iter((index,) if len(real) == 1 else divided(e, index, tuple(real)))
+        found += [Index(0) if size == 1 else next(parts) for size in sizes]
+    return tuple(found)
+
+
+def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
+    """The array that an operand of a member of a fusion is, or is a part of, seen from outside."""
+    if i is member:
+        return operand
+    while operand.opcode in VIEWS:
+        (operand,) = operand.operands
+    return i.operands[parameter_number(operand)]
+
+
+def _workspace(i: HloInstruction, target: Target) -> int:
+    plan = plan_of(i, target)
+    if plan is None:
+        return 0
+    if isinstance(plan, InnerProduct):
+        return sum(plan.workspace())
+    if not is_pairs(plan.gemm, target):
+        return plan.workspace()
+    return _found_bytes(i) + max(plan.workspace(), pairs_plan(plan, target).workspace())
+
+
+WORKSPACES["dot"] = _workspace

@@ -1,0 +1,84 @@
+"""Operations inside a fusion that only say where elements lie: arrays as strides into others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hloom.codegen.index import Index, Variable, delinearize, linearize
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import SliceDimension
+from hloom.passes.layout.product_views import VIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """An array inside another one.
+
+    Attributes:
+        source: the dense array.
+        offset: elements before the first one.
+        strides: elements from neighbour to neighbour along each dimension.
+    """
+
+    source: HloInstruction
+    offset: int
+    strides: tuple[int, ...]
+
+
+def read_through(i: HloInstruction) -> Strided | None:
+    """Where the elements of slices, reshapes and transposes of an array lie; None if not at strides."""
+    variables = [Variable(size) for size in i.shape.dimensions]
+    indices: tuple[Index, ...] = tuple(map(Index.of, variables))
+    while i.opcode in VIEWS:
+        (source,) = i.operands
+        operation: Any = i.operation
+        if i.opcode == "slice":
+            ranges: tuple[SliceDimension, ...] = operation.slice
+            indices = tuple(
+                index * part.stride + part.start for index, part in zip(indices, ranges, strict=True)
+            )
+        elif i.opcode == "transpose":
+            permutation: tuple[int, ...] = operation.dimensions
+            places = dict(zip(permutation, indices, strict=True))
+            indices = tuple(places[d] for d in range(source.shape.rank))
+        else:
+            found = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
+            if found is None:
+                return None
+            indices = found
+        i = source
+    return _strided(i, linearize(indices, i.shape.dimensions), variables)
+
+
+def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
+    """Where the elements of an array lie in reshapes and transposes of it; None if not at strides.
+
+    ``root`` is the array itself, or made of it by these operations alone.
+    """
+    chain: list[HloInstruction] = []
+    while root is not dot:
+        if root.opcode not in ("reshape", "transpose"):
+            return None
+        chain.append(root)
+        (root,) = root.operands
+    variables = [Variable(size) for size in dot.shape.dimensions]
+    indices: tuple[Index, ...] = tuple(map(Index.of, variables))
+    dimensions = dot.shape.dimensions
+    for i in reversed(chain):
+        operation: Any = i.operation
+        if i.opcode == "transpose":
+            permutation: tuple[int, ...] = operation.dimensions
+            indices = tuple(indices[d] for d in permutation)
+        else:
+            found = delinearize(linearize(indices, dimensions), i.shape.dimensions)
+            if found is None:
+                return None
+            indices = found
+        dimensions = i.shape.dimensions
+    return _strided(dot, linearize(indices, dimensions), variables)
+
+
+def _strided(source: HloInstruction, linear: Index, variables: list[Variable]) -> Strided:
+    terms = dict(linear.terms)
+    return Strided(source, linear.constant, tuple(terms.get(v, 0) for v in variables))

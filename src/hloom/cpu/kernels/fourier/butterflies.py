@@ -1,0 +1,146 @@
+"""Fourier transforms of few elements in registers, and how lengths fall into them.
+
+Elements are pairs of vectors (real, imaginary). Larger transforms are made of these by Stockham's passes; see
+Van Loan, Computational Frameworks for the Fast Fourier Transform (1992), section 1.7.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from hloom.codegen.llvm_text import Function, Value
+
+Pair: TypeAlias = tuple[Value, Value]
+LARGEST_PRIME: Final = 13
+_POWERS: Final = {
+    1: [2],
+    2: [4],
+    3: [8],
+    4: [16],
+    5: [8, 4],
+    6: [8, 8],
+    7: [16, 8],
+    8: [16, 16],
+    9: [8, 8, 8],
+}
+_HALF: Final = math.sqrt(0.5)
+
+
+def radices(n: int, first: int = 0) -> list[int] | None:
+    """The lengths of the passes of a transform of n elements, perhaps beginning with a given one.
+
+    None where a prime factor is too large.
+    """
+    if first:
+        rest = radices(n // first) if n % first == 0 else None
+        return None if rest is None else [first, *rest]
+    exponent = 0
+    while n % 2 == 0 and n:
+        n, exponent = n // 2, exponent + 1
+    found: list[int] = []
+    while exponent > 9:
+        found.append(16)
+        exponent -= 4
+    found += _POWERS.get(exponent, [])
+    for prime in (3, 5, 7, 11, 13):
+        while n % prime == 0 and n:
+            found.append(prime)
+            n //= prime
+    return found if n == 1 else None
+
+
+def add(a: Pair, b: Pair) -> Pair:
+    """A + b."""
+    return a[0] + b[0], a[1] + b[1]
+
+
+def subtract(a: Pair, b: Pair) -> Pair:
+    """A - b."""
+    return a[0] - b[0], a[1] - b[1]
+
+
+def minus_i(a: Pair) -> Pair:
+    """-i a."""
+    return a[1], -a[0]
+
+
+def multiply(f: Function, a: Pair, w: Pair) -> Pair:
+    """A * w."""
+    return f.fma(a[0], w[0], -(a[1] * w[1])), f.fma(a[0], w[1], a[1] * w[0])
+
+
+def rotated(f: Function, a: Pair, numerator: int, denominator: int) -> Pair:
+    """A * exp(-2 pi i numerator / denominator), a constant."""
+    eighths, rest = divmod(8 * numerator, denominator)
+    if rest == 0:
+        quarter, half_step = divmod(eighths % 8, 2)
+        if half_step:
+            a = (a[0] + a[1]) * _HALF, (a[1] - a[0]) * _HALF
+        for _ in range(quarter):
+            a = minus_i(a)
+        return a
+    w = cmath.exp(-2j * math.pi * numerator / denominator)
+    return f.fma(a[0], w.real, a[1] * -w.imag), f.fma(a[0], w.imag, a[1] * w.real)
+
+
+def transform(f: Function, x: Sequence[Pair]) -> list[Pair]:
+    """The transform of a few elements, in order."""
+    n = len(x)
+    if n == 1:
+        return list(x)
+    if n == 2:
+        return [add(x[0], x[1]), subtract(x[0], x[1])]
+    if n == 4:
+        return _four(x)
+    if n % 2 == 0:
+        return _composite(f, x, 4 if n % 4 == 0 and n > 8 else 2)
+    return _odd(f, x)
+
+
+def _four(x: Sequence[Pair]) -> list[Pair]:
+    a, b = add(x[0], x[2]), subtract(x[0], x[2])
+    c, d = add(x[1], x[3]), minus_i(subtract(x[1], x[3]))
+    return [add(a, c), add(b, d), subtract(a, c), subtract(b, d)]
+
+
+def _composite(f: Function, x: Sequence[Pair], first: int) -> list[Pair]:
+    """N = first * second: columns, rotations, rows."""
+    n = len(x)
+    second = n // first
+    columns = [transform(f, [x[j + first * k] for k in range(second)]) for j in range(first)]
+    found: list[Pair | None] = [None] * n
+    for k in range(second):
+        row = transform(f, [rotated(f, columns[j][k], j * k, n) for j in range(first)])
+        for j in range(first):
+            found[k + second * j] = row[j]
+    return [pair for pair in found if pair is not None]
+
+
+def _odd(f: Function, x: Sequence[Pair]) -> list[Pair]:
+    """By sums and differences of opposite elements."""
+    n = len(x)
+    half = n // 2
+    sums = [add(x[k], x[n - k]) for k in range(1, half + 1)]
+    differences = [subtract(x[k], x[n - k]) for k in range(1, half + 1)]
+    zeroth = x[0]
+    for pair in sums:
+        zeroth = add(zeroth, pair)
+    found = [zeroth] * n
+    for j in range(1, half + 1):
+        even, odd = x[0], None
+        for k in range(1, half + 1):
+            angle = 2 * math.pi * (j * k % n) / n
+            cosine, sine = math.cos(angle), math.sin(angle)
+            even = tuple(f.fma(s, cosine, e) for s, e in zip(sums[k - 1], even, strict=True))
+            scaled = tuple(d * sine for d in differences[k - 1])
+            odd = scaled if odd is None else tuple(
+                f.fma(d, sine, o) for d, o in zip(differences[k - 1], odd, strict=True)
+            )  # fmt: skip
+        assert odd is not None
+        turned = minus_i((odd[0], odd[1]))
+        whole = (even[0], even[1])
+        found[j], found[n - j] = add(whole, turned), subtract(whole, turned)
+    return found

@@ -1,0 +1,529 @@
+"""fft: Stockham's passes, in lanes of the transforms themselves, of rows or of columns; a library if it is
+small.
+
+A pass of radix r takes element q + s (p + m k), for all k < r, to r new ones at q + s (r p + k), where the
+sequence has n = r m elements left and s is the product of the radices before. After the last pass all are in
+order. An inverse transform is the forward one with real and imaginary parts exchanged on both ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from hloom.codegen.llvm_text import F32, F64, I1, I32, I64, PTR, Function, Module, Type, Value, make_type
+from hloom.codegen.loops import LoopKernel
+from hloom.cpu.kernels.fourier.butterflies import Pair, multiply, radices, transform
+from hloom.cpu.kernels.movement.transposition import transposed
+from hloom.cpu.program import EMITTERS, HOST, WORKSPACES, ProgramEmitter, emitter
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array
+from hloom.passes.expand.fft_decomposer import is_small
+from hloom.shape.element_type import C64
+from hloom.shape.element_type import F32 as REAL32
+
+Load: TypeAlias = Callable[[Value], Pair]
+Store: TypeAlias = Callable[[Value, Pair], None]
+
+STACK_BYTES: Final = 1 << 20
+"""Passes keep their elements on the stack, as many lanes of them as fit."""
+SLOTS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The transforms along one dimension.
+
+    Attributes:
+        part: f32 or f64.
+        length: of the signal.
+        outer, inner: product of the dimensions before and after.
+        inverse: with exchanged parts, and divided by the length.
+        source: what is read: ``complex``, ``real``, or the ``half`` of a spectrum whose rest is its mirror.
+        target: what is written, in the same words.
+    """
+
+    part: Type
+    length: int
+    outer: int
+    inner: int
+    inverse: bool
+    source: str = "complex"
+    target: str = "complex"
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of whole vectors."""
+        return 64 // self.part.size
+
+    @property
+    def within(self) -> bool:
+        """Whether lanes run along the transform itself."""
+        return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
+
+    @property
+    def half(self) -> int:
+        """Elements of half a spectrum."""
+        return self.length // 2 + 1
+
+    def elements(self, form: str) -> int:
+        """Numbers of type ``part`` along the dimension in one of the forms."""
+        return {"complex": 2 * self.length, "real": self.length, "half": 2 * self.half}[form]
+
+
+def axes_of(i: HloInstruction) -> list[Axis]:
+    """The transforms of an instruction, in the order in which they are made."""
+    operation: Any = i.operation
+    lengths: tuple[int, ...] = operation.fft_length
+    kind: str = operation.fft_type
+    part = F32 if i.shape.element_type in (C64, REAL32) else F64
+    spectrum = i.operands[0].shape.dimensions if kind == "IRFFT" else i.shape.dimensions
+    rank = len(spectrum)
+    made: list[Axis] = []
+    for number, length in enumerate(lengths):
+        dimension = rank - len(lengths) + number
+        outer, inner = math.prod(spectrum[:dimension]), math.prod(spectrum[dimension + 1 :])
+        last = number == len(lengths) - 1
+        source = "real" if last and kind == "RFFT" else "half" if last and kind == "IRFFT" else "complex"
+        target = "half" if last and kind == "RFFT" else "real" if last and kind == "IRFFT" else "complex"
+        made.append(Axis(part, length, outer, inner, kind[0] == "I", source, target))
+    return made if kind == "IRFFT" else made[::-1]
+
+
+def _within_bytes(axis: Axis) -> int:
+    """Scratch memory of one transform along lanes: two areas."""
+    return 4 * axis.part.size * axis.length
+
+
+def _lanes(axis: Axis) -> int:
+    """Transforms side by side: fewer where there are not so many, or the stack is too small."""
+    lanes = axis.lanes
+    many = axis.outer if axis.inner == 1 else axis.inner
+    while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
+        lanes //= 2
+    return lanes
+
+
+def _areas(axis: Axis) -> int:
+    """Bytes that the passes need for each lane."""
+    passes = len(radices(axis.length) or ())
+    return max(0, min(2, passes - 1)) * 2 * axis.length * axis.part.size
+
+
+def _slot_bytes(axis: Axis) -> int:
+    """Scratch memory of what is transformed at a time, where it does not fit on the stack."""
+    size = _within_bytes(axis) if axis.within else _areas(axis) * _lanes(axis)
+    return size if size > STACK_BYTES else 0
+
+
+def _groups(axis: Axis) -> int:
+    """Vectors of transforms that lie side by side."""
+    return -(-(axis.outer if axis.inner == 1 else axis.inner) // _lanes(axis))
+
+
+def _slots(axis: Axis) -> int:
+    """Areas of scratch memory: no more than there is to transform."""
+    if axis.within:
+        return min(SLOTS, axis.outer)
+    return min(SLOTS, _groups(axis) * (1 if axis.inner == 1 else axis.outer))
+
+
+def workspace_bytes(i: HloInstruction) -> int:
+    """Scratch memory: for long transforms, and for half a spectrum that is not transformed in one step."""
+    if not i.shape.element_count or is_small(i):
+        return 0
+    axes = axes_of(i)
+    return max(_slots(axis) * _slot_bytes(axis) for axis in axes) + _spectrum_bytes(i)
+
+
+def _spectrum_bytes(i: HloInstruction) -> int:
+    axes = axes_of(i)
+    if len(axes) == 1 or axes[-1].source != "half":
+        return 0
+    return -(-2 * axes[0].part.size * i.operands[0].shape.element_count // 64) * 64
+
+
+WORKSPACES["fft"] = lambda fft, target: workspace_bytes(fft)
+
+
+@emitter("fft")
+def emit_fft(program: ProgramEmitter, i: HloInstruction) -> None:
+    """Transform along one dimension after the other."""
+    target = program.view(i)
+    if not target.count:
+        return
+    if is_small(i):
+        EMITTERS[HOST](program, i)
+        return
+    axes = axes_of(i)
+    source, result = program.pointer(i.operands[0]), target.pointer
+    space = program.workspace(i)
+    if not i.operands[0].shape.element_count:
+        f = program.function
+        size = f.constant(I64, program.leaf_size(i))
+        f.call(
+            None, "llvm.memset.p0.i64", result, f.constant(make_type("i8"), 0), size, Value(f, I1, "false")
+        )
+        return
+    spectrum = _spectrum_bytes(i)
+    for number, axis in enumerate(axes):
+        goal = space if spectrum and number < len(axes) - 1 else result
+        kernel = program.shared(lambda name, a=axis: emit_axis(program.module, name, a))
+        scratch = program.function.offset(space, spectrum) if spectrum else space
+        program.call(i, kernel, [source, goal, scratch])
+        source = goal
+
+
+def emit_axis(module: Module, name: str, axis: Axis) -> LoopKernel:
+    """(source, target, workspace, begin, end): the transforms in the range."""
+    function = module.function(name, [PTR] * 3 + [I64, I64])
+    made = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
+    trips = made.emit()
+    function.finish()
+    work = 2 * axis.outer * axis.inner * axis.length * max(1, axis.length.bit_length())
+    return LoopKernel(name, trips, 1, work)
+
+
+class _Transform:
+    """What all kernels share: tables of rotations, passes."""
+
+    def __init__(self, module: Module, function: Function, axis: Axis) -> None:
+        self.module, self.f, self.axis = module, function, axis
+        self.source, self.target, self.space, self.begin, self.end = function.parameters
+        self.part, self.n = axis.part, axis.length
+
+    def table(self, n: int, radix: int, *, planar: bool) -> Value:
+        """The rotations after a pass: exp(-2 pi i p k / n), by p, k > 0, part; planar: by k, part, p."""
+        dtype = np.float32 if self.part is F32 else np.float64
+        p, k = np.arange(n // radix)[:, None], np.arange(1, radix)[None, :]
+        angle: Array = -2 * np.pi * ((p * k) % n) / n
+        both: Array = np.stack([np.cos(angle), np.sin(angle)], -1)
+        data = (both.transpose(1, 2, 0) if planar else both).astype(dtype)
+        name = f"rotations_{self.part.suffix}_{n}_{radix}{'_planar' if planar else ''}"
+        return Value(self.f, PTR, self.module.constant_bytes(name, np.ascontiguousarray(data).tobytes()))
+
+    def at(self, base: Value, index: Value | int) -> Value:
+        """The address of a number."""
+        return self.f.offset(base, index, self.part)
+
+    def finished(self, pair: Pair) -> Pair:
+        """A result: scaled, and with the parts where they belong."""
+        if not self.axis.inverse:
+            return pair
+        return pair[1] * (1.0 / self.n), pair[0] * (1.0 / self.n)
+
+    def begun(self, pair: Pair) -> Pair:
+        """An element as the forward transform wants it."""
+        return (pair[1], pair[0]) if self.axis.inverse else pair
+
+    def vertical_pass(self, n: int, s: int, radix: int, step: int, load: Load, store: Store) -> None:
+        """A pass all of whose elements are vectors: p and q in loops, ``step`` of q at a time."""
+        f, m = self.f, n // radix
+        table = self.table(n, radix, planar=False) if m > 1 else None
+        lanes = 0
+        with f.loop(0, m) as outer:
+            rotations: list[tuple[Value, Value]] = []
+            if table is not None:
+                for k in range(radix - 1):
+                    place = self.at(table, outer.index * (2 * (radix - 1)) + 2 * k)
+                    rotations.append((f.load(self.part, place), f.load(self.part, self.at(place, 1))))
+            with f.loop(0, s, step) as inner:
+                x = [load(inner.index + (outer.index + m * k) * s) for k in range(radix)]
+                lanes = x[0][0].type.lanes
+                y = transform(f, x)
+                f.turn_page()
+                for k, pair in enumerate(y):
+                    if k and rotations:
+                        w = rotations[k - 1]
+                        pair = multiply(f, pair, (w[0].splat(lanes), w[1].splat(lanes)))
+                    store(inner.index + (outer.index * radix + k) * s, pair)
+
+
+class _SideBySide(_Transform):
+    """Transforms in lanes: of neighbouring columns, or of rows, which are gathered."""
+
+    def __init__(self, module: Module, function: Function, axis: Axis) -> None:
+        super().__init__(module, function, axis)
+        self.lanes = _lanes(axis)
+        self.rows = axis.inner == 1
+        found = radices(self.n)
+        assert found is not None
+        self.radices = found
+        self.wide = self.part.vector(self.lanes)
+        count = max(0, min(2, len(found) - 1))
+        if not _slot_bytes(axis):
+            self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
+
+    def emit(self) -> int:
+        """A loop over vectors of transforms, or over slots of them; returns the end of its range."""
+        f, axis = self.f, self.axis
+        groups = _groups(axis)
+        total = groups if self.rows else groups * axis.outer
+        size, slots = _slot_bytes(axis), _slots(axis)
+        with f.loop(self.begin, self.end) as loop:
+            if not size:
+                self.numbered(loop.index, groups)
+                return total
+            space = f.offset(self.space, loop.index * size)
+            self.areas = [space, f.offset(space, 2 * self.n, self.wide)]
+            with f.loop(loop.index, total, slots) as inner:
+                self.numbered(inner.index, groups)
+        return slots
+
+    def numbered(self, number: Value, groups: int) -> None:
+        """The vector of transforms of a number."""
+        if self.rows:
+            self.group(self.f.constant(I64, 0), number * self.lanes, self.axis.outer)
+            return
+        outer = number.unsigned_divide(groups)
+        self.group(outer, (number - outer * groups) * self.lanes, self.axis.inner)
+
+    def group(self, outer: Value, first: Value, count: int) -> None:
+        """One vector of transforms."""
+        f = self.f
+        self.outer, self.first = outer, first
+        if count % self.lanes:
+            numbers = f.constant(I64.vector(self.lanes), list(range(self.lanes)))
+            left = f.constant(I64, count) - first
+            self.mask = numbers.compare("slt", left.splat(self.lanes))
+        else:
+            self.mask = f.constant(I1.vector(self.lanes), 1)
+        n, s = self.n, 1
+        load: Load = self.read
+        if not self.radices:
+            self.write(f.constant(I64, 0), self.read(f.constant(I64, 0)))
+        for number, radix in enumerate(self.radices):
+            last = number == len(self.radices) - 1
+            store: Store = self.write if last else self.writer(self.areas[number % 2])
+            self.vertical_pass(n, s, radix, 1, load, store)
+            if not last:
+                load = self.reader(self.areas[number % 2])
+            n, s = n // radix, s * radix
+
+    # -- scratch memory
+
+    def reader(self, area: Value) -> Load:
+        """Loads from scratch memory."""
+
+        def load(index: Value) -> Pair:
+            place = self.f.offset(area, index * 2, self.wide)
+            return self.f.load(self.wide, place), self.f.load(self.wide, self.f.offset(place, 1, self.wide))
+
+        return load
+
+    def writer(self, area: Value) -> Store:
+        """Stores to scratch memory."""
+
+        def store(index: Value, pair: Pair) -> None:
+            place = self.f.offset(area, index * 2, self.wide)
+            self.f.store(pair[0], place)
+            self.f.store(pair[1], self.f.offset(place, 1, self.wide))
+
+        return store
+
+    # -- operand and result
+
+    def read(self, index: Value) -> Pair:
+        """An element of all transforms."""
+        if self.axis.source == "real":
+            (real,) = self.numbers(self.source, index, 1, self.axis.elements("real"))
+            return self.begun((real, self.f.constant(self.wide, 0.0)))
+        if self.axis.source == "half":
+            return self.begun(self.read_half(index))
+        real, imaginary = self.numbers(self.source, index, 2, self.axis.elements("complex"))
+        return self.begun((real, imaginary))
+
+    def read_half(self, index: Value) -> Pair:
+        """An element of a spectrum of which only half is there."""
+        f = self.f
+        mirrored = index.compare("sgt", self.n // 2)
+        place = mirrored.select(f.constant(I64, self.n) - index, index)
+        real, imaginary = self.numbers(self.source, place, 2, self.axis.elements("half"))
+        alone = place.compare("eq", 0) | (place + place).compare("eq", self.n)
+        imaginary = mirrored.splat(self.lanes).select(-imaginary, imaginary)
+        return real, alone.splat(self.lanes).select(0.0, imaginary)
+
+    def numbers(self, base: Value, index: Value, width: int, row: int) -> list[Value]:
+        """One or two numbers of every transform; ``row``: numbers along the whole dimension."""
+        f = self.f
+        if not self.rows:
+            start = (self.outer * (row // width) + index) * self.axis.inner + self.first
+            place = self.at(base, start * width)
+            if width == 1:
+                return [f.masked_load(self.wide, place, self.mask)]
+            both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
+            mixed = f.masked_load(self.part.vector(2 * self.lanes), place, both)
+            return [mixed.shuffle(range(k, 2 * self.lanes, 2)) for k in range(2)]
+        return [
+            f.call(
+                self.wide, f"llvm.masked.gather.{self.wide.suffix}.v{self.lanes}p0",
+                self.places(base, index * width + k if k else index * width, row),
+                f.constant(I32, self.part.size), self.mask, Value(f, self.wide, "zeroinitializer"),
+            )
+            for k in range(width)
+        ]  # fmt: skip
+
+    def places(self, base: Value, column: Value, row: int) -> Value:
+        """The addresses of a column of rows."""
+        f = self.f
+        lanes = f.constant(I64.vector(self.lanes), [row * lane for lane in range(self.lanes)])
+        index = (self.first * row + column).splat(self.lanes) + lanes
+        pointers = make_type("ptr", self.lanes)
+        return f.append(pointers, f"getelementptr {self.part.text}, ptr {base.text}, {index}")
+
+    def write(self, index: Value, pair: Pair) -> None:
+        """An element of all results."""
+        real, imaginary = self.finished(pair)
+        if self.axis.target == "half":
+            with self.f.when(index.compare("sle", self.n // 2)):
+                self.put(index, [real, imaginary], self.axis.elements("half"))
+        elif self.axis.target == "real":
+            self.put(index, [real], self.axis.elements("real"))
+        else:
+            self.put(index, [real, imaginary], self.axis.elements("complex"))
+
+    def put(self, index: Value, values: list[Value], row: int) -> None:
+        """Write one or two numbers of every transform."""
+        f, width = self.f, len(values)
+        if not self.rows:
+            start = (self.outer * (row // width) + index) * self.axis.inner + self.first
+            place = self.at(self.target, start * width)
+            if width == 1:
+                f.masked_store(values[0], place, self.mask)
+                return
+            order = [n // 2 + self.lanes * (n % 2) for n in range(2 * self.lanes)]
+            both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
+            f.masked_store(values[0].shuffle(order, values[1]), place, both)
+            return
+        for k, value in enumerate(values):
+            pointers = self.places(self.target, index * width + k if k else index * width, row)
+            name = f"llvm.masked.scatter.{self.wide.suffix}.v{self.lanes}p0"
+            f.call(None, name, value, pointers, f.constant(I32, self.part.size), self.mask)
+
+
+class _Within(_Transform):
+    """One transform after the other, lanes along itself: the first pass is as long as a vector."""
+
+    def __init__(self, module: Module, function: Function, axis: Axis) -> None:
+        super().__init__(module, function, axis)
+        self.lanes = axis.lanes
+        self.wide = self.part.vector(self.lanes)
+        found = radices(self.n, self.lanes)
+        assert found is not None
+        self.radices = found
+        size = 2 * self.n // self.lanes
+        self.on_stack = not _slot_bytes(axis)
+        if self.on_stack:
+            self.areas = [function.allocate(self.wide, size) for _ in range(min(2, len(found) - 1))]
+
+    def emit(self) -> int:
+        """A loop over transforms, or over slots of them; returns the end of its range."""
+        f = self.f
+        if self.on_stack:
+            with f.loop(self.begin, self.end) as loop:
+                self.one(loop.index)
+            return self.axis.outer
+        slots = _slots(self.axis)
+        with f.loop(self.begin, self.end) as loop:
+            space = f.offset(self.space, loop.index * _within_bytes(self.axis))
+            self.areas = [space, self.at(space, 2 * self.n)]
+            with f.loop(loop.index, self.axis.outer, slots) as rows:
+                self.one(rows.index)
+        return slots
+
+    def one(self, row: Value) -> None:
+        """All passes of one transform."""
+        source = self.at(self.source, row * self.axis.elements(self.axis.source))
+        target = self.at(self.target, row * self.axis.elements(self.axis.target))
+        self.first_pass(source)
+        n, s = self.n // self.lanes, self.lanes
+        for number, radix in enumerate(self.radices[1:]):
+            last = number == len(self.radices) - 2
+            store = self.result(target) if last else self.writer(self.areas[(number + 1) % 2])
+            self.vertical_pass(n, s, radix, self.lanes, self.reader(self.areas[number % 2]), store)
+            n, s = n // radix, s * radix
+
+    def first_pass(self, source: Value) -> None:
+        """Vectors along p; what a vector of p gives lies in one piece after a transposition."""
+        f, lanes, m = self.f, self.lanes, self.n // self.lanes
+        table = self.table(self.n, lanes, planar=True)
+        with f.loop(0, m, lanes) as loop:
+            x = [self.begun(self.read(source, loop.index, m * k)) for k in range(lanes)]
+            f.turn_page()
+            y = transform(f, x)
+            f.turn_page()
+            for k in range(1, lanes):
+                place = self.at(table, loop.index + (k - 1) * 2 * m)
+                w = f.load(self.wide, place), f.load(self.wide, self.at(place, m))
+                y[k] = multiply(f, y[k], w)
+            real, imaginary = (transposed([pair[part] for pair in y]) for part in range(2))
+            store = self.writer(self.areas[0])
+            for j in range(lanes):
+                store((loop.index + j) * lanes, (real[j], imaginary[j]))
+
+    def reader(self, area: Value) -> Load:
+        """Loads from scratch memory, where vectors of both parts alternate."""
+
+        def load(index: Value) -> Pair:
+            place = self.at(area, index * 2)
+            return self.f.load(self.wide, place), self.f.load(self.wide, self.at(place, self.lanes))
+
+        return load
+
+    def writer(self, area: Value) -> Store:
+        """Stores to scratch memory."""
+
+        def store(index: Value, pair: Pair) -> None:
+            place = self.at(area, index * 2)
+            self.f.store(pair[0], place)
+            self.f.store(pair[1], self.at(place, self.lanes))
+
+        return store
+
+    def read(self, source: Value, index: Value, ahead: int) -> Pair:
+        """The elements from ``index + ahead`` on; ``ahead`` is a multiple of the rest of the length."""
+        f, lanes = self.f, self.lanes
+        if self.axis.source == "real":
+            return f.load(self.wide, self.at(source, index + ahead)), f.constant(self.wide, 0.0)
+        if self.axis.source == "complex" or 2 * ahead < self.n:
+            pair = self.pairs(self.at(source, (index + ahead) * 2))
+        else:
+            place = f.constant(I64, self.n - ahead - (lanes - 1)) - index
+            real, imaginary = self.pairs(self.at(source, place * 2))
+            backwards = list(range(lanes))[::-1]
+            pair = real.shuffle(backwards), -(imaginary.shuffle(backwards))
+        if self.axis.source == "half" and ahead in (0, self.n // 2):
+            alone = f.constant(I1.vector(lanes), [1, *[0] * (lanes - 1)])
+            start = index.compare("eq", 0).splat(lanes) & alone
+            pair = pair[0], start.select(0.0, pair[1])
+        return pair
+
+    def pairs(self, place: Value) -> Pair:
+        """A vector of complex numbers."""
+        both = self.f.load(self.part.vector(2 * self.lanes), place)
+        return both.shuffle(range(0, 2 * self.lanes, 2)), both.shuffle(range(1, 2 * self.lanes, 2))
+
+    def result(self, target: Value) -> Store:
+        """Stores of the last pass."""
+        f, lanes = self.f, self.lanes
+        order = [n // 2 + lanes * (n % 2) for n in range(2 * lanes)]
+
+        def store(index: Value, pair: Pair) -> None:
+            real, imaginary = self.finished(pair)
+            if self.axis.target == "real":
+                f.store(real, self.at(target, index))
+                return
+            both = real.shuffle(order, imaginary)
+            place = self.at(target, index * 2)
+            if self.axis.target == "complex":
+                f.store(both, place)
+                return
+            left = (f.constant(I64, self.axis.half) - index) * 2
+            numbers = f.constant(I64.vector(2 * lanes), list(range(2 * lanes)))
+            f.masked_store(both, place, numbers.compare("slt", left.splat(2 * lanes)))
+
+        return store

@@ -1,0 +1,1 @@
+"""Cholesky decompositions and triangular solves."""

@@ -1,0 +1,357 @@
+"""cholesky: many small matrices in lanes, or one matrix by blocks of rows.
+
+A large matrix is factored as a^T = u^T u in the rows of the result, four rows at a time: what they
+contribute to all rows below is subtracted in one sweep. The lower factor is u transposed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from hloom.codegen.accumulators import unflatten
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.lane_algebra import (
+    Scratch,
+    by_real,
+    conjugate,
+    minus_product,
+    number,
+    parts,
+    real_part,
+    scatter,
+)
+from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.loops import LoopKernel, vector_loop
+from hloom.codegen.types import Element, register_type, storage_bytes
+from hloom.cpu.kernels.movement.transposition import transposed
+from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.ir.instruction import HloInstruction
+from hloom.shape.element_type import ElementType
+
+BLOCK: Final = 4
+"""Rows whose contributions are subtracted together."""
+SMALL: Final = 32
+"""Matrices of up to so many rows are factored side by side, or number by number if there are few."""
+
+
+@emitter("cholesky")
+def emit_cholesky(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A factorization by itself."""
+    target = program.view(i)
+    if not target.count:
+        return
+    shape = i.shape
+    n, batch = shape.dimensions[-1], math.prod(shape.dimensions[:-2])
+    if shape.element_type.is_complex or n <= SMALL:
+        kernel = program.shared(lambda name: _small_kernel(program.module, name, i, n, batch))
+    else:
+        kernel = program.shared(lambda name: _large_kernel(program.module, name, i, n, batch))
+    program.call(i, kernel, [program.pointer(i.operands[0]), target.pointer])
+
+
+# -- small matrices
+
+
+def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
+    """(a, result, begin, end): the matrices in the range."""
+    function = module.function(name, [PTR, PTR, I64, I64])
+    *_, begin, end = function.parameters
+    kind = i.shape.element_type
+    lanes = max(8, 64 // storage_bytes(kind)) if batch >= 4 and n <= SMALL else 0
+    e = Elements(function, lanes, {})
+    variable = Variable(batch, "b")
+    factorization = _Small(e, i, n, batch, Index.of(variable))
+    if lanes:
+        vector_loop(e, variable, begin, end, factorization.run, exact=batch % lanes == 0)
+    else:
+        with function.loop(begin, end) as loop, e.scope():
+            variable.value = loop.index
+            factorization.run()
+    function.finish()
+    return LoopKernel(name, batch, max(lanes, 1), batch * n * n * n)
+
+
+class _Small:
+    """Matrices in lanes, or one in scalars: row by row, every element by its formula."""
+
+    def __init__(self, e: Elements, i: HloInstruction, n: int, batch: int, place: Index) -> None:
+        self.e, self.f, self.n, self.matrix = e, e.function, n, place
+        operation: Any = i.operation
+        self.lower: bool = operation.lower
+        self.kind = i.shape.element_type
+        source, result = self.f.parameters[:2]
+        self.source = View(source, self.kind, (batch, n, n))
+        self.result = View(result, self.kind, (batch, n, n))
+        self.factor = Scratch(e, self.kind, [n, n]) if n <= SMALL else None
+
+    def given(self, i: Value, j: Value) -> Element:
+        """An element of the lower triangle of the matrix."""
+        row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
+        if self.lower:
+            return self.e.load(self.source, (self.matrix, row, column))
+        return conjugate(self.e.load(self.source, (self.matrix, column, row)))
+
+    def get(self, i: Value, j: Value) -> Element:
+        """An element of the lower factor."""
+        if self.factor is not None:
+            return self.factor.get(i, j)
+        row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
+        if self.lower:
+            return self.e.load(self.result, (self.matrix, row, column))
+        return conjugate(self.e.load(self.result, (self.matrix, column, row)))
+
+    def set(self, value: Element, i: Value, j: Value) -> None:
+        """Write an element of the lower factor."""
+        if self.factor is not None:
+            self.factor.set(value, i, j)
+        else:
+            self.write(value, i, j)
+
+    def write(self, value: Element, i: Value, j: Value) -> None:
+        """Write an element of the lower factor to the result."""
+        row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
+        if self.lower:
+            scatter(self.e, self.result, (self.matrix, row, column), value)
+        else:
+            scatter(self.e, self.result, (self.matrix, column, row), conjugate(value))
+
+    def run(self) -> None:
+        """Factor, and write the result."""
+        with self.f.loop(0, self.n) as columns, self.e.scope():
+            j = columns.index
+            square = real_part(self.reduced(j, j, j))
+            not_positive = self.f.constant(square.type, math.nan)
+            root = square.compare("ogt", 0.0).select(self.f.intrinsic("sqrt", square), not_positive)
+            zero = self.f.constant(square.type, 0.0)
+            self.set((root, zero) if self.kind.is_complex else root, j, j)
+            with self.f.loop(j + 1, self.n) as rows, self.e.scope():
+                self.set(by_real(self.e, self.reduced(rows.index, j, j), root), rows.index, j)
+        last = self.f.constant(I64, self.n - 1)
+        failed = real_part(self.get(last, last)).compare("uno", 0.0)
+        nothing = number(self.e, self.kind, 0)
+        nan = number(self.e, self.kind, math.nan)
+        with self.f.loop(0, self.n) as rows, self.f.loop(0, self.n) as columns, self.e.scope():
+            i, j = rows.index, columns.index
+            inside = j.compare("sle", i)
+            held = self.get(i, inside.select(j, i))
+            kept = [self.e.choose(inside, a, b) for a, b in zip(parts(held), parts(nothing), strict=True)]
+            made = [self.e.choose(failed, a, b) for a, b in zip(parts(nan), kept, strict=True)]
+            values = [v for v in made if isinstance(v, Value)]
+            self.write((values[0], values[1]) if len(values) == 2 else values[0], i, j)
+
+    def reduced(self, i: Value, j: Value, count: Value) -> Element:
+        """a[i, j] - sum of l[i, k] * conj(l[j, k]) for k < count."""
+        start = self.given(i, j)
+        flat = [self.e.wide(part) for part in parts(start)]
+        with self.f.loop(0, count, 1, flat) as loop, self.e.scope():
+            (total,) = unflatten(loop.values, [start])
+            left, right = self.get(i, loop.index), conjugate(self.get(j, loop.index))
+            total = minus_product(self.e, total, left, right)
+            loop.next(*(self.e.wide(part) for part in parts(total)))
+        return unflatten(loop.values, [start])[0]
+
+
+# -- large ones
+
+
+def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
+    """(a, result, begin, end): the matrices in the range."""
+    function = module.function(name, [PTR, PTR, I64, I64])
+    source, result, begin, end = function.parameters
+    operation: Any = i.operation
+    kind = i.shape.element_type
+    with function.loop(begin, end) as loop:
+        offset = loop.index * (n * n)
+        element = register_type(kind)
+        a, u = function.offset(source, offset, element), function.offset(result, offset, element)
+        _Large(function, kind, n, operation.lower, a, u).run()
+    function.finish()
+    return LoopKernel(name, batch, 1, batch * n * n * n // 4)
+
+
+class _Large:
+    """One real matrix."""
+
+    def __init__(self, f: Function, kind: ElementType, n: int, lower: bool, a: Value, u: Value) -> None:
+        self.f, self.n, self.lower, self.a, self.u = f, n, lower, a, u
+        self.type: Type = register_type(kind)
+        self.lanes = 64 // self.type.size
+        self.wide = self.type.vector(self.lanes)
+
+    def at(self, base: Value, row: Value | int, column: Value | int) -> Value:
+        """The address of an element."""
+        line = self.f.offset(base, row * self.n, self.type)
+        return self.f.offset(line, column, self.type)
+
+    def mask(self, limit: Value) -> Value:
+        """The lanes below a limit."""
+        f = self.f
+        numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
+        return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
+
+    def run(self) -> None:
+        """Bring the matrix into the rows of the result, factor, and bring the factor into its place."""
+        self.tiles(self.a, self.u, self.lower, zeroed=False)
+        whole, rest = self.n // BLOCK * BLOCK, self.n % BLOCK
+        with self.f.loop(0, whole, BLOCK) as loop:
+            self.block(loop.index, BLOCK)
+        if rest:
+            self.block(self.f.constant(I64, whole), rest)
+        last = self.f.load(self.type, self.at(self.u, self.n - 1, self.n - 1))
+        failed, good, after = self.f.label(), self.f.label(), self.f.label()
+        self.f.branch(last.compare("uno", 0.0), failed, good)
+        self.f.start(failed)
+        with self.f.loop(0, self.n * self.n) as loop:
+            nan = self.f.constant(self.type, math.nan)
+            self.f.store(nan, self.f.offset(self.u, loop.index, self.type))
+        self.f.jump(after)
+        self.f.start(good)
+        self.tiles(self.u, self.u, self.lower, zeroed=True)
+        self.f.jump(after)
+        self.f.start(after)
+
+    # -- triangles
+
+    def tiles(self, source: Value, target: Value, swap: bool, *, zeroed: bool) -> None:
+        """Copy the wanted triangle tile by tile.
+
+        Without ``zeroed`` the given triangle of the source goes to the upper one of the target; with it the
+        upper one of the source goes to the given one of the target (which is the same matrix), and the other
+        is filled with zeros.
+        """
+        size = self.lanes
+        with self.f.loop(0, self.n, size) as rows, self.f.loop(rows.index, self.n, size) as columns:
+            i, j = rows.index, columns.index
+            if not zeroed:
+                vectors = self.load_tile(source, *((j, i) if swap else (i, j)))
+                self.store_tile(target, i, j, transposed(vectors) if swap else vectors)
+            else:
+                self.store_factor(target, i, j, self.load_tile(source, i, j), swap)
+
+    def store_factor(self, target: Value, i: Value, j: Value, vectors: list[Value], swap: bool) -> None:
+        """Write a tile of the factor to one triangle, and zeros to the other."""
+        diagonal = i.compare("eq", j)
+        kept = [self.upper(v, k, diagonal) for k, v in enumerate(vectors)]
+        if swap:
+            kept = transposed(kept)
+            i, j = j, i
+        zeros = [diagonal.select(vector, 0.0) for vector in kept]
+        self.store_tile(target, j, i, zeros)
+        self.store_tile(target, i, j, kept)
+
+    def upper(self, vector: Value, row: int, diagonal: Value) -> Value:
+        """A row of a tile; of one on the diagonal, what is not below it."""
+        keep = self.f.constant(I1.vector(self.lanes), [int(lane >= row) for lane in range(self.lanes)])
+        return (keep | (diagonal ^ 1).splat(self.lanes)).select(vector, 0.0)
+
+    def load_tile(self, base: Value, row: Value, column: Value) -> list[Value]:
+        """A square of elements; what lies beyond the matrix is arbitrary."""
+        f = self.f
+        last = f.constant(I64, self.n - 1)
+        mask = self.mask(f.constant(I64, self.n) - column)
+        found: list[Value] = []
+        for k in range(self.lanes):
+            line = f.intrinsic("smin", row + k, last)
+            found.append(f.masked_load(self.wide, self.at(base, line, column), mask))
+        return found
+
+    def store_tile(self, base: Value, row: Value, column: Value, vectors: list[Value]) -> None:
+        """Write the part of a square that lies in the matrix."""
+        f = self.f
+        mask = self.mask(f.constant(I64, self.n) - column)
+        for k, vector in enumerate(vectors):
+            inside = (row + k).compare("slt", self.n)
+            f.masked_store(vector, self.at(base, row + k, column), mask & inside.splat(self.lanes))
+
+    # -- the factorization
+
+    def block(self, k: Value, size: int) -> None:
+        """Rows k ... of the factor, and what they contribute to the rows below."""
+        f = self.f
+        corner, inverses = self.corner(k, size)
+        first = k + size
+
+        def panel(j: Value, mask: Value | None) -> None:
+            rows: list[Value] = []
+            for p in range(size):
+                t = self.load(self.at(self.u, k + p, j), mask)
+                for r in range(p):
+                    t = f.fma(-(corner[r][p].splat(self.lanes)), rows[r], t)
+                rows.append(t * inverses[p].splat(self.lanes))
+            for p, row in enumerate(rows):
+                self.store(row, self.at(self.u, k + p, j), mask)
+
+        self.sweep(first, panel)
+        if size < BLOCK:
+            return
+        below = f.constant(I64, self.n) - first
+        grouped = first + (below & -BLOCK)
+        with f.loop(first, grouped, BLOCK) as loop:
+            self.subtract(k, loop.index, BLOCK)
+        if self.n % BLOCK:
+            with f.loop(grouped, self.n) as loop:
+                self.subtract(k, loop.index, 1)
+
+    def corner(self, k: Value, size: int) -> tuple[list[list[Value]], list[Value]]:
+        """The square on the diagonal, and the inverses of its diagonal."""
+        f = self.f
+        u = [[f.load(self.type, self.at(self.u, k + p, k + q)) for q in range(size)] for p in range(size)]
+        inverses: list[Value] = []
+        for p in range(size):
+            square = u[p][p]
+            for r in range(p):
+                square = f.fma(-u[r][p], u[r][p], square)
+            positive = square.compare("ogt", 0.0)
+            u[p][p] = positive.select(f.intrinsic("sqrt", square), math.nan)
+            inverses.append(f.constant(self.type, 1.0) / u[p][p])
+            for q in range(p + 1, size):
+                value = u[p][q]
+                for r in range(p):
+                    value = f.fma(-u[r][p], u[r][q], value)
+                u[p][q] = value * inverses[p]
+            for q in range(p, size):
+                f.store(u[p][q], self.at(self.u, k + p, k + q))
+        return u, inverses
+
+    def subtract(self, k: Value, i: Value, count: int) -> None:
+        """Take what the rows k ... k + 3 contribute from the rows i ...; left of the diagonal: anything."""
+        f = self.f
+        scalars = [
+            [(-f.load(self.type, self.at(self.u, k + p, i + c))).splat(self.lanes) for p in range(BLOCK)]
+            for c in range(count)
+        ]
+
+        def columns(j: Value, mask: Value | None) -> None:
+            rows = [self.load(self.at(self.u, k + p, j), mask) for p in range(BLOCK)]
+            for c in range(count):
+                total = self.load(self.at(self.u, i + c, j), mask)
+                for p in range(BLOCK):
+                    total = f.fma(scalars[c][p], rows[p], total)
+                self.store(total, self.at(self.u, i + c, j), mask)
+
+        self.sweep(i & -self.lanes, columns)
+
+    def sweep(self, low: Value, body: Any) -> None:
+        """``body(j, mask)`` for the vectors of columns from ``low`` to the end."""
+        f = self.f
+        high = f.constant(I64, self.n)
+        whole = low + ((high - low) & -self.lanes)
+        with f.loop(low, whole, self.lanes) as loop:
+            body(loop.index, None)
+        with f.when(whole.compare("slt", high)):
+            body(whole, self.mask(high - whole))
+
+    def load(self, pointer: Value, mask: Value | None) -> Value:
+        """A vector, or the masked part of one."""
+        return (
+            self.f.load(self.wide, pointer) if mask is None else self.f.masked_load(self.wide, pointer, mask)
+        )
+
+    def store(self, vector: Value, pointer: Value, mask: Value | None) -> None:
+        """Write a vector, or the masked part of one."""
+        if mask is None:
+            self.f.store(vector, pointer)
+        else:
+            self.f.masked_store(vector, pointer, mask)

@@ -1,0 +1,129 @@
+"""concatenate: one loop for each operand, which writes it to its part of the result, or narrow rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, row_major_strides
+from hloom.codegen.llvm_text import I8, I64, PTR, Module
+from hloom.codegen.loops import (
+    LoopKernel,
+    Space,
+    merge_loops,
+    outer_loops,
+    planned_space,
+    split_space,
+    vector_lanes,
+    vector_loop,
+    walk,
+)
+from hloom.codegen.types import storage_bytes
+from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
+from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
+from hloom.ir.instruction import HloInstruction
+
+
+@emitter("concatenate")
+def emit_concatenate(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A concatenation, alone or with what its operands are made of."""
+    inputs, _, members = kernel_parts(i)
+    root = members[-1]
+    target = program.view(i)
+    rows = find_rows(planned_space(inputs, [root], members), inputs, [root], members)
+    if rows is not None:
+        kernel = program.shared(
+            lambda name: emit_rows_kernel(program.module, name, inputs, [root], members, rows)
+        )
+        program.call(i, kernel, [*program.input_pointers(i), target.pointer])
+        return
+    operation: Any = root.operation
+    dimension: int = operation.dimensions[0]
+    strides = row_major_strides(root.shape.dimensions)
+    size = storage_bytes(root.shape.element_type) * strides[dimension]
+    pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
+    start = 0
+    for operand in root.operands:
+        if operand.shape.element_count:
+            own = _inputs_of(operand, pointers)
+            part = _Part(operand, strides)
+            kernel = program.shared(
+                lambda name, p=part, own=own: p.emit(program.module, name, own, members)  # type: ignore[misc]
+            )
+            place = program.function.offset(target.pointer, start * size, I8)
+            program.call(i, kernel, [*(pointers[x] for x in own), place])
+        start += operand.shape.dimensions[dimension]
+
+
+def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> list[HloInstruction]:
+    """Those of the inputs that an operand is made of."""
+    found: dict[HloInstruction, None] = {}
+    waiting, seen = [operand], {operand}
+    while waiting:
+        instruction = waiting.pop()
+        if instruction in inputs:
+            found[instruction] = None
+            continue
+        waiting += [o for o in instruction.operands if o not in seen]
+        seen.update(instruction.operands)
+    return list(found)
+
+
+class _Part:
+    """One operand, and the strides with which it goes to its place in the result."""
+
+    def __init__(self, operand: HloInstruction, strides: tuple[int, ...]) -> None:
+        self.operand, self.strides = operand, strides
+
+    def written(self, indices: Sequence[Index]) -> Index:
+        """How far from its first element in the result an element goes."""
+        total = Index(0)
+        for index, stride in zip(indices, self.strides, strict=True):
+            total = total + index * stride
+        return total
+
+    def space(self, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]) -> Space:
+        """The loops over the operand, merged where it and its place in the result go on by one stride."""
+        shapes = [x.shape.dimensions for x in (*members, *inputs) if x.shape.is_array]
+        space = split_space(self.operand.shape.dimensions, shapes)
+        elements = walk(inputs, [self.operand], space)
+        return merge_loops(space, [*elements.accesses, self.written(space.indices)], elements.pinned)
+
+    def emit(
+        self, module: Module, name: str, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]
+    ) -> LoopKernel:
+        """(inputs..., result, begin, end): the part of the operand in the range."""
+        space = self.space(inputs, members)
+        function = module.function(name, [PTR] * (len(inputs) + 1) + [I64, I64])
+        *pointers, target, begin, end = function.parameters
+        lane = space.variables[-1] if space.variables else None
+        lanes = vector_lanes([self.operand, *inputs], lane.trips) if lane is not None else 0
+        if lane is not None and dict(self.written(space.indices).terms).get(lane) != 1:
+            lanes = 0
+        views = {
+            x: View(p, x.shape.element_type, x.shape.dimensions)
+            for x, p in zip(inputs, pointers, strict=True)
+        }
+        elements = Elements(function, lanes, views)
+        shape = self.operand.shape
+        result = View(target, shape.element_type, shape.dimensions, self.strides)
+
+        def body() -> None:
+            value = elements.element(self.operand, space.indices)
+            elements.store(result, space.indices, value)
+
+        work = self.operand.shape.element_count * max(1, len(members))
+        if lane is None or not lanes:
+            with outer_loops(function, space.variables, begin, end), elements.scope():
+                body()
+        elif len(space.variables) == 1:
+            vector_loop(elements, lane, begin, end, body, exact=lane.trips % lanes == 0)
+        else:
+            low, high = function.constant(I64, 0), function.constant(I64, lane.trips)
+            with outer_loops(function, space.variables[:-1], begin, end), elements.scope():
+                vector_loop(elements, lane, low, high, body, exact=lane.trips % lanes == 0)
+        function.finish()
+        trips = space.variables[0].trips if space.variables else 1
+        grain = max(lanes, 1) if len(space.variables) <= 1 else 1
+        return LoopKernel(name, trips, grain, work)

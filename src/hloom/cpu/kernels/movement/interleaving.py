@@ -1,0 +1,216 @@
+"""Kernels whose results have a small minor dimension: rows in lanes, and columns woven together by shuffles.
+
+Where the innermost loops are shorter than a vector, the lanes run over the next loop instead. Every column of
+these rows is computed by itself, with its index a number, so that a concatenation knows which operand it
+takes; then the columns are interleaved to whole vectors as they lie in memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.elements import NEAR, Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I64, PTR, Module, Value
+from hloom.codegen.loops import (
+    NESTED,
+    LoopKernel,
+    Space,
+    outer_loops,
+    result_shapes,
+    root_values,
+    vector_lanes,
+    vector_loop,
+    walk,
+)
+from hloom.codegen.types import storage_bytes, storage_type, to_storage
+from hloom.ir.instruction import HloInstruction
+
+MOST_COLUMNS: Final = 16
+MOST_OPERATIONS: Final = 600
+"""The code of all columns is written out."""
+LEAST_LANES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The loops of a kernel whose results have narrow rows.
+
+    Attributes:
+        space: all loops.
+        columns: how many of them, the innermost ones, are the columns.
+        lanes: rows that are computed together.
+    """
+
+    space: Space
+    columns: int
+    lanes: int
+
+    @property
+    def outer(self) -> tuple[Variable, ...]:
+        """The loops around that over rows."""
+        return self.space.variables[: -self.columns - 1]
+
+    @property
+    def row(self) -> Variable:
+        """The loop over rows."""
+        return self.space.variables[-self.columns - 1]
+
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        return math.prod(v.trips for v in self.space.variables[-self.columns :])
+
+    def places(self) -> list[tuple[Index, ...]]:
+        """The index of every column, in the order in which they lie in memory."""
+        inner = self.space.variables[-self.columns :]
+        found: list[tuple[Index, ...]] = []
+        for numbers in itertools.product(*(range(v.trips) for v in inner)):
+            values = dict(zip(inner, numbers, strict=True))
+            found.append(tuple(_with_numbers(index, values) for index in self.space.indices))
+        return found
+
+
+def _with_numbers(index: Index, values: dict[Variable, int]) -> Index:
+    known = sum(c * values[v] for v, c in index.terms if v in values)
+    return Index(index.constant + known, ((v, c) for v, c in index.terms if v not in values))
+
+
+def find_rows(
+    space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction], *, reduced: bool = False,
+) -> Rows | None:  # fmt: skip
+    """The narrow rows of a kernel's results; None if its innermost loop is long, or vectors serve it well.
+
+    ``reduced`` says that members may be reductions of such rows, which are written out.
+    """
+    nested = any(m.opcode in NESTED or m.opcode == "gather" for m in members)
+    if len(space.variables) < 2 or (nested and not reduced):
+        return None
+    columns, width = 0, 1
+    while columns < len(space.variables) - 1:
+        trips = space.variables[-1 - columns].trips
+        if width * trips > MOST_COLUMNS:
+            break
+        columns, width = columns + 1, width * trips
+    arrays = [x for x in (*inputs, *members) if x.shape.is_array]
+    if not columns:
+        return None
+    lane = space.variables[-1]
+    coefficients = [dict(access.terms) for access in walk(inputs, roots, space).accesses]
+    along = all(terms.get(lane, 0) in (0, 1) for terms in coefficients)
+    joined = any(m.opcode == "concatenate" for m in members)
+    if lane.trips >= LEAST_LANES and along and not reduced and not joined:
+        return None
+    rows = Rows(space, columns, vector_lanes(arrays, space.variables[-1 - columns].trips))
+    far = [abs(terms.get(rows.row, 0)) > NEAR for terms in coefficients]
+    if rows.lanes < LEAST_LANES or any(far) or any(storage_bytes(x.shape.element_type) > 8 for x in arrays):
+        return None
+    fits = width * len(members) <= MOST_OPERATIONS or _operations(inputs, roots, rows) <= MOST_OPERATIONS
+    return rows if fits else None
+
+
+def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
+    """How many elements all columns of a row are made of: what they share counts once."""
+    scratch = Module().function("plan", [PTR] * len(inputs))
+    e = Elements(scratch, 0, _views(inputs, scratch.parameters))
+    e.unrolls = True
+    for variable in rows.space.variables:
+        variable.value = Value(scratch, I64, "%plan")
+    for place in rows.places():
+        root_values(e, roots, place)
+    for variable in rows.space.variables:
+        variable.value = None
+    return len(e.requests)
+
+
+def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:
+    return {
+        i: View(p, i.shape.element_type, i.shape.dimensions)
+        for i, p in zip(inputs, pointers, strict=False)
+        if i.shape.is_array
+    }
+
+
+def interleaved(columns: Sequence[Value]) -> list[Value]:
+    """As many vectors, in which element i of every column lies side by side, for one i after the other."""
+    count = len(columns)
+    if count == 1:
+        return list(columns)
+    lanes = columns[0].type.lanes
+    if count % 2:
+        return [_woven(columns, start * lanes) for start in range(count)]
+    low = [lane // 2 + (lane % 2) * lanes for lane in range(lanes)]
+    high = [lane + lanes // 2 for lane in low]
+    pairs = list(zip(interleaved(columns[::2]), interleaved(columns[1::2]), strict=True))
+    columns[0].function.turn_page()
+    return [even.shuffle(order, odd) for even, odd in pairs for order in (low, high)]
+
+
+def _woven(columns: Sequence[Value], start: int) -> Value:
+    lanes = columns[0].type.lanes
+    places = [divmod(start + lane, len(columns)) for lane in range(lanes)]
+    made = columns[0].shuffle([row if column == 0 else -1 for row, column in places])
+    for number in range(1, len(columns)):
+        order = [
+            lanes + row if column == number else lane if column < number else -1
+            for lane, (row, column) in enumerate(places)
+        ]
+        made = made.shuffle(order, columns[number])
+    return made
+
+
+def emit_rows_kernel(
+    module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction], rows: Rows,
+) -> LoopKernel:  # fmt: skip
+    """(inputs..., results..., begin, end): the results, some rows at a time."""
+    shapes = result_shapes(roots)
+    f = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
+    *pointers, begin, end = f.parameters
+    targets = [
+        View(p, shape.element_type, shape.dimensions)
+        for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
+    ]
+    e = Elements(f, rows.lanes, _views(inputs, pointers))
+    e.unrolls = True
+    places = rows.places()
+
+    def body() -> None:
+        made = [root_values(e, roots, place) for place in places]
+        for number, target in enumerate(targets):
+            values = [values[number] for values in made]
+            columns = [e.wide(part) for v in values for part in (v if isinstance(v, tuple) else (v,))]
+            if not target.element_type.is_complex:
+                columns = [to_storage(column, target.element_type) for column in columns]
+            first, _, _ = e.parts(target.linear(places[0]))
+            _store(e, target, first * (len(columns) // len(places)), columns)
+
+    row, exact = rows.row, rows.row.trips % rows.lanes == 0
+    if not rows.outer:
+        vector_loop(e, row, begin, end, body, exact=exact)
+    else:
+        low, high = f.constant(I64, 0), f.constant(I64, row.trips)
+        with outer_loops(f, rows.outer, begin, end), e.scope():
+            vector_loop(e, row, low, high, body, exact=exact)
+    f.finish()
+    trips = (*rows.outer, row)[0].trips
+    work = math.prod(shapes[0].dimensions) * max(1, len(members))
+    return LoopKernel(name, trips, 1 if rows.outer else rows.lanes, work)
+
+
+def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:
+    """Write columns as rows, from a number on."""
+    f, lanes, width = e.function, e.lanes, len(columns)
+    stored = storage_type(target.element_type)
+    for number, vector in enumerate(interleaved(columns)):
+        pointer = f.offset(target.pointer, first + number * lanes if number else first, stored)
+        if e.mask is None:
+            f.store(vector, pointer)
+            continue
+        rows = [(number * lanes + lane) // width for lane in range(lanes)]
+        f.masked_store(vector, pointer, e.lane_mask().shuffle(rows))

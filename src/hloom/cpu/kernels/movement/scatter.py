@@ -1,0 +1,316 @@
+"""Scatter: updates combined into place one after the other, in row-major order, vectors along each window.
+
+Large scatters into single rows are shared by threads: each goes through all indices, vectors of them at a
+time, keeps those of its own part of the operand, and then makes these updates in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value, make_type
+from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.rules.movement import also
+from hloom.codegen.target import has_avx512
+from hloom.codegen.types import Element
+from hloom.cpu.cores import thread_count
+from hloom.cpu.program import ProgramEmitter, emitter, hero, kernel_parts
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import parameter_number
+
+LEAST_SHARED: Final = 4096
+"""So many updates are worth two looks at their indices."""
+CHUNK: Final = 1024
+"""Indices that are looked at before their updates are made."""
+LANES: Final = 16
+MOST_SHARES: Final = 8
+
+
+@emitter("scatter")
+def emit_scatter(program: ProgramEmitter, i: HloInstruction) -> None:
+    """Copy the operands where they must stay as they were, then update the copies."""
+    scatter = hero(i)
+    count = len(scatter.operands) // 2
+    results = [((n,) if i.shape.is_tuple else ()) for n in range(count)]
+    for operand, index in zip(scatter.operands[:count], results, strict=True):
+        source = operand if i is scatter else i.operands[parameter_number(operand)]
+        view = program.view(i, index)
+        if view.count and program.assignment.buffer(source) is not program.assignment.buffer(i, index):
+            program.copy_bytes(program.pointer(source), view.pointer, program.leaf_size(i, index))
+    updates = scatter.operands[count + 1]
+    if 0 in (*updates.shape.dimensions, *scatter.operands[0].shape.dimensions):
+        return
+    inputs, _, _ = kernel_parts(i)
+    kernel = program.shared(lambda name: _Kernel(program.module, name, inputs, scatter).emit())
+    program.call(i, kernel, [*(program.pointer(i, index) for index in results), *program.input_pointers(i)])
+
+
+class _Kernel:
+    """(results..., inputs..., begin, end): every update, or those of a part of the operand."""
+
+    def __init__(
+        self, module: Module, name: str, inputs: Sequence[HloInstruction], i: HloInstruction
+    ) -> None:
+        self.name, self.i = name, i
+        self.operation: Any = i.operation
+        count = len(i.operands) // 2
+        self.operands, self.indices = i.operands[:count], i.operands[count]
+        updates = i.operands[count + 1 :]
+        self.f = f = module.function(name, [PTR] * (count + len(inputs)) + [I64, I64])
+        *pointers, self.begin, self.end = f.parameters
+        results = [
+            View(p, o.shape.element_type, o.shape.dimensions)
+            for p, o in zip(pointers, self.operands, strict=False)
+        ]
+        self.views = {
+            x: View(p, x.shape.element_type, x.shape.dimensions)
+            for x, p in zip(inputs, pointers[count:], strict=True)
+        }
+        self.indexed: tuple[int, ...] = self.operation.scatter_dims_to_operand_dims
+        self.sizes = updates[0].shape.dimensions
+        self.variables = [Variable(size, "u") for size in self.sizes]
+        windows: tuple[int, ...] = self.operation.update_window_dims
+        lane = self.variables[windows[-1]] if windows and windows[-1] == len(self.sizes) - 1 else None
+        if lane is not None and not _minor_window(self.operation, self.operands[0].shape.rank):
+            lane = None
+        self.lane = lane
+        lanes = vector_lanes([*self.operands, *updates], lane.trips) if lane is not None else 0
+        self.elements = Elements(f, lanes, self.views)
+        self.body = _Body(self.elements, i, results, self.variables)
+        self.batch = [v for d, v in enumerate(self.variables) if d not in windows]
+        self.inner = [v for d, v in enumerate(self.variables) if d in windows and v is not lane]
+        self.work = 4 * updates[0].shape.element_count
+
+    def emit(self) -> LoopKernel:
+        """Emit the loops."""
+        if self.shares():
+            return self.emit_shared()
+        by_batch = bool(self.operation.input_batching_dims) and self._first_is_batching()
+        zero = self.f.constant(I64, 0)
+        low, high = (self.begin, self.end) if by_batch else (zero, _limit(self.f, self.batch))
+        with outer_loops(self.f, self.batch, low, high), self.elements.scope():
+            self.window(self.body.starts())
+        self.f.finish()
+        return LoopKernel(self.name, self.batch[0].trips if by_batch else 1, 1, self.work)
+
+    def _first_is_batching(self) -> bool:
+        first = 1 if self.operation.index_vector_dim == 0 else 0
+        return first in self.operation.scatter_indices_batching_dims
+
+    def window(self, starts: dict[int, Value]) -> None:
+        """All elements of one window."""
+        f, e, lane = self.f, self.elements, self.lane
+        zero = f.constant(I64, 0)
+        with outer_loops(f, self.inner, zero, _limit(f, self.inner)), e.scope():
+            if lane is not None and e.lanes:
+                high, exact = f.constant(I64, lane.trips), lane.trips % e.lanes == 0
+                vector_loop(e, lane, zero, high, lambda: self.body.run(starts), exact=exact)
+            elif lane is not None:
+                with outer_loops(f, [lane], zero, _limit(f, [lane])), e.scope():
+                    self.body.run(starts)
+            else:
+                self.body.run(starts)
+
+    # -- shared by threads
+
+    @property
+    def cells(self) -> int:
+        """How many places there are for the start of a window."""
+        return math.prod(self.operands[0].shape.dimensions[d] for d in self.indexed)
+
+    def shares(self) -> bool:
+        """Whether threads may take parts of the operand: windows never reach from one to the next."""
+        operation = self.operation
+        batch = [v.trips for v in self.batch]
+        return (
+            has_avx512(self.f.module.target)
+            and 1 <= len(self.indexed) <= 3
+            and not operation.input_batching_dims
+            and all(d in operation.inserted_window_dims for d in self.indexed)
+            and math.prod(batch) >= LEAST_SHARED
+            and LANES <= batch[-1] < 1 << 31
+            and LANES < self.cells < 1 << 31
+        )
+
+    def emit_shared(self) -> LoopKernel:
+        """Chunks of indices: those of the part in the range are kept, and their updates made."""
+        f = self.f
+        last = self.batch[-1]
+        kept = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
+        numbers = f.allocate(I32, CHUNK + LANES)
+        limit = f.constant(I64, last.trips)
+        others = self.batch[:-1]
+        with (
+            outer_loops(f, others, f.constant(I64, 0), _limit(f, others)),
+            self.elements.scope(),
+            f.loop(0, last.trips, CHUNK) as chunk,
+        ):
+            top = f.intrinsic("smin", chunk.index + CHUNK, limit)
+            found = self.keep(chunk.index, top, kept, numbers)
+            with f.loop(0, found) as own, self.elements.scope():
+                last.value = self.kept_number(numbers, own.index)
+                starts = {
+                    d: self.kept_number(place, own.index) for d, place in zip(self.indexed, kept, strict=True)
+                }
+                self.body.certain = True
+                self.window(starts)
+            last.value = None
+        f.finish()
+        shares = min(max(thread_count(), 2), MOST_SHARES)
+        grain = -(-self.cells // shares // LANES) * LANES
+        return LoopKernel(self.name, self.cells, grain, self.work)
+
+    def kept_number(self, place: Value, index: Value) -> Value:
+        """A number that was kept."""
+        return self.f.load(I32, self.f.offset(place, index, I32)).cast("zext", I64)
+
+    def keep(self, low: Value, high: Value, kept: Sequence[Value], numbers: Value) -> Value:
+        """Keep the starts and numbers of a chunk's updates that lie in the range; how many they are."""
+        f, lanes = self.f, LANES
+        last = self.batch[-1]
+        wide = Variable(last.extent, "w")
+        wide.is_lane = True
+        e = Elements(f, lanes, self.views)
+        body = _Body(e, self.i, [], [wide if v is last else v for v in self.variables])
+        steps = f.constant(I32.vector(lanes), list(range(lanes)))
+        first = self.begin.cast("trunc", I32).splat(lanes)
+        count = (self.end - self.begin).cast("trunc", I32).splat(lanes)
+        with f.loop(low, high, lanes, [f.constant(I64, 0)]) as loop, e.scope():
+            wide.value = loop.index
+            left = (high - loop.index).cast("trunc", I32).splat(lanes)
+            exact = last.trips % lanes == 0
+            with e.masked(None if exact else steps.compare("ult", left)):
+                starts, inside = body.wide_starts()
+                cell: Value | None = None
+                for d in self.indexed:
+                    size = self.operands[0].shape.dimensions[d]
+                    cell = starts[d] if cell is None else cell * size + starts[d]
+                assert cell is not None
+                mine = (cell - first).compare("ult", count) & inside
+                if e.mask is not None:
+                    mine = mine & e.lane_mask()
+            number = loop.index.cast("trunc", I32).splat(lanes) + steps
+            for place, vector in [
+                *((p, starts[d]) for d, p in zip(self.indexed, kept, strict=True)),
+                (numbers, number),
+            ]:
+                name = f"llvm.experimental.vector.compress.{vector.type.suffix}"
+                other = Value(f, vector.type, "poison")
+                f.store(f.call(vector.type, name, vector, mine, other), f.offset(place, loop.values[0], I32))
+            bits = mine.bitcast(make_type(f"i{lanes}"))
+            loop.next(loop.values[0] + f.intrinsic("ctpop", bits).cast("zext", I64))
+        return loop.values[0]
+
+
+def _limit(function: Function, variables: Sequence[Variable]) -> Value:
+    return function.constant(I64, variables[0].trips if variables else 0)
+
+
+def _minor_window(operation: Any, rank: int) -> bool:
+    """Whether the minor dimension of the operand is one that windows run along."""
+    return rank - 1 not in (*operation.inserted_window_dims, *operation.input_batching_dims)
+
+
+class _Body:
+    """One update element, or a vector of them along the window.
+
+    Attributes:
+        certain: whether all starts are known to lie inside.
+    """
+
+    def __init__(
+        self, elements: Elements, i: HloInstruction, results: list[View], variables: list[Variable]
+    ) -> None:
+        self.e, self.i, self.results, self.variables = elements, i, results, variables
+        self.operation: Any = i.operation
+        self.count = len(i.operands) // 2
+        self.certain = False
+
+    def components(self) -> list[tuple[int, Value, bool]]:
+        """The operand dimensions that the index vector gives, its elements, and whether they have signs."""
+        operation = self.operation
+        indices = self.i.operands[self.count]
+        batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
+        found: list[tuple[int, Value, bool]] = []
+        for number, dimension in enumerate(operation.scatter_dims_to_operand_dims):
+            place = [*batch]
+            if operation.index_vector_dim < indices.shape.rank:
+                place.insert(operation.index_vector_dim, Index(number))
+            value = self.e.element(indices, tuple(place))
+            assert isinstance(value, Value)
+            found.append((dimension, value, indices.shape.element_type.is_signed))
+        return found
+
+    def starts(self) -> dict[int, Value]:
+        """The start in each operand dimension that an index vector component gives, as it is."""
+        found: dict[int, Value] = {}
+        for dimension, value, signed in self.components():
+            wide = value if value.type is I64 else value.cast("sext" if signed else "zext", I64)
+            if value.type is I64 and not signed:  # the largest ones are no negative numbers
+                wide = self.e.function.intrinsic("umin", value, self.e.function.constant(I64, 1 << 62))
+            found[dimension] = wide
+        return found
+
+    def wide_starts(self) -> tuple[dict[int, Value], Value]:
+        """The starts of a vector of windows as i32, and whether they are inside; anything where not."""
+        e = self.e
+        found: dict[int, Value] = {}
+        inside = e.function.constant(I1.vector(e.lanes), 1)
+        for dimension, value, signed in self.components():
+            start = e.wide(value)
+            if start.type.scalar not in (I32, I64):
+                start = start.cast("sext" if signed else "zext", I32)
+            size = self.i.operands[0].shape.dimensions[dimension]
+            inside = inside & start.compare("ult", size)
+            found[dimension] = start if start.type.scalar is I32 else start.cast("trunc", I32)
+        return found, inside
+
+    def place(self, starts: dict[int, Value]) -> tuple[Indices, Value | None]:
+        """The index in the operand, and the condition that it lies inside."""
+        operation = self.operation
+        dimensions = self.results[0].dimensions
+        batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
+        windows: tuple[int, ...] = operation.update_window_dims
+        window = iter([self.variables[d] for d in windows])
+        place: list[Index] = []
+        condition: Value | None = None
+        for d, size in enumerate(dimensions):
+            index = Index(0)
+            if d in operation.input_batching_dims:
+                number: int = operation.input_batching_dims.index(d)
+                dimension: int = operation.scatter_indices_batching_dims[number]
+                vector_dim: int = operation.index_vector_dim
+                index = Index.of(batch[dimension - (dimension > vector_dim)])
+            elif d not in operation.inserted_window_dims:
+                index = Index.of(next(window))
+            if d in starts and self.certain:
+                index = index + self.e.opaque(starts[d], size)
+            elif d in starts:
+                index = index + self.e.opaque(starts[d], 1 << 62)
+                condition = also(self.e, condition, self.e.index_value(index).compare("ult", size))
+            place.append(index)
+        return tuple(place), condition
+
+    def run(self, starts: dict[int, Value]) -> None:
+        """Combine and store, where the place is inside."""
+        place, condition = self.place(starts)
+        if condition is not None and not condition.type.lanes:
+            with self.e.function.when(condition), self.e.scope():
+                self._combine(place)
+            return
+        with self.e.masked(condition):
+            self._combine(place)
+
+    def _combine(self, place: Indices) -> None:
+        e = self.e
+        here = tuple(Index.of(v) for v in self.variables)
+        updates = self.i.operands[self.count + 1 :]
+        old: list[Element] = [e.load(result, place) for result in self.results]
+        new = [e.element(update, here) for update in updates]
+        made = e.apply(self.i.called_computations[0], [*old, *new])
+        for result, value in zip(self.results, made, strict=True):
+            e.store(result, place, value)

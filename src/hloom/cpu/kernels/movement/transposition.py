@@ -1,0 +1,287 @@
+"""Kernels that read along one dimension and write along another: tiles transposed in registers.
+
+Where the lanes of a load would lie apart in memory, and the elements along another loop lie side by side, a
+square tile of both loops is loaded in whole vectors and transposed by shuffles; then the results of the
+tile are computed row by row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.index import Index, Variable, linearize
+from hloom.codegen.llvm_text import F32, F64, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.loops import (
+    NESTED,
+    LoopKernel,
+    Space,
+    emit_loop_kernel,
+    planned_space,
+    result_shapes,
+    root_values,
+    vector_loop,
+    walk,
+)
+from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
+from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
+from hloom.ir.instruction import HloInstruction
+from hloom.shape.element_type import ElementType
+
+MOST_MEMBERS: Final = 24
+"""The body of a tile is written out for each of its rows: it must not be long."""
+LEAST_TRIPS: Final = 8
+
+
+def transposed(vectors: Sequence[Value]) -> list[Value]:
+    """Lane j of vector i becomes lane i of vector j; as many vectors as lanes, a power of two."""
+    count = len(vectors)
+    current = list(vectors)
+    distance = count // 2
+    while distance:
+        following = list(current)
+        low = [n if not n & distance else n - distance + count for n in range(count)]
+        high = [n + distance if not n & distance else n + count for n in range(count)]
+        for i in range(count):
+            if not i & distance:
+                a, b = current[i], current[i + distance]
+                following[i], following[i + distance] = a.shuffle(low, b), a.shuffle(high, b)
+        current = following
+        distance //= 2
+        vectors[0].function.turn_page()
+    return current
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A square tile of two loops.
+
+    Attributes:
+        across: the loop along which what is read lies side by side.
+        lane: the innermost loop, along which results do.
+        size: of the tile.
+    """
+
+    across: Variable
+    lane: Variable
+    size: int
+
+
+def emit_elements_kernel(
+    module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+) -> LoopKernel:  # fmt: skip
+    """The kernel that computes ``roots`` from ``inputs``: in tiles, narrow rows, or by vectors."""
+    if any(m.opcode in _MOVING for m in members):
+        space = planned_space(inputs, roots, members)
+        tiling = find_tiling(space, inputs, roots, members)
+        if tiling is not None:
+            return _TiledKernel(module, name, inputs, roots, members, space, tiling).emit()
+        rows = find_rows(space, inputs, roots, members)
+        if rows is not None:
+            return emit_rows_kernel(module, name, inputs, roots, members, rows)
+    return emit_loop_kernel(module, name, inputs, roots, members)
+
+
+_MOVING: Final = frozenset(
+    ("transpose", "reshape", "broadcast", "bitcast", "reverse", "slice", "concatenate")
+)
+"""Operations through which an element may be read far from its neighbours."""
+
+
+def find_tiling(
+    space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+) -> Tiling | None:  # fmt: skip
+    """The tile of a kernel; None if its loads lie side by side, or nowhere."""
+    if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(m.opcode in NESTED for m in members):
+        return None
+    *others, lane = space.variables
+    types = [v.shape.element_type for v in (*inputs, *members) if v.shape.is_array]
+    if lane.trips < LEAST_TRIPS or any(storage_bytes(t) > 8 for t in types):
+        return None
+    found: set[Variable] = set()
+    for access in set(walk(inputs, roots, space).accesses):
+        terms = dict(access.terms)
+        if terms.get(lane, 0) in (0, 1):
+            continue
+        found.update(v for v in others if terms.get(v) == 1 and v.trips >= LEAST_TRIPS)
+    if len(found) != 1:
+        return None
+    (across,) = found
+    size = 8 if max(map(storage_bytes, types)) > 4 or min(lane.trips, across.trips) < 16 else 16
+    return Tiling(across, lane, size)
+
+
+class TiledElements(Elements):
+    """Elements whose loads may come from a transposed tile.
+
+    Attributes:
+        start: the first value of the tile's other loop; None outside of tiles.
+        row: which of its values is computed.
+    """
+
+    def __init__(self, function: Function, views: dict[HloInstruction, View], tiling: Tiling) -> None:
+        super().__init__(function, tiling.size, views)
+        self.tiling = tiling
+        self.start: Value | None = None
+        self.row = 0
+        self._tiles: dict[tuple[str, Index], list[Element]] = {}
+
+    @contextmanager
+    def tile(self, start: Value) -> Generator[None]:
+        """Inside, loads come from tiles."""
+        self.start = start
+        self._tiles.clear()
+        yield
+        self.start = None
+
+    def load(self, view: View, indices: Indices) -> Element:
+        """The element of an array in memory."""
+        linear = linearize(indices, view.dimensions)
+        terms = dict(linear.terms)
+        apart = terms.get(self.tiling.lane, 0) not in (0, 1)
+        inside = linear.minimum() >= 0 and linear.maximum() < view.count
+        plain = all(v.value is not None and not v.value.type.lanes for v in terms)
+        if self.start is None or not apart or terms.get(self.tiling.across) != 1 or not (inside and plain):
+            return super().load(view, indices)
+        base = linear - Index.of(self.tiling.across)
+        key = (view.pointer.text, base)
+        if key not in self._tiles:
+            self._tiles[key] = self._load_tile(view, base, terms[self.tiling.lane])
+        return self._tiles[key][self.row]
+
+    def _load_tile(self, view: View, base: Index, step: int) -> list[Element]:
+        """The vectors along the lanes for every row of the tile."""
+        f, size = self.function, self.tiling.size
+        assert self.start is not None
+        first = self.parts(base)[0] + self.start
+        kind = view.element_type
+        stored = _tile_type(kind)
+        vectors = [
+            f.load(
+                stored.vector(size),
+                f.offset(view.pointer, first + lane * step, stored),
+                align=_part(kind).size,
+            )
+            for lane in range(size)
+        ]
+        return [_element(vector, kind) for vector in transposed(vectors)]
+
+
+def _part(kind: ElementType) -> Type:
+    return storage_type(kind)
+
+
+def _tile_type(kind: ElementType) -> Type:
+    """What is moved in a tile: a whole complex number as one integer."""
+    return I64 if kind.is_complex else storage_type(kind)
+
+
+def _element(vector: Value, kind: ElementType) -> Element:
+    if not kind.is_complex:
+        return from_storage(vector, kind)
+    lanes = vector.type.lanes
+    part = F32 if storage_type(kind) is F32 else F64
+    both = vector.bitcast(part.vector(2 * lanes))
+    return both.shuffle(range(0, 2 * lanes, 2)), both.shuffle(range(1, 2 * lanes, 2))
+
+
+class _TiledKernel:
+    """A kernel in tiles under construction."""
+
+    def __init__(
+        self, module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
+        members: Sequence[HloInstruction], space: Space, tiling: Tiling,
+    ) -> None:  # fmt: skip
+        self.name, self.roots, self.space, self.tiling = name, roots, space, tiling
+        shapes = result_shapes(roots)
+        self.f = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
+        *pointers, self.begin, self.end = self.f.parameters
+        views = {
+            i: View(p, i.shape.element_type, i.shape.dimensions)
+            for i, p in zip(inputs, pointers, strict=False)
+            if i.shape.is_array
+        }
+        self.e = TiledElements(self.f, views, tiling)
+        self.targets = [
+            View(p, shape.element_type, shape.dimensions)
+            for p, shape in zip(pointers[len(inputs) :], shapes, strict=True)
+        ]
+        self.scalars = [i for i in inputs if i.shape.is_array and i.shape.rank == 0]
+        self.work = math.prod(shapes[0].dimensions) * max(1, len(members))
+
+    def emit(self) -> LoopKernel:
+        """Emit the loops."""
+        for scalar in self.scalars:
+            self.e.element(scalar, ())
+        self.nest(list(self.space.variables[:-1]), self.begin, self.end)
+        self.f.finish()
+        first = self.space.variables[0]
+        grain = self.tiling.size if first is self.tiling.across else 1
+        return LoopKernel(self.name, first.trips, grain, self.work)
+
+    def nest(self, variables: list[Variable], low: Value, high: Value, tiled: bool = False) -> None:
+        """Loops over variables, the first one in a range, and the innermost one inside."""
+        if not variables:
+            self.innermost(tiled)
+            return
+        first, *rest = variables
+        zero = self.f.constant(I64, 0)
+        limit = self.f.constant(I64, rest[0].trips) if rest else zero
+        if first is not self.tiling.across:
+            self.loop(first, low, high, 1, lambda: self.nest(rest, zero, limit, tiled))
+            return
+        size = self.tiling.size
+        whole = low + ((high - low) & -size)
+        self.loop(first, low, whole, size, lambda: self.nest(rest, zero, limit, True))
+        if first.trips % size:
+            self.loop(first, whole, high, 1, lambda: self.nest(rest, zero, limit, False))
+
+    def loop(self, variable: Variable, low: Value, high: Value, step: int, body: Callable[[], None]) -> None:
+        """A loop over a variable."""
+        with self.f.loop(low, high, step) as loop, self.e.scope():
+            variable.value = loop.index
+            body()
+        variable.value = None
+
+    def innermost(self, tiled: bool) -> None:
+        """The loop over vectors of results."""
+        lane, size = self.tiling.lane, self.tiling.size
+        low, high = self.f.constant(I64, 0), self.f.constant(I64, lane.trips)
+        if not tiled:
+            vector_loop(self.e, lane, low, high, self.body, exact=lane.trips % size == 0)
+            return
+        whole = lane.trips // size * size
+        lane.is_lane = True
+        self.loop(lane, low, self.f.constant(I64, whole), size, self.tile)
+        if whole < lane.trips:
+            start = self.tiling.across.value
+            assert start is not None
+            last = self.f.constant(I64, whole)
+            with self.f.loop(start, start + size) as rows, self.e.scope():
+                self.tiling.across.value = rows.index
+                vector_loop(self.e, lane, last, high, self.body, exact=False)
+            self.tiling.across.value = start
+
+    def tile(self) -> None:
+        """All rows of one tile."""
+        start = self.tiling.across.value
+        assert start is not None
+        with self.e.tile(start):
+            for row in range(self.tiling.size):
+                self.e.row = row
+                self.tiling.across.value = start + row if row else start
+                with self.e.scope():
+                    self.body()
+        self.tiling.across.value = start
+
+    def body(self) -> None:
+        """One vector of every result."""
+        made = root_values(self.e, self.roots, self.space.indices)
+        for target, value in zip(self.targets, made, strict=True):
+            self.e.store(target, self.space.indices, value)

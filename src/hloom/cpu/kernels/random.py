@@ -1,0 +1,244 @@
+"""rng-bit-generator: random words of many counters at once.
+
+Threefry-2x32 and Philox-4x32 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+(2011), with counters laid out as `hloom.operations.random` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value, make_type
+from hloom.codegen.loops import LoopKernel
+from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.ir.instruction import HloInstruction
+
+LANES: Final = 16
+_ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
+_THREEFRY_PARITY: Final = 0x1BD11BDA
+_PHILOX_MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
+_PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How words are laid out.
+
+    Attributes:
+        threefry: the algorithm; else Philox.
+        bits: of a word, 32 or 64.
+        stored: bits of an element in memory.
+        kept: bits of an element.
+        rows: of counters, one behind the other.
+        counters: of a row.
+        words: that a counter gives.
+        length: elements that a row of counters gives.
+        apart: elements between the words of one counter; 1: they are neighbours.
+    """
+
+    threefry: bool
+    bits: int
+    stored: int
+    kept: int
+    rows: int
+    counters: int
+    words: int
+    length: int
+    apart: int
+
+    @property
+    def blocks(self) -> int:
+        """Counters in all."""
+        return self.rows * self.counters
+
+
+def plan_of(i: HloInstruction) -> Plan:
+    """The layout of an instruction's words."""
+    operation: Any = i.operation
+    output = i.shape.tuple_shapes[1]
+    kept = output.element_type.bits
+    sizes = output.dimensions
+    bits, stored, count = 64 if kept == 64 else 32, max(8, kept), math.prod(sizes)
+    if operation.algorithm != "rng_three_fry":
+        words = 128 // bits
+        return Plan(False, bits, stored, kept, 1, -(-count // words), words, count, 1)
+    if bits == 64 or not sizes:
+        return Plan(True, bits, stored, kept, 1, count, 1, count, 1)
+    even = [axis for axis, size in enumerate(sizes) if size % 2 == 0]
+    axis = even[0] if even else sizes.index(max(sizes))
+    half, inner, outer = (sizes[axis] + 1) // 2, math.prod(sizes[axis + 1 :]), math.prod(sizes[:axis])
+    if inner != 1:
+        return Plan(True, bits, stored, kept, outer * half, inner, 2, sizes[axis], inner)
+    if sizes[axis] % 2 == 0:
+        return Plan(True, bits, stored, kept, 1, outer * half, 2, count, 1)
+    return Plan(True, bits, stored, kept, outer, half, 2, sizes[axis], 1)
+
+
+@emitter("rng-bit-generator")
+def emit_bits(program: ProgramEmitter, i: HloInstruction) -> None:
+    """Write the bits, and the state after them."""
+    plan = plan_of(i)
+    state, after = program.pointer(i.operands[0]), program.pointer(i, (0,))
+    _advance(program.function, plan, i.operands[0].shape.dimensions[0], state, after)
+    if program.view(i, (1,)).count:
+        kernel = program.shared(lambda name: _kernel(program.module, name, plan, i))
+        program.call(i, kernel, [state, program.pointer(i, (1,))])
+
+
+def _advance(f: Function, plan: Plan, words: int, state: Value, after: Value) -> None:
+    """The next state: the counter of 64 or 128 bits plus the blocks used."""
+    key, low = f.load(I64, state), f.load(I64, f.offset(state, 1, I64))
+    f.store(key, after)
+    moved = low + plan.blocks
+    f.store(moved, f.offset(after, 1, I64))
+    if words == 3:
+        high = f.load(I64, f.offset(state, 2, I64))
+        f.store(high + moved.compare("ult", low).cast("zext", I64), f.offset(after, 2, I64))
+
+
+def _kernel(module: Module, name: str, plan: Plan, i: HloInstruction) -> LoopKernel:
+    """(state, bits, begin, end): the counters (of one row) or the rows in the range."""
+    function = module.function(name, [PTR, PTR, I64, I64])
+    state, target, begin, end = function.parameters
+    made = _Bits(function, plan, i.operands[0].shape.dimensions[0], state, target)
+    if plan.rows == 1:
+        made.row(function.constant(I64, 0), begin, end)
+        trips, grain = plan.counters, 8 * LANES
+    else:
+        with function.loop(begin, end) as loop:
+            made.row(loop.index, function.constant(I64, 0), function.constant(I64, plan.counters))
+        trips, grain = plan.rows, 1
+    function.finish()
+    return LoopKernel(name, trips, grain, plan.blocks * plan.words * 20)
+
+
+class _Bits:
+    """The code that writes rows of words."""
+
+    def __init__(self, function: Function, plan: Plan, words: int, state: Value, target: Value) -> None:
+        self.f, self.plan, self.target = function, plan, target
+        self.key = function.load(I64, state)
+        self.low = function.load(I64, function.offset(state, 1, I64))
+        self.high = function.load(I64, function.offset(state, 2, I64)) if words == 3 else self.key
+
+    def row(self, row: Value, begin: Value, end: Value) -> None:
+        """The words of the counters [begin, end) of a row."""
+        plan = self.plan
+        with self.f.loop(begin, end, LANES) as loop:
+            number = row * plan.counters + loop.index
+            words = [self.elements(w) for w in self.words(number)]
+            if plan.apart == 1:
+                self.write_together(words, row * plan.length, loop.index, end)
+            else:
+                self.write_apart(words, row, loop.index, end)
+
+    def elements(self, word: Value) -> Value:
+        """A word as it is stored."""
+        element = word.cast("trunc", make_type(f"i{self.plan.stored}"))
+        return element & ((1 << self.plan.kept) - 1) if self.plan.kept < 8 else element
+
+    def write_together(self, words: Sequence[Value], start: Value, counter: Value, end: Value) -> None:
+        """Store the words of every counter side by side."""
+        f, count = self.f, len(words)
+        kind = words[0].type.scalar
+        vector = words[0] if count == 1 else _interleaved(words)
+        place = counter * count
+        pointer = f.offset(self.target, start + place, kind)
+        limit = f.intrinsic("smin", end * count, f.constant(I64, self.plan.length)) - place
+        self.store(vector, pointer, limit)
+
+    def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
+        """Store the words of a row of counters in rows of their own, without the last of an odd number."""
+        f, plan = self.f, self.plan
+        kind = words[0].type.scalar
+        half = (plan.length + 1) // 2
+        outer = row.unsigned_divide(half)
+        pair = row - outer * half
+        for number, word in enumerate(words):
+            line = pair * 2 + number
+            place = (outer * plan.length + line) * plan.apart + counter
+            limit = end - counter
+            if number and plan.length % 2:
+                limit = line.compare("slt", plan.length).select(limit, 0)
+            self.store(word, f.offset(self.target, place, kind), limit)
+
+    def store(self, vector: Value, pointer: Value, limit: Value) -> None:
+        """Store the lanes below a limit."""
+        f = self.f
+        whole, rest, after = f.label(), f.label(), f.label()
+        f.branch(limit.compare("sge", vector.type.lanes), whole, rest)
+        f.start(whole)
+        f.store(vector, pointer)
+        f.jump(after)
+        f.start(rest)
+        lanes = vector.type.lanes
+        numbers = f.constant(I64.vector(lanes), list(range(lanes)))
+        f.masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
+        f.jump(after)
+        f.start(after)
+
+    def words(self, number: Value) -> list[Value]:
+        """The words of LANES counters from a number on."""
+        f = self.f
+        lanes = f.constant(I64.vector(LANES), list(range(LANES)))
+        low = (self.low + number).splat(LANES) + lanes
+        if self.plan.threefry:
+            x, y = self.threefry(*_halves(low))
+            return [_joined(x, y)] if self.plan.bits == 64 else [x, y][: self.plan.words]
+        carry = low.compare("ult", self.low.splat(LANES)).cast("zext", I64)
+        high = self.high.splat(LANES) + carry
+        w = self.philox([*_halves(low), *_halves(high)])
+        return [_joined(w[0], w[1]), _joined(w[2], w[3])] if self.plan.bits == 64 else w
+
+    def threefry(self, x: Value, y: Value) -> tuple[Value, Value]:
+        """Twenty rounds."""
+        low, high = _halves(self.key)
+        schedule = [k.splat(LANES) for k in (low, high, low ^ high ^ _signed(_THREEFRY_PARITY))]
+        x, y = x + schedule[0], y + schedule[1]
+        for group in range(5):
+            for rotation in _ROTATIONS[group % 2]:
+                x = x + y
+                amount = self.f.constant(y.type, rotation)
+                y = self.f.intrinsic("fshl", y, y, amount) ^ x
+            x = x + schedule[(group + 1) % 3]
+            y = y + schedule[(group + 2) % 3] + (group + 1)
+        return x, y
+
+    def philox(self, counter: list[Value]) -> list[Value]:
+        """Ten rounds."""
+        keys = list(_halves(self.key))
+        for _ in range(10):
+            low0, high0 = _halves(counter[0].cast("zext", I64) * _PHILOX_MULTIPLIERS[0])
+            low1, high1 = _halves(counter[2].cast("zext", I64) * _PHILOX_MULTIPLIERS[1])
+            wide = [k.splat(LANES) for k in keys]
+            counter = [high1 ^ counter[1] ^ wide[0], low1, high0 ^ counter[3] ^ wide[1], low0]
+            keys = [k + _signed(weyl) for k, weyl in zip(keys, _PHILOX_WEYL, strict=True)]
+        return counter
+
+
+def _halves(value: Value) -> tuple[Value, Value]:
+    return value.cast("trunc", I32), value.logical_shift_right(32).cast("trunc", I32)
+
+
+def _joined(low: Value, high: Value) -> Value:
+    return low.cast("zext", I64) | (high.cast("zext", I64) << 32)
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 32) if word >> 31 else word
+
+
+def _interleaved(vectors: Sequence[Value]) -> Value:
+    """Lane 0 of all vectors (2 or 4), then lane 1 of all."""
+    if len(vectors) == 4:
+        pairs = [_interleaved(vectors[0:2]), _interleaved(vectors[2:4])]
+        lanes = vectors[0].type.lanes
+        order = [
+            part + 2 * n + 2 * lanes * pair for n in range(lanes) for pair in range(2) for part in range(2)
+        ]
+        return pairs[0].shuffle(order, pairs[1])
+    lanes = vectors[0].type.lanes
+    return vectors[0].shuffle([n // 2 + lanes * (n % 2) for n in range(2 * lanes)], vectors[1])

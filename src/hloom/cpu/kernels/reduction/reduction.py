@@ -1,0 +1,235 @@
+"""Reductions: as elements (a loop per result vector), and as kernels with lanes along the reduced row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from hloom.codegen.accumulators import flatten, spread, unflatten
+from hloom.codegen.combining import Combiner, neutral_element
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.index import Variable, linearize
+from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import (
+    LoopKernel,
+    Space,
+    emit_loop_kernel,
+    merge_loops,
+    outer_loops,
+    split_space,
+    vector_lanes,
+)
+from hloom.codegen.rules.reduction import reduced_sizes, source_indices
+from hloom.codegen.types import Element, register_type
+from hloom.ir.instruction import HloInstruction
+
+
+def is_row_reduction(instruction: HloInstruction) -> bool:
+    """Whether the operand's minor dimension is reduced, so that lanes should run along it."""
+    operand = instruction.operands[0].shape
+    if 0 in operand.dimensions:
+        return False
+    dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
+    minor = [d for d, size in enumerate(operand.dimensions) if size != 1][-1:]
+    return bool(minor) and minor[0] in dimensions and operand.dimensions[minor[0]] >= 4
+
+
+def emit_row_reduction(
+    module: Module,
+    name: str,
+    inputs: Sequence[HloInstruction],
+    root: HloInstruction,
+    members: Sequence[HloInstruction],
+) -> LoopKernel:
+    """The kernel of a reduction along rows: several vectors of accumulators, combined across lanes at the
+    end.
+
+    Parameters of the function: pointers of the inputs, pointers of the results, begin and end of the
+    outermost loop over results.
+    """
+    half = len(root.operands) // 2
+    results = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
+    kept_sizes = results[0].dimensions
+    sizes = reduced_sizes(root)
+    kept, reduced = _planned(inputs, root, members, kept_sizes, sizes)
+    plain = half == 1 and neutral_element(root.called_computations[0], results[0].element_type) is not None
+    if not plain and (len(reduced.variables) > 1 or not _may_reorder(root)):
+        return emit_loop_kernel(module, name, inputs, [root] * half, members)
+    function = module.function(name, [PTR] * (len(inputs) + half) + [I64, I64])
+    *pointers, begin, end = function.parameters
+    views = {
+        i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, pointers, strict=False)
+    }
+    lane = next(reversed(reduced.variables))
+    lanes = vector_lanes([*members, *inputs], lane.trips) or 1
+    while lanes * 2 <= min(lane.trips, 64):
+        lanes *= 2
+    scalars = Elements(function, 0, views)
+    vectors = Elements(function, lanes, views)
+    with outer_loops(function, kept.variables, begin, end), scalars.scope(), vectors.scope():
+        row = RowReduction(function, scalars, vectors, root, kept.indices, reduced)
+        made = row.run()
+        for number, (shape, value) in enumerate(zip(results, made, strict=True)):
+            target = View(pointers[len(inputs) + number], shape.element_type, shape.dimensions)
+            scalars.store(target, kept.indices, value)
+    function.finish()
+    trips = kept.variables[0].trips if kept.variables else 1
+    return LoopKernel(name, trips, 1, math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members)))
+
+
+def _planned(
+    inputs: Sequence[HloInstruction], root: HloInstruction, members: Sequence[HloInstruction],
+    kept_sizes: Sequence[int], sizes: Sequence[int],
+) -> tuple[Space, Space]:  # fmt: skip
+    kept, reduced = split_space(kept_sizes, []), split_space(sizes, [])
+    scratch = Module().function("plan", [PTR] * len(inputs))
+    elements = Elements(
+        scratch, 0,
+        {
+            i: View(p, i.shape.element_type, i.shape.dimensions)
+            for i, p in zip(inputs, scratch.parameters, strict=True)
+        },
+    )  # fmt: skip
+    for variable in (*kept.variables, *reduced.variables):
+        variable.value = Value(scratch, I64, "%plan")
+    source = source_indices(root, kept.indices, reduced.indices)
+    for operand in root.operands[: len(root.operands) // 2]:
+        elements.element(operand, source)
+    for variable in (*kept.variables, *reduced.variables):
+        variable.value = None
+    kept_accesses = [*elements.accesses, linearize(kept.indices, kept_sizes)]
+    return (
+        merge_loops(kept, kept_accesses, elements.pinned),
+        merge_loops(reduced, elements.accesses, elements.pinned),
+    )
+
+
+class RowReduction:
+    """One row (or one whole reduction) with vector accumulators."""
+
+    def __init__(
+        self, function: Function, scalars: Elements, vectors: Elements, root: HloInstruction, kept: Indices,
+        reduced: Space,
+    ) -> None:  # fmt: skip
+        self.function, self.scalars, self.vectors = function, scalars, vectors
+        self.root, self.kept, self.reduced = root, kept, reduced
+        half = len(root.operands) // 2
+        self.operands, self.initial = root.operands[:half], root.operands[half:]
+        self.combiner = Combiner(root.called_computations[0])
+        self.types = [o.shape.element_type for o in self.operands]
+        self.observe: Callable[[Indices, list[Element]], None] = lambda source, values: None
+        """Called with every vector of values that is combined, and its index."""
+
+    def run(self) -> list[Element]:
+        """The reduced values as scalars."""
+        outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
+        neutral = neutral_element(self.combiner.computation, self.types[0]) if len(self.types) == 1 else None
+        initial = [self.scalars.element(i, ()) for i in self.initial]
+        lanes = self.vectors.lanes
+        if neutral is not None:
+            start: list[Element] = [
+                self.function.constant(register_type(self.types[0]).vector(lanes), neutral)
+            ]
+            made = self._rounds(list(outer), lane, 0, start)
+        else:
+            made = self._rounds([], lane, lanes, self._first(lane))
+        start = self.combiner.starts(initial, self.types)
+        total = self.combiner.combine(self.scalars, start, self._across(made))
+        return self.combiner.lower(total, self.types)
+
+    def _first(self, lane: Variable) -> list[Element]:
+        """The first vector of values: accumulators of a combiner that has no neutral element."""
+        lane.is_lane, lane.value = True, self.function.constant(I64, 0)
+        source = source_indices(self.root, self.kept, self.reduced.indices)
+        with self.vectors.scope():
+            values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
+            self.observe(source, values)
+            return values
+
+    def _rounds(self, outer: list[Variable], lane: Variable, low: int, start: list[Element]) -> list[Element]:
+        if outer:
+            with self.function.loop(0, outer[0].trips, 1, flatten(start)) as loop, self.vectors.scope():
+                outer[0].value = loop.index
+                made = self._rounds(outer[1:], lane, low, unflatten(loop.values, start))
+                loop.next(*flatten(made))
+            return unflatten(loop.values, start)
+        lane.is_lane = True
+        lanes = self.vectors.lanes
+        whole = lane.trips // lanes * lanes
+        with self.function.loop(low, whole, lanes, flatten(start)) as loop, self.vectors.scope():
+            lane.value = loop.index
+            loop.next(*flatten(self._combined(unflatten(loop.values, start))))
+        made = unflatten(loop.values, start)
+        if whole < lane.trips:
+            lane.value = self.function.constant(I64, whole)
+            numbers = self.function.constant(I32.vector(lanes), list(range(lanes)))
+            inside = numbers.compare("ult", lane.trips - whole)
+            with self.vectors.scope(), self.vectors.masked(inside):
+                more = self._combined(made)
+            made = [self.vectors.choose(inside, m, old) for m, old in zip(more, made, strict=True)]
+        lane.is_lane = False
+        return made
+
+    def _combined(self, accumulators: list[Element]) -> list[Element]:
+        source = source_indices(self.root, self.kept, self.reduced.indices)
+        values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
+        self.observe(source, values)
+        return self.combiner.combine(self.vectors, accumulators, values)
+
+    def _across(self, accumulators: list[Element]) -> list[Element]:
+        """Combine the lanes: halves with halves, until one is left."""
+        lanes = self.vectors.lanes
+        while lanes > 1:
+            half = lanes // 2
+            low = [_lanes(a, range(half)) for a in accumulators]
+            high = [_lanes(a, range(half, lanes)) for a in accumulators]
+            narrow = Elements(self.function, half, {})
+            accumulators = [spread(narrow, x) for x in self._halves(narrow, low, high)]
+            lanes = half
+        return [_lane_zero(a) for a in accumulators]
+
+    def _halves(self, e: Elements, low: list[Element], high: list[Element]) -> list[Element]:
+        """Two halves of the lanes combined.
+
+        Where the second operand numbers the elements, a combiner may prefer its first argument: of several
+        NaNs the first one wins an argmax. The lanes are not in the order of the elements, so both orders
+        are tried, and the one that chose the earlier element counts.
+        """
+        made = self.combiner.combine(e, low, high)
+        if self.combiner.commutative or not _chooses_by_number(self.operands):
+            return made
+        other = self.combiner.combine(e, high, low)
+        mine, theirs = made[1], other[1]
+        assert isinstance(mine, Value) and isinstance(theirs, Value)
+        earlier = theirs.compare("slt" if self.types[1].is_signed else "ult", mine)
+        return [e.choose(earlier, b, a) for a, b in zip(made, other, strict=True)]
+
+
+def _may_reorder(reduction: HloInstruction) -> bool:
+    """Whether elements may be combined in another order than their own."""
+    half = len(reduction.operands) // 2
+    return Combiner(reduction.called_computations[0]).commutative or _chooses_by_number(
+        reduction.operands[:half]
+    )
+
+
+def _chooses_by_number(operands: Sequence[HloInstruction]) -> bool:
+    """Whether the second of two operands numbers the elements: an iota, perhaps broadcast."""
+    if len(operands) != 2 or not operands[1].shape.element_type.is_integer:
+        return False
+    numbers = operands[1]
+    while numbers.opcode == "broadcast":
+        numbers = numbers.operands[0]
+    return numbers.opcode == "iota"
+
+
+def _lanes(element: Element, lanes: Sequence[int]) -> Element:
+    if isinstance(element, tuple):
+        return element[0].shuffle(lanes), element[1].shuffle(lanes)
+    return element.shuffle(lanes)
+
+
+def _lane_zero(element: Element) -> Element:
+    if isinstance(element, tuple):
+        return element[0].extract(0), element[1].extract(0)
+    return element.extract(0)

@@ -1,0 +1,254 @@
+"""Rows at a time: reductions along the minor dimension and what is made of them, in one kernel.
+
+A softmax or a normalization reads a row, reduces it (perhaps twice), and writes a row. Here each row goes
+through all of that while it is in the first-level cache: the reductions one after the other, their results
+in registers, then the results of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.combining import neutral_element
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.index import Index, Variable, linearize
+from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import (
+    LoopKernel,
+    Space,
+    merge_loops,
+    outer_loops,
+    planned_space,
+    split_space,
+    vector_lanes,
+    vector_loop,
+)
+from hloom.codegen.types import Element, register_type, storage_bytes
+from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
+from hloom.cpu.kernels.reduction.reduction import RowReduction
+from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
+from hloom.ir.instruction import HloInstruction
+
+MOST_SCRATCH: Final = 1 << 16
+"""Bytes of a row that may be kept aside; longer ones are computed again."""
+
+
+@emitter("row-fusion")
+def emit_row_fusion(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A fusion of kind kCustom: row reductions and elementwise operations on the same rows."""
+    inputs, roots, members = kernel_parts(i)
+    narrow = _narrow_rows(inputs, roots, members)
+
+    def emit(name: str) -> LoopKernel:
+        if narrow is not None:
+            return emit_rows_kernel(program.module, name, inputs, roots, members, narrow)
+        return _row_kernel(program.module, name, inputs, roots, members)
+
+    kernel = program.shared(emit)
+    targets = [program.pointer(i, index) for index in program.assignment.values[i]]
+    program.call(i, kernel, [*program.input_pointers(i), *targets])
+
+
+def _narrow_rows(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> Rows | None:
+    """The rows as lanes, where they are so short that a row would not fill a vector."""
+    shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
+    if len(shapes) != 1 or {r.shape.dimensions for r in roots} != shapes:
+        return None
+    (sizes,) = shapes
+    if sizes[-1] > MOST_COLUMNS:
+        return None
+    return find_rows(planned_space(inputs, roots, members), inputs, roots, members, reduced=True)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a row kernel does: sizes, loops, reductions in order."""
+
+    rows: tuple[int, ...]
+    length: int
+    space: Space
+    lane: Variable
+    reductions: list[HloInstruction]
+
+
+def _planned(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> _Plan:
+    reductions = [m for m in members if m.opcode == "reduce"]
+    *rows, length = reductions[0].operands[0].shape.dimensions
+    space = split_space(rows, [m.shape.dimensions for m in (*members, *inputs) if m.shape.is_array])
+    lane = Variable(length)
+    scratch = Module().function("plan", [PTR] * len(inputs))
+    elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
+    for variable in (*space.variables, lane):
+        variable.value = Value(scratch, I64, "%plan")
+    indices = (*space.indices, Index.of(lane))
+    for reduction in reductions:
+        elements.element(reduction.operands[0], indices)
+        elements.know(reduction, space.indices, _some_value(scratch, reduction))
+    for root in roots:
+        if root.opcode != "reduce":
+            elements.element(root, _place(root, space.indices, lane, length))
+    for variable in (*space.variables, lane):
+        variable.value = None
+    accesses = [*elements.accesses, linearize(space.indices, rows), linearize(indices, [*rows, length])]
+    return _Plan(tuple(rows), length, merge_loops(space, accesses, elements.pinned), lane, reductions)
+
+
+def _some_value(function: Function, instruction: HloInstruction) -> Element:
+    """A stand-in for an element, of its type."""
+    part = Value(function, register_type(instruction.shape.element_type), "%plan")
+    return (part, part) if instruction.shape.element_type.is_complex else part
+
+
+def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
+    """The index of a result in a row: of an element of the row, or of the one value that belongs to it."""
+    rank = root.shape.rank
+    if rank == len(kept):
+        return kept
+    last = Index.of(lane) if root.shape.dimensions[-1] == length else Index(0)
+    return (*kept, last)
+
+
+def is_whole_row(root: HloInstruction, rows: Sequence[int], length: int) -> bool:
+    """Whether a result has a value for every element of the rows, not only one for each row."""
+    return root.shape.element_count == math.prod(rows) * length
+
+
+def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:
+    return {
+        i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, pointers, strict=False)
+    }
+
+
+def _row_kernel(
+    module: Module,
+    name: str,
+    inputs: Sequence[HloInstruction],
+    roots: Sequence[HloInstruction],
+    members: Sequence[HloInstruction],
+) -> LoopKernel:
+    """(inputs..., results..., begin, end): every row in the range."""
+    plan = _planned(inputs, roots, members)
+    function = module.function(name, [PTR] * (len(inputs) + len(roots)) + [I64, I64])
+    *pointers, begin, end = function.parameters
+    lanes = row_lanes([*members, *inputs], plan)
+    emit = _Rows(function, plan, lanes, _views(inputs, pointers))
+    targets = [
+        View(p, r.shape.element_type, r.shape.dimensions)
+        for p, r in zip(pointers[len(inputs) :], roots, strict=True)
+    ]
+    with outer_loops(function, plan.space.variables, begin, end):
+        emit.row(roots, targets)
+    function.finish()
+    trips = plan.space.variables[0].trips if plan.space.variables else 1
+    return LoopKernel(name, trips, 1, math.prod(plan.rows) * plan.length * max(1, len(members)))
+
+
+def row_lanes(instructions: Sequence[HloInstruction], plan: _Plan) -> int:
+    """Lanes for rows: a short one fits into a single vector, with some lanes off, where sums can bear it."""
+    widest = vector_lanes(instructions, 1 << 20)
+    if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
+        return vector_lanes(instructions, plan.length)
+    return 1 << (plan.length - 1).bit_length()
+
+
+def _has_neutral(reduction: HloInstruction) -> bool:
+    element_type = reduction.operands[0].shape.element_type
+    return neutral_element(reduction.called_computations[0], element_type) is not None
+
+
+class _Rows:
+    """Emits what happens to one row."""
+
+    def __init__(
+        self, function: Function, plan: _Plan, lanes: int, views: dict[HloInstruction, View]
+    ) -> None:
+        self.function, self.plan = function, plan
+        self.scalars = Elements(function, 0, views)
+        self.vectors = Elements(function, lanes, dict(views))
+        self.kept = plan.space.indices
+
+    def row(self, roots: Sequence[HloInstruction], targets: Sequence[View]) -> None:
+        """The reductions, then the results."""
+        with self.scalars.scope(), self.vectors.scope():
+            for reduction in self.plan.reductions:
+                (value,) = self.reduce(reduction)
+                for elements in (self.scalars, self.vectors):
+                    elements.know(reduction, self.kept, value)
+            whole: list[tuple[HloInstruction, View]] = []
+            for root, target in zip(roots, targets, strict=True):
+                if is_whole_row(root, self.plan.rows, self.plan.length):
+                    whole.append((root, target))
+                else:
+                    place = _place(root, self.kept, self.plan.lane, self.plan.length)
+                    self.scalars.store(target, place, self.scalars.element(root, place))
+            if whole:
+                self.sweep(lambda: self.store(whole))
+
+    def reduce(self, reduction: HloInstruction) -> list[Element]:
+        """One reduction of the row; its operand is kept aside if it is needed again and costs something."""
+        lane = self.plan.lane
+        run = RowReduction(
+            self.function,
+            self.scalars,
+            self.vectors,
+            reduction,
+            self.kept,
+            Space((lane,), (Index.of(lane),)),
+        )
+        operand = reduction.operands[0]
+        size = storage_bytes(operand.shape.element_type) * self.plan.length
+        again = len(operand.users) > 1 or operand.is_root
+        if again and operand not in self.vectors.views and size <= MOST_SCRATCH and operand.opcode in COSTLY:
+            view = self.aside(operand, size)
+
+            def keep(source: Indices, values: list[Element]) -> None:
+                self.vectors.store(view, source, values[0])
+
+            run.observe = keep
+            made = run.run()
+            self.vectors.views[operand] = view
+            return made
+        return run.run()
+
+    def aside(self, operand: HloInstruction, size: int) -> View:
+        """Scratch memory for one row of a value."""
+        pointer = self.function.allocate(I8, size + 64)
+        strides = (*(0 for _ in self.plan.rows), 1)
+        return View(pointer, operand.shape.element_type, operand.shape.dimensions, strides)
+
+    def sweep(self, body: Callable[[], None]) -> None:
+        """Run a body along the row."""
+        lane, lanes = self.plan.lane, self.vectors.lanes
+        low, high = self.function.constant(I64, 0), self.function.constant(I64, self.plan.length)
+        vector_loop(self.vectors, lane, low, high, body, exact=self.plan.length % lanes == 0)
+        lane.is_lane = False
+
+    def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
+        """A vector of each result."""
+        indices = (*self.kept, Index.of(self.plan.lane))
+        made = [self.vectors.element(root, indices) for root, _ in whole]
+        for (_, target), value in zip(whole, made, strict=True):
+            self.vectors.store(target, indices, value)
+
+
+COSTLY: Final = frozenset(
+    (
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "tanh",
+        "power",
+        "divide",
+        "erf",
+    )
+)
+"""Operations that are better stored and read again than computed twice."""

@@ -1,0 +1,150 @@
+"""Radix sort of unsigned integers, with the number of the element each belongs to: stable, digit by digit.
+
+Knuth, The Art of Computer Programming, volume 3, section 5.2.5. All digits are counted in one sweep; a digit
+that is the same everywhere is passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.codegen.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Type, Value, make_type
+
+LONG: Final = 4096
+"""Rows from this length on are sorted by digits of 11 bits, shorter ones by bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is sorted: an integer, the key being its upper bits, and perhaps a number beside it.
+
+    Attributes:
+        bits: 32 or 64, of the integer.
+        key_bits: how many of its bits, from the top, or from the bottom if all below are 0, decide.
+        low: the lowest bit that decides.
+        beside: whether a u32 is moved along in an array of its own.
+    """
+
+    bits: int
+    key_bits: int
+    low: int = 0
+    beside: bool = False
+
+    @property
+    def type(self) -> Type:
+        """The LLVM type of the integer."""
+        return make_type(f"i{self.bits}")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a record."""
+        return self.bits // 8 + 4 * self.beside
+
+    def digits(self, count: int) -> list[tuple[int, int]]:
+        """(lowest bit, width) of the digits, least significant first, for rows of ``count`` records."""
+        largest = 11 if count >= LONG and self.key_bits > 16 else 8
+        number = -(-self.key_bits // largest)
+        width = -(-self.key_bits // number)
+        return [
+            (self.low + start, min(width, self.key_bits - start)) for start in range(0, self.key_bits, width)
+        ]
+
+
+def radix_sort(module: Module, record: Record, count: int) -> str:
+    """The function that sorts records between two areas; returns its name.
+
+    (integers, other integers, numbers, other numbers, count) -> whether the result lies in the other areas.
+    The numbers are null where the record has none beside it.
+    """
+    digits = record.digits(count)
+    name = f"radix_sort_{record.bits}_{record.key_bits}_{record.low}_{int(record.beside)}_{digits[0][1]}"
+    if name not in module.functions:
+        _Sort(module, name, record, digits).emit()
+    return name
+
+
+class _Sort:
+    """The function under construction."""
+
+    def __init__(self, module: Module, name: str, record: Record, digits: list[tuple[int, int]]) -> None:
+        self.f: Function = module.function(name, [PTR, PTR, PTR, PTR, I64], I1)
+        self.record, self.digits = record, digits
+        self.bins = 1 << max(width for _, width in digits)
+        self.counts = self.f.allocate(I32, self.bins * len(digits))
+
+    def emit(self) -> None:
+        """Count, then move digit by digit."""
+        f = self.f
+        integers, others, numbers, other_numbers, count = f.parameters
+        self.count(integers, count)
+        swapped = Value(f, I1, "false")
+        for number in range(len(self.digits)):
+            same = self.place(number, integers, count)
+            move, after = f.label(), f.label()
+            f.branch(same, after, move)
+            f.start(move)
+            self.move(number, (integers, numbers), (others, other_numbers), count)
+            f.jump(after)
+            f.start(after)
+            integers, others = same.select(integers, others), same.select(others, integers)
+            if self.record.beside:
+                numbers, other_numbers = (
+                    same.select(numbers, other_numbers),
+                    same.select(other_numbers, numbers),
+                )
+            swapped = same.select(swapped, swapped ^ 1)
+        f.finish(swapped)
+
+    def digit(self, integer: Value, number: int) -> Value:
+        """A digit, as an index."""
+        low, width = self.digits[number]
+        moved = integer.logical_shift_right(low) if low else integer
+        return (moved & ((1 << width) - 1)).cast("zext", I64)
+
+    def bin(self, number: int, digit: Value | int) -> Value:
+        """The address of a digit's count."""
+        start = self.f.offset(self.counts, number * self.bins, I32)
+        return self.f.offset(start, digit, I32)
+
+    def count(self, integers: Value, count: Value) -> None:
+        """Count every digit."""
+        f = self.f
+        size = f.constant(I64, 4 * self.bins * len(self.digits))
+        f.call(None, "llvm.memset.p0.i64", self.counts, f.constant(I8, 0), size, Value(f, I1, "false"))
+        with f.loop(0, count) as loop:
+            integer = f.load(self.record.type, f.offset(integers, loop.index, self.record.type))
+            for number in range(len(self.digits)):
+                place = self.bin(number, self.digit(integer, number))
+                f.store(f.load(I32, place) + 1, place)
+
+    def place(self, number: int, integers: Value, count: Value) -> Value:
+        """Turn the counts of a digit into first places; returns whether it is the same in all records."""
+        f = self.f
+        first = f.load(self.record.type, integers)
+        same = f.load(I32, self.bin(number, self.digit(first, number))).compare(
+            "eq", count.cast("trunc", I32)
+        )
+        with f.loop(0, self.bins, 1, [f.constant(I32, 0)]) as loop:
+            (total,) = loop.values
+            place = self.bin(number, loop.index)
+            here = f.load(I32, place)
+            f.store(total, place)
+            loop.next(total + here)
+        return same
+
+    def move(
+        self, number: int, source: tuple[Value, Value], target: tuple[Value, Value], count: Value
+    ) -> None:
+        """Put every record where its digit belongs."""
+        f, kind = self.f, self.record.type
+        with f.loop(0, count) as loop:
+            integer = f.load(kind, f.offset(source[0], loop.index, kind))
+            place = self.bin(number, self.digit(integer, number))
+            at = f.load(I32, place)
+            f.store(at + 1, place)
+            index = at.cast("zext", I64)
+            f.store(integer, f.offset(target[0], index, kind))
+            if self.record.beside:
+                beside = f.load(I32, f.offset(source[1], loop.index, I32))
+                f.store(beside, f.offset(target[1], index, I32))

@@ -1,0 +1,383 @@
+"""Rows sorted by keys: by a network of vector comparisons if they are short, by digits if they are long.
+
+Keys are sorted with the number of the element that each belongs to; then all operands are put into that
+order. A single operand whose elements can be told from their keys is sorted as keys alone; whether that is so
+(zeros of both signs and NaNs of many kinds may count as equal) shows when they are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.loops import LoopKernel, vector_loop
+from hloom.codegen.types import Element
+from hloom.cpu.kernels.sorting.radix_sort import Record, radix_sort
+from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
+from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
+from hloom.cpu.program import ProgramEmitter
+from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
+
+NETWORK: Final = 4096
+"""Rows up to this length are sorted by a network, in memory on the stack."""
+SHORT: Final = 128
+"""Rows below this length are sorted by comparing where their keys are too wide for a network."""
+SLOTS: Final = 16
+"""So many long rows are sorted at a time; each has scratch memory of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySort:
+    """How a sort by keys is done.
+
+    Attributes:
+        groups: keys that make up one integer, the most significant group first.
+        record: what is sorted, together with the elements' numbers.
+        alone: the keys of a single operand that may be sorted without numbers; None if elements cannot be
+            told from their keys.
+        by_network: records are sorted by a network, so that no scratch memory is needed.
+        alone_by_network: keys alone are.
+    """
+
+    groups: tuple[tuple[SortKey, ...], ...]
+    record: Record
+    alone: Record | None
+    by_network: bool
+    alone_by_network: bool
+
+
+@lru_cache(256)
+def key_sort(i: HloInstruction) -> KeySort | None:
+    """The plan of a sort by keys; None where elements must be compared."""
+    n = length(i)
+    keys = sort_keys(i.called_computations[0]) if 2 <= n < 2**31 else None
+    if keys is None:
+        return None
+    groups: list[list[SortKey]] = []
+    for key in keys:
+        if not groups or sum(k.bits for k in groups[-1]) + key.bits > 64:
+            groups.append([])
+        groups[-1].append(key)
+    widest = max(sum(k.bits for k in group) for group in groups)
+    narrow = len(groups) == 1 and widest <= 32
+    record = Record(64, widest, 32) if narrow else Record(64, widest, 0, beside=True)
+    alone = None
+    if len(keys) == len(i.operands) == 1 and keys[0].choice:
+        kind = i.operands[0].shape.element_type
+        if keys[0].element_type is kind and kind.bits >= 8 and kind is not et.PRED:
+            alone = Record(max(32, keys[0].bits), keys[0].bits)
+    if not narrow and n < SHORT and alone is None:
+        return None
+    return KeySort(tuple(map(tuple, groups)), record, alone, narrow and n <= NETWORK, n <= NETWORK)
+
+
+def length(i: HloInstruction) -> int:
+    """Elements of a row."""
+    operation: Any = i.operation
+    dimension: int = operation.dimensions[0]
+    return i.operands[0].shape.dimensions[dimension]
+
+
+def padded(n: int) -> int:
+    """Records of a network for rows of n elements."""
+    return max(8, 1 << (n - 1).bit_length())
+
+
+def slots(i: HloInstruction) -> int:
+    """How many rows are sorted at a time, if they need scratch memory."""
+    return min(SLOTS, max(1, i.operands[0].shape.element_count // max(1, length(i))))
+
+
+def slot_bytes(plan: KeySort, n: int) -> int:
+    """Scratch memory for the records of a row, twice."""
+    return 2 * (-(-n * plan.record.bytes // 64) * 64 + 64)
+
+
+def used_results(i: HloInstruction) -> list[int]:
+    """The numbers of the operands whose sorted values somebody uses."""
+    if i.is_root or not i.shape.is_tuple or any(u.opcode != "get-tuple-element" for u in i.users):
+        return list(range(len(i.operands)))
+    return sorted({u.operation.index for u in i.users})  # type: ignore[attr-defined]
+
+
+def counts_along(operand: HloInstruction, dimension: int) -> bool:
+    """Whether an operand is the numbers 0, 1, 2 ... along a dimension, quicker made than read."""
+    operation: Any = operand.operation
+    if operand.opcode == "iota":
+        return operation.iota_dimension == dimension
+    if operand.opcode != "broadcast" or operand.operands[0].opcode != "iota":
+        return False
+    iota: Any = operand.operands[0].operation
+    return operation.dimensions[iota.iota_dimension] == dimension
+
+
+def emit_rows(program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: Sequence[Value]) -> None:
+    """Sort row by row; ``pointers``: operands, results, workspace."""
+    kernel = program.shared(lambda name: _rows_kernel(program.module, name, i, plan))
+    program.call(i, kernel, pointers)
+
+
+def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) -> LoopKernel:
+    """(operands..., results..., workspace, begin, end): every row, or every slot of rows, in the range."""
+    count = len(i.operands)
+    function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])
+    *_, begin, end = function.parameters
+    sizes = i.operands[0].shape.dimensions
+    n = length(i)
+    rows = math.prod(sizes) // n
+    trips = rows if plan.by_network else slots(i)
+    with function.loop(begin, end) as loop:
+        if trips == rows:
+            RowByKeys(module, function, i, plan).run(loop.index, loop.index)
+        else:
+            with function.loop(loop.index, rows, trips) as inner:
+                RowByKeys(module, function, i, plan).run(inner.index, loop.index)
+    function.finish()
+    return LoopKernel(name, trips, 1, math.prod(sizes) * count * max(1, n.bit_length()) * 2)
+
+
+class RowByKeys:
+    """The code that sorts one row."""
+
+    def __init__(self, module: Module, function: Function, i: HloInstruction, plan: KeySort) -> None:
+        self.module, self.f, self.i, self.plan = module, function, i, plan
+        operation: Any = i.operation
+        self.dimension: int = operation.dimensions[0]
+        self.sizes = i.operands[0].shape.dimensions
+        self.n: int = self.sizes[self.dimension]
+        count = len(i.operands)
+        views = {
+            o: View(p, o.shape.element_type, self.sizes)
+            for o, p in zip(i.operands, function.parameters, strict=False)
+            if not counts_along(o, self.dimension)
+        }
+        self.results = [
+            View(p, o.shape.element_type, self.sizes)
+            for o, p in zip(i.operands, function.parameters[count:], strict=False)
+        ]
+        self.space = function.parameters[2 * count]
+        self.others: list[Index] = []
+        self.low, self.high = function.constant(I64, 0), function.constant(I64, self.n)
+        lanes = 16 if self.n >= 16 else 8
+        self.e = Elements(function, lanes, views)
+        # what is not contiguous is written element by element
+        contiguous = math.prod(self.sizes[self.dimension + 1 :]) == 1
+        self.out = self.e if contiguous else Elements(function, 0, views)
+
+    # -- rows
+
+    def run(self, row: Value, slot: Value) -> None:
+        """Sort a row with the scratch memory of a slot."""
+        self.others = self.row_indices(row)
+        stack = self.f.allocate(I64, padded(self.n)) if self.plan.alone_by_network else self.space
+        areas = (stack, stack)
+        if not self.plan.by_network:
+            size = slot_bytes(self.plan, self.n)
+            first = self.f.offset(self.space, slot * size)
+            areas = (first, self.f.offset(first, size // 2))
+        if self.plan.alone is None:
+            self.by_records(areas)
+            return
+        keys = self.plan.alone
+        of_keys = (stack, stack) if self.plan.alone_by_network else areas
+        differs = self.fill_alone(keys, of_keys[0])
+        records, alone, after = self.f.label(), self.f.label(), self.f.label()
+        self.f.branch(differs, records, alone)
+        self.f.start(records)
+        self.by_records(areas)
+        self.f.jump(after)
+        self.f.start(alone)
+        self.write_alone(keys, self.sorted(keys, of_keys, self.plan.alone_by_network)[0])
+        self.f.jump(after)
+        self.f.start(after)
+
+    def row_indices(self, row: Value) -> list[Index]:
+        """The row's index in all dimensions but the sorted one, which holds 0."""
+        found: list[Index] = [Index(0)] * len(self.sizes)
+        for d in reversed(range(len(self.sizes))):
+            if d == self.dimension or self.sizes[d] == 1:
+                continue
+            quotient = row.unsigned_divide(self.sizes[d])
+            found[d] = self.e.opaque(row - quotient * self.sizes[d], self.sizes[d])
+            row = quotient
+        return found
+
+    def at(self, place: Index) -> tuple[Index, ...]:
+        """The index of an element of the row."""
+        return (*self.others[: self.dimension], place, *self.others[self.dimension + 1 :])
+
+    def each(self, e: Elements, body: Callable[[Index], None]) -> None:
+        """``body(place)`` for the elements of the row from ``low`` to ``high``, or vectors of them."""
+        variable = Variable(self.n, "s")
+        if e.lanes:
+            exact = self.n % e.lanes == 0
+            vector_loop(e, variable, self.low, self.high, lambda: body(Index.of(variable)), exact=exact)
+            return
+        with self.f.loop(self.low, self.high) as loop, e.scope():
+            variable.value = loop.index
+            body(Index.of(variable))
+
+    def area(self, pointer: Value, kind: Type) -> View:
+        """Scratch memory as an array of unsigned integers."""
+        return View(pointer, et.U32 if kind.bits == 32 else et.U64, (padded(self.n),))
+
+    # -- keys alone
+
+    def fill_alone(self, record: Record, area: Value) -> Value:
+        """Write the keys; returns whether some element cannot be told from its key."""
+        key = self.plan.groups[0][0]
+        kind = key.element_type
+        place = self.f.allocate(I32, self.e.lanes)
+        wide = I32.vector(self.e.lanes)
+        self.f.store(self.f.constant(wide, 0), place)
+        target = self.area(area, record.type)
+
+        def body(index: Index) -> None:
+            element = self.e.element(self.i.operands[0], self.at(index))
+            integer = key.integer(self.e, [element])
+            plain = ~integer if key.descending else integer
+            back = value_of(restored(plain, kind), kind)
+            assert isinstance(element, Value)
+            bits = integer_type(32 if kind.is_floating and kind.bits < 32 else max(8, kind.bits))
+            given, found = (x.bitcast(bits.vector(x.type.lanes)) for x in (element, back))
+            differs = given.compare("ne", found)
+            if self.e.mask is not None:
+                differs = differs & self.e.lane_mask()
+            self.f.store(self.f.load(wide, place) | differs.cast("zext", I32), place)
+            self.e.store(target, (index,), integer.cast("zext", record.type))
+
+        self.each(self.e, body)
+        if self.plan.alone_by_network:
+            self.pad(area, record.type)
+        return self.f.intrinsic("vector.reduce.or", self.f.load(wide, place), result=I32).compare("ne", 0)
+
+    def write_alone(self, record: Record, area: Value) -> None:
+        """Write the elements that sorted keys stand for."""
+        key = self.plan.groups[0][0]
+        source = self.area(area, record.type)
+
+        def body(index: Index) -> None:
+            integer = self.out.load(source, (index,))
+            assert isinstance(integer, Value)
+            narrow = integer.cast("trunc", integer_type(key.bits))
+            value = restored(~narrow if key.descending else narrow, key.element_type)
+            self.out.store(self.results[0], self.at(index), value_of(value, key.element_type))
+
+        self.each(self.out, body)
+
+    # -- keys with numbers
+
+    def by_records(self, areas: tuple[Value, Value]) -> None:
+        """Sort by one group of keys after the other, the least significant first, and write all results."""
+        record = self.plan.record
+        first, second = areas
+        for number, group in enumerate(reversed(self.plan.groups)):
+            if record.beside and number:
+                first, second = self.renumber(group, first, second)
+            else:
+                self.fill(group, first)
+            first, second = self.sorted(record, (first, second), self.plan.by_network)
+        self.write(first)
+
+    def numbers(self, area: Value) -> Value:
+        """Where the numbers lie that are moved beside the integers."""
+        return self.f.offset(area, -(-self.n * 8 // 64) * 64)
+
+    def group_integer(self, group: Sequence[SortKey], elements: Sequence[Element]) -> Value:
+        """The keys of a group as one integer of 64 bits."""
+        total: Value | None = None
+        for key in group:
+            part = key.integer(self.e, elements).cast("zext", I64)
+            total = part if total is None else (total << key.bits) | part
+        assert total is not None
+        return total
+
+    def fill(self, group: Sequence[SortKey], area: Value) -> None:
+        """Write the records of the row."""
+        record = self.plan.record
+        integers, numbers = self.area(area, I64), self.area(self.numbers(area), I32)
+
+        def body(index: Index) -> None:
+            elements = [self.e.element(o, self.at(index)) for o in self.i.operands]
+            integer = self.e.wide(self.group_integer(group, elements))
+            place = self.e.wide(self.e.index_value(index))
+            if record.beside:
+                self.e.store(numbers, (index,), place.cast("trunc", I32))
+            else:
+                integer = (integer << 32) | place
+            self.e.store(integers, (index,), integer)
+
+        self.each(self.e, body)
+        if self.plan.by_network:
+            self.pad(area, I64)
+
+    def renumber(self, group: Sequence[SortKey], area: Value, other: Value) -> tuple[Value, Value]:
+        """Write the records of the next group in the order found so far."""
+        old, numbers = self.area(self.numbers(area), I32), self.area(self.numbers(other), I32)
+        integers = self.area(other, I64)
+
+        def body(index: Index) -> None:
+            number = self.e.load(old, (index,))
+            assert isinstance(number, Value)
+            place = self.e.opaque(number.cast("zext", I64), self.n)
+            elements = [self.e.element(o, self.at(place)) for o in self.i.operands]
+            self.e.store(integers, (index,), self.group_integer(group, elements))
+            self.e.store(numbers, (index,), number)
+
+        self.each(self.e, body)
+        return other, area
+
+    def write(self, area: Value) -> None:
+        """Put the operands into the order of the sorted records."""
+        record = self.plan.record
+        source = self.area(self.numbers(area), I32) if record.beside else self.area(area, I64)
+        e = self.out
+
+        def body(index: Index) -> None:
+            number = e.load(source, (index,))
+            assert isinstance(number, Value)
+            place = number.cast("zext", I64) if record.beside else number & 0xFFFFFFFF
+            if e.mask is not None:
+                place = e.choose(e.mask, place, e.wide(self.f.constant(I64, 0)))
+                assert isinstance(place, Value)
+            there = self.at(e.opaque(place, self.n))
+            for k in used_results(self.i):
+                e.store(self.results[k], self.at(index), e.element(self.i.operands[k], there))
+
+        self.each(e, body)
+
+    # -- sorting
+
+    def pad(self, area: Value, kind: Type) -> None:
+        """Fill a network's records beyond the row with the greatest integer."""
+        for place in range(self.n, padded(self.n)):
+            if place - self.n < 32:
+                self.f.store(self.f.constant(kind, -1), self.f.offset(area, place, kind))
+        if padded(self.n) - self.n > 32:
+            with self.f.loop(self.n + 32, padded(self.n)) as loop:
+                self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
+
+    def sorted(self, record: Record, areas: tuple[Value, Value], by_network: bool) -> tuple[Value, Value]:
+        """Sort records; returns the area where they lie now, and the other one."""
+        f = self.f
+        if by_network:
+            count = padded(self.n)
+            if count <= block_size(record.type):
+                f.call(None, small_network(self.module, record.type, count), areas[0])
+            else:
+                f.call(None, network(self.module, record.type), areas[0], f.constant(I64, count))
+            return areas
+        null = Value(f, PTR, "null")
+        numbers = [self.numbers(area) if record.beside else null for area in areas]
+        name = radix_sort(self.module, record, self.n)
+        swapped = f.call(
+            integer_type(1), name, areas[0], areas[1], numbers[0], numbers[1], f.constant(I64, self.n)
+        )
+        return swapped.select(areas[1], areas[0]), swapped.select(areas[0], areas[1])

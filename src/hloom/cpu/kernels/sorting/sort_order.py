@@ -1,0 +1,249 @@
+"""Comparators that order by numbers: recognized, and turned into unsigned integers in the same order.
+
+A comparator ``key(a) < key(b)``, whatever the expression ``key`` is made of, orders by ``key``; and so does
+one that compares several keys one after the other. Floats become integers of the same order by their bits: in
+the total order those of all values, in the partial one -0 counts as 0 and NaN as the greatest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hloom.codegen.elements import Elements
+from hloom.codegen.llvm_text import F32, I8, I16, I32, I64, Value, make_type
+from hloom.codegen.rules.bit_patterns import bits_of, from_bits
+from hloom.codegen.types import Element, storage_type
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import REGISTRY
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A number by which elements are ordered.
+
+    Attributes:
+        computation: gives it from the elements of all operands.
+        element_type: of the number.
+        total: floats are in the total order.
+        descending: large ones come first.
+    """
+
+    computation: HloComputation
+    element_type: ElementType
+    total: bool
+    descending: bool
+
+    @property
+    def bits(self) -> int:
+        """Width of its integer: 8, 16, 32 or 64."""
+        kind = self.element_type
+        if kind.is_floating and kind.bits < 16:
+            return 32
+        return max(8, kind.bits)
+
+    def integer(self, e: Elements, arguments: Sequence[Element]) -> Value:
+        """The unsigned integer in whose order elements are."""
+        (value,) = e.apply(self.computation, arguments)
+        assert isinstance(value, Value)
+        key = ordered(value, self.element_type, total=self.total)
+        return ~key if self.descending else key
+
+    @property
+    def choice(self) -> bool:
+        """Whether the key is the one operand itself, or a constant in its place."""
+        steps = self.computation.instructions
+        return len(self.computation.parameters) == 1 and all(
+            s.opcode in ("parameter", "constant", "select", "compare") for s in steps
+        )
+
+
+def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
+    """An unsigned integer in the order of a register value."""
+    if not kind.is_floating:
+        bits = value.cast("zext", I8) if kind is et.PRED else value
+        return bits ^ _sign(bits) if kind.is_signed else bits
+    if not total:
+        value = value.compare("oeq", 0.0).select(0.0, value)
+        value = value.compare("uno", value).select(float("nan"), value)
+    bits = value.bitcast(I32.vector(value.type.lanes)) if _held_wide(kind) else bits_of(value, kind)
+    return bits ^ ((bits >> (bits.type.bits - 1)) | _sign(bits))
+
+
+def restored(key: Value, kind: ElementType) -> Value:
+    """The stored element whose ordered integer this is."""
+    if kind.is_floating:
+        bits = key ^ ((~key >> (key.type.bits - 1)) | _sign(key))
+        if _held_wide(kind):
+            from hloom.codegen.types import to_storage
+
+            return to_storage(bits.bitcast(F32.vector(key.type.lanes)), kind)
+        stored = storage_type(kind)
+        return bits.bitcast(stored.vector(key.type.lanes)) if stored.is_float else bits
+    return key ^ _sign(key) if kind.is_signed else key
+
+
+def _held_wide(kind: ElementType) -> bool:
+    """Whether a float type has no integers of its own here, but those of f32."""
+    return kind.bits < 16
+
+
+def _sign(bits: Value) -> int:
+    return -(1 << (bits.type.bits - 1))
+
+
+def value_of(stored: Value, kind: ElementType) -> Value:
+    """The register value of stored bits."""
+    width = {8: I8, 16: I16, 32: I32, 64: I64}[max(8, kind.bits)]
+    bits = stored.bitcast(width.vector(stored.type.lanes)) if stored.type.is_float else stored
+    return from_bits(bits, kind)
+
+
+# -- recognition
+
+
+def sort_keys(comparator: HloComputation) -> list[SortKey] | None:
+    """The keys that a comparator compares one after the other; None if it is not of that form."""
+    return _Recognition(comparator).keys(comparator.root)
+
+
+class _Recognition:
+    """One comparator."""
+
+    def __init__(self, comparator: HloComputation) -> None:
+        self.comparator = comparator
+
+    def keys(self, root: HloInstruction) -> list[SortKey] | None:
+        """The keys of a comparison, or of one that looks further where the first keys are equal."""
+        single = self.comparison(root)
+        if single is not None:
+            return [single]
+        for first, equal, rest in _alternatives(root):
+            key = self.comparison(first)
+            if key is None or not self.is_equality(equal, first):
+                continue
+            others = self.keys(rest)
+            if others is not None:
+                return [key, *others]
+        return None
+
+    def comparison(self, root: HloInstruction) -> SortKey | None:
+        """The key of ``key(a) < key(b)``."""
+        if root.opcode != "compare" or _operation(root).direction not in ("LT", "GT"):
+            return None
+        first, second = root.operands
+        descending = _operation(root).direction == "GT"
+        kind = first.shape.element_type
+        if not _mirrored(first, second, 0):
+            if not _mirrored(first, second, 1):
+                return None
+            first, descending = second, not descending
+        if kind.is_complex or not first.shape.is_array:
+            return None
+        total = _operation(root).comparison_type == "TOTALORDER"
+        return SortKey(self.key(first), kind, total, descending)
+
+    def is_equality(self, equal: HloInstruction, first: HloInstruction) -> bool:
+        """Whether ``equal`` holds where the keys that ``first`` compares are equal."""
+        if equal.opcode != "compare" or _operation(equal).direction != "EQ":
+            return False
+        if _operation(equal).comparison_type != _operation(first).comparison_type:
+            return False
+        a, b = first.operands
+        c, d = equal.operands
+        return (_same(a, c) and _same(b, d)) or (_same(a, d) and _same(b, c))
+
+    def key(self, root: HloInstruction) -> HloComputation:
+        """A computation of its own, of the elements of one side."""
+        made = HloComputation("key")
+        parameters = self.comparator.parameters
+        copies: dict[HloInstruction, HloInstruction] = {}
+        for number in range(len(parameters) // 2):
+            operation = REGISTRY["parameter"](parameter_number=number)  # type: ignore[call-arg]
+            copy = HloInstruction(f"p{number}", operation, parameters[2 * number].shape)
+            copies[parameters[2 * number]] = copies[parameters[2 * number + 1]] = made.add(copy)
+
+        def copied(node: HloInstruction) -> HloInstruction:
+            if node not in copies:
+                operands = [copied(o) for o in node.operands]
+                copies[node] = made.add(node.clone(operands=operands))
+            return copies[node]
+
+        made.root = copied(root)
+        return made
+
+
+def _operation(i: HloInstruction) -> Any:
+    return i.operation
+
+
+def _alternatives(
+    root: HloInstruction,
+) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
+    """Ways to read an expression as ``first or (equal and rest)``, or as ``rest if equal else first``."""
+    found: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
+    if root.opcode == "or":
+        for first, both in (root.operands, reversed(root.operands)):
+            if both.opcode == "and":
+                found += [(first, *both.operands), (first, *reversed(both.operands))]  # type: ignore[list-item]
+    elif root.opcode == "select":
+        equal, rest, first = root.operands
+        found.append((first, equal, rest))
+    return found
+
+
+def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
+    """Whether ``a`` is an expression of the elements of one side (0: the first), ``b`` that of the other."""
+
+    def at_end(a: HloInstruction, b: HloInstruction) -> bool:
+        here, there = _operation(a).parameter_number, _operation(b).parameter_number
+        return here // 2 == there // 2 and here % 2 == side and there % 2 == 1 - side
+
+    return _corresponding(a, b, at_end)
+
+
+def _same(a: HloInstruction, b: HloInstruction) -> bool:
+    """Whether two expressions are the same."""
+    return _corresponding(a, b, lambda a, b: a is b)
+
+
+def _corresponding(
+    a: HloInstruction, b: HloInstruction, at_end: Callable[[HloInstruction, HloInstruction], bool]
+) -> bool:
+    """Whether two expressions are alike, their parameters being related by ``at_end``."""
+    seen: set[tuple[HloInstruction, HloInstruction]] = set()
+    waiting = [(a, b)]
+    while waiting:
+        pair = waiting.pop()
+        if pair in seen:
+            continue
+        seen.add(pair)
+        first, second = pair
+        if not _alike(first, second):
+            return False
+        if first.opcode == "parameter" and not at_end(first, second):
+            return False
+        waiting.extend(zip(first.operands, second.operands, strict=True))
+    return True
+
+
+def _alike(a: HloInstruction, b: HloInstruction) -> bool:
+    if a.opcode != b.opcode or a.shape != b.shape or len(a.operands) != len(b.operands):
+        return False
+    if a.called_computations or b.called_computations:
+        return False
+    if a.opcode == "constant":
+        first, second = (np.asarray(_operation(x).literal.numpy()) for x in (a, b))
+        return first.tobytes() == second.tobytes()
+    return a.opcode == "parameter" or a.operation == b.operation
+
+
+def integer_type(bits: int) -> Any:
+    """The LLVM type of a key."""
+    return make_type(f"i{bits}")

@@ -1,0 +1,198 @@
+"""topk: the first k of every row, kept in a buffer of candidates that is sorted whenever it is full.
+
+Records hold an integer in the wanted order, and below it the element's number, so that of equal elements the
+first one wins. An element becomes a candidate only if it is better than the k-th best at the last sort.
+However the data lies, a row costs no more than sorting it buffer by buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value
+from hloom.codegen.loops import LoopKernel, vector_loop
+from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
+from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
+from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.ir.instruction import HloInstruction
+from hloom.shape import element_type as et
+from hloom.shape.element_type import ElementType
+
+LANES: Final = 64
+"""Elements that are looked at together."""
+SMALLEST_BUFFER: Final = 128
+
+
+def key_width(kind: ElementType) -> int:
+    """Bits of the integer that stands for an element."""
+    return 32 if kind.is_floating and kind.bits < 16 else max(8, kind.bits)
+
+
+@emitter("topk")
+def emit_top_k(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A topk of elements of at most 32 bits; see `hloom.passes.expand.topk_decomposer` for others."""
+    values, numbers = program.view(i, (0,)), program.view(i, (1,))
+    if not values.count:
+        return
+    kernel = program.shared(lambda name: _kernel(program.module, name, i))
+    program.call(i, kernel, [program.pointer(i.operands[0]), values.pointer, numbers.pointer])
+
+
+def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
+    """(operand, values, numbers, begin, end): every row in the range."""
+    function = module.function(name, [PTR] * 3 + [I64, I64])
+    *_, begin, end = function.parameters
+    sizes = i.operands[0].shape.dimensions
+    rows = math.prod(sizes[:-1])
+    row = _Row(module, function, i)
+    with function.loop(begin, end) as loop:
+        row.run(loop.index)
+    function.finish()
+    return LoopKernel(name, rows, 1, 2 * math.prod(sizes))
+
+
+class _Row:
+    """The code for one row."""
+
+    def __init__(self, module: Module, function: Function, i: HloInstruction) -> None:
+        self.module, self.f = module, function
+        operation: Any = i.operation
+        self.k: int = operation.k
+        self.largest: bool = operation.largest
+        operand = i.operands[0].shape
+        self.kind = operand.element_type
+        self.n = operand.dimensions[-1]
+        self.rows = math.prod(operand.dimensions[:-1])
+        self.size = min(max(SMALLEST_BUFFER, _power(2 * self.k)), max(8, _power(self.n)))
+        source, values, numbers = function.parameters[:3]
+        self.source = View(source, self.kind, (self.rows, self.n))
+        self.values = View(values, self.kind, (self.rows, self.k))
+        self.numbers = View(numbers, et.S32, (self.rows, self.k))
+        self.buffer = function.allocate(I64, self.size)
+        self.records = View(self.buffer, et.U64, (self.size,))
+
+    def run(self, row: Value) -> None:
+        """Fill the buffer, look at the rest, write what is left."""
+        self.row = row
+        first = min(self.n, self.size)
+        self.fill(first)
+        self.pad(self.f.constant(I64, first))
+        self.sort()
+        if self.n > self.size:
+            self.search()
+        self.write()
+
+    def integer(self, e: Elements, place: Index) -> Value:
+        """The integer of an element, small for what comes first, in 32 bits."""
+        element = e.load(self.source, (self.row_index(e), place))
+        assert isinstance(element, Value)
+        key = ordered(element, self.kind)
+        return (~key if self.largest else key).cast("zext", I32)
+
+    def row_index(self, e: Elements) -> Index:
+        """The row as an index."""
+        return e.opaque(self.row, self.rows)
+
+    def fill(self, count: int) -> None:
+        """Make records of the first elements."""
+        e = Elements(self.f, 16 if count >= 16 else 8, {})
+        variable = Variable(count, "s")
+
+        def body() -> None:
+            place = Index.of(variable)
+            integer = self.integer(e, place).cast("zext", I64)
+            e.store(self.records, (place,), (integer << 32) | e.wide(e.index_value(place)))
+
+        low, high = self.f.constant(I64, 0), self.f.constant(I64, count)
+        vector_loop(e, variable, low, high, body, exact=count % e.lanes == 0)
+
+    def pad(self, count: Value) -> None:
+        """Fill the buffer up with records behind all others."""
+        with self.f.loop(count, self.size) as loop:
+            self.f.store(self.f.constant(I64, -1), self.f.offset(self.buffer, loop.index, I64))
+
+    def sort(self) -> None:
+        """Put the buffer in order."""
+        if self.size <= block_size(I64):
+            self.f.call(None, small_network(self.module, I64, self.size), self.buffer)
+        else:
+            self.f.call(None, network(self.module, I64), self.buffer, self.f.constant(I64, self.size))
+
+    def bound(self) -> Value:
+        """The integer of the k-th record."""
+        last = self.f.load(I64, self.f.offset(self.buffer, self.k - 1, I64))
+        return last.logical_shift_right(32).cast("trunc", I32)
+
+    def search(self) -> None:
+        """Look at the elements beyond the first ones."""
+        f = self.f
+        e = Elements(f, LANES, {})
+        place = f.allocate(I32)
+        f.store(self.bound(), place)
+        filled = f.allocate(I64)
+        f.store(f.constant(I64, self.k), filled)
+        variable = Variable(self.n, "s")
+
+        def body() -> None:
+            integer = self.integer(e, Index.of(variable))
+            better = integer.compare("ult", f.load(I32, place).splat(LANES))
+            if e.mask is not None:
+                better = better & e.lane_mask()
+            bits = better.bitcast(I64)
+            assert variable.value is not None
+            with f.when(bits.compare("ne", 0)):
+                self.take(bits, variable.value, place, filled)
+
+        low, high = f.constant(I64, self.size), f.constant(I64, self.n)
+        vector_loop(e, variable, low, high, body, exact=(self.n - self.size) % LANES == 0)
+        self.pad(f.load(I64, filled))
+        self.sort()
+
+    def take(self, bits: Value, start: Value, bound: Value, filled: Value) -> None:
+        """Append the elements behind ``start`` that are marked, sorting the buffer when it is full."""
+        f = self.f
+        scalar = Elements(f, 0, {})
+        with f.loop(0, f.intrinsic("ctpop", bits), 1, [bits]) as loop:
+            (left,) = loop.values
+            number = start + f.intrinsic("cttz", left, Value(f, I1, "true"))
+            integer = self.integer(scalar, scalar.opaque(number, self.n))
+            with f.when(integer.compare("ult", f.load(I32, bound))):
+                at = f.load(I64, filled)
+                record = (integer.cast("zext", I64) << 32) | number
+                f.store(record, f.offset(self.buffer, at, I64))
+                f.store(at + 1, filled)
+                with f.when((at + 1).compare("eq", self.size)):
+                    self.sort()
+                    f.store(self.bound(), bound)
+                    f.store(f.constant(I64, self.k), filled)
+            loop.next(left & (left - 1))
+
+    def write(self) -> None:
+        """Write the first k records as values and numbers."""
+        e = Elements(self.f, 16 if self.k >= 16 else 8 if self.k >= 8 else 0, {})
+        variable = Variable(self.k, "s")
+
+        def body() -> None:
+            place = Index.of(variable)
+            record = e.load(self.records, (place,))
+            assert isinstance(record, Value)
+            key = record.logical_shift_right(32).cast("trunc", integer_type(key_width(self.kind)))
+            value = value_of(restored(~key if self.largest else key, self.kind), self.kind)
+            e.store(self.values, (self.row_index(e), place), value)
+            e.store(self.numbers, (self.row_index(e), place), record.cast("trunc", I32))
+
+        low, high = self.f.constant(I64, 0), self.f.constant(I64, self.k)
+        if e.lanes:
+            vector_loop(e, variable, low, high, body, exact=self.k % e.lanes == 0)
+            return
+        with self.f.loop(low, high) as loop, e.scope():
+            variable.value = loop.index
+            body()
+
+
+def _power(count: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << (count - 1).bit_length()

@@ -1,0 +1,328 @@
+"""Cumulative windows: a reduce-window whose windows all begin (or all end) outside of the base is a scan.
+
+That is how cumulative sums, products and maxima are written. Neighbouring lines are scanned side by side, one
+in each lane; a line that lies along the lanes is scanned inside the registers, several of them at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.codegen.accumulators import flatten, spread, unflatten
+from hloom.codegen.combining import Combiner, neutral_element
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.lines import Lines, Place
+from hloom.codegen.llvm_text import I1, I64, PTR, Module, Value
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.types import Element, constant, storage_bytes
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import WindowDimension
+
+VECTORS: Final = 8
+"""Registers of a line that are scanned at once."""
+VECTOR_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulative:
+    """A scan along an axis.
+
+    Results and elements are counted in the order of the scan. Result number o combines the elements before
+    o + ahead.
+
+    Attributes:
+        axis: the axis.
+        size: elements along it.
+        results: results along it.
+        ahead: 1 where each result includes its own element.
+        backward: the scan begins with the last element.
+        flipped: windows combine their last element first.
+    """
+
+    axis: int
+    size: int
+    results: int
+    ahead: int
+    backward: bool
+    flipped: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is a result for each element, which includes it."""
+        return self.ahead == 1 and self.results == self.size
+
+
+def cumulative_of(i: HloInstruction) -> Cumulative | None:
+    """A reduce-window as a scan; None where it is something else."""
+    operation: Any = i.operation
+    window: Sequence[WindowDimension] = operation.window
+    half = len(i.operands) // 2
+    wide = [axis for axis, d in enumerate(window) if d.size > 1]
+    if len(wide) != 1 or not i.operands[0].shape.is_static or 0 in i.operands[0].shape.dimensions:
+        return None
+    (axis,) = wide
+    single = [d for n, d in enumerate(window) if n != axis]
+    d = window[axis]
+    if any(s.stride != 1 or s.padding_low or s.padding_high or s.base_dilation != 1 for s in single):
+        return None
+    if d.stride != 1 or d.window_dilation != 1 or d.base_dilation != 1:
+        return None
+    size = i.operands[0].shape.dimensions[axis]
+    results = d.output_size(size)
+    if not settled(i.called_computations[0], i.operands[half:]):
+        return None
+    if results - 1 <= d.padding_low:
+        return Cumulative(axis, size, results, d.size - d.padding_low, False, d.window_reversal)
+    if d.size - d.padding_low >= size:
+        return Cumulative(axis, size, results, size - results + d.padding_low + 1, True, d.window_reversal)
+    return None
+
+
+def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> bool:
+    """Whether initial values combined with themselves stay what they are, so that padding changes nothing."""
+    combiner = Combiner(computation)
+    if not combiner.uniform:
+        return False
+    if combiner.plain in ("maximum", "minimum", "and", "or"):
+        return True
+    if any(init.opcode != "constant" for init in inits):
+        return False
+    from hloom.evaluate.evaluator import Evaluator
+
+    operations: list[Any] = [init.operation for init in inits]
+    values: list[np.ndarray[Any, Any]] = [o.literal.numpy() for o in operations]
+    made: Any = Evaluator().run(computation, [*values, *values])
+    results: list[np.ndarray[Any, Any]] = list(made) if computation.root.shape.is_tuple else [made]
+    return all(bool(np.all((r == v) | ((r != r) & (v != v)))) for r, v in zip(results, values))
+
+
+def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulative) -> LoopKernel:
+    """The kernel (operands..., initial values..., results..., begin, end)."""
+    count = len(i.operands) // 2
+    f = module.function(name, [PTR] * (3 * count) + [I64, I64])
+    *pointers, begin, end = f.parameters
+    leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
+    shapes = [*(o.shape for o in i.operands), *leaves]
+    views = [View(p, s.element_type, s.dimensions) for p, s in zip(pointers, shapes, strict=True)]
+    lines = Lines.of(leaves[0].dimensions, scan.axis, i.operands)
+    inside = not lines.lanes and scan.plain and scan.size >= 4
+    lanes = _register_lanes(i, scan.size) if inside else lines.lanes
+    e = Elements(f, lanes, {})
+    kind = _InRegisters if inside else _StepByStep
+    walk = kind(e, i, scan, views)
+    with e.scope():
+        walk.prepare()
+        lines.walk(e, begin, end, walk.line)
+    f.finish()
+    trips, grain = lines.trips
+    return LoopKernel(name, trips, grain, lines.count * (scan.size + scan.results))
+
+
+def _register_lanes(i: HloInstruction, size: int) -> int:
+    lanes = max(2, VECTOR_BYTES // max(storage_bytes(o.shape.element_type) for o in i.operands))
+    while lanes > size:
+        lanes //= 2
+    return lanes
+
+
+class _Scan(ABC):
+    """What both ways of scanning a line have in common."""
+
+    def __init__(self, e: Elements, i: HloInstruction, scan: Cumulative, views: Sequence[View]) -> None:
+        self.e, self.f, self.scan = e, e.function, scan
+        count = len(views) // 3
+        self.operands, self.inits, self.results = views[:count], views[count : 2 * count], views[2 * count :]
+        self.combiner = Combiner(i.called_computations[0])
+        self.first_is_low = scan.backward == scan.flipped
+        """New elements come last in the order of combination: scans can begin with the initial values."""
+        self.starts_with_init = self.first_is_low or self.combiner.commutative
+
+    def prepare(self) -> None:
+        """Load the initial values."""
+        loaded = [spread(self.e, self.e.load(v, ())) for v in self.inits]
+        self.init = self.combiner.starts(loaded, [v.element_type for v in self.inits])
+
+    def load(self, place: Place, at: Index) -> list[Element]:
+        """The elements at a place, in the order of memory."""
+        index = place(at)
+        values = [self.e.load(v, index) for v in self.operands]
+        return [
+            spread(self.e, x) for x in self.combiner.lift(values, [v.element_type for v in self.operands])
+        ]
+
+    def store(self, place: Place, at: Index, values: Sequence[Element]) -> None:
+        """Results, to a place in the order of memory."""
+        self.put(
+            place,
+            at,
+            values if self.starts_with_init else self.combiner.combine(self.e, self.init, values),
+        )
+
+    def put(self, place: Place, at: Index, values: Sequence[Element]) -> None:
+        """Finished accumulators, to a place in the order of memory."""
+        index = place(at)
+        made = self.combiner.lower(values, [v.element_type for v in self.results])
+        for view, value in zip(self.results, made, strict=True):
+            self.e.store(view, index, spread(self.e, value))
+
+    def join(self, earlier: Sequence[Element], later: Sequence[Element]) -> list[Element]:
+        """Combine what comes earlier in the scan with what comes later."""
+        first, second = (earlier, later) if self.first_is_low else (later, earlier)
+        return [spread(self.e, x) for x in self.combiner.combine(self.e, first, second)]
+
+    @abstractmethod
+    def line(self, place: Place) -> None:
+        """Scan one line."""
+
+
+class _StepByStep(_Scan):
+    """One element after the other; lanes are neighbouring lines."""
+
+    def line(self, place: Place) -> None:
+        """Results before the first element, results with an element each, results after the last one."""
+        scan = self.scan
+        before = min(max(scan.ahead - 1, 0), scan.size)
+        early = min(max(1 - scan.ahead, 0), scan.results)
+        both = max(early, min(scan.results, scan.size - scan.ahead + 1))
+        state = self.init if self.starts_with_init else None
+        state = self._steps(place, 0, before, state, None)
+        self._repeat(place, 0, early, None)
+        state = self._steps(place, early, both, state, scan.ahead - 1)
+        self._repeat(place, both, scan.results, state)
+
+    def _steps(
+        self, place: Place, low: int, high: int, state: list[Element] | None, ahead: int | None
+    ) -> list[Element] | None:
+        """Take elements; with ``ahead`` the numbers are those of results, which are stored."""
+        if low >= high:
+            return state
+        if state is None:
+            state = self._step(place, Index(low), None, ahead)
+            low += 1
+        number = Variable(high, "s")
+        with self.f.loop(low, high, 1, flatten(state)) as loop, self.e.scope():
+            number.value = loop.index
+            made = self._step(place, Index.of(number), unflatten(loop.values, state), ahead)
+            loop.next(*flatten(made))
+        return unflatten(loop.values, state)
+
+    def _step(
+        self, place: Place, number: Index, state: list[Element] | None, ahead: int | None
+    ) -> list[Element]:
+        values = self.load(place, self._memory(number + (ahead or 0), self.scan.size))
+        made = values if state is None else self.join(state, values)
+        if ahead is not None:
+            self.store(place, self._memory(number, self.scan.results), made)
+        return made
+
+    def _repeat(self, place: Place, low: int, high: int, state: list[Element] | None) -> None:
+        """The same results in a row: initial values where nothing has been taken yet."""
+        number = Variable(max(high, 1), "s")
+        with self.f.loop(low, high) as loop, self.e.scope():
+            number.value = loop.index
+            at = self._memory(Index.of(number), self.scan.results)
+            if state is None:
+                self.put(place, at, self.init)
+            else:
+                self.store(place, at, state)
+
+    def _memory(self, number: Index, size: int) -> Index:
+        return number * -1 + (size - 1) if self.scan.backward else number
+
+
+class _InRegisters(_Scan):
+    """Vectors along the line: each is scanned by shifting it against itself, then joined to what precedes."""
+
+    def line(self, place: Place) -> None:
+        """Whole blocks of several vectors, then the rest."""
+        size, lanes = self.scan.size, self.e.lanes
+        block = lanes * min(VECTORS, size // lanes)
+        whole = size // block * block
+        carry = self.init if self.starts_with_init else None
+        first = 0
+        if carry is None:
+            carry = self._block(place, self._base(self.f.constant(I64, 0), block), block, None)
+            first = block
+        with self.f.loop(first, whole, block, flatten(carry)) as loop, self.e.scope():
+            made = self._block(place, self._base(loop.index, block), block, unflatten(loop.values, carry))
+            loop.next(*flatten(made))
+        if whole < size:
+            start = 0 if self.scan.backward else whole
+            carry = unflatten(loop.values, carry)
+            self._block(place, self.f.constant(I64, start), size - whole, carry)
+
+    def _base(self, done: Value, block: int) -> Value:
+        """Where in memory the block begins that follows so many scanned elements."""
+        return self.f.constant(I64, self.scan.size - block) - done if self.scan.backward else done
+
+    def _block(self, place: Place, base: Value, count: int, carry: list[Element] | None) -> list[Element]:
+        """Scan some elements; returns what the next block goes on from."""
+        e, lanes = self.e, self.e.lanes
+        starts = range(0, count, lanes)
+        places: list[Index] = []
+        for start in starts:
+            lane = Variable(self.scan.size, "s")
+            lane.is_lane, lane.value = True, base + start
+            places.append(Index.of(lane))
+        valid = [min(lanes, count - start) for start in starts]
+        masks = [None if n == lanes else self._lanes_below(n) for n in valid]
+        vectors: list[list[Element]] = []
+        for at, mask, n in zip(places, masks, valid, strict=True):
+            with e.masked(mask):
+                vectors.append(self._local(self.load(place, at), n))
+        order = range(len(vectors))
+        for k in reversed(order) if self.scan.backward else order:
+            scanned, total = vectors[k], self._total(vectors[k])
+            with e.masked(masks[k]):
+                self.store(place, places[k], scanned if carry is None else self.join(carry, scanned))
+            carry = total if carry is None else self.join(carry, total)
+        assert carry is not None
+        return carry
+
+    def _lanes_below(self, count: int) -> Value:
+        return self.f.constant(I1.vector(self.e.lanes), [int(lane < count) for lane in range(self.e.lanes)])
+
+    def _total(self, scanned: Sequence[Element]) -> list[Element]:
+        """The last lane in the scan's order, in every lane."""
+        lanes = self.e.lanes
+        return [_shuffled(x, [0 if self.scan.backward else lanes - 1] * lanes) for x in scanned]
+
+    def _local(self, values: list[Element], valid: int) -> list[Element]:
+        """The scan of one vector by itself, of which so many lanes count."""
+        lanes, backward = self.e.lanes, self.scan.backward
+        kind = self.combiner.accumulators[0]
+        neutral = neutral_element(self.combiner.computation, kind) if len(values) == 1 else None
+        if valid < lanes or kind.is_complex:
+            neutral = None
+        step = 1
+        while step < valid:
+            sources = [lane + step if backward else lane - step for lane in range(lanes)]
+            if neutral is not None:
+                fill = constant(self.f, kind, neutral, lanes)
+                moved = [
+                    _shuffled(x, [s if 0 <= s < lanes else lanes for s in sources], fill) for x in values
+                ]
+                values = self.join(moved, values)
+            else:
+                there = self.f.constant(I1.vector(lanes), [int(0 <= s < valid) for s in sources])
+                moved = [_shuffled(x, [s if 0 <= s < lanes else 0 for s in sources]) for x in values]
+                joined = self.join(moved, values)
+                values = [self.e.choose(there, new, old) for new, old in zip(joined, values, strict=True)]
+            step *= 2
+        return values
+
+
+def _shuffled(element: Element, lanes: Sequence[int], other: Element | None = None) -> Element:
+    """Lanes chosen from an element; numbers from its width on choose from ``other``."""
+    if isinstance(element, tuple):
+        second = other if isinstance(other, tuple) else (None, None)
+        return element[0].shuffle(lanes, second[0]), element[1].shuffle(lanes, second[1])
+    assert other is None or isinstance(other, Value)
+    return element.shuffle(lanes, other)

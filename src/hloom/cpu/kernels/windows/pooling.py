@@ -1,0 +1,201 @@
+"""Windows over an array with padding: what lies outside is left out, so that nothing inside is masked.
+
+Where a position's window lies inside the base, it is code without loops; at the border, loops over the
+elements that are there. Only lanes along a dimension that is itself padded are masked, at its ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hloom.codegen.accumulators import flatten, spread, unflatten
+from hloom.codegen.combining import Combiner
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.llvm_text import I64, PTR, Module, Value
+from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.rules.movement import also
+from hloom.codegen.types import Element
+from hloom.cpu.kernels.convolution.convolution_plan import Axis
+from hloom.cpu.kernels.windows.cumulative import settled
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import WindowDimension
+
+MOST_LANES: Final = 64
+MOST_SINGLE: Final = 6
+"""Positions at the ends of a line that are computed one by one, at most."""
+WRITTEN_OUT: Final = 32
+"""Windows of at most so many elements are code without loops."""
+
+
+def is_pooling(i: HloInstruction) -> bool:
+    """Whether a reduce-window has padding that may be left out, and neighbours to fill lanes with."""
+    operation: Any = i.operation
+    window: Sequence[WindowDimension] = operation.window
+    half = len(i.operands) // 2
+    shape = i.operands[0].shape
+    results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
+    if not shape.is_static or 0 in shape.dimensions or 0 in results.dimensions:
+        return False
+    if not window or results.dimensions[-1] < 4 or any(d.base_dilation != 1 for d in window):
+        return False
+    if not any(axis.bounded for axis in _axes(i)):
+        return False
+    computation = i.called_computations[0]
+    ordered = any(d.window_reversal for d in window) and not Combiner(computation).commutative
+    return not ordered and settled(computation, i.operands[half:])
+
+
+def _axes(i: HloInstruction) -> list[Axis]:
+    """Positions and window elements of every dimension."""
+    operation: Any = i.operation
+    results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
+    return [
+        Axis(positions, d.size, 0, 0, step=d.stride, dilation=d.window_dilation, low=d.padding_low, size=size)
+        for d, positions, size in zip(
+            operation.window, results.dimensions, i.operands[0].shape.dimensions, strict=True
+        )
+    ]
+
+
+def emit_pooling(module: Module, name: str, i: HloInstruction) -> LoopKernel:
+    """The kernel (operands..., initial values..., results..., begin, end)."""
+    pool = _Pool(module, name, i)
+    return pool.emit()
+
+
+class _Pool:
+    """Emits the kernel."""
+
+    def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
+        self.name, self.axes = name, _axes(i)
+        count = len(i.operands) // 2
+        self.f = f = module.function(name, [PTR] * (3 * count) + [I64, I64])
+        leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
+        shapes = [*(o.shape for o in i.operands), *leaves]
+        views = [View(p, s.element_type, s.dimensions) for p, s in zip(f.parameters, shapes, strict=False)]
+        self.operands, self.inits, self.results = views[:count], views[count : 2 * count], views[2 * count :]
+        self.combiner = Combiner(i.called_computations[0])
+        first, last = self.axes[-1].whole
+        lanes = vector_lanes(i.operands, max(last - first, 4))
+        while 0 < lanes < MOST_LANES and lanes * 2 <= last - first:
+            lanes *= 2
+        self.vectors, self.scalars = Elements(f, lanes, {}), Elements(f, 0, {})
+
+    def emit(self) -> LoopKernel:
+        """The whole function."""
+        f = self.f
+        begin, end = f.parameters[-2:]
+        outer = [Variable(axis.positions, "p") for axis in self.axes[:-1]]
+        loops = [v for v in outer if v.extent != 1]
+        types = [v.element_type for v in self.inits]
+        loaded = [self.scalars.load(view, ()) for view in self.inits]
+        self.start, self.fills = self.combiner.starts(loaded, types), self.combiner.lift(loaded, types)
+        if not loops:
+            begin, end = f.constant(I64, 0), f.constant(I64, 1)
+        with outer_loops(f, loops, begin, end), self.vectors.scope(), self.scalars.scope():
+            self._line([Index.of(v) for v in outer])
+        f.finish()
+        work = math.prod(axis.positions * axis.taps for axis in self.axes)
+        return LoopKernel(self.name, loops[0].trips if loops else 1, 1, work)
+
+    def _line(self, at: list[Index]) -> None:
+        """All positions along the minor dimension: what lies inside in vectors, and both ends."""
+        f = self.f
+        self.ranges: list[tuple[Value | int, Value | int]] = []
+        self.whole: Value | None = None
+        for axis, index in zip(self.axes, at, strict=False):
+            bounds = axis.tap_range(self.scalars.index_value(index)) if axis.bounded else (0, axis.taps)
+            self.ranges.append(bounds)
+            low, high = bounds
+            if isinstance(low, Value) and isinstance(high, Value):
+                inside = low.compare("eq", 0) & high.compare("eq", axis.taps)
+                self.whole = also(self.scalars, self.whole, inside)
+        minor = self.axes[-1]
+        first, last = minor.whole
+        ends = minor.positions - (last - first)
+        if last - first < self.vectors.lanes or ends > MOST_SINGLE:
+            lane = Variable(minor.positions, "p")
+            low, high = f.constant(I64, 0), f.constant(I64, minor.positions)
+            exact = minor.positions % self.vectors.lanes == 0
+            vector_loop(
+                self.vectors, lane, low, high,
+                lambda: self._position(self.vectors, [*at, Index.of(lane)], range(minor.taps)), exact=exact,
+            )  # fmt: skip
+            return
+        self._vectors(at, first, last)
+        for place in (*range(first), *range(last, minor.positions)):
+            with self.scalars.scope():
+                self._position(self.scalars, [*at, Index(place)], minor.taps_inside(place))
+
+    def _vectors(self, at: list[Index], first: int, last: int) -> None:
+        """Positions whose windows lie inside; the last vector overlaps the one before, so none is masked."""
+        f, e, count = self.f, self.vectors, last - first
+        lane = Variable(count, "p")
+        lane.is_lane = True
+        end = f.constant(I64, -(-count // e.lanes) * e.lanes)
+        with f.loop(0, end, e.lanes) as loop, e.scope():
+            lane.value = f.intrinsic("smin", loop.index, f.constant(I64, count - e.lanes))
+            self._position(e, [*at, Index.of(lane) + first], range(self.axes[-1].taps))
+
+    def _position(self, e: Elements, at: Sequence[Index], taps: range) -> None:
+        """A position, or a vector of them, with some taps along the minor dimension."""
+        if math.prod(axis.taps for axis in self.axes) > WRITTEN_OUT:
+            self._store(e, at, self._looped(e, at, taps))
+            return
+        if self.whole is None:
+            self._store(e, at, self._written_out(e, at, taps))
+            return
+        with self.f.when(self.whole), e.scope():
+            self._store(e, at, self._written_out(e, at, taps))
+        with self.f.when(~self.whole), e.scope():
+            self._store(e, at, self._looped(e, at, taps))
+
+    def _written_out(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
+        """A window that lies inside the base, except perhaps along the lanes."""
+        made = [spread(e, x) for x in self.start]
+        for taps in itertools.product(*(range(axis.taps) for axis in self.axes[:-1]), minor):
+            made = self._step(e, at, [Index(tap) for tap in taps], made)
+        return made
+
+    def _looped(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
+        """The elements of a window that there are, by loops."""
+        bounds = [*self.ranges, (minor.start, minor.stop)]
+        variables = [Variable(axis.taps, "w") for axis in self.axes]
+
+        def nest(number: int, state: list[Element]) -> list[Element]:
+            if number == len(variables):
+                return self._step(e, at, [Index.of(v) for v in variables], state)
+            if variables[number].extent == 1 and bounds[number] == (0, 1):
+                return nest(number + 1, state)
+            with self.f.loop(*bounds[number], 1, flatten(state)) as loop, e.scope():
+                variables[number].value = loop.index
+                made = nest(number + 1, unflatten(loop.values, state))
+                loop.next(*flatten(made))
+            return unflatten(loop.values, state)
+
+        return nest(0, [spread(e, x) for x in self.start])
+
+    def _step(
+        self, e: Elements, at: Sequence[Index], taps: Sequence[Index], state: list[Element]
+    ) -> list[Element]:
+        """Combine one element of the window."""
+        places = tuple(
+            p * axis.step + tap * axis.dilation + -axis.low
+            for axis, p, tap in zip(self.axes, at, taps, strict=True)
+        )
+        inside = e.inside(places[-1], self.axes[-1].size) if e.lanes else None
+        with e.masked(inside):
+            values = [e.load(view, places) for view in self.operands]
+        lifted = self.combiner.lift(values, [view.element_type for view in self.operands])
+        if inside is not None:
+            lifted = [e.choose(inside, x, fill) for x, fill in zip(lifted, self.fills, strict=True)]
+        return [spread(e, x) for x in self.combiner.combine(e, state, lifted)]
+
+    def _store(self, e: Elements, at: Sequence[Index], state: list[Element]) -> None:
+        made = self.combiner.lower(state, [view.element_type for view in self.results])
+        for view, value in zip(self.results, made, strict=True):
+            e.store(view, tuple(at), spread(e, value))

@@ -1,0 +1,85 @@
+"""Scans whose step is elementwise: one loop along the axis, neighbouring lines in the lanes.
+
+What a step carries stays in registers. Scans of other steps are loops of whole operations; see
+`hloom.passes.expand.scan_expander`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from hloom.codegen.accumulators import flatten, spread, unflatten
+from hloom.codegen.elements import Elements, View
+from hloom.codegen.index import Index, Variable
+from hloom.codegen.lines import Lines, Place
+from hloom.codegen.llvm_text import I64, PTR, Module
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.types import Element
+from hloom.cpu.program import EMITTERS, HOST, ProgramEmitter, emitter
+from hloom.ir.instruction import HloInstruction
+from hloom.passes.expand.scan_expander import Parts, is_elementwise, parts_of
+
+
+@emitter("scan")
+def emit_scan(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A loop for a step that is elementwise; what the expander leaves otherwise is evaluated by the host."""
+    if not is_elementwise(i):
+        EMITTERS[HOST](program, i)
+        return
+    indices = [(n,) for n in range(len(i.shape.tuple_shapes))] if i.shape.is_tuple else [()]
+    targets = [program.pointer(i, index) for index in indices]
+    kernel = program.shared(lambda name: _kernel(program.module, name, i))
+    program.call(i, kernel, [*(program.pointer(o) for o in i.operands), *targets])
+
+
+def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
+    """(inputs..., carries..., outputs..., last carries..., begin, end): all lines."""
+    parts = parts_of(i)
+    shapes = [*(o.shape for o in i.operands), *parts.outputs, *parts.last]
+    f = module.function(name, [PTR] * len(shapes) + [I64, I64])
+    *pointers, begin, end = f.parameters
+    views = [View(p, s.element_type, s.dimensions) for p, s in zip(pointers, shapes, strict=True)]
+    sizes = (*parts.slice[: parts.axis], parts.steps, *parts.slice[parts.axis :])
+    lines = Lines.of(sizes, parts.axis, i.operands)
+    e = Elements(f, lines.lanes, {})
+    walk = _Walk(e, i, parts, views)
+    lines.walk(e, begin, end, walk.line)
+    f.finish()
+    trips, grain = lines.trips
+    return LoopKernel(name, trips, grain, math.prod(sizes) * len(walk.step.post_order()))
+
+
+class _Walk:
+    """One line, or neighbouring lines side by side."""
+
+    def __init__(self, e: Elements, i: HloInstruction, parts: Parts, views: Sequence[View]) -> None:
+        self.e, self.parts = e, parts
+        self.step = i.called_computations[0]
+        operation: Any = i.operation
+        self.reverse: bool = operation.is_reverse
+        inputs, carries, outputs = len(parts.inputs), len(parts.carries), len(parts.outputs)
+        self.inputs, self.carries = views[:inputs], views[inputs : inputs + carries]
+        self.outputs, self.last = views[-carries - outputs :][:outputs], views[len(views) - carries :]
+
+    def line(self, place: Place) -> None:
+        """All steps, then what they carried last."""
+        e, f = self.e, self.e.function
+        number = Variable(max(self.parts.steps, 1), "s")
+        at = Index.of(number) * -1 + (self.parts.steps - 1) if self.reverse else Index.of(number)
+        slice_ = tuple(x for d, x in enumerate(place(Index(0))) if d != self.parts.axis)
+        start = [spread(e, e.load(view, slice_)) for view in self.carries]
+        with f.loop(0, self.parts.steps, 1, flatten(start)) as loop, e.scope():
+            number.value = loop.index
+            index = place(at if number.extent > 1 else Index(0))
+            given: list[Element] = [e.load(view, index) for view in self.inputs]
+            given += unflatten(loop.values, start)
+            for parameter, value in zip(self.step.parameters, given, strict=True):
+                e.know(parameter, slice_, value)
+            made = [spread(e, x) for x in e.leaves(self.step.root, slice_)]
+            for view, value in zip(self.outputs, made, strict=False):
+                e.store(view, index, value)
+            loop.next(*flatten(made[len(self.outputs) :]))
+        for view, value in zip(self.last, unflatten(loop.values, start), strict=True):
+            e.store(view, slice_, value)

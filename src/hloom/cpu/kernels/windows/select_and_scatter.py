@@ -1,0 +1,322 @@
+"""Select-and-scatter, the gradient of max pooling: window after window in order, lanes along a dimension that
+windows do not touch.
+
+Windows that do not overlap see initial values only, so that nothing is read back; where they cover the whole
+array, nothing is filled before. Where they lie side by side along the minor dimension, lanes are neighbouring
+windows. Dimensions in which windows are apart are what threads share.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, Final
+
+from hloom.codegen.accumulators import nested_reduction, spread
+from hloom.codegen.combining import Combiner, as_type
+from hloom.codegen.elements import NEAR, Elements, Indices, View
+from hloom.codegen.index import Index, Variable, linearize
+from hloom.codegen.llvm_text import I32, I64, PTR, Module, Value
+from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.rules.movement import also
+from hloom.codegen.rules.windows import WRITTEN_OUT, window_place
+from hloom.codegen.types import Element, constant, to_storage
+from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import WindowDimension
+
+WIDE: Final = 64
+"""Lanes of the loop over whole vectors: several registers, whose chains of selections run side by side."""
+
+
+@emitter("select-and-scatter")
+def emit_select_and_scatter(program: ProgramEmitter, i: HloInstruction) -> None:
+    """Fill the result with the initial value where windows do not write everything, then run the windows."""
+    _, source, initial = i.operands
+    if not i.shape.element_count:
+        return
+    if not _covered(i):
+        fill = program.shared(lambda name: _fill_kernel(program.module, name, i))
+        program.call(i, fill, [program.pointer(initial), program.pointer(i)])
+    if source.shape.element_count:
+        kernel = program.shared(lambda name: _Windows(program.module, name, i).emit())
+        program.call(i, kernel, [*(program.pointer(o) for o in i.operands), program.pointer(i)])
+
+
+def _window(i: HloInstruction) -> list[WindowDimension]:
+    """The dimensions of the window; the order of selection knows no reversal."""
+    operation: Any = i.operation
+    return [replace(d, window_reversal=False) for d in operation.window]
+
+
+def untouched(d: WindowDimension) -> bool:
+    """Whether windows are single elements along a dimension, each at its own place."""
+    return d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
+
+
+def apart(d: WindowDimension) -> bool:
+    """Whether windows do not overlap along a dimension."""
+    return d.stride >= d.dilated_size and d.base_dilation == 1
+
+
+def _covered(i: HloInstruction) -> bool:
+    """Whether every element is written by exactly one window."""
+    return all(
+        apart(d)
+        and d.window_dilation == 1
+        and d.stride == d.size
+        and d.padding_low >= 0
+        and n * d.size - d.padding_low >= size
+        for d, n, size in zip(_window(i), i.operands[1].shape.dimensions, i.shape.dimensions, strict=True)
+    )
+
+
+def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
+    """(initial value, result, begin, end): every element becomes the initial value."""
+    initial = i.operands[2]
+    count = i.shape.element_count
+    f = module.function(name, [PTR, PTR, I64, I64])
+    value_pointer, target, begin, end = f.parameters
+    lanes = vector_lanes([i], count)
+    elements = Elements(f, lanes, {})
+    scatter = Combiner(i.called_computations[1])
+    loaded = elements.load(View(value_pointer, initial.shape.element_type, ()), ())
+    (start,) = scatter.starts([loaded], [initial.shape.element_type])
+    value = spread(elements, as_type(start, scatter.accumulators[0], i.shape.element_type))
+    lane = Variable(count)
+    result = View(target, i.shape.element_type, (count,))
+    if lanes:
+        vector_loop(
+            elements,
+            lane,
+            begin,
+            end,
+            lambda: elements.store(result, (Index.of(lane),), value),
+            exact=count % lanes == 0,
+        )
+    else:
+        elements.store(result, (Index(0),), value)
+    f.finish()
+    return LoopKernel(name, count, max(1, lanes), count)
+
+
+class _Windows:
+    """The kernel (operand, source, initial value, result, begin, end) over all windows."""
+
+    def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
+        self.i, self.name = i, name
+        self.window = _window(i)
+        self.f = f = module.function(name, [PTR] * 4 + [I64, I64])
+        shapes = [*(o.shape for o in i.operands), i.shape]
+        self.operand, self.source, self.initial, self.result = (
+            View(p, s.element_type, s.dimensions) for p, s in zip(f.parameters, shapes, strict=False)
+        )
+        self.positions = [Variable(size, "p") for size in self.source.dimensions]
+        self.select, self.scatter = i.called_computations[0], Combiner(i.called_computations[1])
+        self.select_type = self.select.parameters[0].shape.element_type
+        self.fresh = all(map(apart, self.window))
+        self.side_by_side = self.fresh and self._is_side_by_side()
+        self.lane = self._lane()
+        lanes = vector_lanes([*i.operands], self.lane.trips) if self.lane is not None else 0
+        while self.lane is not None and 0 < lanes < WIDE and lanes * 2 <= self.lane.trips:
+            lanes *= 2
+        self.e = Elements(f, lanes, {})
+
+    def _lane(self) -> Variable | None:
+        if not self.window or self.positions[-1].extent == 1:
+            return None
+        return self.positions[-1] if self.side_by_side or untouched(self.window[-1]) else None
+
+    def _is_side_by_side(self) -> bool:
+        """Whether windows follow each other along the minor dimension without gaps."""
+        if not self.window or self.result.element_type.is_complex:
+            return False
+        d, positions = self.window[-1], self.positions[-1].extent
+        inside = not d.padding_low and positions * d.size <= self.operand.dimensions[-1]
+        close = 1 < d.size <= NEAR and d.stride == d.size and d.window_dilation == 1
+        small = math.prod(d.size for d in self.window) <= WRITTEN_OUT
+        return inside and close and small and positions >= 4
+
+    def emit(self) -> LoopKernel:
+        """The whole function."""
+        f, e, lane = self.f, self.e, self.lane
+        begin, end = f.parameters[-2:]
+        loops = [v for v in self.positions if v.extent != 1 and v is not lane]
+        shared = next((v for v, d in zip(self.positions, self.window) if v in loops and apart(d)), None)
+        if shared is not None:
+            loops = [shared, *(v for v in loops if v is not shared)]
+        elif loops:
+            begin, end = f.constant(I64, 0), f.constant(I64, loops[0].trips)
+        initial = e.load(self.initial, ())
+        (start,) = self.scatter.starts([initial], [self.initial.element_type])
+        self.start = as_type(start, self.scatter.accumulators[0], self.result.element_type)
+        with outer_loops(f, loops, begin, end), e.scope():
+            if lane is None:
+                self._position()
+            elif self.side_by_side:
+                self._vectors(lane)
+            else:
+                zero, limit = f.constant(I64, 0), f.constant(I64, lane.trips)
+                vector_loop(e, lane, zero, limit, self._position, exact=lane.trips % e.lanes == 0)
+        f.finish()
+        work = math.prod(self.source.dimensions) * math.prod(d.size for d in self.window)
+        return LoopKernel(self.name, shared.trips if shared is not None else 1, 1, work)
+
+    def _vectors(self, lane: Variable) -> None:
+        """Positions along the minor dimension; the last vector overlaps the one before, so none is masked."""
+        f, lanes = self.f, self.e.lanes
+        lane.is_lane = True
+        with f.loop(0, -(-lane.trips // lanes) * lanes, lanes) as loop, self.e.scope():
+            lane.value = f.intrinsic("smin", loop.index, f.constant(I64, lane.trips - lanes))
+            self._position()
+        lane.value = None
+
+    # -- one position of the window
+
+    def _position(self) -> None:
+        at = [Index.of(v) for v in self.positions]
+        value = self.e.load(self.source, tuple(at))
+        (lifted,) = self.scatter.lift([value], [self.source.element_type])
+        if math.prod(d.size for d in self.window) > WRITTEN_OUT:
+            self._looped(at, lifted)
+            return
+        table = [
+            [window_place(self.e, p, Index(o), d, size) for o in range(d.size)]
+            for p, d, size in zip(at, self.window, self.operand.dimensions, strict=True)
+        ]
+        conditions = [inside for row in table for _, inside in row]
+        whole: Value | None = None
+        for inside in conditions:
+            whole = also(self.e, whole, inside)
+        if whole is None:
+            self._written_out(table, lifted, whole=True)
+            return
+        with self.f.when(whole), self.e.scope():
+            self._written_out(table, lifted, whole=True)
+        with self.f.when(~whole), self.e.scope():
+            self._written_out(table, lifted, whole=False)
+
+    def _written_out(
+        self, table: Sequence[Sequence[tuple[Index, Value | None]]], value: Element, *, whole: bool
+    ) -> None:
+        """All elements of a small window, one after the other; ``whole``: no element lies in the padding."""
+        places: list[tuple[Indices, Value | None]] = []
+        for entries in itertools.product(*table):
+            inside: Value | None = None
+            for _, condition in entries:
+                inside = also(self.e, inside, None if whole else condition)
+            places.append((tuple(place for place, _ in entries), inside))
+        state = self._none()
+        for number, (place, inside) in enumerate(places):
+            first = number == 0 and inside is None
+            state = self._challenge(state, place, inside, self.f.constant(I32, number), first=first)
+        if self.side_by_side:
+            step = self.window[-1].size
+            for number in range(0, len(places), step):
+                self._put_row(*places[number], number, state, value)
+            return
+        for number, (place, inside) in enumerate(places):
+            self._put(place, inside, self.f.constant(I32, number), state, value)
+
+    def _put_row(
+        self, place: Indices, inside: Value | None, number: int, state: list[Element], value: Element
+    ) -> None:
+        """Write one row of windows that lie side by side: what is selected, and initial values around it."""
+        e, f, step = self.e, self.f, self.window[-1].size
+        kind = self.result.element_type
+        chosen = state[0]
+        assert isinstance(chosen, Value)
+        held = as_type(self.start, kind, self.scatter.accumulators[0])
+        (new,) = self.scatter.lower(self.scatter.combine(e, [held], [value]), [kind])
+        with f.when(inside) if inside is not None else nullcontext():
+            rows: list[Value] = []
+            for tap in range(step):
+                made = spread(e, e.choose(chosen.compare("eq", number + tap), new, self.start))
+                assert isinstance(made, Value)
+                rows.append(to_storage(made, kind))
+            scalar, _, _ = e.parts(self.result.linear(place))
+            f.store(_interleaved(rows), f.offset(self.result.pointer, scalar, rows[0].type.scalar))
+
+    def _looped(self, at: Sequence[Index], value: Element) -> None:
+        """A large window: loops that select, and loops that scatter."""
+        sizes = [d.size for d in self.window]
+        variables = [Variable(size, "w") for size in sizes]
+        looped = [v for v in variables if v.extent != 1]
+
+        def here() -> tuple[Indices, Value | None, Value]:
+            places: list[Index] = []
+            inside: Value | None = None
+            for p, v, d, size in zip(at, variables, self.window, self.operand.dimensions, strict=True):
+                place, condition = window_place(self.e, p, Index.of(v), d, size)
+                places.append(place)
+                inside = also(self.e, inside, condition)
+            number = self.e.index_value(linearize([Index.of(v) for v in variables], sizes))
+            return tuple(places), inside, number.cast("trunc", I32)
+
+        def select(state: list[Element]) -> list[Element]:
+            place, inside, number = here()
+            return self._challenge(state, place, inside, number, first=False)
+
+        found = nested_reduction(self.e, looped, self._none(), select)
+
+        def scatter(_: list[Element]) -> list[Element]:
+            place, inside, number = here()
+            self._put(place, inside, number, found, value)
+            return []
+
+        nested_reduction(self.e, looped, [], scatter)
+
+    def _none(self) -> list[Element]:
+        """(number of the selected element in the window, its value): none yet."""
+        e = self.e
+        number = self.f.constant(I32.vector(e.lanes), -1)
+        return [number, constant(self.f, self.select_type, 0, e.lanes)]
+
+    def _challenge(
+        self, state: list[Element], place: Indices, inside: Value | None, number: Value, *, first: bool
+    ) -> list[Element]:
+        """Select between what is selected so far and the element at a place."""
+        e = self.e
+        with e.masked(inside):
+            loaded = e.load(self.operand, place)
+        candidate = as_type(loaded, self.operand.element_type, self.select_type)
+        if first:
+            return [e.wide(number), spread(e, candidate)]
+        (kept,) = e.apply(self.select, [state[1], candidate])
+        assert isinstance(kept, Value) and isinstance(state[0], Value)
+        take = state[0].compare("eq", -1) | e.wide(~kept)
+        if inside is not None:
+            take = e.both(inside, take)
+        return [e.choose(take, number, state[0]), spread(e, e.choose(take, candidate, state[1]))]
+
+    def _put(
+        self, place: Indices, inside: Value | None, number: Value, state: list[Element], value: Element
+    ) -> None:
+        """Combine the source's element into a place, in the lanes where it is the selected one."""
+        e = self.e
+        assert isinstance(state[0], Value)
+        hit = state[0].compare("eq", e.wide(number))
+        with self.f.when(inside) if inside is not None else nullcontext(), e.scope():
+            kind = self.result.element_type
+            old = self.start if self.fresh else e.load(self.result, place)
+            held = as_type(old, kind, self.scatter.accumulators[0])
+            (new,) = self.scatter.lower(self.scatter.combine(e, [held], [value]), [kind])
+            e.store(self.result, place, spread(e, e.choose(hit, new, old)))
+
+
+def _interleaved(rows: Sequence[Value]) -> Value:
+    """The first lanes of all vectors, then the second ones, and so on."""
+    count, lanes = len(rows), rows[0].type.lanes
+    wide = lanes * count
+    made = rows[0].shuffle([lane // count if lane % count == 0 else -1 for lane in range(wide)])
+    for number, row in enumerate(rows[1:], 1):
+        spread_out = row.shuffle([lane // count if lane % count == number else -1 for lane in range(wide)])
+        order = [
+            wide + lane if lane % count == number else lane if lane % count < number else -1
+            for lane in range(wide)
+        ]
+        made = made.shuffle(order, spread_out)
+    return made

@@ -1,0 +1,24 @@
+"""The emitter of reduce-window: cumulative scans, pooling, or elements."""
+
+from __future__ import annotations
+
+from hloom.buffers.buffers import leaves
+from hloom.cpu.kernels.windows.cumulative import cumulative_of, emit_cumulative
+from hloom.cpu.kernels.windows.pooling import emit_pooling, is_pooling
+from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.ir.instruction import HloInstruction
+
+
+@emitter("reduce-window")
+def emit_reduce_window(program: ProgramEmitter, i: HloInstruction) -> None:
+    """A scan where the windows are cumulative, else a loop over elements."""
+    scan = cumulative_of(i)
+    targets = [program.pointer(i, index) for index, _ in leaves(i.shape)]
+    if scan is not None and scan.results:
+        kernel = program.shared(lambda name: emit_cumulative(program.module, name, i, scan))
+    elif is_pooling(i):
+        kernel = program.shared(lambda name: emit_pooling(program.module, name, i))
+    else:
+        program.kernel(i)
+        return
+    program.call(i, kernel, [*(program.pointer(o) for o in i.operands), *targets])

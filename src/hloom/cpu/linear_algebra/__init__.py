@@ -1,1 +1,0 @@
-"""Cholesky decompositions, triangular solves, Fourier transforms."""

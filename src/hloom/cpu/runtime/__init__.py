@@ -1,0 +1,1 @@
+"""Run-time support of native programs: the thread pool, rendezvous, host calls, the entry."""

@@ -1,0 +1,252 @@
+"""How Python calls a native program: a builtin function made of native code.
+
+The function is ``hloom_call`` in `native_code/entry.ll`, the same for every program; what a program wants
+stands in a descriptor, a numpy array that is the builtin's ``self``. The code knows where numpy keeps an
+array's fields; these places belong to numpy's binary interface, and are tried out before they are relied
+on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.cpu.runtime.support import keep_for_ever, support
+from hloom.errors import EvaluationError
+from hloom.shape.shape import Shape
+
+Array = np.ndarray[Any, Any]
+
+_HEAD_WORDS: Final = 16
+_INPUT_WORDS: Final = 3
+_OUTPUT_WORDS: Final = 4
+_FASTCALL: Final = 0x80
+_ARRAY_TYPE, _NEW_FROM_DESCR, _GET_HANDLER = 2, 94, 305
+"""Numbers of functions in numpy's table."""
+_GIVE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_KEPT_PART: Final = 1 / 16
+_MOST_KEPT: Final = 1 << 30
+"""Memory of results that is kept for later ones: a part of the machine's, and at most so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a program takes and gives.
+
+    Attributes:
+        parameters, results: arrays of static sizes.
+        is_tuple: whether the result is a tuple of the arrays.
+        temp_bytes: size of the arena.
+        long: other Python threads may run meanwhile.
+    """
+
+    parameters: Sequence[Shape]
+    results: Sequence[Shape]
+    is_tuple: bool
+    temp_bytes: int
+    long: bool
+
+
+class Descriptor(np.ndarray[Any, Any]):
+    """The words that the native code reads, and what must live as long as they do."""
+
+    held: tuple[Any, ...]
+
+
+class _Method(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class _Allocator(ctypes.Structure):
+    """PyDataMem_Handler."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+def builtin_for(
+    signature: Signature, program: int, context: int, fallback: Callable[..., Any], held: tuple[Any, ...]
+) -> Callable[..., Any]:
+    """A function of numpy arrays that runs a program.
+
+    Args:
+        signature: what the program takes and gives.
+        program, context: addresses of its entry and of its context.
+        fallback: called instead when arguments are not arrays of exactly the wanted form.
+        held: what must live as long as the function.
+    """
+    if not layout_is_known():
+        return fallback
+    runtime = _runtime()
+    words = _descriptor_words(signature, program, context, fallback)
+    descriptor = words.view(Descriptor)
+    descriptor.held = (fallback, held)
+    finalizer = weakref.finalize(descriptor, _give_arena, words)
+    finalizer.atexit = False
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    return make(ctypes.addressof(runtime.method), descriptor, None)
+
+
+def _descriptor_words(
+    signature: Signature, program: int, context: int, fallback: Callable[..., Any]
+) -> Array:
+    inputs, outputs = len(signature.parameters), len(signature.results)
+    inputs_at = _HEAD_WORDS
+    outputs_at = inputs_at + _INPUT_WORDS * inputs
+    dimensions_at = outputs_at + _OUTPUT_WORDS * outputs
+    shapes = [*signature.parameters, *signature.results]
+    words = np.zeros(dimensions_at + sum(s.rank for s in shapes) + 1, np.int64)
+    base = words.ctypes.data
+    runtime = _runtime()
+    words[:_HEAD_WORDS] = (
+        program, context, 0, signature.temp_bytes, 0, runtime.memory, runtime.handler, id(fallback), inputs,
+        outputs, signature.is_tuple, signature.long, id(np.ndarray), runtime.new_from_descr,
+        base + 8 * inputs_at, base + 8 * outputs_at,
+    )  # fmt: skip
+    at = dimensions_at
+    for number, shape in enumerate(shapes):
+        words[at : at + shape.rank] = shape.dimensions
+        dtype = np.dtype(shape.element_type.dtype)
+        record = (id(dtype), shape.rank, base + 8 * at)
+        if number < inputs:
+            start = inputs_at + _INPUT_WORDS * number
+            words[start : start + _INPUT_WORDS] = record
+        else:
+            start = outputs_at + _OUTPUT_WORDS * (number - inputs)
+            words[start : start + _OUTPUT_WORDS] = (*record, shape.element_count * dtype.itemsize)
+        at += shape.rank
+    return words
+
+
+def _give_arena(words: Array) -> None:
+    if words[2]:
+        _runtime().give(_runtime().memory, int(words[2]))
+
+
+@contextmanager
+def lent_memory(size: int) -> Generator[int]:
+    """The address of recycled memory for a while, at a multiple of 64; what is in it is left open.
+
+    Raises EvaluationError by the rule ``evaluate.memory`` if there is none.
+    """
+    runtime = _runtime()
+    address = runtime.take(runtime.memory, size)
+    if not address:
+        raise EvaluationError(f"no memory for {size} bytes on the way", rule="evaluate.memory")
+    try:
+        yield address
+    finally:
+        runtime.give(runtime.memory, address)
+
+
+class _Runtime:
+    """What all builtins share; it stays for as long as the process lives.
+
+    Attributes:
+        method: PyMethodDef of ``hloom_call``.
+        memory: address of the recycled memory.
+        handler: numpy's handle on it.
+        new_from_descr: address of PyArray_NewFromDescr.
+    """
+
+    def __init__(self) -> None:
+        symbols = support().symbols
+        self.method = _Method(b"run", symbols["hloom_call"], _FASTCALL, b"Run the program on numpy arrays.")
+        self._state = (ctypes.c_int64 * 258)(0, kept_bytes())
+        self.memory = ctypes.addressof(self._state)
+        names = ("malloc", "calloc", "realloc", "free")
+        functions = [symbols[f"hloom_memory_{name}"] for name in names]
+        self._allocator = _Allocator(b"hloom", 1, self.memory, *functions)
+        new_capsule = ctypes.pythonapi.PyCapsule_New
+        new_capsule.restype = ctypes.py_object
+        new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self._name = ctypes.create_string_buffer(b"mem_handler")
+        self._capsule = new_capsule(ctypes.addressof(self._allocator), _address_of_buffer(self._name), None)
+        self.handler = id(self._capsule)
+        self.new_from_descr = numpy_function(_NEW_FROM_DESCR)
+        self.give = _GIVE(symbols["hloom_give"])
+        self.take = _TAKE(symbols["hloom_take"])
+        keep_for_ever(self)
+
+    @property
+    def kept(self) -> int:
+        """Bytes that are kept for later at the moment."""
+        return self._state[0]
+
+
+@cache
+def _runtime() -> _Runtime:
+    return _Runtime()
+
+
+def kept_bytes() -> int:
+    """How many bytes of freed results are kept for later ones."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(_MOST_KEPT, int(total * _KEPT_PART))
+
+
+# -- where numpy keeps things
+
+
+def numpy_function(number: int) -> int:
+    """The address in an entry of numpy's table of C functions."""
+    module: Any = import_module("numpy._core._multiarray_umath")
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table: int = get(module._ARRAY_API, None)
+    return ctypes.c_void_p.from_address(table + 8 * number).value or 0
+
+
+@cache
+def layout_is_known() -> bool:
+    """Whether this Python and this numpy keep the fields of arrays where the native code looks for them."""
+    if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
+        return False
+    if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):
+        return False
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    word = [int(x) for x in (ctypes.c_int64 * 12).from_address(id(array))]
+    dimensions = list((ctypes.c_int64 * 2).from_address(word[4]))
+    small = [ctypes.c_int32.from_address(id(array) + offset).value for offset in (24, 64)]
+    get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(numpy_function(_GET_HANDLER))
+    plain = np.empty(1)
+    handler = ctypes.c_int64.from_address(id(plain) + 88).value
+    return (
+        word[1] == id(np.ndarray) == numpy_function(_ARRAY_TYPE)
+        and word[2] == array.ctypes.data
+        and small[0] == 2
+        and dimensions == [2, 3]
+        and word[7] == id(array.dtype)
+        and small[1] == array.flags.num
+        and handler == id(get_handler())
+    )
+
+
+def _address_of_buffer(buffer: ctypes.Array[ctypes.c_char]) -> Any:
+    return ctypes.cast(buffer, ctypes.c_char_p)

@@ -1,0 +1,79 @@
+"""Threads that share the rounds of a kernel's outermost loop.
+
+The work is done by ``hloom_parallel`` in `native_code/pool.ll`; here is the pool's memory, and what the
+pool needs to know of the process: how many threads there are, a fork, the end. Results never depend on the
+number of threads: every round is computed in the same way whoever computes it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+from functools import cache
+from typing import Final
+
+from hloom.cpu.cores import thread_count
+from hloom.cpu.runtime.support import support
+
+_HEAD_BYTES: Final = 768
+_SLOT_BYTES: Final = 128
+_BUSY_AT: Final = 512
+_THREADS_AT: Final = 680
+_STARTED_AT: Final = 688
+
+
+class ThreadPool:
+    """A pool of threads; they start when they are first needed.
+
+    Attributes:
+        threads: how many compute at once, the caller's included.
+        address: the pool as native code knows it.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        size = _HEAD_BYTES + _SLOT_BYTES * threads
+        self._memory = ctypes.create_string_buffer(size + _SLOT_BYTES)
+        start = ctypes.addressof(self._memory)
+        self.address = -(-start // _SLOT_BYTES) * _SLOT_BYTES
+        self._size = size
+        self.forget()
+
+    def forget(self) -> None:
+        """Take the pool as having no threads: after a fork the child has none of them."""
+        ctypes.memset(self.address, 0, self._size)
+        self._word(_THREADS_AT).value = self.threads
+
+    def stop(self) -> None:
+        """End the threads, for good: what runs later runs in its caller's thread."""
+        if self.started:
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(support().symbols["hloom_pool_stop"])(self.address)
+        self.forget()
+        self._word(_BUSY_AT).value = 1
+
+    @property
+    def started(self) -> bool:
+        """Whether the threads are there."""
+        return bool(self._word(_STARTED_AT).value)
+
+    def _word(self, offset: int) -> ctypes.c_int32:
+        return ctypes.c_int32.from_address(self.address + offset)
+
+
+@cache
+def shared_pool() -> ThreadPool | None:
+    """The pool of this process; None where there is one core, or ``HLOOM_NUM_THREADS`` says so."""
+    threads = thread_count()
+    if threads < 2:
+        return None
+    pool = ThreadPool(threads)
+    os.register_at_fork(after_in_child=pool.forget)
+    atexit.register(pool.stop)
+    return pool
+
+
+def pool_address() -> int:
+    """The address of the process's pool; 0 where there is none."""
+    pool = shared_pool()
+    return 0 if pool is None else pool.address

@@ -1,0 +1,72 @@
+"""hloom's own native code: the thread pool, the recycled memory and the builtin that calls programs.
+
+It is written in LLVM's language, in the files of `native_code/`, compiled once per machine and kept in the
+cache of compiled code like every program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.cache import Entry, configured_cache, key_of
+from hloom.cpu.jit.externals import address_of
+from hloom.cpu.jit.loader import LoadedObject
+from hloom.cpu.jit.relocation import LoadError
+
+_loading: Final = threading.Lock()
+_loaded: Final[list[LoadedObject]] = []
+FILES: Final = ("pool", "memory", "entry", "clock", "rendezvous")
+_FOLDER: Final = Path(__file__).parent / "native_code"
+
+
+def native_code(target: Target, *files: str) -> str:
+    """LLVM text of some of the files for a target, with what they need of its processor."""
+    return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
+
+
+def keep_for_ever(thing: object) -> None:
+    """Let an object outlive its module: arrays that are freed later give their memory back through it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def support() -> LoadedObject:
+    """The native code, loaded. It stays for as long as the process lives: threads may be in it at its end."""
+    with _loading:
+        if not _loaded:
+            _loaded.append(_load())
+            keep_for_ever(_loaded[0])
+    return _loaded[0]
+
+
+# a child process must not find the lock held by a thread that it does not have
+os.register_at_fork(
+    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+)
+
+
+def begin_support() -> None:
+    """Let the native code be loaded, compiled if need be, while the caller does something else."""
+    if not _loaded:
+        threading.Thread(target=support, name="hloom support").start()
+
+
+def _load() -> LoadedObject:
+    text = native_code(host(), *FILES)
+    cache = configured_cache()
+    key = key_of("support", host().identity, text)
+    if cache is not None and (entry := cache.get(key)) is not None:
+        try:
+            return LoadedObject(entry.parts, address_of)
+        except LoadError:
+            pass  # made again below
+    from hloom.cpu.jit.llvm import generate
+
+    code = generate(text, host())
+    if cache is not None:
+        cache.put(key, Entry({}, [code]))
+    return LoadedObject([code], address_of)

@@ -1,0 +1,1 @@
+"""Passes that write operations in terms of simpler ones."""

@@ -1,0 +1,65 @@
+"""dynamic-padder: programs with dynamic sizes become programs of static shapes that carry the sizes along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.errors import HloError
+from hloom.ir.cloning import clone_module
+from hloom.ir.computation import HloComputation
+from hloom.ir.module import HloModule
+from hloom.passes.expand import dynamic_rules as dynamic_rules  # registers the rules
+from hloom.passes.expand.dynamic_form import is_dynamic
+from hloom.passes.expand.dynamic_writer import DynamicWriter
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicPadder:
+    """``f32[<=8] add(x, y)`` → ``f32[8] add(x, y)`` beside the size of x."""
+
+    name: ClassVar[str] = "dynamic-padder"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite the entry and what it runs; their parameters and results take the static form."""
+        if not is_dynamic(module):
+            return False
+        unbounded = next((i for i in module.instructions() if i.shape.is_unbounded), None)
+        if unbounded is not None:
+            message = f"nothing bounds the sizes of {unbounded.shape}"
+            raise HloError(message, rule="dynamic-padder.unbounded", instruction=unbounded.name)
+        _Module(module).run()
+        return True
+
+
+def static_module(module: HloModule) -> HloModule:
+    """A copy of a program in static form."""
+    copy = clone_module(module)
+    DynamicPadder().run(copy)
+    return copy
+
+
+class _Module:
+    """The computations that have been rewritten."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.rewritten: dict[HloComputation, HloComputation] = {}
+
+    def run(self) -> None:
+        """Rewrite from the entry on."""
+        old = self.module.entry
+        new = self.computation(old)
+        for computation in list(self.rewritten):
+            self.module.remove(computation)
+        self.module.remove(new)
+        self.module.add(new, entry=True)
+        self.module.config.entry_layout = None
+
+    def computation(self, old: HloComputation) -> HloComputation:
+        """The static form of a computation of control flow."""
+        if old not in self.rewritten:
+            new = HloComputation(self.module.unique_name(old.name))
+            self.rewritten[old] = self.module.add(new)
+            DynamicWriter(self, old, new).run()
+        return self.rewritten[old]

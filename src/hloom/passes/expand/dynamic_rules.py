@@ -1,0 +1,332 @@
+"""What each operation becomes where sizes are dynamic; see `hloom.passes.expand.dynamic_writer`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hloom.analysis.instructions import attributes
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import REGISTRY
+from hloom.passes.expand.dynamic_writer import RULES, Carried, DynamicWriter, Sized, padding
+from hloom.shape.element_type import BF16, F16, F32, F64, PRED, S32
+from hloom.shape.shape import Shape
+
+
+@padding("elementwise")
+def _elementwise(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """Everything in its place; operands of different sizes are refused by the host."""
+    full = [o for o in operands if o.array.shape.rank == i.shape.rank]
+    sizes: dict[int, HloInstruction] = {}
+    for d in range(i.shape.rank):
+        given = {o.sizes.get(d) for o in full}
+        if len(given) != 1:
+            return None
+        (size,) = given
+        if size is not None:
+            sizes[d] = size
+    return w.result(i, w.on_bounds(i, [o.array for o in operands]), sizes)
+
+
+RULES["bitcast-convert"] = lambda w, i, o: (
+    _elementwise(w, i, o) if i.shape.element_type.bits == i.operands[0].shape.element_type.bits else None
+)
+
+
+@padding("broadcast")
+def _broadcast(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
+    (x,) = operands
+    places = attributes(i).dimensions
+    sizes = {places[d]: size for d, size in x.sizes.items()}
+    return w.result(i, w.on_bounds(i, [x.array]), sizes)
+
+
+@padding("transpose")
+def _transpose(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
+    (x,) = operands
+    order = attributes(i).dimensions
+    sizes = {to: x.sizes[d] for to, d in enumerate(order) if d in x.sizes}
+    return w.result(i, w.on_bounds(i, [x.array]), sizes)
+
+
+@padding("reshape")
+def _reshape(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """Where dynamic dimensions stay what they are, or the outermost one is cut into smaller pieces."""
+    (x,) = operands
+    outermost = _outermost(w, i, x)
+    if outermost is not None:
+        return outermost
+    before, after = x.array.shape.dimensions, i.shape.dimensions
+    sizes: dict[int, HloInstruction] = {}
+    for d, size in x.sizes.items():
+        place = next((e for e in range(len(after)) if _same_place(before, d, after, e)), None)
+        if place is None or not i.shape.dynamic_dimensions[place]:
+            return None
+        sizes[place] = size
+    if len(sizes) != sum(i.shape.dynamic_dimensions):
+        return None
+    return w.result(i, w.on_bounds(i, [x.array]), sizes)
+
+
+def _outermost(w: DynamicWriter, i: HloInstruction, x: Sized) -> Sized | None:
+    """``f32[<=24] reshape(f32[<=6,4])``: the elements that are there come first in both."""
+    before, after = x.array.shape.dimensions, i.shape.dimensions
+    places = [e for e, flag in enumerate(i.shape.dynamic_dimensions) if flag]
+    if len(x.sizes) != 1 or len(places) != 1:
+        return None
+    (d,), (e,) = x.sizes, places
+    inner, piece = math.prod(before[d + 1 :]), math.prod(after[e + 1 :])
+    if math.prod(before[:d]) != 1 or math.prod(after[:e]) != 1 or not piece or inner % piece:
+        return None
+    size = w.op("multiply", x.sizes[d], w.number(inner // piece))
+    return w.result(i, w.on_bounds(i, [x.array]), {e: size})
+
+
+def _same_place(before: Sequence[int], d: int, after: Sequence[int], e: int) -> bool:
+    return math.prod(before[:d]) == math.prod(after[:e]) and before[d] == after[e]
+
+
+@padding("reverse")
+def _reverse(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
+    """What lies beyond comes first then, and is cut off."""
+    (x,) = operands
+    array = w.on_bounds(i, [x.array])
+    reversed_: tuple[int, ...] = attributes(i).dimensions
+    for d in reversed_:
+        if d in x.sizes:
+            whole = array.shape.dimensions
+            behind = w.op("concatenate", array, w.full(0, array.shape), dimensions=(d,))
+            start = w.op("subtract", w.number(whole[d]), x.sizes[d])
+            starts = [start if n == d else w.number(0) for n in range(len(whole))]
+            array = w.op("dynamic-slice", behind, *starts, dynamic_slice_sizes=whole)
+    return w.result(i, array, x.sizes)
+
+
+@padding("sort")
+def _sort(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
+    """What lies beyond is larger than everything else: an operand of its own says where that is."""
+    (d,) = attributes(i).dimensions
+    rank = operands[0].array.shape.rank
+    if any(w.agreed([(o, n) for o in operands]) is None for n in range(rank) if n in operands[0].sizes):
+        return None
+    if any(set(o.sizes) != set(operands[0].sizes) for o in operands):
+        return None
+    sizes, arrays = operands[0].sizes, [o.array for o in operands]
+    if d in sizes:
+        zeros = w.full(0, Shape(S32, arrays[0].shape.dimensions))
+        arrays.append(w.masked(Sized(zeros, {d: sizes[d]}), w.number(1), [d]))
+    comparator = i.called_computations[0]
+    made = w.op(
+        "sort", *arrays, dimensions=(d,), is_stable=True,
+        computations=[_beyond_last(w, comparator) if d in sizes else comparator],
+    )  # fmt: skip
+    single = len(arrays) == 1
+    parts = [made if single else w.op("get-tuple-element", made, index=n) for n in range(len(operands))]
+    if not i.shape.is_tuple:
+        return w.result(i, parts[0], sizes)
+    return [Sized(part, dict(sizes)) for part in parts]
+
+
+def _beyond_last(w: DynamicWriter, comparator: HloComputation) -> HloComputation:
+    """The comparator with two more parameters, s32, that decide first."""
+    new = HloComputation(w.module.unique_name(comparator.name))
+
+    def add(opcode: str, shape: Shape, *operands: HloInstruction, **given: Any) -> HloInstruction:
+        computations = given.pop("computations", ())
+        name = w.module.unique_name(opcode)
+        return new.add(HloInstruction(name, REGISTRY[opcode](**given), shape, operands, computations))
+
+    count = len(comparator.parameters)
+    shapes = [*(p.shape for p in comparator.parameters), Shape(S32), Shape(S32)]
+    given = [add("parameter", shape, parameter_number=n) for n, shape in enumerate(shapes)]
+    left, right = given[count:]
+    before = add("compare", Shape(PRED), left, right, direction="LT")
+    same = add("compare", Shape(PRED), left, right, direction="EQ")
+    less = add("call", Shape(PRED), *given[:count], computations=[comparator])
+    new.root = add("or", Shape(PRED), before, add("and", Shape(PRED), same, less))
+    return w.module.add(new)
+
+
+@padding("gather")
+def _gather(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """As many slices as there are index vectors; what others give lies beyond too."""
+    x, indices = operands
+    o = attributes(i)
+    if x.sizes or o.index_vector_dim in indices.sizes or o.start_indices_batching_dims:
+        return None
+    batch = [d for d in range(indices.array.shape.rank) if d != o.index_vector_dim]
+    places = [d for d in range(i.shape.rank) if d not in o.offset_dims]
+    sizes = {e: indices.sizes[d] for d, e in zip(batch, places, strict=True) if d in indices.sizes}
+    return w.result(i, w.on_bounds(i, [x.array, indices.array]), sizes)
+
+
+@padding("convolution")
+def _convolution(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """As many results as there are in the batch."""
+    lhs, rhs = operands
+    o = attributes(i)
+    labels = o.dim_labels
+    if rhs.sizes or set(lhs.sizes) != {labels.input_batch_dimension} or o.batch_group_count != 1:
+        return None
+    sizes = {labels.output_batch_dimension: lhs.sizes[labels.input_batch_dimension]}
+    return w.result(i, w.on_bounds(i, [lhs.array, rhs.array]), sizes)
+
+
+@padding("iota")
+def _iota(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """A dynamic dimension, whose actual size nothing tells, has its bound."""
+    return w.result(i, w.on_bounds(i, []), {})
+
+
+@padding("slice")
+def _slice(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """What is cut out of actual sizes: (min(limit, size) - start + stride - 1) / stride, at least 0."""
+    (x,) = operands
+    sizes: dict[int, HloInstruction] = {}
+    for d, size in x.sizes.items():
+        cut = attributes(i).slice[d]
+        if not i.shape.dynamic_dimensions[d]:
+            return None
+        end = w.op("minimum", size, w.number(cut.limit))
+        count = w.op("subtract", end, w.number(cut.start - cut.stride + 1))
+        count = w.op("maximum", count, w.number(0))
+        sizes[d] = w.op("divide", count, w.number(cut.stride))
+    return w.result(i, w.on_bounds(i, [x.array]), sizes)
+
+
+@padding("pad")
+def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    x, value = operands
+    sizes: dict[int, HloInstruction] = {}
+    for d, size in x.sizes.items():
+        pad = attributes(i).padding[d]
+        gaps = w.op("maximum", w.op("subtract", size, w.number(1)), w.number(0))
+        grown = w.op("add", size, w.op("multiply", gaps, w.number(pad.interior)))
+        if pad.low + pad.high < 0:
+            return None
+        sizes[d] = w.op("add", grown, w.number(pad.low + pad.high))
+    filled = w.masked(x, value.array, sorted(x.sizes))
+    return w.result(i, w.on_bounds(i, [filled, value.array]), sizes)
+
+
+@padding("concatenate")
+def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """One operand after the other, each from where the one before really ends."""
+    (dimension,) = attributes(i).dimensions
+    sizes: dict[int, HloInstruction] = {}
+    for d in range(i.shape.rank):
+        given = {o.sizes.get(d) for o in operands}
+        if d != dimension and len(given) != 1:
+            return None
+        if d != dimension and None not in given:
+            sizes[d] = next(size for size in given if size is not None)
+    total = w.full(0, i.shape.to_static().without_layout())
+    start = zero = w.number(0)
+    for o in operands:
+        starts = [start if d == dimension else zero for d in range(i.shape.rank)]
+        total = w.op("dynamic-update-slice", total, o.array, *starts)
+        start = w.op("add", start, w.size(o, dimension))
+    sizes[dimension] = start
+    return w.result(i, total, sizes)
+
+
+@padding("get-dimension-size")
+def _get_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
+    return Sized(w.size(operands[0], attributes(i).dimensions[0]))
+
+
+@padding("set-dimension-size")
+def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
+    """What was not there before is zero; of a static result so is what lies beyond the size."""
+    x, size = operands
+    d: int = attributes(i).dimensions[0]
+    wanted = w.limited(size.array, 0, i.shape.dimensions[d])
+    array = w.masked(x, w.zero(x), [d])
+    sizes = dict(x.sizes)
+    sizes.pop(d, None)
+    if i.shape.dynamic_dimensions[d]:
+        sizes[d] = wanted
+    else:
+        cut = Sized(array, {d: wanted})
+        array = w.masked(cut, w.zero(x), [d])
+    return w.result(i, array, sizes)
+
+
+@padding("reduce")
+def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
+    """What lies beyond is replaced by what changes nothing."""
+    half = len(operands) // 2
+    reduced = attributes(i).dimensions
+    inputs, initial = operands[:half], operands[half:]
+    if any(set(o.sizes) != set(inputs[0].sizes) for o in inputs):
+        return None
+    if any(w.agreed([(o, d) for o in inputs]) is None for d in inputs[0].sizes):
+        return None
+    arrays = [o.array for o in inputs]
+    if set(inputs[0].sizes) & set(reduced):
+        neutral = _neutral(i) if half == 1 else None
+        if neutral is None:
+            return None
+        arrays = [w.masked(o, w.scalar(neutral, o.array.shape.element_type), reduced) for o in inputs]
+    made = w.on_bounds(i, [*arrays, *(v.array for v in initial)])
+    kept = [d for d in range(inputs[0].array.shape.rank) if d not in reduced]
+    sizes = {kept.index(d): size for d, size in inputs[0].sizes.items() if d in kept}
+    if not i.shape.is_tuple:
+        return w.result(i, made, sizes)
+    return [
+        Sized(w.op("get-tuple-element", made, index=n), sizes if s.is_dynamic else {})
+        for n, s in enumerate(i.shape.tuple_shapes)
+    ]
+
+
+def _neutral(i: HloInstruction) -> complex | None:
+    """What changes nothing in the reduction of one operand; None where that is not known."""
+    computation, kind = i.called_computations[0], i.operands[0].shape.element_type
+    root, parameters = computation.root, computation.parameters
+    if len(parameters) != 2 or set(root.operands) != set(parameters):
+        return None
+    match root.opcode:
+        case "add":
+            return complex(-0.0, -0.0) if kind.is_complex else -0.0 if kind.is_floating else 0
+        case "multiply":
+            return 1
+        case "or":
+            return 0
+        case "and":
+            return -1 if kind.is_signed else 1 if kind is PRED else kind.limits[1]
+        case "maximum" | "minimum" if kind.is_integer:
+            return kind.limits[0 if root.opcode == "maximum" else 1]
+        case "maximum" | "minimum" if kind in _INFINITE:
+            return -math.inf if root.opcode == "maximum" else math.inf
+        case _:
+            return None
+
+
+_INFINITE: Final = frozenset((F64, F32, F16, BF16))
+
+
+@padding("dot")
+def _dot(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
+    """Terms beyond the size of either operand count as zero."""
+    lhs, rhs = operands
+    o = attributes(i)
+    batch = [
+        (lhs.sizes.get(d), rhs.sizes.get(e)) for d, e in zip(o.lhs_batch_dims, o.rhs_batch_dims, strict=True)
+    ]
+    if any(left is not right for left, right in batch):
+        return None
+    for d, e in zip(o.lhs_contracting_dims, o.rhs_contracting_dims, strict=True):
+        if d in lhs.sizes or e in rhs.sizes:
+            shared = w.op("minimum", w.size(lhs, d), w.size(rhs, e))
+            lhs, rhs = Sized(lhs.array, {**lhs.sizes, d: shared}), Sized(rhs.array, {**rhs.sizes, e: shared})
+    a = w.masked(lhs, w.zero(lhs), o.lhs_contracting_dims)
+    b = w.masked(rhs, w.zero(rhs), o.rhs_contracting_dims)
+    left = [d for d in range(a.shape.rank) if d not in (*o.lhs_batch_dims, *o.lhs_contracting_dims)]
+    right = [d for d in range(b.shape.rank) if d not in (*o.rhs_batch_dims, *o.rhs_contracting_dims)]
+    ahead = len(o.lhs_batch_dims)
+    sizes = {n: size for n, (size, _) in enumerate(batch) if size is not None}
+    sizes |= {ahead + n: lhs.sizes[d] for n, d in enumerate(left) if d in lhs.sizes}
+    sizes |= {ahead + len(left) + n: rhs.sizes[d] for n, d in enumerate(right) if d in rhs.sizes}
+    return w.result(i, w.on_bounds(i, [a, b]), sizes)

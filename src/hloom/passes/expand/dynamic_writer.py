@@ -1,0 +1,218 @@
+"""How programs with dynamic sizes are written as programs of static shapes that carry the sizes along.
+
+Every array of dynamic size becomes one of its bound, beside the actual sizes. What lies beyond them is
+ignored: where an operation would let it in, it is replaced first by what changes nothing. Operations
+without a rule (`hloom.passes.expand.dynamic_rules`) are evaluated on arrays of their actual sizes by the
+host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+from hloom.analysis.instructions import attributes
+from hloom.analysis.purity import has_side_effect
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.passes.expand.dynamic_form import HOST_TARGET, static_form
+from hloom.passes.facts import CONTROL_FLOW
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import S32
+from hloom.shape.shape import Shape
+
+
+@dataclass(slots=True)
+class Sized:
+    """An array (or a token) with the actual sizes of its dynamic dimensions, s32 scalars."""
+
+    array: HloInstruction
+    sizes: dict[int, HloInstruction] = field(default_factory=dict[int, HloInstruction])
+
+
+Carried: TypeAlias = "Sized | list[Carried]"
+Rule: TypeAlias = "Callable[[DynamicWriter, HloInstruction, list[Sized]], Carried | None]"
+RULES: Final[dict[str, Rule]] = {}
+"""opcode -> what an instruction becomes; None where it is left to the host."""
+
+
+class Computations(Protocol):
+    """The computations of a module that is rewritten."""
+
+    module: HloModule
+
+    def computation(self, old: HloComputation) -> HloComputation:
+        """The static form of a computation of control flow."""
+        ...
+
+
+class DynamicWriter(Writer):
+    """Writes the static form of one computation."""
+
+    def __init__(self, owner: Computations, old: HloComputation, new: HloComputation) -> None:
+        self.owner, self.old = owner, old
+        self.computation, self.module = new, owner.module
+        self.replaced = old.root
+        self.values: dict[HloInstruction, Carried] = {}
+
+    def run(self) -> None:
+        """Write every instruction, and the root."""
+        made: dict[HloInstruction, HloInstruction] = {}
+        for i in self.old.post_order():
+            self.replaced = i
+            count = len(self.computation)
+            self.values[i] = self.instruction(i)
+            written = list(self.computation)[count:]
+            if written:
+                made[i] = written[-1]
+                for predecessor in i.control_predecessors:
+                    if predecessor in made:
+                        made[predecessor].add_control_dependency_to(written[-1])
+        self.computation.root = self.packed(self.values[self.old.root])
+
+    # -- the two forms of a value
+
+    def packed(self, value: Carried) -> HloInstruction:
+        """One instruction of the static form."""
+        if isinstance(value, list):
+            return self.op("tuple", *map(self.packed, value))
+        if not value.sizes:
+            return value.array
+        return self.op("tuple", value.array, *(value.sizes[d] for d in sorted(value.sizes)))
+
+    def unpacked(self, i: HloInstruction, shape: Shape) -> Carried:
+        """The parts of an instruction of the static form of a shape."""
+        if shape.is_tuple:
+            parts = enumerate(shape.tuple_shapes)
+            return [self.unpacked(self.op("get-tuple-element", i, index=n), s) for n, s in parts]
+        if not shape.is_array or not shape.is_dynamic:
+            return Sized(i)
+        dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
+        array = self.op("get-tuple-element", i, index=0)
+        sizes = {d: self.op("get-tuple-element", i, index=n + 1) for n, d in enumerate(dynamic)}
+        return Sized(array, sizes)
+
+    # -- instructions
+
+    def instruction(self, i: HloInstruction) -> Carried:
+        """The static form of an instruction."""
+        operands = [self.values[o] for o in i.operands]
+        if i.opcode == "tuple":
+            return operands
+        if i.opcode == "get-tuple-element":
+            (whole,) = operands
+            assert isinstance(whole, list)
+            return whole[attributes(i).index]
+        if i.opcode in ("opt-barrier", "add-dependency", "domain"):
+            whole = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape))
+            return self.unpacked(whole, i.shape)
+        if i.opcode == "parameter":
+            return self.unpacked(self.copy(i, [], static_form(i.shape)), i.shape)
+        if i.opcode in CONTROL_FLOW and i.opcode != "async-start":
+            called = [self.owner.computation(c) for c in i.called_computations]
+            made = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape), called)
+            return self.unpacked(made, i.shape)
+        if not i.shape.is_dynamic and not any(o.shape.is_dynamic for o in i.operands):
+            return self.unpacked(self.copy(i, [self.packed(o) for o in operands], i.shape), i.shape)
+        rule = RULES.get("elementwise" if i.operation.elementwise else i.opcode)
+        flat = [o for o in operands if isinstance(o, Sized)]
+        found = rule(self, i, flat) if rule is not None and len(flat) == len(operands) else None
+        return found if found is not None else self.by_host(i, operands)
+
+    def copy(
+        self, i: HloInstruction, operands: Sequence[HloInstruction], shape: Shape,
+        called: Sequence[HloComputation] | None = None,
+    ) -> HloInstruction:  # fmt: skip
+        """The same operation on other operands."""
+        name = self.module.unique_name(i.name)
+        made = i.clone(name, operands=operands, shape=shape, called_computations=called)
+        return self.computation.add(made)
+
+    def on_bounds(self, i: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
+        """The operation on whole arrays."""
+        return self.copy(i, operands, i.shape.to_static().without_layout())
+
+    def by_host(self, i: HloInstruction, operands: Sequence[Carried]) -> Carried:
+        """A call of the host, which evaluates the instruction on arrays of their actual sizes."""
+        body = HloComputation(self.module.unique_name(f"{i.name}_computation"))
+        parameters = [
+            body.add(
+                HloInstruction(
+                    self.module.unique_name("p"),
+                    REGISTRY["parameter"](parameter_number=n),  # type: ignore[call-arg]
+                    o.shape,
+                )
+            )
+            for n, o in enumerate(i.operands)
+        ]
+        body.add(i.clone(operands=parameters), root=True)
+        self.module.add(body)
+        call = self.op(
+            "custom-call", *map(self.packed, operands), shape=static_form(i.shape), computations=[body],
+            custom_call_target=HOST_TARGET, custom_call_has_side_effect=has_side_effect(i),
+        )  # fmt: skip
+        return self.unpacked(call, i.shape)
+
+    # -- sizes
+
+    def number(self, value: int) -> HloInstruction:
+        """A size that is known."""
+        return self.scalar(value, S32)
+
+    def size(self, value: Sized, dimension: int) -> HloInstruction:
+        """The actual size of a dimension."""
+        known = value.sizes.get(dimension)
+        return known if known is not None else self.number(value.array.shape.dimensions[dimension])
+
+    def limited(self, size: HloInstruction, low: int, high: int) -> HloInstruction:
+        """A size held between two numbers."""
+        return self.op("clamp", self.number(low), size, self.number(high))
+
+    def result(self, i: HloInstruction, array: HloInstruction, sizes: dict[int, HloInstruction]) -> Sized:
+        """An array with the sizes of those dimensions that the instruction says are dynamic."""
+        flags = i.shape.dynamic_dimensions
+        return Sized(
+            array,
+            {d: sizes.get(d) or self.number(i.shape.dimensions[d]) for d, flag in enumerate(flags) if flag},
+        )
+
+    def inside(self, value: Sized, dimensions: Sequence[int]) -> HloInstruction | None:
+        """Where the index is below the actual sizes of dimensions; None if there is nothing beyond."""
+        shape = Shape(S32, value.array.shape.dimensions)
+        mask: HloInstruction | None = None
+        for d in dimensions:
+            if d in value.sizes:
+                place = self.op("iota", shape=shape, iota_dimension=d)
+                here = self.compare(place, "LT", self.broadcast(value.sizes[d], shape.dimensions))
+                mask = here if mask is None else self.op("and", mask, here)
+        return mask
+
+    def masked(self, value: Sized, fill: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
+        """The array with a scalar in the place of what lies beyond the sizes of dimensions."""
+        mask = self.inside(value, dimensions)
+        if mask is None:
+            return value.array
+        return self.op("select", mask, value.array, self.broadcast(fill, value.array.shape.dimensions))
+
+    def zero(self, value: Sized) -> HloInstruction:
+        """A zero of the array's type."""
+        return self.scalar(0, value.array.shape.element_type)
+
+    def agreed(self, pairs: Sequence[tuple[Sized, int]]) -> HloInstruction | None:
+        """The size that dimensions share, if it is one value; None where that has to be found out."""
+        found = list(dict.fromkeys(v.sizes.get(d) for v, d in pairs))
+        return found[0] if len(found) == 1 else None
+
+
+def padding(*opcodes: str) -> Callable[[Rule], Rule]:
+    """Register the rule of some opcodes."""
+
+    def register(function: Rule) -> Rule:
+        for opcode in opcodes:
+            RULES[opcode] = function
+        return function
+
+    return register

@@ -1,0 +1,49 @@
+"""flatten-call-graph: gives every caller of control flow a computation of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.module import HloModule
+from hloom.passes.expand.call_inliner import copy_body
+from hloom.passes.facts import CONTROL_FLOW, FLAT
+
+
+@dataclass(frozen=True, slots=True)
+class FlattenCallGraph:
+    """A computation that two whiles, conditionals or calls share → one copy for each."""
+
+    name: ClassVar[str] = "flatten-call-graph"
+    establishes: ClassVar[frozenset[str]] = frozenset((FLAT,))
+
+    def run(self, module: HloModule) -> bool:
+        """Clone shared computations until each has one caller."""
+        changed = False
+        owned: set[HloComputation] = set()
+        waiting = [module.entry]
+        while waiting:
+            for instruction in waiting.pop():
+                if instruction.opcode not in CONTROL_FLOW:
+                    continue
+                called: list[HloComputation] = []
+                for computation in instruction.called_computations:
+                    mine = computation if computation not in owned else clone_computation(module, computation)
+                    changed |= mine is not computation
+                    owned.add(mine)
+                    called.append(mine)
+                instruction.called_computations = tuple(called)
+                waiting.extend(called)
+        return changed
+
+
+def clone_computation(module: HloModule, source: HloComputation) -> HloComputation:
+    """A copy of a computation under a new name, in the same module."""
+    copy = HloComputation(module.unique_name(f"{source.name}.clone"))
+    copy.execution_thread = source.execution_thread
+    module.add(copy)
+    parameters = [copy.add(p.clone(module.unique_name(p.name))) for p in source.parameters]
+    copies = copy_body(source, copy, parameters)
+    copy.root = copies[source.root]
+    return copy

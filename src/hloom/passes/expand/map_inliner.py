@@ -1,0 +1,67 @@
+"""map-inline: replaces maps by the instructions that they apply, on whole arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.analysis.scalar_computations import is_expression
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class MapInliner:
+    """``map(x, y), to_apply=f`` → the instructions of f with x and y for its parameters."""
+
+    name: ClassVar[str] = "map-inline"
+
+    def run(self, module: HloModule) -> bool:
+        """Inline every map of an expression."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode == "map" and can_inline(instruction):
+                    inline(instruction)
+                    changed = True
+        return changed
+
+
+def can_inline(instruction: HloInstruction) -> bool:
+    """Whether a map applies plain operations on scalars."""
+    (applied,) = instruction.called_computations
+    return instruction.shape.is_static and is_expression(applied) and _is_flat(applied)
+
+
+def _is_flat(applied: HloComputation) -> bool:
+    return all(i.shape.is_scalar and not i.called_computations for i in applied.instructions)
+
+
+def inline(instruction: HloInstruction) -> None:
+    """Replace one map; scalars among its operands are spread, types of another precision converted."""
+    writer = Writer(instruction)
+    sizes = instruction.shape.dimensions
+    (applied,) = instruction.called_computations
+    copies: dict[HloInstruction, HloInstruction] = {}
+    for parameter, operand in zip(applied.parameters, instruction.operands, strict=True):
+        spread = operand if operand.shape.dimensions == sizes else writer.broadcast(operand, sizes)
+        copies[parameter] = writer.convert(spread, parameter.shape.element_type)
+    for step in applied.post_order():
+        if step in copies:
+            continue
+        if step.opcode == "constant":
+            copy = writer.computation.add(step.clone(writer.module.unique_name(step.name)))
+            copies[step] = writer.broadcast(copy, sizes)
+        elif step.opcode in ("reshape", "broadcast", "transpose", "bitcast"):
+            copies[step] = copies[step.operands[0]]
+        else:
+            copy = step.clone(
+                writer.module.unique_name(step.name),
+                operands=[copies[o] for o in step.operands],
+                shape=Shape(step.shape.element_type, sizes),
+            )
+            copies[step] = writer.computation.add(copy)
+    writer.replace(writer.convert(copies[applied.root], instruction.shape.element_type))

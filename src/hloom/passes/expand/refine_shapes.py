@@ -1,0 +1,155 @@
+"""refine-shapes: a program of unbounded sizes, ``f32[?]``, becomes one for arguments of known sizes.
+
+Shapes follow from the arguments on, instruction by instruction. A computation that is called with several
+shapes becomes several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from hloom.analysis.instructions import attributes
+from hloom.errors import HloError
+from hloom.ir.cloning import clone_module
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.structure import parameter_number
+from hloom.passes.facts import CONTROL_FLOW
+from hloom.shape.shape import Shape
+
+Rule: TypeAlias = Callable[[HloInstruction, HloInstruction], Shape]
+_UNKNOWN: Final = Shape.UNBOUNDED
+
+
+def is_unbounded(module: HloModule) -> bool:
+    """Whether nothing bounds the size of some value of a program."""
+    return any(i.shape.is_unbounded for i in module.instructions())
+
+
+def refined_module(module: HloModule, arguments: Sequence[Shape]) -> HloModule:
+    """A copy of a program for arguments of these shapes, in which no size is unbounded.
+
+    Raises HloError by the rule ``refine-shapes.unbounded`` for an instruction whose size does not follow
+    from theirs.
+    """
+    copy = clone_module(module)
+    refinement = _Refinement(copy)
+    old = list(copy.computations)
+    entry = refinement.computation(copy.entry, tuple(arguments))
+    for computation in old:
+        copy.remove(computation)
+    copy.remove(entry)
+    copy.add(entry, entry=True)
+    copy.config.entry_layout = None
+    return copy
+
+
+class _Refinement:
+    """The computations that have been written, for the shapes of their parameters."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.written: dict[tuple[HloComputation, tuple[Shape, ...]], HloComputation] = {}
+
+    def computation(self, old: HloComputation, given: tuple[Shape, ...]) -> HloComputation:
+        """A computation for parameters of given shapes."""
+        if (old, given) in self.written:
+            return self.written[old, given]
+        new = self.module.add(HloComputation(self.module.unique_name(old.name)))
+        new.execution_thread = old.execution_thread
+        self.written[old, given] = new
+        copies: dict[HloInstruction, HloInstruction] = {}
+        for i in old.post_order():
+            made = copies[i] = self.instruction(i, [copies[o] for o in i.operands], given)
+            new.add(made)
+            for predecessor in i.control_predecessors:
+                copies[predecessor].add_control_dependency_to(made)
+        new.root = copies[old.root]
+        return new
+
+    def instruction(
+        self, i: HloInstruction, operands: list[HloInstruction], given: tuple[Shape, ...]
+    ) -> HloInstruction:
+        """An instruction on refined operands."""
+        called = [
+            self.computation(c, _parameters(i, n, operands)) for n, c in enumerate(i.called_computations)
+        ]
+        name = self.module.unique_name(i.name)
+        made = i.clone(name, operands=operands, called_computations=called)
+        if i.opcode == "parameter":
+            made.shape = given[parameter_number(i)]
+        elif i.shape.is_unbounded:
+            made.shape = _completed(i.shape, _RULES.get(i.opcode, _inferred)(i, made))
+        if made.shape.is_unbounded:
+            message = f"the size of {i.shape} does not follow from those of the arguments"
+            raise HloError(message, rule="refine-shapes.unbounded", instruction=i.name)
+        return made
+
+
+def _parameters(i: HloInstruction, number: int, operands: Sequence[HloInstruction]) -> tuple[Shape, ...]:
+    """The shapes of the parameters of a called computation: those of operands, if it is called on them."""
+    shapes = tuple(o.shape for o in operands)
+    if i.opcode == "conditional":
+        return (shapes[1 + number],)
+    if i.opcode in CONTROL_FLOW or i.opcode == "fusion":
+        return shapes
+    return tuple(p.shape for p in i.called_computations[number].parameters)
+
+
+def _completed(stated: Shape, known: Shape) -> Shape:
+    """The stated shape with known sizes for those without bound."""
+    if stated.is_tuple:
+        return Shape.tuple_(map(_completed, stated.tuple_shapes, known.tuple_shapes))
+    if not stated.is_unbounded or known.rank != stated.rank:
+        return stated
+    flags = zip(stated.dimensions, stated.dynamic_dimensions, known.dynamic_dimensions, strict=True)
+    return stated.with_dimensions(
+        [k if s == _UNKNOWN else s for s, k in zip(stated.dimensions, known.dimensions, strict=True)],
+        [k if s == _UNKNOWN else flag for s, flag, k in flags],
+    )
+
+
+# -- what is known about a shape
+
+
+def _inferred(i: HloInstruction, made: HloInstruction) -> Shape:
+    return made.infer_shape() if made.operation.infers else made.shape
+
+
+def _same(i: HloInstruction, made: HloInstruction) -> Shape:
+    shape = made.operands[0].shape
+    return shape if shape.rank == made.shape.rank else made.shape
+
+
+def _broadcast(i: HloInstruction, made: HloInstruction) -> Shape:
+    (operand,) = (o.shape for o in made.operands)
+    sizes, flags = list(i.shape.dimensions), list(i.shape.dynamic_dimensions)
+    for d, place in enumerate(attributes(i).dimensions):
+        sizes[place], flags[place] = operand.dimensions[d], operand.dynamic_dimensions[d]
+    return i.shape.with_dimensions(sizes, [f or n == _UNKNOWN for f, n in zip(flags, sizes, strict=True)])
+
+
+def _reshape(i: HloInstruction, made: HloInstruction) -> Shape:
+    """One size without bound is what the others leave."""
+    (operand,) = (o.shape for o in made.operands)
+    open_ = [d for d, size in enumerate(i.shape.dimensions) if size == _UNKNOWN]
+    if len(open_) != 1 or operand.is_dynamic:
+        return i.shape
+    sizes = list(i.shape.dimensions)
+    others = math.prod(size for size in sizes if size != _UNKNOWN)
+    sizes[open_[0]] = operand.element_count // others if others else 0
+    flags = [flag and d not in open_ for d, flag in enumerate(i.shape.dynamic_dimensions)]
+    return i.shape.with_dimensions(sizes, flags)
+
+
+def _fusion(i: HloInstruction, made: HloInstruction) -> Shape:
+    return made.called_computations[0].root.shape
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "convert": _same, "stochastic-convert": _same, "bitcast-convert": _same,
+    "broadcast": _broadcast, "reshape": _reshape, "fusion": _fusion,
+}  # fmt: skip

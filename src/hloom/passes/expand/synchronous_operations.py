@@ -1,0 +1,83 @@
+"""synchronous-operations: what begins and ends in two steps without waiting for anybody becomes one step.
+
+Copies that start are plain copies. A computation that starts is called where it starts, unless its root is an
+operation that waits for other devices: that one begins there and is waited for where it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.expand.call_inliner import inline
+from hloom.passes.writing import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class SynchronousOperations:
+    """``copy-start``, ``copy-done`` → the operand; ``async-start`` of plain computations → ``call``."""
+
+    name: ClassVar[str] = "synchronous-operations"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every one."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if instruction.opcode == "copy-start":
+                    _copy(instruction)
+                elif instruction.opcode == "copy-done":
+                    writer = Writer(instruction)
+                    writer.replace(writer.op("get-tuple-element", instruction.operands[0], index=0))
+                elif (
+                    instruction.opcode == "async-start" and not waits(instruction) and _ends_here(instruction)
+                ):
+                    _call(instruction)
+                else:
+                    continue
+                changed = True
+        return changed
+
+
+def waits(start: HloInstruction) -> bool:
+    """Whether the root of the computation that starts can wait for other devices."""
+    return hasattr(start.called_computations[0].root.operation, "begin")
+
+
+def _copy(instruction: HloInstruction) -> None:
+    writer = Writer(instruction)
+    (operand,) = instruction.operands
+    contexts = [writer.full(0, s) for s in instruction.shape.tuple_shapes[2:]]
+    writer.replace(writer.op("tuple", operand, operand, *contexts))
+
+
+def _chain(start: HloInstruction) -> Iterator[HloInstruction]:
+    """The operations that see the value of a start operation, updates followed."""
+    for user in start.users:
+        if user.opcode == "async-update":
+            yield from _chain(user)
+        yield user
+
+
+def _ends_here(start: HloInstruction) -> bool:
+    allowed = ("async-update", "async-done", "get-tuple-element")
+    return not start.is_root and all((u.opcode in allowed and not u.is_root) or u.opcode == "async-done"
+                                     for u in _chain(start))  # fmt: skip
+
+
+def _call(start: HloInstruction) -> None:
+    writer = Writer(start)
+    result = writer.op("call", *start.operands, computations=start.called_computations)
+    contexts = [writer.full(0, s) for s in start.shape.tuple_shapes[2:]]
+    operands = writer.op("tuple", *start.operands)
+    whole = writer.op("tuple", operands, result, *contexts)
+    for user in list(dict.fromkeys(_chain(start))):
+        if user.opcode == "async-done":
+            Writer(user).replace(result)
+        elif user.opcode == "async-update":
+            Writer(user).replace(user.operands[0])
+    writer.replace(whole)
+    inline(result)

@@ -1,0 +1,32 @@
+"""unscheduler: an order of execution that a module states becomes control dependencies where it matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from hloom.analysis.purity import has_side_effect
+from hloom.ir.module import HloModule
+from hloom.passes.facts import UNORDERED
+
+
+@dataclass(frozen=True, slots=True)
+class Unscheduler:
+    """``is_scheduled`` → control dependencies from each instruction with a side effect to the next one."""
+
+    name: ClassVar[str] = "unscheduler"
+    establishes: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
+
+    def run(self, module: HloModule) -> bool:
+        """Drop the schedule of a module."""
+        if not module.config.is_scheduled:
+            return False
+        for computation in module.computations:
+            if not computation.is_scheduled:
+                continue
+            effects = [i for i in computation.instructions if has_side_effect(i)]
+            for before, after in pairwise(effects):
+                before.add_control_dependency_to(after)
+        module.config.is_scheduled = False
+        return True

@@ -1,0 +1,1 @@
+"""Passes that group instructions into kernels."""

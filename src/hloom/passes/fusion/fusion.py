@@ -1,0 +1,474 @@
+"""fusion: gathers operations that can run as one loop over their results' elements.
+
+Groups grow from consumers to producers. A producer joins when all its users are in one group; costless ones
+(broadcasts, iotas, reshapes ...) are copied into every group that uses them; and one whose value is needed
+elsewhere too joins as a further output if its loop is the same and no cycle arises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from hloom.analysis.instructions import attributes
+from hloom.analysis.purity import has_side_effect
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.passes.fusion.row_groups import join_rows
+from hloom.shape.shape import Shape
+
+_FREE: Final = frozenset(("broadcast", "iota", "reshape", "slice", "reverse"))
+"""Operations whose elements cost nothing to make again."""
+_CHEAP: Final = frozenset(
+    (
+        "add",
+        "subtract",
+        "and",
+        "or",
+        "xor",
+        "shift-left",
+        "shift-right-logical",
+        "convert",
+        "compare",
+        "multiply",
+    )
+)
+"""Operations that cost less than to write their result and read it back, a few at a time."""
+_FEW: Final = 6
+_LITTLE: Final = 16
+"""One element of so many is little."""
+_MOVING: Final = frozenset(("pad", "dynamic-slice", "gather", "transpose", "concatenate"))
+"""Operations whose elements are those of an operand, found by some work on the index."""
+_EXPENSIVE: Final = frozenset(
+    (
+        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine",
+        "tan", "power", "divide", "remainder", "sqrt", "rsqrt", "cbrt", "erf", "atan2", "sinh", "cosh",
+        "asin", "acos",
+        "asinh", "acosh", "atanh",
+    )
+)  # fmt: skip
+_CONTROL: Final = frozenset(("while", "conditional", "call"))
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Instructions that become one kernel.
+
+    Attributes:
+        dimensions: of the loop: the results', or for a reduction the operand's.
+        outputs: members whose values are needed outside, in reverse order of running.
+        accepts: whether producers may join.
+        reduces: whether the root is a reduction.
+        hero: the dot or convolution whose elements the others are made of.
+        rows: reductions along the minor dimension and what is made of them, row by row.
+    """
+
+    dimensions: tuple[int, ...]
+    accepts: bool
+    reduces: bool
+    hero: HloInstruction | None = None
+    rows: bool = False
+    members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
+    outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Elementwise, broadcasting and data-moving operations → ``fusion`` with kind kLoop or kInput.
+
+    Attributes:
+        most_members: groups do not grow beyond so many instructions.
+        small_transpose: transposes of the minor dimension of so few elements are like any operation.
+        most_in_tiles: groups with larger ones do not grow beyond so many instructions.
+        most_inputs: arrays that a group may read: all of them must be there at once.
+        products: the dots and convolutions that may end in elementwise operations.
+        most_streams: arrays of a product's size that its end may read and write. The end goes along in tiles,
+            which is slower for each array than a loop over all of it that the processor can foresee.
+    """
+
+    most_members: int = 256
+    small_transpose: int = 2048
+    most_in_tiles: int = 20
+    most_inputs: int = 12
+    products: Callable[[HloInstruction], bool] = lambda dot: False
+    most_streams: int = 2
+    name: ClassVar[str] = "fusion"
+
+    def run(self, module: HloModule) -> bool:
+        """Fuse in the entry and in every computation of control flow."""
+        changed = False
+        for computation in control_computations(module):
+            changed |= self.fuse(computation)
+        return changed
+
+    def fuse(self, computation: HloComputation) -> bool:
+        """Fuse the instructions of one computation."""
+        plan = _Plan(self, computation)
+        return plan.materialize()
+
+
+def control_computations(module: HloModule) -> list[HloComputation]:
+    """The entry and the bodies, conditions and branches it reaches, callers first."""
+    found = [module.entry]
+    for computation in found:
+        for instruction in computation.instructions:
+            if instruction.opcode in _CONTROL:
+                found.extend(c for c in instruction.called_computations if c not in found)
+    return found
+
+
+def _in_place(p: HloInstruction) -> bool:
+    """Whether an operation reads its operands where it writes, or anything that costs nothing to find."""
+    return p.operation.elementwise or p.opcode in ("broadcast", "constant", "iota", "bitcast-convert")
+
+
+def _gives_starts(p: HloInstruction) -> bool:
+    """Whether a concatenation is of index components that gathers read one by one, which one being known."""
+    operation: Any = p.operation
+    (dimension,) = operation.dimensions
+    return bool(p.users) and all(
+        u.opcode == "gather" and u.operands[0] is not p and attributes(u).index_vector_dim == dimension
+        for u in p.users
+    )
+
+
+class _Plan:
+    """The grouping of one computation."""
+
+    def __init__(self, options: Fusion, computation: HloComputation) -> None:
+        self.options = options
+        self.computation = computation
+        self.order = computation.post_order()
+        self.position = {i: n for n, i in enumerate(self.order)}
+        self.groups: dict[HloInstruction, list[_Group]] = {}
+        self.all: list[_Group] = []
+        self._steps: dict[HloInstruction, int] = {}
+        for instruction in self.order:
+            self.steps(instruction)
+        for instruction in reversed(self.order):
+            self.groups[instruction] = self.place(instruction)
+        self.join_rows()
+
+    def place(self, p: HloInstruction) -> list[_Group]:
+        """The groups an instruction belongs to: those of its users that take it, or one of its own."""
+        if p.opcode in ("dot", "convolution") and self.ends_in(p):
+            return self.groups[next(iter(p.users))]
+        if not self.fusible(p):
+            return [self.open(p)]
+        users = list(dict.fromkeys(g for u in p.users for g in self.groups[u])) if p.users else []
+        needed_outside = p.is_root or not all(self.takes(g, p) for g in users)
+        dense = [g for g in users if not self.reads_little(g, p)]
+        room = (self.costless(p) or len(dense) < 2) and all(self.has_room(g, p) for g in users)
+        if users and not needed_outside and (len(users) == 1 or room):
+            for group in users:
+                group.members[p] = None
+            return users
+        for group in users:
+            if self.takes(group, p) and self.may_output(group, p, users):
+                group.members[p] = None
+                group.outputs.append(p)
+                return [group]
+        return [self.open(p)]
+
+    def ends_in(self, dot: HloInstruction) -> bool:
+        """Let a product join the one group of elementwise operations on its result; whether it did."""
+        groups = list(dict.fromkeys(g for u in dot.users for g in self.groups[u]))
+        if len(groups) != 1 or dot.is_root or not self.options.products(dot):
+            return False
+        (group,) = groups
+        if (
+            group.hero is not None
+            or group.reduces
+            or not group.accepts
+            or group.dimensions != dot.shape.dimensions
+        ):
+            return False
+        if group.outputs[0].opcode == "dynamic-update-slice" or not self.elementwise_up(dot, group):
+            return False
+        if self.tiles(group) or self.streams(group, dot) > self.options.most_streams:
+            return False
+        if any(m.opcode in _EXPENSIVE for m in group.members):
+            return False  # long chains want more elements side by side than a tile's row has
+        group.hero = dot
+        group.members[dot] = None
+        return True
+
+    def streams(self, group: _Group, dot: HloInstruction) -> int:
+        """The arrays of a product's size that a group reads and writes beside the product itself."""
+        read = {
+            o
+            for m in group.members
+            for o in m.operands
+            if o not in group.members and o is not dot and o.shape.element_count == dot.shape.element_count
+        }
+        return len(group.outputs) + sum(not self.costless(o) for o in read)
+
+    def elementwise_up(self, p: HloInstruction, group: _Group) -> bool:
+        """Whether only elementwise operations lie between an instruction and the group's outputs."""
+        waiting, seen = list(p.users), set[HloInstruction]()
+        while waiting:
+            user = waiting.pop()
+            if user in seen or user not in group.members:
+                continue
+            if not user.operation.elementwise or user.shape.dimensions != p.shape.dimensions:
+                return False
+            seen.add(user)
+            waiting.extend(user.users)
+        return True
+
+    def open(self, p: HloInstruction) -> _Group:
+        """A new group with ``p`` as its root."""
+        reduces, updates = p.opcode == "reduce", p.opcode == "dynamic-update-slice"
+        shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
+        accepts = reduces or updates or self.loops(p)
+        group = _Group(shape.dimensions if shape.is_array else (), accepts, reduces)
+        group.members[p] = None
+        group.outputs.append(p)
+        self.all.append(group)
+        return group
+
+    def loops(self, p: HloInstruction) -> bool:
+        """Whether an instruction runs as a loop over its elements."""
+        operation = p.operation
+        if p.opcode == "bitcast-convert":
+            return p.shape.element_type.bits == p.operands[0].shape.element_type.bits
+        return p.shape.is_array and (operation.elementwise or p.opcode in _FREE or p.opcode in _MOVING)
+
+    def fusible(self, p: HloInstruction) -> bool:
+        """Whether an instruction may join the group of its users."""
+        if has_side_effect(p) or p.control_predecessors or p.control_successors or not p.shape.is_static:
+            return False
+        if p.opcode == "constant":
+            return p.shape.rank == 0
+        return self.loops(p) and (p.opcode != "concatenate" or _gives_starts(p))
+
+    def reads_little(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group needs so few of an instruction's elements that it may well make them again."""
+        return p.operation.elementwise and math.prod(group.dimensions) * _LITTLE <= p.shape.element_count
+
+    def costless(self, p: HloInstruction) -> bool:
+        """Whether making an instruction's elements again in every group costs (next to) nothing."""
+        return p.opcode in _FREE or p.opcode == "constant" or 0 < self.steps(p) <= _FEW
+
+    def steps(self, p: HloInstruction) -> int:
+        """Cheap operations between an instruction and the numbers and indices it is made of; 0: of others."""
+        known = self._steps.get(p)
+        if known is None:
+            known = 0
+            if p.shape.is_array and (p.opcode == "iota" or p.shape.rank == 0):
+                known = 1
+            elif p.opcode in _CHEAP or p.opcode in _FREE:
+                before = [self.steps(o) for o in p.operands]
+                known = 1 + sum(before) if all(before) else 0
+            self._steps[p] = known
+        return known
+
+    def has_room(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group may grow; what costs nothing finds room a little longer, lest it needs memory."""
+        limit = self.options.most_members
+        return len(group.members) < (2 * limit if self.costless(p) else limit)
+
+    def moves_minor(self, p: HloInstruction) -> bool:
+        """Whether a transpose changes the minor dimension of something large."""
+        if p.opcode != "transpose":
+            return False
+        operation: Any = p.operation
+        permutation: tuple[int, ...] = operation.dimensions
+        real = [d for d in permutation if p.operands[0].shape.dimensions[d] != 1]
+        if not real or p.shape.element_count <= self.options.small_transpose:
+            return False
+        return real[-1] != max(real)
+
+    def takes(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group may compute ``p`` for itself."""
+        if not group.accepts or not self.has_room(group, p):
+            return False
+        if self.moves_minor(p) and not self.may_tile(group, p):
+            return False
+        if self.tiles(group) and (len(group.members) >= self.options.most_in_tiles or not _in_place(p)):
+            return False
+        if group.hero is not None and group.hero in p.users:
+            return False
+        root = group.outputs[0]
+        if root.opcode == "dynamic-update-slice" and root.operands[0] in (p, *p.operands):
+            return False  # what is updated must not be read elsewhere in the kernel that updates it in place
+        if self.costless(p):
+            return True
+        if len(group.members) + 2 > self.options.most_inputs and self.reads_much(group, p):
+            return False
+        loop, mine = math.prod(group.dimensions), p.shape.element_count
+        if mine >= loop:
+            return True
+        if p.shape.rank == 0:
+            return False
+        return p.opcode not in _EXPENSIVE and mine * 4 >= loop
+
+    def reads_much(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a group with ``p`` would need more arrays at once than it may.
+
+        What is still to come may join the group if it is fusible; only the rest is certain to be read.
+        """
+        read = {
+            o
+            for m in (*group.members, p)
+            for o in m.operands
+            if o is not p and o not in group.members and o.shape.rank and not self.fusible(o)
+        }
+        return len(read) > self.options.most_inputs
+
+    def tiles(self, group: _Group) -> bool:
+        """Whether a group reads across its rows, so that its kernel goes along in square tiles."""
+        return any(m.opcode == "transpose" and self.moves_minor(m) for m in group.members)
+
+    def may_tile(self, group: _Group, p: HloInstruction) -> bool:
+        """Whether a loop over elements may read them across: a short one that stays in place otherwise."""
+        plain = not group.reduces and not group.rows and group.hero is None
+        return (
+            plain
+            and group.dimensions == p.shape.dimensions
+            and 2 * len(group.members) <= self.options.most_in_tiles
+            and all(_in_place(m) or m.operation == p.operation for m in group.members)
+        )
+
+    def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
+        """Whether ``p`` may be a further output: the same loop, and nothing between it and the group."""
+        updates = group.outputs[0].opcode == "dynamic-update-slice"
+        if group.reduces or updates or p.shape.dimensions != group.dimensions or self.costless(p):
+            return False
+        outside = dict.fromkeys(g for u in p.users for g in self.groups[u] if g is not group)
+        return not self.reaches(outside, group)
+
+    def reaches(self, starts: Iterable[_Group], group: _Group) -> bool:
+        """Whether a group uses, directly or not, what one of ``starts`` computes."""
+        last = max(self.position[m] for m in group.members)
+        seen: set[_Group] = set()
+        waiting = list(starts)
+        while waiting:
+            other = waiting.pop()
+            if other is group:
+                return True
+            if other not in seen and min(self.position[o] for o in other.outputs) < last:
+                seen.add(other)
+                waiting.extend(
+                    g for o in other.outputs for u in o.users for g in self.groups[u] if g is not other
+                )
+        return False
+
+    # -- rows
+
+    def join_rows(self) -> None:
+        """Join groups that go along the same rows."""
+        users: dict[int, list[_Group]] = {}
+        for group in self.all:
+            found = dict.fromkeys(g for o in group.outputs for u in o.users for g in self.groups[u])
+            users[id(group)] = [g for g in found if g is not group]
+
+        def reaches(starts: Sequence[_Group], targets: set[int]) -> bool:
+            seen: set[int] = set()
+            waiting = list(starts)
+            while waiting:
+                group = waiting.pop()
+                if id(group) in targets:
+                    return True
+                if id(group) not in seen:
+                    seen.add(id(group))
+                    waiting.extend(users[id(group)])
+            return False
+
+        limit = self.options.most_members
+        candidates = [g for g in self.all if not self.tiles(g)]
+        for cluster in join_rows(candidates, lambda g: users[id(g)], reaches, limit):
+            self.join(cluster)
+
+    def join(self, cluster: Sequence[_Group]) -> None:
+        """Make one group of several; what only they use is no output any more."""
+        whole = next((g for g in cluster if not g.reduces), cluster[0])
+        joined = _Group(whole.dimensions, True, False, rows=True)
+        for group in cluster:
+            joined.members.update(group.members)
+        for group in cluster:
+            for output in group.outputs:
+                # a user that costs nothing may be in groups outside as well
+                if output.is_root or any(g not in cluster for u in output.users for g in self.groups[u]):
+                    joined.outputs.append(output)
+        joined.outputs.sort(key=self.position.__getitem__, reverse=True)
+        for member in joined.members:
+            self.groups[member] = [joined if g in cluster else g for g in self.groups[member]]
+        self.all = [g for g in self.all if g not in cluster]
+        self.all.append(joined)
+
+    # -- making the fusions
+
+    def materialize(self) -> bool:
+        """Replace every group of more than one instruction by a fusion."""
+        changed = False
+        replaced: dict[HloInstruction, HloInstruction] = {}
+        for group in sorted(self.all, key=lambda g: min(self.position[o] for o in g.outputs)):
+            if len(group.members) > 1 and group.accepts:
+                self.fuse(group, replaced)
+                changed = True
+        return changed
+
+    def fuse(self, group: _Group, replaced: dict[HloInstruction, HloInstruction]) -> None:
+        """Make one fusion instruction and let the users of its outputs use it."""
+        module = self.computation.module
+        assert module is not None
+        body = HloComputation(module.unique_name("fused_computation"))
+        members = sorted(group.members, key=self.position.__getitem__)
+        inputs: dict[HloInstruction, HloInstruction] = {}
+        copies: dict[HloInstruction, HloInstruction] = {}
+        parameter = REGISTRY["parameter"]
+        for member in members:
+            operands: list[HloInstruction] = []
+            for operand in member.operands:
+                if operand in group.members:
+                    operands.append(copies[operand])
+                    continue
+                if operand not in inputs:
+                    number = len(inputs)
+                    made = HloInstruction(
+                        module.unique_name(f"param_{number}"),
+                        parameter(parameter_number=number),  # type: ignore[call-arg]
+                        operand.shape,
+                    )
+                    inputs[operand] = body.add(made)
+                operands.append(inputs[operand])
+            copies[member] = body.add(member.clone(module.unique_name(member.name), operands=operands))
+        outputs = list(reversed(group.outputs))
+        if len(outputs) == 1:
+            body.root = copies[outputs[0]]
+        else:
+            shape = Shape.tuple_(o.shape for o in outputs)
+            tuple_ = HloInstruction(
+                module.unique_name("tuple"), REGISTRY["tuple"](), shape, [copies[o] for o in outputs]
+            )
+            body.add(tuple_, root=True)
+        module.add(body)
+        kind = "kCustom" if group.rows else "kInput" if group.reduces else "kLoop"
+        operation = REGISTRY["fusion"](kind=kind)  # type: ignore[call-arg]
+        fusion = HloInstruction(
+            module.unique_name(f"{outputs[0].name}_fusion"), operation, body.root.shape, list(inputs), [body]
+        )
+        fusion.metadata = outputs[0].metadata
+        self.computation.add(fusion)
+        self.hand_over(fusion, outputs)
+        for member in reversed(members):
+            if not member.users and not member.is_root:
+                self.computation.remove(member)
+
+    def hand_over(self, fusion: HloInstruction, outputs: list[HloInstruction]) -> None:
+        """Let the users of the outputs use the fusion, element by element where it has several."""
+        module = self.computation.module
+        assert module is not None
+        for number, output in enumerate(outputs):
+            new = fusion
+            if len(outputs) > 1:
+                operation = REGISTRY["get-tuple-element"](index=number)  # type: ignore[call-arg]
+                new = self.computation.add(
+                    HloInstruction(module.unique_name("get-tuple-element"), operation, output.shape, [fusion])
+                )
+            output.replace_all_uses_with(new)

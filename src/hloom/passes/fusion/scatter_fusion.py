@@ -1,0 +1,146 @@
+"""scatter-fusion: indices and updates of a scatter are computed where they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.analysis.purity import has_side_effect
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.operations.structure import parameter_number
+from hloom.passes.fusion.fusion import control_computations
+
+_CHEAP: Final = frozenset((
+    "add", "subtract", "multiply", "negate", "and", "or", "xor", "not", "compare", "select", "clamp",
+    "maximum", "minimum", "convert", "shift-left", "shift-right-logical", "shift-right-arithmetic",
+    "broadcast", "iota", "slice", "concatenate", "constant", "parameter", "gather",
+))  # fmt: skip
+"""Operations that cost less, one element at a time, than to write all of them and read them back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterFusion:
+    """``scatter(x, f(i), g(u))`` → a ``fusion`` with the scatter as its root.
+
+    Attributes:
+        accepts: the scatters for which there is a kernel.
+        most_members: fusions do not grow beyond so many instructions.
+    """
+
+    accepts: Callable[[HloInstruction], bool] = lambda scatter: True
+    most_members: int = 48
+    name: ClassVar[str] = "scatter-fusion"
+
+    def run(self, module: HloModule) -> bool:
+        """Fuse every scatter with what only it uses."""
+        changed = False
+        for computation in control_computations(module):
+            for i in list(computation.instructions):
+                if i.opcode == "scatter" and i.shape.is_array and i.shape.is_static and self.accepts(i):
+                    changed |= _ScatterGroup(computation, i, self.most_members).fuse()
+        return changed
+
+
+class _ScatterGroup:
+    """A scatter and what it takes in."""
+
+    def __init__(self, computation: HloComputation, scatter: HloInstruction, most: int) -> None:
+        self.computation, self.scatter, self.most = computation, scatter, most
+        self.taken: dict[HloInstruction, None] = {}
+        self.members = 1
+
+    def fuse(self) -> bool:
+        """Make the fusion, if anything is taken in."""
+        operand, *others = self.scatter.operands
+        if has_side_effect(self.scatter) or operand in others:
+            return False
+        waiting = list(others)
+        while waiting:
+            p = waiting.pop()
+            if p not in self.taken and self.takes(p):
+                self.taken[p] = None
+                waiting.extend(p.operands)
+        if not self.taken:
+            return False
+        module = self.computation.module
+        assert module is not None
+        self.body = HloComputation(module.unique_name("fused_computation"))
+        self.inputs: dict[HloInstruction, HloInstruction] = {}
+        self.made: dict[HloInstruction, HloInstruction] = {}
+        self.body.root = self.copy(self.scatter, [self.inside(o) for o in self.scatter.operands])
+        module.add(self.body)
+        operation = REGISTRY["fusion"](kind="kLoop")  # type: ignore[call-arg]
+        name = module.unique_name(f"{self.scatter.name}_fusion")
+        fusion = HloInstruction(name, operation, self.scatter.shape, list(self.inputs), [self.body])
+        fusion.metadata = self.scatter.metadata
+        self.computation.add(fusion)
+        self.scatter.replace_all_uses_with(fusion)
+        self.computation.remove(self.scatter)
+        for p in self.taken:  # users before what they use
+            if not p.users:
+                self.computation.remove(p)
+        return True
+
+    def takes(self, p: HloInstruction) -> bool:
+        """Whether only the scatter uses a value, and it costs little."""
+        inside = {self.scatter, *self.taken}
+        if p.is_root or p.control_predecessors or p.control_successors or not p.shape.is_array:
+            return False
+        if any(user not in inside for user in p.users) or p is self.scatter.operands[0]:
+            return False
+        parts = list(p.called_computations[0].instructions) if p.opcode == "fusion" else [p]
+        if p.opcode in ("parameter", "constant") or not all(map(_is_cheap, parts)):
+            return False
+        if self.scatter.operands[0] in p.operands or self.members + len(parts) > self.most:
+            return False
+        self.members += len(parts)
+        return True
+
+    def inside(self, p: HloInstruction) -> HloInstruction:
+        """A value within the fusion."""
+        if p not in self.made:
+            if p not in self.taken:
+                self.made[p] = self.parameter(p)
+            elif p.opcode != "fusion":
+                self.made[p] = self.copy(p, [self.inside(o) for o in p.operands])
+            else:
+                self.made[p] = self.inlined(p)
+        return self.made[p]
+
+    def inlined(self, fusion: HloInstruction) -> HloInstruction:
+        """The root of a fusion's body."""
+        copies: dict[HloInstruction, HloInstruction] = {}
+        body = fusion.called_computations[0]
+        for member in body.post_order():
+            if member.opcode == "parameter":
+                copies[member] = self.inside(fusion.operands[parameter_number(member)])
+            else:
+                copies[member] = self.copy(member, [copies[o] for o in member.operands])
+        return copies[body.root]
+
+    def copy(self, i: HloInstruction, operands: list[HloInstruction]) -> HloInstruction:
+        """An instruction with other operands in the fusion's body."""
+        module = self.computation.module
+        assert module is not None
+        return self.body.add(i.clone(module.unique_name(i.name), operands=operands))
+
+    def parameter(self, p: HloInstruction) -> HloInstruction:
+        """The parameter that stands for a value from outside."""
+        module = self.computation.module
+        assert module is not None
+        number = len(self.inputs)
+        operation = REGISTRY["parameter"](parameter_number=number)  # type: ignore[call-arg]
+        made = self.body.add(HloInstruction(module.unique_name(f"param_{number}"), operation, p.shape))
+        self.inputs[p] = made
+        return made
+
+
+def _is_cheap(i: HloInstruction) -> bool:
+    if i.opcode == "reshape":  # of dimensions of size 1 only
+        before, after = ([n for n in s.dimensions if n != 1] for s in (i.operands[0].shape, i.shape))
+        return before == after
+    return i.opcode in _CHEAP and (i.opcode != "constant" or i.shape.rank == 0)

@@ -1,0 +1,92 @@
+"""convolution-layout: features last, where the kernels for convolutions want them, by transposes around."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.analysis.instructions import attributes
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.rules.convolution import conv_like, labels_of, relabelled
+from hloom.passes.rules.dimensions import inverse
+from hloom.passes.writing import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionLayout:
+    """``convolution(x, k)`` → ``transpose(convolution(transpose(x), transpose(k)))``.
+
+    Spatial dimensions of the base go before its last other one, the kernel's and the result's output features
+    go last. Other passes fold transposes into convolutions: this one is for the end.
+
+    Attributes:
+        least_features: convolutions of fewer output features are left,
+        least_terms: and those with fewer products in a sum, unless they are in groups.
+    """
+
+    least_features: int = 8
+    least_terms: int = 32
+    name: ClassVar[str] = "convolution-layout"
+
+    def run(self, module: HloModule) -> bool:
+        """Change every convolution for which it pays."""
+        changed = False
+        for computation in module.computations:
+            for instruction in list(computation):
+                if instruction.opcode == "convolution" and self.pays(instruction):
+                    changed |= arrange(instruction)
+        return changed
+
+    def pays(self, i: HloInstruction) -> bool:
+        """Whether there are enough features, and enough to compute."""
+        labels, operation = labels_of(i), attributes(i)
+        kernel = i.operands[1].shape
+        if not (i.shape.is_static and i.operands[0].shape.is_static and kernel.is_static):
+            return False
+        groups: int = operation.feature_group_count * operation.batch_group_count
+        outputs = kernel.dimensions[labels.kernel_output_feature_dimension]
+        terms = math.prod(kernel.dimensions) // max(1, outputs)
+        return outputs >= self.least_features and (groups > 1 or terms >= self.least_terms)
+
+
+def arrange(i: HloInstruction) -> bool:
+    """Replace one convolution, unless its features are last already; returns whether it was."""
+    labels = labels_of(i)
+    batch, feature = labels.input_batch_dimension, labels.input_feature_dimension
+    first, last = sorted((batch, feature))
+    base = [first, *labels.input_spatial_dimensions, last]
+    if max(batch, feature) == i.operands[0].shape.rank - 1:
+        base = list(range(i.operands[0].shape.rank))
+    taps = [*labels.kernel_spatial_dimensions]
+    taps.insert(0 if base.index(feature) == 0 else len(taps), labels.kernel_input_feature_dimension)
+    kernel = [*taps, labels.kernel_output_feature_dimension]
+    if labels.kernel_output_feature_dimension == i.operands[1].shape.rank - 1:
+        kernel = list(range(i.operands[1].shape.rank))
+    outputs = labels.output_feature_dimension
+    result = [d for d in range(i.shape.rank) if d != outputs] + [outputs]
+    if not any(map(_moves, (base, kernel, result))):
+        return False
+    for part, order in (("input", base), ("kernel", kernel), ("output", result)):
+        labels = relabelled(labels, part, inverse(tuple(order)))
+    x, k = (_transposed(i, o, order) for o, order in zip(i.operands, (base, kernel), strict=True))
+    made = conv_like(i, x, k, dim_labels=labels)
+    Writer(i).replace(_transposed(i, made, inverse(tuple(result))))
+    return True
+
+
+def _moves(order: Sequence[int]) -> bool:
+    return list(order) != sorted(order)
+
+
+def _transposed(i: HloInstruction, x: HloInstruction, order: Sequence[int]) -> HloInstruction:
+    """A transpose, or a reshape where only dimensions of one element move."""
+    if not _moves(order):
+        return x
+    writer = Writer(i)
+    sizes = x.shape.dimensions
+    if not _moves([d for d in order if sizes[d] != 1]):
+        return writer.reshape(x, [sizes[d] for d in order])
+    return writer.op("transpose", x, dimensions=tuple(order))

@@ -1,0 +1,145 @@
+"""product-views: matrix products read parts of arrays where they lie, and write rearranged ones.
+
+A kernel that only copies a slice of an array, or writes the dimensions of a product in another order, is not
+needed where the product's own kernel can take its elements from there, or put them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.passes.fusion.fusion import control_computations
+
+VIEWS: Final = frozenset(("slice", "reshape", "transpose"))
+"""Operations that only say where elements lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductViews:
+    """Copies before and behind dots → parts of the dots' fusions.
+
+    Attributes:
+        takes: whether a fusion around a dot with such operations has a kernel.
+    """
+
+    takes: Callable[[HloInstruction], bool]
+    name: ClassVar[str] = "product-views"
+
+    def run(self, module: HloModule) -> bool:
+        """Join what can be joined."""
+        changed = False
+        for computation in control_computations(module):
+            for i in computation.post_order():
+                if i.parent is computation and is_view(i):
+                    changed |= self.join_readers(i) or self.join_writer(i)
+        return changed
+
+    def join_readers(self, view: HloInstruction) -> bool:
+        """Let all users of a copy, if they are dots, read what it copies."""
+        users = list(view.users)
+        if view.is_root or not users or _ordered(view) or not all(_reads(user, view) for user in users):
+            return False
+        made = [_joined(user, view) for user in users]
+        return _replaced(users, made, all(map(self.takes, made)))
+
+    def join_writer(self, view: HloInstruction) -> bool:
+        """Let a dot whose only user is a copy write what that writes."""
+        (source,) = view.operands
+        if len(source.users) != 1 or _ordered(view) or _ordered(source) or not _ends(source):
+            return False
+        made = _joined(view, source)
+        return _replaced([view], [made], self.takes(made))
+
+
+def is_view(i: HloInstruction) -> bool:
+    """Whether an instruction copies elements of one array, some of them or all in another order."""
+    if i.opcode != "fusion":
+        return i.opcode in ("slice", "transpose")
+    body = i.called_computations[0]
+    return len(i.operands) == 1 and all(m.opcode in VIEWS or m.opcode == "parameter" for m in body)
+
+
+def dot_of(i: HloInstruction) -> HloInstruction | None:
+    """The dot that an instruction is, or is a fusion around."""
+    if i.opcode != "fusion":
+        return i if i.opcode == "dot" else None
+    return next((m for m in i.called_computations[0] if m.opcode == "dot"), None)
+
+
+def _reads(user: HloInstruction, view: HloInstruction) -> bool:
+    """Whether an instruction is a dot that has a view for a factor, and nothing else."""
+    dot = dot_of(user)
+    if dot is None or _ordered(user):
+        return False
+    if user is dot:
+        return True
+    body = user.called_computations[0]
+    parameters = [p for p, o in zip(body.parameters, user.operands, strict=True) if o is view]
+    return all(list(p.users) == [dot] for p in parameters)
+
+
+def _ordered(i: HloInstruction) -> bool:
+    """Whether an instruction must come before or after others that it has nothing to do with."""
+    return bool(i.control_predecessors or i.control_successors)
+
+
+def _ends(i: HloInstruction) -> bool:
+    """Whether an instruction's result is that of a dot."""
+    dot = dot_of(i)
+    return dot is not None and (i is dot or i.called_computations[0].root is dot)
+
+
+def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
+    """A fusion of a user and one of its operands; it has no users yet."""
+    computation = user.parent
+    assert computation is not None and computation.module is not None
+    module = computation.module
+    body = HloComputation(module.unique_name("fused_computation"))
+    outside: dict[HloInstruction, HloInstruction] = {}
+
+    def value(o: HloInstruction) -> HloInstruction:
+        if o not in outside:
+            number = len(outside)
+            parameter = REGISTRY["parameter"](parameter_number=number)  # type: ignore[call-arg]
+            outside[o] = body.add(HloInstruction(module.unique_name(f"param_{number}"), parameter, o.shape))
+        return outside[o]
+
+    def copied(i: HloInstruction, operands: list[HloInstruction]) -> HloInstruction:
+        if i.opcode != "fusion":
+            return body.add(i.clone(module.unique_name(i.name), operands=operands))
+        inner = i.called_computations[0]
+        copies = dict(zip(inner.parameters, operands, strict=True))
+        for member in inner.post_order():
+            if member not in copies:
+                operands = [copies[o] for o in member.operands]
+                copies[member] = body.add(member.clone(module.unique_name(member.name), operands=operands))
+        return copies[inner.root]
+
+    first = copied(source, [value(o) for o in source.operands])
+    body.root = copied(user, [first if o is source else value(o) for o in user.operands])
+    module.add(body)
+    operation = REGISTRY["fusion"](kind="kLoop")  # type: ignore[call-arg]
+    name = user.name if user.opcode == "fusion" else f"{user.name}_fusion"
+    made = HloInstruction(module.unique_name(name), operation, user.shape, list(outside), [body])
+    made.metadata = user.metadata
+    return computation.add(made)
+
+
+def _replaced(users: list[HloInstruction], made: list[HloInstruction], right: bool) -> bool:
+    """Put new instructions in the place of others, or drop them again."""
+    for user, new in zip(users, made, strict=True):
+        computation = user.parent
+        assert computation is not None
+        if right:
+            user.replace_all_uses_with(new)
+        gone = user if right else new
+        computation.remove(gone)
+        if gone.opcode == "fusion" and computation.module is not None:
+            computation.module.remove(gone.called_computations[0])
+    return right

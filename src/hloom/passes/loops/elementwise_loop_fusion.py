@@ -1,0 +1,187 @@
+"""elementwise-loop-fusion: loops that work on every element by itself become loops inside a kernel.
+
+``for (t = 0; t < n; ++t) x = f(x, t)`` with an elementwise f turns into one kernel that takes each vector of
+elements through all turns while it lies in registers, instead of going over the whole arrays in every turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.analysis.loops import Loop, element_number, picks
+from hloom.analysis.trip_count import TripCount, condition_is_pure
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
+from hloom.passes.facts import FLAT
+from hloom.passes.loops.while_loop_trip_count_annotator import known_trip_count
+from hloom.passes.loops.while_loops import loop_of, rebuild
+from hloom.passes.simplify.dead_code import remove_dead
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+READING: Final = frozenset(
+    (
+        "broadcast", "iota", "constant", "reshape", "slice", "reverse", "transpose", "dynamic-slice",
+        "concatenate",
+    )
+)  # fmt: skip
+"""Operations whose elements are those of an operand, wherever they lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementwiseLoopFusion:
+    """A while that counts and whose body is elementwise → a ``fusion`` with the while inside.
+
+    Attributes:
+        most_members: longer bodies stay as they are.
+        most_carried: so do bodies with more arrays than registers would hold.
+    """
+
+    most_members: int = 200
+    most_carried: int = 12
+    name: ClassVar[str] = "elementwise-loop-fusion"
+    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
+
+    def run(self, module: HloModule) -> bool:
+        """Fuse the loops of every computation."""
+        changed = False
+        for computation in module.post_order():
+            for instruction in list(computation):
+                count = known_trip_count(instruction) if instruction.opcode == "while" else None
+                loop = loop_of(instruction) if count is not None else None
+                if loop is not None and count is not None and self.fits(loop, count):
+                    carry_constants(loop)
+                    fuse(loop, count)
+                    changed = True
+        return changed
+
+    def fits(self, loop: Loop, count: TripCount) -> bool:
+        """Whether a loop may run inside a kernel."""
+        if count.turns < 1 or loop.count < 2 or not condition_is_pure(loop.instruction):
+            return False
+        shapes = loop.instruction.shape.tuple_shapes
+        if not all(s.is_array and s.is_static for s in shapes):
+            return False
+        arrays = carried_arrays(loop)
+        sizes = {shapes[n].dimensions for n in arrays}
+        if len(sizes) != 1 or len(arrays) > self.most_carried or len(loop.body) > self.most_members:
+            return False
+        (dimensions,) = sizes
+        if 0 in dimensions or not is_elementwise(loop, dimensions):
+            return False
+        picked = [u for u in loop.instruction.users if u.users or u.is_root]
+        used = {element_number(u, loop.instruction) for u in picked}
+        scalars = {n for n in used if n is None or (not shapes[n].rank and not loop.is_invariant(n))}
+        return scalars <= {count.element}
+
+
+def carried_arrays(loop: Loop) -> list[int]:
+    """The numbers of the elements that are arrays and change from turn to turn."""
+    shapes = loop.instruction.shape.tuple_shapes
+    return [n for n in range(loop.count) if shapes[n].rank and not loop.is_invariant(n)]
+
+
+def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
+    """Whether no element of the next state depends on any of the carried arrays but those in its place."""
+    carried = set(carried_arrays(loop))
+    in_place: set[HloInstruction] = set()
+    for i in loop.body.post_order():
+        if i.control_predecessors or i.control_successors or i.called_computations:
+            return False
+        if i is loop.state or i is loop.body.root:
+            continue
+        number = element_number(i, loop.state)
+        if number is not None:
+            if number in carried:
+                in_place.add(i)
+            continue
+        if not (i.shape.is_array and i.shape.is_static):
+            return False
+        if not i.operation.elementwise and i.opcode not in READING:
+            return False
+        if any(o in in_place for o in i.operands):
+            if not i.operation.elementwise or i.shape.dimensions != dimensions:
+                return False
+            in_place.add(i)
+    return True
+
+
+def carry_constants(loop: Loop) -> None:
+    """Let a loop carry the arrays of constants in its body, so that they lie in memory outside."""
+    w = Writer(loop.instruction)
+    constants = [i for i in loop.body.post_order() if i.opcode == "constant" and i.shape.rank]
+    if not constants:
+        return
+    outside = [w.computation.add(i.clone(w.module.unique_name(i.name), operands=[])) for i in constants]
+    known = loop.instruction.backend_config
+    inside = rebuild(loop, range(loop.count), outside)
+    for old, new in zip(constants, inside, strict=True):
+        old.replace_all_uses_with(new)
+    loop.instruction.backend_config = known
+    remove_dead(loop.body)
+
+
+def fuse(loop: Loop, count: TripCount) -> None:
+    """Put a loop into a fusion whose results are the carried arrays."""
+    old = loop.instruction
+    w = Writer(old)
+    into = _Fused(w.module)
+    initial = [into.initial(loop.initial(n)) for n in range(loop.count)]
+    start = into.add("tuple", initial, old.operands[0].shape)
+    copy = into.body.add(old.clone(w.module.unique_name(old.name), operands=[start]))
+    arrays = [n for n in carried_arrays(loop) if picks(old, n)] or carried_arrays(loop)[:1]
+    made = [into.add("get-tuple-element", [copy], old.shape.tuple_shapes[n], index=n) for n in arrays]
+    shape = Shape.tuple_(m.shape for m in made)
+    into.body.root = made[0] if len(made) == 1 else into.add("tuple", made, shape)
+    w.module.add(into.body)
+    operation = REGISTRY["fusion"](kind="kLoop")  # type: ignore[call-arg]
+    fusion = HloInstruction(
+        w.module.unique_name(f"{old.name}_fusion"),
+        operation,
+        into.body.root.shape,
+        list(into.inputs),
+        [into.body],
+    )
+    fusion.metadata = old.metadata
+    w.computation.add(fusion)
+    for user in list(old.users):
+        number = element_number(user, old)
+        assert number is not None
+        if number in arrays:
+            place = arrays.index(number)
+            new = fusion if len(arrays) == 1 else w.op("get-tuple-element", fusion, index=place)
+        elif number == count.element:
+            new = w.scalar(count.final, user.shape.element_type)
+        else:
+            new = loop.initial(number)
+        user.replace_all_uses_with(new)
+    remove_dead(w.computation)
+
+
+class _Fused:
+    """The computation of a fusion under construction."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.body = HloComputation(module.unique_name("fused_computation"))
+        self.inputs: dict[HloInstruction, HloInstruction] = {}
+
+    def add(
+        self, opcode: str, operands: list[HloInstruction], shape: Shape, **attributes: int
+    ) -> HloInstruction:
+        """A new instruction."""
+        operation = REGISTRY[opcode](**attributes)  # type: ignore[arg-type]
+        return self.body.add(HloInstruction(self.module.unique_name(opcode), operation, shape, operands))
+
+    def initial(self, i: HloInstruction) -> HloInstruction:
+        """An initial value: a parameter, or what costs nothing to make again."""
+        scalar = i.opcode == "constant" and not i.shape.rank
+        if scalar or i.opcode == "iota" or (i.opcode == "broadcast" and i.operands[0].opcode == "constant"):
+            operands = [self.initial(o) for o in i.operands]
+            return self.body.add(i.clone(self.module.unique_name(i.name), operands=operands))
+        if i not in self.inputs:
+            self.inputs[i] = self.add("parameter", [], i.shape, parameter_number=len(self.inputs))
+        return self.inputs[i]

@@ -1,0 +1,85 @@
+"""while-loop-dot-layout: matrices that a loop multiplies by in every turn lie as the product reads them.
+
+Lanes run along the columns of the right operand, or, where that is a vector, along the rows of the left one.
+A matrix that stays the same throughout a loop and lies the other way round is transposed; loop-invariant code
+motion then takes the transpose out of the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.analysis.instructions import attributes
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.facts import FLAT
+from hloom.passes.loops.while_loop_invariant_code_motion import invariants
+from hloom.passes.loops.while_loops import loop_of
+from hloom.passes.writing import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class WhileLoopDotLayout:
+    """``while (...) { x = dot(a, x) }`` → ``while (...) { x = dot(transpose(a), x) }`` where it reads better.
+
+    Attributes:
+        least: a matrix of fewer columns is read quickly however it lies.
+    """
+
+    least: int = 4
+    name: ClassVar[str] = "while-loop-dot-layout"
+    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
+    settles: ClassVar[bool] = True
+
+    def run(self, module: HloModule) -> bool:
+        """Turn the matrices of every loop."""
+        changed = False
+        for computation in module.post_order():
+            for instruction in computation:
+                loop = loop_of(instruction)
+                if loop is None:
+                    continue
+                steady = invariants(loop)
+                for dot in loop.body.post_order():
+                    if dot.opcode == "dot" and (number := _wide_operand(dot)) is not None:
+                        changed |= dot.operands[number] in steady and self.turn(dot, number)
+        return changed
+
+    def turn(self, dot: HloInstruction, number: int) -> bool:
+        """Transpose an operand so that its free dimensions come last; returns whether they did not before."""
+        operation = attributes(dot)
+        side = ("lhs", "rhs")[number]
+        batch: tuple[int, ...] = getattr(operation, f"{side}_batch_dims")
+        contracting: tuple[int, ...] = getattr(operation, f"{side}_contracting_dims")
+        sizes = dot.operands[number].shape.dimensions
+        free = [d for d in range(len(sizes)) if d not in (*batch, *contracting)]
+        columns = 1
+        for d in free:
+            columns *= sizes[d]
+        minor = [d for d, size in enumerate(sizes) if size != 1][-1:]
+        if not minor or minor[0] in free or columns < self.least:
+            return False
+        order = [*batch, *contracting, *free]
+        w = Writer(dot)
+        operands = list(dot.operands)
+        operands[number] = w.op("transpose", operands[number], dimensions=tuple(order))
+        dot.operation = operation.replace(
+            **{
+                f"{side}_batch_dims": tuple(order.index(d) for d in batch),
+                f"{side}_contracting_dims": tuple(order.index(d) for d in contracting),
+            }
+        )
+        dot.replace_operand(number, operands[number])
+        return True
+
+
+def _wide_operand(dot: HloInstruction) -> int | None:
+    """The operand along which lanes run: the right one, the left one if the right is a vector; else None."""
+    operation = attributes(dot)
+    rhs, lhs = dot.operands[1].shape, dot.operands[0].shape
+    if not (lhs.is_static and rhs.is_static) or dot.operands[0] is dot.operands[1]:
+        return None
+    taken = (*operation.rhs_batch_dims, *operation.rhs_contracting_dims)
+    columns = [size for d, size in enumerate(rhs.dimensions) if d not in taken and size != 1]
+    return 1 if columns else 0

@@ -1,0 +1,199 @@
+"""simplify-while-loops: loops carry only what is needed, and loops of no turn or of one are none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.analysis.instructions import splat
+from hloom.analysis.loops import Loop, picks
+from hloom.analysis.purity import has_side_effect
+from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
+from hloom.analysis.values import number
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.expand.call_inliner import copy_body
+from hloom.passes.facts import FLAT
+from hloom.passes.loops.while_loops import loop_of, rebuild, sink
+from hloom.passes.simplify.dead_code import remove_dead
+from hloom.passes.writing import Writer
+
+_SPREAD: Final = frozenset(("broadcast", "reshape"))
+
+
+@dataclass(frozen=True, slots=True)
+class WhileLoopSimplifier:
+    """Constants go into loops, what no turn changes and what nobody needs out of them."""
+
+    name: ClassVar[str] = "simplify-while-loops"
+    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
+
+    def run(self, module: HloModule) -> bool:
+        """Simplify every loop, inner ones first."""
+        changed = False
+        for computation in module.post_order():
+            for instruction in computation:
+                if instruction.opcode == "while" and instruction.parent is computation:
+                    changed |= simplify(instruction)
+        return changed
+
+
+def simplify(instruction: HloInstruction) -> bool:
+    """Simplify one loop; returns whether anything changed."""
+    if _never_runs(instruction):
+        replace_loop(instruction, instruction.operands[0])
+        return True
+    loop = loop_of(instruction)
+    if loop is None:
+        return False
+    count = trip_count(loop)
+    if count is not None and count.turns <= 1 and condition_is_pure(instruction):
+        unroll(instruction, count)
+        return True
+    changed = move_invariants(loop)
+    if count is not None:
+        changed |= know_the_end(loop, count)
+    changed |= join_equal_elements(loop)
+    changed |= drop_dead_elements(loop)
+    return changed
+
+
+def _never_runs(instruction: HloInstruction) -> bool:
+    condition = instruction.called_computations[1].root
+    ordered = instruction.control_predecessors or instruction.control_successors
+    return not ordered and number(condition) == 0 and condition_is_pure(instruction)
+
+
+def unroll(instruction: HloInstruction, count: TripCount) -> None:
+    """A loop of no turn → its initial state; of one → the body."""
+    computation, result = instruction.parent, instruction.operands[0]
+    assert computation is not None
+    if count.turns == 1:
+        body = instruction.called_computations[0]
+        result = copy_body(body, computation, [result])[body.root]
+    replace_loop(instruction, result)
+
+
+def replace_loop(instruction: HloInstruction, result: HloInstruction) -> None:
+    """Put a value in the place of a loop, whose computations go: nobody else calls them."""
+    w = Writer(instruction)
+    w.replace(result)
+    for computation in instruction.called_computations:
+        w.module.remove(computation)
+
+
+def move_invariants(loop: Loop) -> bool:
+    """What no turn changes → the initial value outside; inside too if that is a constant, spread or not."""
+    changed = False
+    for n in range(loop.count):
+        if not loop.is_invariant(n):
+            continue
+        initial = loop.initial(n)
+        for pick in picks(loop.instruction, n):
+            if pick.users or pick.is_root:
+                pick.replace_all_uses_with(initial)
+                changed = True
+        if is_cheap_constant(initial):
+            changed |= sink(loop, n, initial)
+    return changed
+
+
+def is_cheap_constant(i: HloInstruction) -> bool:
+    """Whether a value can be made anew in every turn: a number, spread or not, or an iota."""
+    while i.opcode in _SPREAD:
+        i = i.operands[0]
+    return i.opcode == "iota" or (i.opcode == "constant" and i.shape.is_array and not i.shape.rank)
+
+
+def know_the_end(loop: Loop, count: TripCount) -> bool:
+    """The counter after the loop → its last value."""
+    changed = False
+    for pick in picks(loop.instruction, count.element):
+        if pick.users or pick.is_root:
+            pick.replace_all_uses_with(Writer(pick).scalar(count.final, pick.shape.element_type))
+            changed = True
+    return changed
+
+
+def join_equal_elements(loop: Loop) -> bool:
+    """Two counters with the same beginning and step → one."""
+    changed = False
+    known: dict[tuple[object, ...], int] = {}
+    for n in range(loop.count):
+        key = _counter_key(loop, n)
+        first = n if key is None else known.setdefault(key, n)
+        if first == n:
+            continue
+        for whole in (loop.state, loop.tested, loop.instruction):
+            for pick in picks(whole, n):
+                users = [u for u in pick.users if u is not loop.following[n]]
+                if not users and not pick.is_root:
+                    continue
+                one = Writer(pick).op("get-tuple-element", whole, index=first)
+                for user in users:
+                    for place, operand in enumerate(user.operands):
+                        if operand is pick:
+                            user.replace_operand(place, one)
+                if pick.is_root:
+                    whole.parent.root = one  # type: ignore[union-attr]
+                changed = True
+    return changed
+
+
+def _counter_key(loop: Loop, n: int) -> tuple[object, ...] | None:
+    """What tells a counter: type, beginning and step."""
+    following = loop.following[n]
+    if following.opcode != "add" or len(following.users) > 1 or following.shape.rank:
+        return None
+    if following.operands[0] not in picks(loop.state, n):
+        return None
+    values = splat(loop.initial(n)), splat(following.operands[1])
+    if values[0] is None or values[1] is None or not following.shape.element_type.is_integer:
+        return None
+    return following.shape.element_type, int(values[0]), int(values[1])
+
+
+def drop_dead_elements(loop: Loop) -> bool:
+    """Elements that neither the condition nor anybody after the loop needs, nor what is needed → none."""
+    whole = loop.instruction
+    if whole.is_root or any(u.opcode != "get-tuple-element" for u in whole.users):
+        return False
+    remove_dead(loop.body)
+    masks = _reaching(loop)
+    live = 0
+    for n in range(loop.count):
+        used = any(p.users or p.is_root for p in (*picks(whole, n), *picks(loop.tested, n)))
+        live |= used << n
+    for i in loop.body.instructions:
+        if has_side_effect(i) or i.control_predecessors or i.control_successors:
+            live |= masks[i]
+    reached = _closure(live, [masks[x] for x in loop.following])
+    kept = [n for n in range(loop.count) if reached >> n & 1]
+    if len(kept) == loop.count:
+        return False
+    rebuild(loop, kept)
+    remove_dead(loop.body)
+    return True
+
+
+def _reaching(loop: Loop) -> dict[HloInstruction, int]:
+    """For every instruction of the body the set of elements that it depends on, as bits."""
+    masks: dict[HloInstruction, int] = {}
+    numbers = {pick: n for n in range(loop.count) for pick in picks(loop.state, n)}
+    for i in loop.body.post_order():
+        mask = 1 << numbers[i] if i in numbers else 0
+        for operand in i.operands:
+            if operand is not loop.state:
+                mask |= masks[operand]
+        masks[i] = mask
+    return masks
+
+
+def _closure(live: int, needs: list[int]) -> int:
+    """The elements that live ones need, directly or not."""
+    waiting, done = live, 0
+    while waiting:
+        n = waiting.bit_length() - 1
+        done |= 1 << n
+        waiting = (waiting | needs[n]) & ~done
+    return done

@@ -1,0 +1,129 @@
+"""While loops as passes see them: elements that are carried from turn to turn, and how to change which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.analysis.instructions import attributes
+from hloom.analysis.loops import Loop, picks
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import REGISTRY
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+
+def loop_of(i: HloInstruction) -> Loop | None:
+    """A while as a loop over a tuple's elements; None for a state that is none, or ordered by control."""
+    if i.opcode != "while" or not i.shape.is_tuple or i.control_predecessors or i.control_successors:
+        return None
+    body, condition = i.called_computations
+    loop = Loop(i, body, condition, body.parameters[0], condition.parameters[0])
+    for whole in (loop.state, loop.tested, i):
+        take_apart(whole)
+    if body.root.opcode != "tuple":
+        body.root = _elements_again(body.root)
+    if i.operands[0].opcode != "tuple":
+        i.replace_operand(0, _elements_again(i.operands[0]))
+    return loop
+
+
+def take_apart(whole: HloInstruction) -> None:
+    """Let everybody who uses a tuple use its elements, or a new tuple of them."""
+    others = [u for u in whole.users if u.opcode != "get-tuple-element"]
+    if not others and not whole.is_root:
+        return
+    again = _elements_again(whole)
+    for user in others:
+        for place, operand in enumerate(user.operands):
+            if operand is whole:
+                user.replace_operand(place, again)
+    if whole.is_root:
+        again.parent.root = again  # type: ignore[union-attr]
+
+
+def _elements_again(whole: HloInstruction) -> HloInstruction:
+    """A new tuple of the elements of a tuple."""
+    w = Writer(whole)
+    parts = [w.op("get-tuple-element", whole, index=n) for n in range(len(whole.shape.tuple_shapes))]
+    return w.op("tuple", *parts, shape=whole.shape)
+
+
+def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = ()) -> list[HloInstruction]:
+    """Put a while in the place of a loop's that carries only some elements, and further invariant ones.
+
+    Nothing but what is carried on may use an element that is not kept; after the loop its value is the
+    initial one.
+
+    Returns:
+        The extra elements in the body.
+    """
+    old = loop.instruction
+    w = Writer(old)
+    initial = [loop.initial(n) for n in kept] + list(extra)
+    shape = Shape.tuple_(x.shape for x in initial)
+    place = {number: n for n, number in enumerate(kept)}
+    following = [loop.following[n] for n in kept]
+    for whole in (loop.state, loop.tested):
+        _renumber(whole, place, shape)
+    body = Writer(loop.body.root)
+    inside = [body.op("get-tuple-element", loop.state, index=len(kept) + n) for n in range(len(extra))]
+    root = body.op("tuple", *following, *inside)
+    old_root, loop.body.root = loop.body.root, root
+    if not old_root.users:
+        loop.body.remove(old_root)
+    for whole in (loop.state, loop.tested):
+        for user in list(whole.users):
+            if not user.users and not user.is_root and not user.control_successors:
+                user.drop_control_dependencies()
+                user.parent.remove(user)  # type: ignore[union-attr]
+    new = w.op("while", w.op("tuple", *initial), shape=shape, computations=old.called_computations)
+    new.frontend_attributes = old.frontend_attributes
+    values = [
+        w.op("get-tuple-element", new, index=place[n]) if n in place else loop.initial(n)
+        for n in range(loop.count)
+    ]
+    result = w.op("tuple", *values)
+    result.shape = old.shape
+    w.replace(result)
+    loop.instruction = new
+    return inside
+
+
+def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> None:
+    """Let picks of a parameter find the elements at their new places; those of others are dead."""
+    whole.shape = shape
+    pick = REGISTRY["get-tuple-element"]
+    for user in list(whole.users):
+        number: int = attributes(user).index
+        if number in place:
+            user.operation = pick(index=place[number])  # type: ignore[call-arg]
+
+
+def sink(loop: Loop, number: int, value: HloInstruction) -> bool:
+    """Let body and condition compute an invariant element anew; returns whether one of them uses it."""
+    changed = False
+    for whole in (loop.state, loop.tested):
+        computation = whole.parent
+        assert computation is not None
+        for pick in picks(whole, number):
+            carried = loop.body.root, number
+            places = [(u, n) for u in pick.users for n, o in enumerate(u.operands) if o is pick]
+            places = [place for place in places if place != carried]
+            if not places and not pick.is_root:
+                continue
+            copy = _copy_into(computation, value)
+            for user, place in places:
+                user.replace_operand(place, copy)
+            if pick.is_root:
+                computation.root = copy
+            changed = True
+    return changed
+
+
+def _copy_into(computation: HloComputation, value: HloInstruction) -> HloInstruction:
+    assert computation.module is not None
+    name = computation.module.unique_name(value.name)
+    made = value.clone(name, operands=[_copy_into(computation, o) for o in value.operands])
+    made.sharding = None
+    return computation.add(made)

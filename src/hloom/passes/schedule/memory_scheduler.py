@@ -1,0 +1,189 @@
+"""hlo-memory-scheduler: an order of execution that needs little memory at a time.
+
+Three orders are tried for each computation: operands before users as they come; the same, but what frees more
+than it takes comes as soon as it can; and always next what leaves least in use. The one with the lowest peak
+is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import ClassVar, Final
+
+from hloom.analysis.instructions import attributes, communicates
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.facts import CONTROL_FLOW, UNORDERED
+from hloom.shape.shape import Shape
+
+ALIASES: Final = frozenset(
+    ("reshape", "bitcast", "copy", "opt-barrier", "add-dependency", "domain", "tuple", "get-tuple-element")
+)
+"""Operations that make no value of their own, but hand on what their operands hold."""
+_GIVEN: Final = frozenset(("parameter", "constant"))
+
+
+@dataclass(frozen=True, slots=True)
+class HloMemoryScheduler:
+    """The instructions of every computation in the order in which they are to run."""
+
+    name: ClassVar[str] = "hlo-memory-scheduler"
+    needs: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
+    breaks: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
+
+    def run(self, module: HloModule) -> bool:
+        """Order every computation, callees first."""
+        peaks: dict[HloComputation, int] = {}
+        running = {module.entry}
+        for i in module.instructions():
+            if i.opcode in CONTROL_FLOW:
+                running.update(i.called_computations)
+        for computation in module.post_order():
+            if computation in running:
+                order, peaks[computation] = memory_order(computation, peaks)
+            else:
+                order = computation.post_order()
+            computation.reorder(order)
+            computation.is_scheduled = True
+        module.config.is_scheduled = True
+        return True
+
+
+def memory_order(
+    computation: HloComputation, peaks: dict[HloComputation, int]
+) -> tuple[list[HloInstruction], int]:
+    """The best of three orders of a computation, and how many bytes it needs at most at a time.
+
+    What talks to other devices or the host stays in the order in which it would run anyway: another one might
+    make devices wait for each other.
+
+    Args:
+        computation: whose instructions are ordered.
+        peaks: what computations need that control flow calls from it.
+    """
+    plain = computation.post_order()
+    liveness = _Liveness(plain, computation.root, peaks)
+    orders = [plain]
+    if len(plain) > 2 and not any(map(communicates, plain)):
+        orders += [liveness.greedy(everything=False), liveness.greedy(everything=True)]
+    found = [liveness.peak(order) for order in orders]
+    best = found.index(min(found))
+    return orders[best], found[best]
+
+
+@dataclass(slots=True, eq=False)
+class _Value:
+    """An array that an instruction makes, and who reads it, however it is handed on.
+
+    What is given, or is a result, has memory of its own and counts nothing.
+    """
+
+    size: int
+    readers: set[HloInstruction] = field(default_factory=set[HloInstruction])
+
+
+class _Liveness:
+    """Which values the instructions of a computation make and read."""
+
+    def __init__(
+        self, order: Sequence[HloInstruction], root: HloInstruction, peaks: dict[HloComputation, int]
+    ) -> None:
+        self.position = {i: n for n, i in enumerate(order)}
+        self.made: dict[HloInstruction, tuple[_Value, ...]] = {}
+        self.held: dict[HloInstruction, tuple[_Value, ...]] = {}
+        self.reads: dict[HloInstruction, tuple[_Value, ...]] = {}
+        self.inner: dict[HloInstruction, int] = {}
+        for i in order:
+            self._instruction(i, peaks)
+        for value in self.held[root]:
+            value.size = 0
+
+    def _instruction(self, i: HloInstruction, peaks: dict[HloComputation, int]) -> None:
+        if i.opcode in ALIASES:
+            self.held[i] = self._handed_on(i)
+            return
+        parts = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
+        given = i.opcode in _GIVEN
+        self.made[i] = self.held[i] = tuple(_Value(0 if given else _bytes(s)) for s in parts)
+        self.reads[i] = tuple(dict.fromkeys(v for o in i.operands for v in self.held[o] if v.size))
+        for read in self.reads[i]:
+            read.readers.add(i)
+        if i.opcode in CONTROL_FLOW:
+            self.inner[i] = max((peaks.get(c, 0) for c in i.called_computations), default=0)
+
+    def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
+        """The values behind an alias: of a tuple that is written out, or just made, the element picked."""
+        if i.opcode == "get-tuple-element":
+            (whole,) = i.operands
+            index: int = attributes(i).index
+            if whole.opcode == "tuple":
+                return self.held[whole.operands[index]]
+            if whole in self.made:
+                return (self.made[whole][index],)
+        return tuple(dict.fromkeys(v for o in i.operands for v in self.held[o]))
+
+    def peak(self, order: Sequence[HloInstruction]) -> int:
+        """The most bytes that are held at a time."""
+        live = most = 0
+        left: dict[_Value, int] = {}
+        for i in order:
+            if i not in self.made:
+                continue
+            live += sum(v.size for v in self.made[i])
+            most = max(most, live + self.inner.get(i, 0))
+            for read in self.reads[i]:
+                left[read] = left.get(read, len(read.readers)) - 1
+                if not left[read]:
+                    live -= read.size
+            live -= sum(v.size for v in self.made[i] if not v.readers)
+        return most
+
+    def greedy(self, *, everything: bool) -> list[HloInstruction]:
+        """Next what leaves least in use: of all that could run, or only of what makes it no more."""
+        missing = {i: len({*i.operands, *i.control_predecessors}) for i in self.position}
+        left = {value: len(value.readers) for values in self.made.values() for value in values}
+        heap: list[tuple[int, int, HloInstruction]] = []
+        order: dict[HloInstruction, None] = {}
+
+        def cost(i: HloInstruction) -> int:
+            growth = self._growth(i, left)
+            return growth if everything else min(growth, 1)
+
+        def offer(i: HloInstruction) -> None:
+            heappush(heap, (cost(i), self.position[i], i))
+
+        for i in self.position:
+            if not missing[i]:
+                offer(i)
+        while heap:
+            expected, _, i = heappop(heap)
+            if i in order or expected != cost(i):
+                continue
+            order[i] = None
+            for read in self.reads.get(i, ()):
+                left[read] -= 1
+                if left[read] == 1:
+                    for reader in read.readers:
+                        if not missing[reader] and reader not in order:
+                            offer(reader)
+            for follower in dict.fromkeys((*i.users, *i.control_successors)):
+                missing[follower] -= 1
+                if not missing[follower]:
+                    offer(follower)
+        return list(order)
+
+    def _growth(self, i: HloInstruction, left: dict[_Value, int]) -> int:
+        """By how many bytes more are held after an instruction than before it; aliases run at once."""
+        if i not in self.made or i.opcode in _GIVEN:
+            return -(1 << 62)
+        freed = sum(v.size for v in self.reads[i] if left[v] == 1)
+        return sum(v.size for v in self.made[i] if v.readers) - freed
+
+
+def _bytes(shape: Shape) -> int:
+    if shape.is_tuple:
+        return sum(map(_bytes, shape.tuple_shapes))
+    return shape.element_count * shape.element_type.bytes if shape.is_array and not shape.is_unbounded else 0

@@ -1,0 +1,44 @@
+"""cse: computes every value once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hloom.analysis.purity import has_side_effect
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+
+_NEVER = frozenset(("parameter", "rng", "rng-get-and-update-state", "partition-id", "replica-id"))
+
+
+@dataclass(frozen=True, slots=True)
+class CommonSubexpressionElimination:
+    """Two instructions with the same operation, shape, operands and computations → one."""
+
+    name: ClassVar[str] = "cse"
+
+    def run(self, module: HloModule) -> bool:
+        """Merge equal instructions of every computation."""
+        changed = False
+        for computation in module.computations:
+            known: dict[Any, HloInstruction] = {}
+            for instruction in computation.post_order():
+                if (
+                    instruction.opcode in _NEVER
+                    or instruction.control_predecessors
+                    or has_side_effect(instruction)
+                ):
+                    continue
+                key = (
+                    instruction.operation,
+                    instruction.shape,
+                    tuple(map(id, instruction.operands)),
+                    tuple(map(id, instruction.called_computations)),
+                )
+                first = known.setdefault(key, instruction)
+                if first is not instruction and not instruction.control_successors:
+                    instruction.replace_all_uses_with(first)
+                    computation.remove(instruction)
+                    changed = True
+        return changed

@@ -1,0 +1,152 @@
+"""simplify-conditional: branches that are known, alike or small are no branches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.analysis.instructions import attributes
+from hloom.analysis.purity import ELEMENTWISE, FREE
+from hloom.analysis.values import number
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.expand.call_inliner import copy_body
+from hloom.passes.facts import FLAT
+from hloom.passes.simplify.dead_code import remove_dead
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalSimplifier:
+    """Known branches are taken, small ones are both computed, results that nobody wants are not.
+
+    Attributes:
+        most_instructions: branches of so many instructions on scalars together become selects.
+    """
+
+    most_instructions: int = 16
+    name: ClassVar[str] = "simplify-conditional"
+    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
+
+    def run(self, module: HloModule) -> bool:
+        """Simplify every conditional, inner ones first."""
+        changed = False
+        for computation in module.post_order():
+            for i in computation:
+                ordered = i.control_predecessors or i.control_successors
+                if i.opcode == "conditional" and i.parent is computation and not ordered:
+                    changed |= self.simplify(i)
+        return changed
+
+    def simplify(self, i: HloInstruction) -> bool:
+        """Simplify one conditional; returns whether anything changed."""
+        chosen = known_branch(i)
+        if chosen is not None:
+            inline(i, chosen)
+            return True
+        if self.is_small(i):
+            select(i)
+            return True
+        return drop_unused_results(i)
+
+    def is_small(self, i: HloInstruction) -> bool:
+        """Whether both branches are a few operations on scalars, and the predicate a pred."""
+        if len(i.called_computations) != 2 or not i.operands[0].shape.element_type.is_predicate:
+            return False
+        steps = [s for branch in i.called_computations for s in branch.instructions]
+        work = [s for s in steps if s.opcode not in FREE]
+        return len(work) <= self.most_instructions and all(
+            (s.opcode in ELEMENTWISE or s.opcode in FREE)
+            and all(leaf.is_array and not leaf.rank for leaf in _leaves(s.shape))
+            and not (s.control_predecessors or s.control_successors)
+            for s in steps
+        )
+
+
+def _leaves(shape: Shape) -> list[Shape]:
+    return [leaf for _, leaf in shape.leaves()]
+
+
+def known_branch(i: HloInstruction) -> int | None:
+    """The branch that is always taken: the only one, or that of a constant."""
+    last = len(i.called_computations) - 1
+    if not last:
+        return 0
+    index = i.operands[0]
+    value = number(index)
+    if value is None:
+        return None
+    if index.shape.element_type.is_predicate:
+        return 0 if value else 1
+    return int(value) if 0 <= value <= last else last
+
+
+def inline(i: HloInstruction, branch: int) -> None:
+    """``conditional(2, x, y, z)`` → the third branch on z."""
+    _replace(i, _copied(i, branch))
+
+
+def _copied(i: HloInstruction, branch: int) -> HloInstruction:
+    computation, callee = i.parent, i.called_computations[branch]
+    assert computation is not None
+    return copy_body(callee, computation, [i.operands[branch + 1]])[callee.root]
+
+
+def _replace(i: HloInstruction, result: HloInstruction) -> None:
+    """Put a value in the place of a conditional, whose branches go: nobody else calls them."""
+    w = Writer(i)
+    w.replace(result)
+    for computation in dict.fromkeys(i.called_computations):
+        w.module.remove(computation)
+
+
+def select(i: HloInstruction) -> None:
+    """``conditional(p, x, y)`` → ``select(p, f(x), g(y))`` of every element of the results."""
+    w = Writer(i)
+    results = [_copied(i, branch) for branch in (0, 1)]
+    _replace(i, _selected(w, i.operands[0], results[0], results[1]))
+
+
+def _selected(w: Writer, p: HloInstruction, a: HloInstruction, b: HloInstruction) -> HloInstruction:
+    if not a.shape.is_tuple:
+        return w.op("select", p, a, b)
+    parts: list[HloInstruction] = []
+    for n in range(len(a.shape.tuple_shapes)):
+        x, y = (
+            t.operands[n] if t.opcode == "tuple" else w.op("get-tuple-element", t, index=n) for t in (a, b)
+        )
+        parts.append(_selected(w, p, x, y))
+    return w.op("tuple", *parts)
+
+
+def drop_unused_results(i: HloInstruction) -> bool:
+    """``conditional`` of a tuple → one of the elements that somebody uses."""
+    if i.is_root or not i.shape.is_tuple or any(u.opcode != "get-tuple-element" for u in i.users):
+        return False
+    used = sorted({int(attributes(u).index) for u in i.users if u.users or u.is_root})
+    branches = i.called_computations
+    if len(used) == len(i.shape.tuple_shapes) or any(b.root.opcode != "tuple" for b in branches):
+        return False
+    for branch in branches:
+        _keep_results(branch, used)
+    w = Writer(i)
+    new = w.op("conditional", *i.operands, shape=branches[0].root.shape, computations=branches)
+    new.copy_annotations(i)
+    new.sharding = None
+    for user in list(i.users):
+        index: int = attributes(user).index
+        if index in used:
+            element = w.op("get-tuple-element", new, index=used.index(index), shape=user.shape)
+            user.replace_all_uses_with(element)
+        w.computation.remove(user)
+    w.computation.remove(i)
+    return True
+
+
+def _keep_results(branch: HloComputation, used: list[int]) -> None:
+    """Let a branch give only some elements of its result."""
+    old = branch.root
+    branch.root = Writer(old).op("tuple", *(old.operands[n] for n in used))
+    remove_dead(branch)

@@ -1,0 +1,142 @@
+"""constant_folding: computes at compile time what is the same in every run, where that takes no time.
+
+What an instruction would take to run bounds what may be spent on it here, so that programs with large
+constants compile as fast as others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from hloom.analysis.instructions import attributes
+from hloom.analysis.purity import CONTRACTION, ELEMENTWISE, MOVEMENT, PURE
+from hloom.errors import HloError
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Array
+from hloom.passes.writing import Writer
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+_KEPT: Final = frozenset(("broadcast", "iota", "copy"))
+"""Operations that are cheaper than the array that they make."""
+_WORK_OF_ELEMENT: Final = {"moved": 1, "computed": 16, "combined": 64}
+"""How much more an element costs here than a moved one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantFolding:
+    """Operations on constants → constants; arrays of one number → that number, spread.
+
+    Attributes:
+        largest: the most elements of a result.
+        work: the most work for one instruction, in moved elements (about a nanosecond each).
+        total_work: the most work for a module.
+    """
+
+    largest: int = 1 << 16
+    work: int = 1 << 20
+    total_work: int = 1 << 23
+    name: ClassVar[str] = "constant_folding"
+    settles: ClassVar[bool] = True
+
+    def run(self, module: HloModule) -> bool:
+        """Fold in every computation."""
+        budget = self.total_work
+        evaluator = Evaluator()
+        changed = False
+        for computation in module.computations:
+            if not any(i.opcode == "constant" for i in computation.instructions):
+                continue
+            for i in computation.post_order():
+                if i.opcode == "constant":
+                    changed |= spread_one_number(i)
+                elif self.folds(i):
+                    work = work_of(i)
+                    if work > min(self.work, budget):
+                        continue
+                    budget -= work
+                    changed |= fold(i, evaluator)
+        return changed
+
+    def folds(self, i: HloInstruction) -> bool:
+        """Whether an instruction works on constants alone and makes a small one."""
+        if i.opcode not in PURE or i.opcode in _KEPT or not i.operands:
+            return False
+        if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
+            return False
+        if not all(map(_is_known, i.operands)):
+            return False
+        count = i.shape.element_count
+        return count <= self.largest or count <= max(o.shape.element_count for o in i.operands)
+
+
+def _is_known(i: HloInstruction) -> bool:
+    return i.opcode == "constant" and i.shape.is_array and not attributes(i).literal.is_elided
+
+
+def work_of(i: HloInstruction) -> int:
+    """What evaluating an instruction costs, in elements moved."""
+    largest = max(i.shape.element_count, *(o.shape.element_count for o in i.operands))
+    if i.opcode in MOVEMENT:
+        return largest
+    if i.opcode in ELEMENTWISE:
+        return largest * _WORK_OF_ELEMENT["computed"]
+    if i.opcode in CONTRACTION:
+        lhs, rhs = (o.shape.element_count for o in i.operands)
+        made = i.shape.element_count
+        return largest + (made * rhs if i.opcode == "convolution" else math.isqrt(lhs * rhs * made))
+    window = math.prod(d.size for d in getattr(i.operation, "window", ()))
+    return largest * max(window, 1) * _WORK_OF_ELEMENT["combined"]
+
+
+def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
+    """Put the value of an instruction in its place; not where the evaluator refuses it."""
+    try:
+        with np.errstate(all="ignore"):
+            value: Any = evaluator.apply(i, [attributes(o).literal.numpy() for o in i.operands])
+    except HloError:
+        return False
+    replace_by_constant(i, value)
+    return True
+
+
+def replace_by_constant(i: HloInstruction, value: Array) -> None:
+    """Put an array, which the instruction's value is, in its place: one number spread, where it is one."""
+    w = Writer(i)
+    shape = Shape(i.shape.element_type, i.shape.dimensions)
+    one = only_number(value)
+    if one is not None and shape.rank:
+        new = w.full(one, shape)  # type: ignore[arg-type]
+    else:
+        array = np.ascontiguousarray(value).reshape(shape.dimensions)
+        new = w.op("constant", shape=shape, literal=Literal(array, shape))
+    new.shape = i.shape
+    w.replace(new)
+
+
+def only_number(value: Array) -> Array | None:
+    """The one number that all elements of an array are, bit for bit; None if there are two, or none."""
+    flat = np.asarray(value).reshape(-1)
+    if not flat.size:
+        return None
+    octets = np.ascontiguousarray(flat).view(np.uint8).reshape(flat.size, -1)
+    return flat[:1].reshape(()) if bool((octets == octets[0]).all()) else None
+
+
+def spread_one_number(i: HloInstruction) -> bool:
+    """``constant({1, 1, 1})`` → ``broadcast(constant(1))``."""
+    if not i.shape.rank or not _is_known(i) or i.shape.is_dynamic or i.control_predecessors:
+        return False
+    array: Array = attributes(i).literal.array
+    if only_number(array.reshape(-1)[[0, -1]] if array.size else array) is None or i.control_successors:
+        return False
+    if only_number(array) is None:
+        return False
+    replace_by_constant(i, array)
+    return True

@@ -1,0 +1,72 @@
+"""dce: removes what nobody uses; and computations that nobody calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.analysis.purity import has_side_effect
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+
+
+@dataclass(frozen=True, slots=True)
+class DeadCodeElimination:
+    """Removes instructions without users or side effects, and uncalled computations."""
+
+    name: ClassVar[str] = "dce"
+
+    def run(self, module: HloModule) -> bool:
+        """Remove dead code everywhere."""
+        changed = False
+        for computation in module.computations:
+            changed |= remove_dead(computation)
+        reachable = called_from(module.entry)
+        for computation in module.computations:
+            if computation not in reachable:
+                module.remove(computation)
+                changed = True
+        return changed
+
+
+def called_from(entry: HloComputation) -> set[HloComputation]:
+    """The computations that a computation calls, directly or not, and itself."""
+    found = {entry}
+    waiting = [entry]
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            for computation in instruction.called_computations:
+                if computation not in found:
+                    found.add(computation)
+                    waiting.append(computation)
+    return found
+
+
+def remove_dead(computation: HloComputation) -> bool:
+    """Remove the dead instructions of one computation."""
+    changed = False
+    waiting = [i for i in computation if is_dead(i)]
+    while waiting:
+        instruction = waiting.pop()
+        if instruction.parent is None or not is_dead(instruction):
+            continue
+        operands = list(dict.fromkeys(instruction.operands))
+        for before in instruction.control_predecessors:
+            for after in instruction.control_successors:
+                before.add_control_dependency_to(after)
+        instruction.drop_control_dependencies()
+        computation.remove(instruction)
+        changed = True
+        waiting.extend(o for o in operands if is_dead(o))
+    return changed
+
+
+def is_dead(instruction: HloInstruction) -> bool:
+    """Whether an instruction can go: no users, not the root, no parameter, no side effect."""
+    return (
+        not instruction.users
+        and not instruction.is_root
+        and instruction.opcode != "parameter"
+        and not has_side_effect(instruction)
+    )

@@ -1,0 +1,80 @@
+"""integer-range-simplifier: comparisons and bounds that the ranges of integers decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.analysis.instructions import direction_of
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.passes.facts import FLAT
+from hloom.passes.rewriting import Family, RuleTable
+from hloom.passes.simplify.integer_ranges import IntegerRanges, Range
+from hloom.passes.writing import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerRangeSimplifier:
+    """``i < n`` → true, ``maximum(i, 0)`` → ``i``, and the like, where i is known to lie inside."""
+
+    name: ClassVar[str] = "integer-range-simplifier"
+    needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
+    settles: ClassVar[bool] = True
+
+    def run(self, module: HloModule) -> bool:
+        """Simplify in every computation."""
+        return RuleTable(rules(IntegerRanges(module))).rewrite_module(module)
+
+
+def rules(ranges: IntegerRanges) -> Family:
+    """The rules that rely on ranges."""
+    family = Family("integer ranges")
+
+    @family.rewrites("compare")
+    def compare_of_ranges(i: HloInstruction) -> HloInstruction | None:
+        """``x < y`` → true where every x is less than every y, false where none is; and so on."""
+        a, b = (ranges.of(o) for o in i.operands)
+        if a is None or b is None:
+            return None
+        known = _decided(direction_of(i), a, b)
+        return None if known is None else Writer(i).full(known, i.shape)
+
+    @family.rewrites("maximum", "minimum", "clamp")
+    def bound_that_holds(i: HloInstruction) -> HloInstruction | None:
+        """``maximum(x, y)`` → ``x`` where no y is larger, ``clamp(lo, x, hi)`` → ``x`` of x between."""
+        found = [ranges.of(o) for o in i.operands]
+        r = [x for x in found if x is not None]
+        if len(r) != len(found):
+            return None
+        if i.opcode == "clamp":
+            return i.operands[1] if r[0][1] <= r[1][0] and r[1][1] <= r[2][0] else None
+        for mine, other in ((0, 1), (1, 0)):
+            if r[other][1] <= r[mine][0] if i.opcode == "maximum" else r[mine][1] <= r[other][0]:
+                return i.operands[mine]
+        return None
+
+    @family.rewrites("remainder")
+    def remainder_of_less(i: HloInstruction) -> HloInstruction | None:
+        """``x % y`` → ``x`` where every x is not negative and less than every y."""
+        a, b = (ranges.of(o) for o in i.operands)
+        return i.operands[0] if a is not None and b is not None and a[0] >= 0 and a[1] < b[0] else None
+
+    return family
+
+
+def _decided(direction: str, a: Range, b: Range) -> bool | None:
+    """Whether a relation holds for all pairs of two ranges, or for none."""
+    match direction:
+        case "LT":
+            return True if a[1] < b[0] else False if a[0] >= b[1] else None
+        case "LE":
+            return True if a[1] <= b[0] else False if a[0] > b[1] else None
+        case "GT":
+            return _decided("LT", b, a)
+        case "GE":
+            return _decided("LE", b, a)
+        case _:
+            apart = a[1] < b[0] or b[1] < a[0]
+            same = a[0] == a[1] == b[0] == b[1]
+            return (direction == "NE") == apart if apart or same else None
