@@ -130,6 +130,11 @@ class Operation:
     elementwise: ClassVar[bool] = False
     """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
     side_effect: ClassVar[bool] = False
+    ended_by: ClassVar[str] = ""
+    """The operation that alone may use the result, which is a context and no value; empty for all others.
+
+    Programs made by passes carry contexts through tuples and loops; the builder does not.
+    """
     infers: ClassVar[bool] = True
     """The result shape follows from operands and attributes; otherwise the program must state it."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from hloom.errors import HloError
 from hloom.ir.cursor import Cursor
 from hloom.ir.metadata import OriginalArray, frontend_attributes_text, parse_frontend_attributes
-from hloom.ir.module import Alias, HloModule, ModuleConfig, ShapeIndex
+from hloom.ir.module import ALIAS_KINDS, Alias, HloModule, ModuleConfig, ShapeIndex
 from hloom.ir.operation import ProgramShape
 from hloom.shape.shape import Shape
 
@@ -123,7 +123,7 @@ def _aliased(cursor: Cursor) -> tuple[int, ShapeIndex, str]:
         cursor.skip()
         start = cursor.position
         kind = cursor.name("may-alias or must-alias")
-        if kind not in ("may-alias", "must-alias"):
+        if kind not in ALIAS_KINDS:
             message = f"expected may-alias or must-alias, found {kind!r}"
             raise cursor.error(message, rule="module.alias-kind", position=start)
     cursor.expect(")")
