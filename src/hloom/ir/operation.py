@@ -130,11 +130,6 @@ class Operation:
     elementwise: ClassVar[bool] = False
     """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
     side_effect: ClassVar[bool] = False
-    ended_by: ClassVar[str] = ""
-    """The operation that alone may use the result, which is a context and no value; empty for all others.
-
-    Programs made by passes carry contexts through tuples and loops; the builder does not.
-    """
     infers: ClassVar[bool] = True
     """The result shape follows from operands and attributes; otherwise the program must state it."""
 
@@ -247,7 +242,12 @@ def operation(
         made.operand_names = tuple(operands.split())
         made.attributes = attributes_of(made)
         made.roles = tuple(Role(r) if isinstance(r, str) else r for r in computations)
-        if opcode in REGISTRY:
+        known = REGISTRY.get(opcode)
+        # An import that was interrupted, by Ctrl-C for example, runs the same module again.
+        if known is not None and (known.__module__, known.__qualname__) != (
+            made.__module__,
+            made.__qualname__,
+        ):
             raise TypeError(f"opcode {opcode!r} is declared twice")
         REGISTRY[opcode] = made
         return made
