@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from evaluation import parse
-from hloom.analysis.trip_count import trip_count
+from hloom.analysis.trip_count import TripCount, trip_count
+from hloom.ir.module import HloModule
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
-from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
+from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.passes.loops.while_loops import loop_of
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
@@ -136,10 +137,25 @@ def test_two_equal_counters_are_one() -> None:
 def test_a_loop_says_how_often_it_turns() -> None:
     text = loop("x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)", begin=2, end=9, by=3)
     module = after(text.replace("RESULT", RESULTS["x"]), WhileLoopTripCountAnnotator())
-    found = known_trip_count(the_loop(module))
-    assert found is not None
-    assert (found.turns, found.initial, found.step, found.element) == (3, 2, 3, 0)
-    assert known_trip_count(module.entry.root) is None
+    assert the_loop(module).annotation(TripCount) == TripCount(0, initial=2, step=3, turns=3)
+    assert module.entry.root.annotation(TripCount) is None
+    assert the_loop(module).backend_config == ""
+
+
+def test_an_annotation_is_neither_printed_nor_copied() -> None:
+    text = loop("x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)", begin=2, end=9, by=3)
+    module = after(text.replace("RESULT", RESULTS["x"]), WhileLoopTripCountAnnotator())
+    assert the_loop(module).annotations
+    assert not the_loop(module).clone().annotations
+    assert not the_loop(module.clone()).annotations
+    assert not the_loop(HloModule.from_text(module.to_text())).annotations
+
+
+def test_the_newest_annotation_of_a_class_counts() -> None:
+    text = loop("x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)", begin=2, end=9, by=3)
+    found = the_loop(after(text.replace("RESULT", RESULTS["x"]), WhileLoopTripCountAnnotator()))
+    found.annotate(TripCount(0, 0, 1, 7))
+    assert found.annotations == (TripCount(0, 0, 1, 7),)
 
 
 def test_what_every_turn_computes_alike_is_computed_before() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hloom.analysis.trip_count import TripCount
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -111,7 +112,13 @@ def shape_bytes(shape: Shape) -> int:
 
 
 def trip_count(loop: HloInstruction) -> int:
-    """How often a loop runs, if that was found out and written down; else 1."""
+    """Return how often a loop runs: as a pass found, else as its backend config hints, else 1.
+
+    A cost is an estimate; a hint that is wrong costs time at most.
+    """
+    found = loop.annotation(TripCount)
+    if found is not None:
+        return found.turns
     try:
         return max(0, int(json.loads(loop.backend_config)["known_trip_count"]["n"]))
     except (ValueError, KeyError, TypeError):

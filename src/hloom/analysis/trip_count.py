@@ -8,13 +8,14 @@ from hloom.analysis.instructions import direction_of
 from hloom.analysis.loops import Loop, element_number
 from hloom.analysis.purity import has_side_effect
 from hloom.analysis.values import number
+from hloom.ir.annotations import Annotation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.comparison import SWAPPED
 
 
 @dataclass(frozen=True, slots=True)
-class TripCount:
-    """A loop that counts.
+class TripCount(Annotation):
+    """A loop that counts. As an annotation of a while: it does so, from these initial values.
 
     Attributes:
         element: which element of the state is the counter.

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.index import Index, Variable, linearize, refine
 from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.loops.while_loop_trip_count_annotator import known_trip_count
 from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64
@@ -222,7 +222,7 @@ def work_for_each(members: Sequence[HloInstruction]) -> int:
     loop = _turning(members)
     if loop is None:
         return len(members)
-    count = known_trip_count(loop)
+    count = loop.annotation(TripCount)
     return len(members) + (count.turns if count is not None else 1) * len(loop.called_computations[0])
 
 

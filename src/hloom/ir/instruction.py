@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hloom.errors import HloError
 from hloom.ir.operation import Operation
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
+    from hloom.ir.annotations import Annotation
     from hloom.ir.computation import HloComputation
     from hloom.ir.metadata import OpMetadata, OriginalValue, Statistics
     from hloom.ir.sharding import Sharding
+
+A = TypeVar("A", bound="Annotation")
 
 
 class HloInstruction:
@@ -28,6 +31,7 @@ class HloInstruction:
         control_predecessors, control_successors: order without data.
         metadata, sharding, frontend_attributes, backend_config, original_value, statistics:
             what travels with the instruction and does not change its meaning.
+        annotations: facts that passes of this process found; see `hloom.ir.annotations`.
         parent: the computation that holds it.
         unique_id: number in the proto form; -1 until it is given.
         position: where its name stands in the text that its module was read from; -1 for nowhere.
@@ -35,7 +39,7 @@ class HloInstruction:
     """
 
     __slots__ = (
-        "backend_config", "called_computations", "control_predecessors", "control_successors",
+        "annotations", "backend_config", "called_computations", "control_predecessors", "control_successors",
         "frontend_attributes", "metadata", "name", "operands", "operation", "original_value", "parent",
         "position", "shape", "sharding", "statistics", "unique_id", "unmodelled", "users",
     )  # fmt: skip
@@ -60,6 +64,7 @@ class HloInstruction:
         self.sharding: Sharding | None = None
         self.frontend_attributes: dict[str, str] | None = None
         self.backend_config: str = ""
+        self.annotations: tuple[Annotation, ...] = ()
         self.original_value: OriginalValue | None = None
         self.statistics: Statistics | None = None
         self.parent: HloComputation | None = None
@@ -134,6 +139,15 @@ class HloInstruction:
         self.original_value = source.original_value
         self.statistics = source.statistics
 
+    def annotate(self, annotation: Annotation) -> None:
+        """Hold a fact about this instruction, in place of an earlier one of the same class."""
+        others = [a for a in self.annotations if type(a) is not type(annotation)]
+        self.annotations = (*others, annotation)
+
+    def annotation(self, kind: type[A]) -> A | None:
+        """Return the annotation of a class; None if a pass has made none."""
+        return next((a for a in self.annotations if isinstance(a, kind)), None)
+
     def clone(
         self,
         name: str | None = None,
@@ -143,7 +157,10 @@ class HloInstruction:
         operation: Operation | None = None,
         called_computations: Sequence[HloComputation] | None = None,
     ) -> HloInstruction:
-        """A copy outside any computation, with some parts changed; annotations come along."""
+        """Return a copy outside any computation, with some parts changed.
+
+        Metadata, sharding, attributes and configuration come along, annotations of passes do not.
+        """
         copy = HloInstruction(
             name if name is not None else self.name,
             operation or self.operation,

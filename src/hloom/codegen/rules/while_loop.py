@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hloom.analysis.loops import Loop, picks
+from hloom.analysis.trip_count import TripCount
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import LEAF_RULES, Elements, Indices
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
-from hloom.passes.loops.while_loop_trip_count_annotator import known_trip_count
 
 
 def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
@@ -16,7 +16,7 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
     What is the same in every turn is no part of the result: in its place stands what comes first.
     """
     body, condition = instruction.called_computations
-    count = known_trip_count(instruction)
+    count = instruction.annotation(TripCount)
     assert count is not None
     loop = Loop(instruction, body, condition, body.parameters[0], condition.parameters[0])
     carried = [n for n in range(loop.count) if not loop.is_invariant(n)]

@@ -16,7 +16,6 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.passes.facts import FLAT
-from hloom.passes.loops.while_loop_trip_count_annotator import known_trip_count
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
@@ -50,7 +49,7 @@ class ElementwiseLoopFusion:
         changed = False
         for computation in module.post_order():
             for instruction in list(computation):
-                count = known_trip_count(instruction) if instruction.opcode == "while" else None
+                count = instruction.annotation(TripCount)
                 loop = loop_of(instruction) if count is not None else None
                 if loop is not None and count is not None and self.fits(loop, count):
                     carry_constants(loop)
@@ -116,11 +115,9 @@ def carry_constants(loop: Loop) -> None:
     if not constants:
         return
     outside = [w.computation.add(i.clone(w.module.unique_name(i.name), operands=[])) for i in constants]
-    known = loop.instruction.backend_config
     inside = rebuild(loop, range(loop.count), outside)
     for old, new in zip(constants, inside, strict=True):
         old.replace_all_uses_with(new)
-    loop.instruction.backend_config = known
     remove_dead(loop.body)
 
 
@@ -132,6 +129,7 @@ def fuse(loop: Loop, count: TripCount) -> None:
     initial = [into.initial(loop.initial(n)) for n in range(loop.count)]
     start = into.add("tuple", initial, old.operands[0].shape)
     copy = into.body.add(old.clone(w.module.unique_name(old.name), operands=[start]))
+    copy.annotate(count)
     arrays = [n for n in carried_arrays(loop) if picks(old, n)] or carried_arrays(loop)[:1]
     made = [into.add("get-tuple-element", [copy], old.shape.tuple_shapes[n], index=n) for n in arrays]
     shape = Shape.tuple_(m.shape for m in made)
