@@ -161,6 +161,10 @@ EXAMPLES = {
                 "collapsed_slice_dims={}, start_index_map={1}, operand_batching_dims={0}, "
                 "start_indices_batching_dims={0}, index_vector_dim=1, slice_sizes={1,2}"),
     ],
+    "gather_of_empty_slices": [
+        Example("x: f32[6,2], i: s32[5,1]", "r = f32[5,2] gather(x, i), offset_dims={1}, "
+                "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={0,2}")
+    ],
     "gather_of_everything": [
         Example("x: f32[6,1], i: s32[5,2]", "r = f32[6,5] gather(x, i), offset_dims={0}, "
                 "collapsed_slice_dims={1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={6,1}")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NEAR: Final = 16
 """Lanes up to so many elements apart are picked out of whole vectors; farther ones are gathered."""
+UNKNOWN_EXTENT: Final = 1 << 40
+"""The size of a view whose end is not known: nothing is read but the elements that are asked for."""
 Indices: TypeAlias = tuple[Index, ...]
 
 
@@ -309,7 +311,8 @@ class Elements:
         elif vector is None and (coefficient == -1 or (abs(coefficient) <= NEAR and self.mask is None)):
             residue = linear.constant % max(coefficient, 1)
             block = linear - residue
-            if coefficient > 1 and _stays_inside(block, view.count - coefficient):
+            bounded = view.count < UNKNOWN_EXTENT
+            if coefficient > 1 and bounded and _stays_inside(block, view.count - coefficient):
                 value = self._column(view.pointer, block, coefficient, residue, 0, stored)
             else:
                 first = self.function.offset(view.pointer, scalar, stored)

@@ -265,9 +265,12 @@ def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Ind
 
 @element_rule("gather")
 def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    """operand[start + offset], the start clamped so that the slice stays inside."""
+    """operand[start + offset], the start clamped so that the slice stays inside; 0 if slices are empty."""
     operation = _operation(instruction)
     operand, start_indices = instruction.operands
+    if 0 in operation.slice_sizes:
+        element_type = operand.shape.element_type
+        return types.constant(e.function, element_type, 0)
     batch = [i for d, i in enumerate(indices) if d not in operation.offset_dims]
     inner: list[Index] = [indices[d] for d in operation.offset_dims]
     offsets = iter(inner)

@@ -24,12 +24,21 @@ SCATTERS: Final = Family("scatter")
 
 
 @GATHERS.rewrites("gather")
+def gather_of_empty_slices(i: HloInstruction) -> HloInstruction | None:
+    """``gather(x, indices)`` of slices without elements → ``broadcast(0)``."""
+    if 0 not in attributes(i).slice_sizes or not i.shape.is_static:
+        return None
+    w = Writer(i)
+    return w.broadcast(w.scalar(0, i.shape.element_type), i.shape.dimensions, ())
+
+
+@GATHERS.rewrites("gather")
 def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
     """``gather(x, indices)`` of one index vector → ``reshape(dynamic-slice(x, ...))``."""
     operation = attributes(i)
     x, indices = i.operands
     batch = [n for d, n in enumerate(indices.shape.dimensions) if d != operation.index_vector_dim]
-    if math.prod(batch) != 1:
+    if math.prod(batch) != 1 or 0 in operation.slice_sizes:
         return None
     w = Writer(i)
     starts = index_vector(w, indices, operation.start_index_map, x.shape.rank)
@@ -50,6 +59,8 @@ def gather_of_everything(i: HloInstruction) -> HloInstruction | None:
     operation = attributes(i)
     x, _ = i.operands
     if operation.slice_sizes != x.shape.dimensions or operation.operand_batching_dims:
+        return None
+    if 0 in operation.slice_sizes:
         return None
     window = [d for d in range(x.shape.rank) if d not in operation.collapsed_slice_dims]
     w = Writer(i)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloom.codegen.elements import Elements, View
+from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops
@@ -24,7 +24,7 @@ def emit_pack_depth(
     e = Elements(f, tiling.lanes, {})
     group = Variable(convolution.groups, "g")
     taps = [Variable(phase.axes[n].taps, "t") for n in tap_axes(phase)]
-    view = View(source, convolution.w_type, (1 << 40,))
+    view = View(source, convolution.w_type, (UNKNOWN_EXTENT,))
     with f.loop(begin, end) as loop:
         group.value = loop.index
         limit = f.constant(I64, taps[0].trips if taps else 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from hloom.codegen.elements import Elements, View
+from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
@@ -47,7 +47,7 @@ def emit_pack_kernel(
                 inside = e.index_value(Index.of(column)).compare("slt", phase.columns)
                 mask = inside if phase.columns % tiling.panel else None
                 with e.scope(), e.masked(mask):
-                    view = View(base, convolution.w_type, (1 << 40,))
+                    view = View(base, convolution.w_type, (UNKNOWN_EXTENT,))
                     loaded = e.load(view, (place + Index.of(column) * phase.w_column,))
                 value = converted(loaded, convolution.w_type, convolution.kind)
                 if mask is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from hloom.codegen.elements import Elements, View
+from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.index import Index, row_major_strides
 from hloom.codegen.llvm_text import I64, Function, Value
 from hloom.codegen.rules.contraction import accumulator_type
@@ -172,7 +172,7 @@ def batch_base(
 
 def load_at(elements: Elements, base: Value, index: Index, kind: ElementType) -> Element:
     """The element at a linear index behind an address."""
-    return elements.load(View(base, kind, (1 << 40,)), (index,))
+    return elements.load(View(base, kind, (UNKNOWN_EXTENT,)), (index,))
 
 
 def sum_type(result: ElementType) -> ElementType:

@@ -258,7 +258,8 @@ class RowPacker:
         with f.loop(0, count) as loop, f.loop(row, end, self.lanes) as rows, self.e.scope():
             line.value = rows.index
             mask = None
-            if gemm.m % self.lanes:
+            # vectors start at multiples of the task's height
+            if gemm.m % self.lanes or plan.height % self.lanes:
                 mask = self.e.index_value(Index.of(line)).compare("slt", gemm.m)
             values: list[Element] = []
             for member in range(group):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from hloom.codegen.elements import Elements, View
+from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
@@ -71,10 +71,10 @@ class _RowSort:
         self.e = Elements(function, 0, {})
 
     def _view(self, pointer: Value, number: int) -> View:
-        return View(pointer, self.types[number], (1 << 40,))
+        return View(pointer, self.types[number], (UNKNOWN_EXTENT,))
 
     def _index(self, value: Value) -> Index:
-        return Index.of(Variable(1 << 40, "s", value))
+        return Index.of(Variable(UNKNOWN_EXTENT, "s", value))
 
     def _load(self, pointers: Sequence[Value], at: Value) -> list[Element]:
         return [self.e.load(self._view(p, k), (self._index(at),)) for k, p in enumerate(pointers)]
