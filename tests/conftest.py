@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the expectations of HLO file tests")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    from raised_rules import RaisedRules
+
+    config.pluginmanager.register(RaisedRules(config), "raised-rules")
+
+
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
     if file_path.suffix == ".hlo" and HLO_TESTS in file_path.parents:
         from hlo_file import HloFile

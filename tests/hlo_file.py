@@ -11,7 +11,8 @@
     // CHECK-NOT: constant                        no line between the neighbouring checks holds this
 
     // run: main(f32[2]{1,2}) == f32[2]{3,4}      sent to every backend; equal bits
-    // run: main(f32[2]{1,2}) ~= f32[2]{3,4}      nearly equal; `within 1e-3` sets the tolerance
+    // run: main(f32[2]{1,2}) ~= f32[2]{3,4}      as near as rounding errors of the program allow (any NaN for
+                                                  any NaN); `within 2`: within 2 units in the last place
     // run: main(s32[]{1}) raises evaluate.rule   refused while running
     // run: main[replicas=2](f32[]{1} | f32[]{2}) == f32[]{3} | f32[]{3}
 
@@ -32,7 +33,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 import hloom
+from error_analysis import ErrorAnalysis
 from hloom import HloError, HloModule, Literal, PrintOptions, Shape
 
 DIVIDER = re.compile(r"^// -----.*$", re.M)
@@ -126,17 +129,16 @@ def plain(literal: Literal) -> Any:
     return None if literal.shape.is_token else literal.array
 
 
-def near(actual: Literal, expected: Literal, tolerance: float) -> bool:
-    """Whether two values differ by at most `tolerance`, absolutely or relatively; NaNs are equal."""
-    if actual.shape.is_tuple:
-        return len(actual.elements) == len(expected.elements) and all(
-            near(a, e, tolerance) for a, e in zip(actual.elements, expected.elements, strict=True)
-        )
-    if not actual.shape.is_array or actual.array.shape != expected.array.shape:
-        return actual == expected
-    kind = np.complex128 if actual.shape.element_type.is_complex else np.float64
-    found, wanted = actual.array.astype(kind), expected.array.astype(kind)
-    return bool(np.allclose(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True))
+def check_near(section: Section, run: RunLine, device: int, actual: Literal, expected: Literal) -> None:
+    """Assert that a value lies within the rounding error of the program, or some units in the last place."""
+    found, wanted = plain(actual), plain(expected)
+    if run.units is not None:
+        agreement.near(found, wanted, run.units)
+        return
+    assert run.replicas * run.partitions == 1, "several devices: state `within` and units in the last place"
+    arguments = [plain(a) for a in run.arguments[device]]
+    _, bounds = ErrorAnalysis(section.module()).run(arguments)
+    agreement.within(found, wanted, bounds)
 
 
 # -- sections and directives
@@ -152,7 +154,7 @@ class RunLine:
     arguments: list[list[Literal]]
     relation: str
     expected: str
-    tolerance: float
+    units: float | None
 
 
 @dataclass
@@ -206,8 +208,9 @@ def _run_line(number: int, text: str) -> RunLine:
     options = dict(pair.split("=") for pair in (found[1] or "").replace(" ", "").split(",") if pair)
     replicas, partitions = int(options.pop("replicas", 1)), int(options.pop("partitions", 1))
     assert not options, f"line {number + 1}: unknown options {sorted(options)}"
-    tolerance = float(found[5] or 1e-5)
-    return RunLine(number, replicas, partitions, devices(found[2]), found[3], found[4], tolerance)
+    units = float(found[5]) if found[5] else None
+    assert units is None or units >= 1, f"line {number + 1}: units in the last place, not {found[5]}"
+    return RunLine(number, replicas, partitions, devices(found[2]), found[3], found[4], units)
 
 
 # -- running
@@ -273,8 +276,11 @@ def check_run(section: Section, run: RunLine, backend: str) -> None:
     actual, expected = results(section, run, backend), devices(run.expected)
     assert [len(group) for group in expected] == [1] * len(actual), "one result for every device"
     for device, (found, (wanted,)) in enumerate(zip(actual, expected, strict=True)):
-        same = found == wanted if run.relation == "==" else near(found, wanted, run.tolerance)
-        assert same, f"device {device}: got {value_text(found)}, want {value_text(wanted)}"
+        if run.relation == "~=":
+            check_near(section, run, device, found, wanted)
+        else:
+            same = found == wanted
+            assert same, f"device {device}: got {value_text(found)}, want {value_text(wanted)}"
 
 
 # -- pytest
@@ -346,7 +352,7 @@ def bless(path: Path, section: Section, run: RunLine | None, what: str) -> None:
             run.expected = caught.value.rule
         else:
             run.expected = " | ".join(map(value_text, results(section, run, what)))
-        within = f" within {run.tolerance:g}" if " within " in lines[run.line] else ""
+        within = f" within {run.units:g}" if " within " in lines[run.line] else ""
         lines[run.line] = f"{head} {run.relation} {run.expected}{within}"
     elif section.error is not None:
         number, _ = section.error

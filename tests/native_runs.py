@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import agreement
 from evaluation import parse
 from hloom.buffers.buffers import ALIGNMENT, leaves
 from hloom.codegen import target
@@ -115,39 +116,21 @@ def both(text: str, *arguments: Any) -> tuple[Any, Any]:
     return native(*values), Evaluator().run(module.entry, values)
 
 
-def agree(text: str, *arguments: Any, ulps: float | None = None, tolerance: float | None = None) -> Any:
-    """Assert that native code gives what the evaluator gives; bit for bit unless told otherwise."""
+def agree(text: str, *arguments: Any, rounded: bool = False, signs: bool = True) -> Any:
+    """Assert that native code gives what the evaluator gives; returns it.
+
+    Args:
+        rounded: each element within the rounding error that the program can have there; else bit for bit.
+        signs: zeros have the signs of the evaluator's.
+    """
+    if rounded:
+        values = [a if isinstance(a, tuple) or a is None else np.asarray(a) for a in arguments]
+        got = compiled(text)(*values)
+        agreement.computed(got, parse(text), values)
+        return got
     got, wanted = both(text, *arguments)
-    compare(got, wanted, ulps, tolerance)
+    (agreement.same if signs else agreement.equal)(got, wanted)
     return got
-
-
-def compare(got: Any, wanted: Any, ulps: float | None = None, tolerance: float | None = None) -> None:
-    """Assert that values are equal: NaN to NaN, and zeros in their signs."""
-    if isinstance(wanted, tuple):
-        assert isinstance(got, tuple) and len(got) == len(wanted)
-        for g, w in zip(got, wanted, strict=True):
-            compare(g, w, ulps, tolerance)
-        return
-    if wanted is None:
-        assert got is None
-        return
-    got, wanted = np.asarray(got), np.asarray(wanted)
-    assert got.dtype == wanted.dtype and got.shape == wanted.shape, (got.dtype, got.shape, wanted.dtype)
-    if tolerance is not None:
-        kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(got.astype(kind), wanted.astype(kind), rtol=tolerance, atol=tolerance)
-        return
-    if wanted.dtype.kind in "fcV":
-        wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-        with np.errstate(all="ignore"):
-            g, w = got.astype(wide), wanted.astype(wide)
-        np.testing.assert_array_equal(g, w)
-        if wide is np.float64:
-            zeros = w == 0
-            np.testing.assert_array_equal(np.signbit(g[zeros]), np.signbit(w[zeros]))
-        return
-    np.testing.assert_array_equal(got, wanted)
 
 
 def draw(rng: np.random.Generator, shape: Shape | str) -> Any:

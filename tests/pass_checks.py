@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+import agreement
 from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.pipeline import Pass
-from rule_checks import argument, difference
+from rule_checks import argument
 
 
 def after(text: str, *passes: Pass, arguments: list[Any] | None = None) -> HloModule:
@@ -30,7 +31,10 @@ def after(text: str, *passes: Pass, arguments: list[Any] | None = None) -> HloMo
         changed = item.run(module)
         module.verify()
         assert changed or str(module) == str(before) or item.name.endswith("scheduler"), item.name
-        assert not difference(Evaluator().run(module.entry, given), wanted), f"{item.name}\n{module}"
+        try:
+            agreement.same(Evaluator().run(module.entry, given), wanted)
+        except AssertionError as error:
+            raise AssertionError(f"{item.name}\n{module}\n{error}") from None
     return module
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import agreement
 from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
@@ -84,8 +85,10 @@ def check(rule: Rule, example: Example) -> None:
         assert rewritten(rule, after), f"{rule.name} does not fit\n{text}"
         for seed in range(3):
             arguments = [argument(p.shape, seed, plain=rule.reorders) for p in before.entry.parameters]
-            values = [Evaluator().run(m.entry, arguments) for m in (after, before)]
-            assert not difference(*values, rule), f"{rule.name}\n{text}\n{after}\n{difference(*values, rule)}"
+            try:
+                check_values(Evaluator().run(after.entry, arguments), before, arguments, rule)
+            except AssertionError as error:
+                raise AssertionError(f"{rule.name}\n{text}\n{after}\n{error}") from None
 
 
 def check_refused(rule: Rule, example: Example) -> None:
@@ -108,32 +111,19 @@ def argument(shape: Shape, seed: int, *, plain: bool = False) -> Any:
     return sample(shape.element_type.name, count, seed)[: shape.element_count].reshape(shape.dimensions)
 
 
-def difference(got: Any, wanted: Any, rule: Rule | None = None) -> str:
-    """What differs between two values, beyond what a rule allows; empty if nothing does."""
-    if isinstance(wanted, tuple):
-        assert isinstance(got, tuple) and len(got) == len(wanted)
-        return "; ".join(filter(None, (difference(g, w, rule) for g, w in zip(got, wanted, strict=True))))
-    if wanted is None:
-        return "" if got is None else "no token"
-    got, wanted = np.asarray(got), np.asarray(wanted)
-    if got.dtype != wanted.dtype or got.shape != wanted.shape:
-        return f"{got.dtype}{got.shape} instead of {wanted.dtype}{wanted.shape}"
-    if got.tobytes() == wanted.tobytes():
-        return ""
-    if got.dtype.kind in "biu":
-        return f"{got} instead of {wanted}"
-    if got.dtype.kind == "c":
-        return difference((got.real, got.imag), (wanted.real, wanted.imag), rule)
-    return _float_difference(got, wanted, rule)
+def check_values(got: Any, before: HloModule, arguments: Sequence[Any], rule: Rule) -> None:
+    """Assert that a result is that of the module before, as nearly as a rule promises."""
+    wanted = Evaluator().run(before.entry, arguments)
+    if rule.reorders:
+        agreement.computed(got, before, arguments)
+    elif rule.ulps:
+        agreement.near(parts(got), parts(wanted), rule.ulps, signs=True)
+    else:
+        agreement.same(got, wanted)
 
 
-def _float_difference(got: Any, wanted: Any, rule: Rule | None) -> str:
-    g, w = got.astype(np.float64), wanted.astype(np.float64)
-    same = (g == w) & (np.signbit(g) == np.signbit(w)) | (np.isnan(g) & np.isnan(w))
-    if rule is not None and rule.reorders:
-        same |= np.isclose(g, w, rtol=1e-2 if got.dtype.itemsize < 4 else 1e-5, atol=1e-5)
-    elif rule is not None and rule.ulps:
-        with np.errstate(all="ignore"):
-            step = np.spacing(np.abs(wanted)).astype(np.float64)
-            same |= np.isfinite(g) & np.isfinite(w) & (np.abs(g - w) <= rule.ulps * step)
-    return "" if same.all() else f"{g[~same]} instead of {w[~same]}"
+def parts(value: Any) -> Any:
+    """A value with the parts of its complex numbers beside each other."""
+    if isinstance(value, tuple):
+        return tuple(map(parts, value))
+    return (value.real, value.imag) if value is not None and value.dtype.kind == "c" else value

@@ -13,10 +13,9 @@ import pytest
 import hloom.operations  # noqa: F401
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.tools.op_example import example_of
-from hloom.tools.rules import named_in_source, rules_of
+from rule_names import UNREACHABLE, rules
 
 TESTS = Path(__file__).parent
-SOURCE = TESTS.parent / "src" / "hloom"
 
 # The names of jaxlib's HloOpcode whose text is not just their words with dashes.
 IRREGULAR = {
@@ -37,10 +36,6 @@ def opcodes_of_jaxlib() -> list[str]:
     names = [name[1:] for name in hlo.HloOpcode.__members__]
     words = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower() for name in names)
     return [IRREGULAR.get(name, word) for name, word in zip(names, words, strict=True)]
-
-
-# Rules of functions that several operations share, which one of them cannot break.
-UNREACHABLE = {"concatenate.dimensions-unique": "one dimension is never the same twice"}
 
 
 # -- operations
@@ -68,19 +63,6 @@ def test_every_operation_has_an_example(opcode: str) -> None:
 
 
 # -- rules
-
-
-@cache
-def rules() -> dict[str, str]:
-    """Every rule that some code can refuse by, and where it is named."""
-    found: dict[str, str] = {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        for name, line in named_in_source(path):
-            found.setdefault(name, f"{path.relative_to(SOURCE)}:{line}")
-    for opcode in REGISTRY:
-        for rule in rules_of(opcode):
-            found.setdefault(rule.name, f"{opcode}, {rule.where}")
-    return found
 
 
 @cache

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import agreement
 import hloom
 from evaluation import evaluate, refused
 
@@ -312,7 +313,7 @@ def test_complex_functions_at_the_edges() -> None:
     assert np.isfinite(power) or power == 1
     large = np.complex64(complex(1e30, 1e30))
     found = unary("log-plus-one", large)
-    np.testing.assert_allclose(found, np.log(np.complex128(large)), rtol=1e-6)
+    agreement.near(found, np.log(np.complex128(large)))
 
 
 def test_atan2_of_zeros() -> None:
@@ -553,8 +554,9 @@ def test_jax_random_numbers_come_out_to_the_last_bit() -> None:
         return jax.random.normal(jax.random.wrap_key_data(key), (3, 5))
 
     text = jax.jit(draw).lower(key).compiler_ir("hlo").as_hlo_text(True)
-    ours, theirs = hloom.compile(hloom.HloModule.from_text(text))(key), np.asarray(draw(key))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    module = hloom.HloModule.from_text(text)
+    agreement.computed(hloom.compile(module)(key), module, [key])
+    agreement.computed(np.asarray(draw(key)), module, [key])
     bits = jax.jit(lambda k: jax.random.bits(jax.random.wrap_key_data(k), (100,)))
     found = hloom.compile(hloom.HloModule.from_text(bits.lower(key).compiler_ir("hlo").as_hlo_text(True)))(
         key

@@ -106,7 +106,6 @@ from hloom.builder.data_movement import (
     DynamicSlice,
     DynamicUpdateSlice,
     EmptyTuple,
-    Gather,
     GetDimensionSize,
     GetTupleElement,
     Iota,
@@ -116,7 +115,6 @@ from hloom.builder.data_movement import (
     RemoveDynamicDimension,
     Reshape,
     Rev,
-    Scatter,
     SetDimensionSize,
     Slice,
     SliceInDim,
@@ -201,6 +199,7 @@ from hloom.builder.elementwise import (
     Tanh,
     Xor,
 )
+from hloom.builder.indexing import Gather, Scatter
 from hloom.builder.reduction import (
     Map,
     Reduce,

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from agreement import near as assert_near
 from benchmarks import timing
 from benchmarks.agreement import agreement
 from benchmarks.machine import COPIED, Machine, _compiled, _copy_text, _fma_text, measured_bandwidth
@@ -64,7 +65,7 @@ def test_a_median_is_not_moved_by_a_slow_run(clock: Clock) -> None:
 
 def test_short_calls_are_repeated_in_a_sample(clock: Clock) -> None:
     found = timing.samples({"a": clock.call("a", 1e-6)}, budget=0.0)
-    assert found["a"] == pytest.approx([1e-6] * timing.FEWEST)
+    assert_near(found["a"], [1e-6] * timing.FEWEST, 32)  # differences of a clock
     assert len(clock.called) == 2 + 20 * timing.FEWEST
 
 
@@ -102,7 +103,7 @@ def test_what_counts_as_the_same(ours: np.ndarray, theirs: np.ndarray, agree: bo
 def test_the_worst_of_all_leaves_is_told() -> None:
     pairs = np.float32([0, 2]), np.float32([0, 4])
     found = agreement([pairs[0], pairs[1]], [pairs[0], np.float32([0, 4.01])])
-    assert found.worst == pytest.approx(0.01 / 4.01, rel=1e-3)
+    assert_near(np.float32(found.worst), np.float32(0.01 / 4.01), 2**10)  # 4.01 - 4 in f32
     assert str(found) == "NO 2e-03"
     assert str(agreement(pairs, pairs)) == "yes"
 
@@ -131,12 +132,12 @@ def test_summaries_leave_out_what_is_not_there() -> None:
         Row("c", error="no"),
     ]
     found = summary(rows)
-    assert found["faster"] == pytest.approx(4.0)
+    assert_near(found["faster"], 4.0, 2)
     assert found["least_faster"] == 2.0
     assert (found["temp"], found["xla_temp"]) == (10, 20)
     assert found["compile_ratio"] is None
     assert geometric_mean([]) is None
-    assert geometric_mean([2.0, None, 0.5]) == pytest.approx(1.0)
+    assert_near(geometric_mean([2.0, None, 0.5]), 1.0, 2)
 
 
 # -- the machine

@@ -30,6 +30,7 @@ PAGE = {
     "batch_group_count",
     "ConvertElementType": "operand new_element_type",
     "CrossReplicaSum": "operand replica_groups",
+    "CustomCall": "target_name args shape",
     "Dot": "lhs rhs",
     "DotGeneral": "lhs rhs dimension_numbers",
     "DynamicSlice": "operand start_indices size_indices",

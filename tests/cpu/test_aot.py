@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import agreement
 import hloom
 from evaluation import parse
 from hloom import HloError, HloModule
@@ -198,21 +199,13 @@ def evaluated(module: HloModule, arguments: Sequence[Any]) -> list[np.ndarray[An
     return leaves(hloom.compile(module, backend="evaluator")(*arguments))
 
 
-def assert_near(found: Sequence[np.ndarray[Any, Any]], wanted: Sequence[np.ndarray[Any, Any]]) -> None:
-    assert len(found) == len(wanted)
-    for ours, theirs in zip(found, wanted, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        kind = np.complex128 if ours.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(ours.astype(kind), theirs.astype(kind), rtol=1e-5, atol=1e-5)
-
-
 @needs_compiler
 @pytest.mark.parametrize("text", [DENSE, LOOP, TABLE, TYPES, NOTHING], ids=lambda t: t.split()[1])
 def test_a_c_program_links_it_and_gets_the_answer(tmp_path: Path, text: str) -> None:
     module = parse(text)
     arguments = random_arguments(module, seed=1)
     linked = Linked(compile_ahead(module), module, tmp_path)
-    assert_near(linked(arguments), evaluated(module, arguments))
+    agreement.computed(linked(arguments), module, arguments)
 
 
 @needs_compiler
@@ -223,7 +216,7 @@ def test_code_for_any_machine_of_the_architecture(tmp_path: Path, text: str) -> 
     module = parse(text)
     arguments = random_arguments(module, seed=2)
     linked = Linked(compile_ahead(module, Target.named("x86_64-linux-gnu")), module, tmp_path)
-    assert_near(linked(arguments), evaluated(module, arguments))
+    agreement.computed(linked(arguments), module, arguments)
 
 
 @needs_compiler
@@ -238,7 +231,7 @@ def test_threads_change_nothing(tmp_path: Path) -> None:
         compiled = compile_ahead(module, threads=threads)
         assert (b"pthread_create" in compiled.code) == (threads > 1)
         results.append(Linked(compiled, module, folder, runs=3)(arguments))
-    assert_near(results[0], evaluated(module, arguments))
+    agreement.computed(results[0], module, arguments)
     assert all(np.array_equal(one, three) for one, three in zip(*results, strict=True))
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 import hloom
 from devices import ADD, fails, program
 from evaluation import parse
 from hloom.cpu.runtime import rendezvous as meetings
 from hloom.cpu.runtime.host import HostCalls
 from hloom.runtime.executable import Executable
-from native_runs import compare
 
 Arguments = Sequence[Sequence[Any]]
 OTHER = """
@@ -59,13 +59,13 @@ def compiled(*bodies: str, **options: Any) -> Executable:
     return exe
 
 
-def check(body: str, arguments: Arguments, *, tolerance: float = 0.0, **options: Any) -> None:
+def check(body: str, arguments: Arguments, **options: Any) -> None:
     """Both backends give the same, several times."""
     wanted = hloom.compile(parse(program(body, ADD + OTHER)), backend="evaluator", **options).run(arguments)
     exe = compiled(body, **options)
     for _ in range(3):
         for found, right in zip(exe.run(arguments), wanted, strict=True):
-            compare(found, right, tolerance=tolerance)
+            agreement.same(found, right)
 
 
 def drawn(count: int, *shape: int) -> Arguments:
@@ -112,7 +112,7 @@ def test_several_operands_and_what_follows(by_host: list[str]) -> None:
       a = f32[3] get-tuple-element(t), index=0
       b = f32[3] get-tuple-element(t), index=1
       ROOT r = f32[3] subtract(a, b)"""
-    check(body, drawn(2, 3), num_replicas=2, tolerance=1e-6)
+    check(body, drawn(2, 3), num_replicas=2)
     assert not by_host
 
 

@@ -13,7 +13,6 @@ from native_runs import agree, compiled
 MATRICES = (
     (1, 1), (3, 3), (2, 5, 5), (21, 3, 3), (0, 3, 3), (2, 0, 0), (33, 33), (64, 64), (2, 71, 71), (5, 20, 20)
 )  # fmt: skip
-TOLERANCE = {"f32": 2e-4, "f64": 1e-10, "c64": 2e-4, "c128": 1e-10, "bf16": 2e-2, "f16": 5e-3}
 
 
 def random(rng: np.random.Generator, kind: str, sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -38,7 +37,7 @@ def cholesky(kind: str, sizes: tuple[int, ...], lower: bool) -> str:
 @pytest.mark.parametrize("sizes", MATRICES)
 @pytest.mark.parametrize("lower", [True, False])
 def test_factors(kind: str, sizes: tuple[int, ...], lower: bool) -> None:
-    agree(cholesky(kind, sizes, lower), positive(kind, sizes), tolerance=TOLERANCE[kind])
+    agree(cholesky(kind, sizes, lower), positive(kind, sizes), rounded=True)
 
 
 @pytest.mark.parametrize("n", [3, 40])
@@ -46,7 +45,7 @@ def test_factors(kind: str, sizes: tuple[int, ...], lower: bool) -> None:
 def test_the_other_triangle_is_not_read(n: int, lower: bool) -> None:
     a = positive("f64", (n, n))
     a[np.triu_indices(n, 1) if lower else np.tril_indices(n, -1)] = np.nan
-    agree(cholesky("f64", (n, n), lower), a, tolerance=1e-10)
+    agree(cholesky("f64", (n, n), lower), a, rounded=True)
 
 
 @pytest.mark.parametrize("n", [2, 20, 50])
@@ -83,7 +82,7 @@ def check(
     b = random(rng, kind, (*batch, m, n) if left else (*batch, n, m))
     text = solve(kind, a.shape, b.shape, left, lower, unit, op)
     dtype = ElementType.parse(kind).numpy_dtype
-    agree(text, a.astype(dtype), b.astype(dtype), tolerance=TOLERANCE[kind])
+    agree(text, a.astype(dtype), b.astype(dtype), rounded=True)
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "c64"])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import agreement
 from evaluation import parse
 from hloom.codegen.target import Target, host
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
-from native_runs import Native, agree, arguments, compare, compiled, draw
+from native_runs import Native, agree, arguments, compiled, draw
 
 PLAIN = "mk,kn->mn"
 ARRANGED = (PLAIN, "mk,nk->mn", "km,kn->mn", "km,nk->mn")
@@ -70,7 +70,7 @@ def exact(einsum: str, types: str = "f32,f32,f32", rest: str = "", **sizes: int)
 
     Zeros of either sign are equal.
     """
-    return agree(dot_text(einsum, sizes, types, rest), *factors(einsum, sizes, types), tolerance=0)
+    return agree(dot_text(einsum, sizes, types, rest), *factors(einsum, sizes, types), signs=False)
 
 
 @pytest.mark.parametrize("einsum", ARRANGED)
@@ -164,7 +164,12 @@ def test_ends_in_elementwise_operations(sizes: tuple[int, int, int]) -> None:
 def test_numbers_that_are_not_integers() -> None:
     rng = np.random.default_rng(1)
     text = dot_text(PLAIN, {"m": 50, "k": 1000, "n": 60})
-    agree(text, rng.normal(size=(50, 1000)), rng.normal(size=(1000, 60)), tolerance=1e-3)
+    agree(
+        text,
+        rng.normal(size=(50, 1000)).astype(np.float32),
+        rng.normal(size=(1000, 60)).astype(np.float32),
+        rounded=True,
+    )
 
 
 def test_infinities_and_nans_stay_in_their_row_and_column() -> None:
@@ -190,7 +195,8 @@ def test_small_bf16_numbers_among_others(einsum: str, smallest: float) -> None:
     where = np.random.default_rng(2)
     for operand in (p, q):
         operand[where.random(operand.shape) < 0.3] = smallest
-    got = agree(dot_text(einsum, sizes, "bf16,bf16,f32"), p, q, tolerance=1e-5)
+        operand[3] = operand[:, 5] = smallest  # so some sums have small terms only
+    got = agree(dot_text(einsum, sizes, "bf16,bf16,f32"), p, q, rounded=True)
     assert got.any()
 
 
@@ -205,7 +211,8 @@ def test_differences_of_bf16_products_may_be_subnormal() -> None:
 
 def test_scratch_memory_is_a_part_of_the_second_operand_at_most() -> None:
     program = compiled(dot_text(PLAIN, {"m": 1024, "k": 1024, "n": 1024}))
-    assert program.program.temp_bytes <= 2 * 2**20 and math.prod((1024, 1024, 4)) == 4 * 2**20
+    operand = program.parameters[1].element_count * 4
+    assert 0 < program.program.temp_bytes <= operand // 2
 
 
 LESSER = {
@@ -231,7 +238,7 @@ def test_lesser_processors(name: str, types: str) -> None:
     for einsum in ARRANGED:
         module = parse(dot_text(einsum, sizes, types))
         given = factors(einsum, sizes, types)
-        compare(Native(module, LESSER[name])(*given), Evaluator().run(module.entry, given), tolerance=0)
+        agreement.equal(Native(module, LESSER[name])(*given), Evaluator().run(module.entry, given))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7])
@@ -251,4 +258,4 @@ ENTRY entry {{
   ROOT r = {wide}[131] clamp(lo, s, hi)
 }}
 """
-    agree(text, *arguments(np.random.default_rng(k), text), tolerance=1e-5)
+    agree(text, *arguments(np.random.default_rng(k), text), rounded=True)

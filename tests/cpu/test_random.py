@@ -62,4 +62,4 @@ def test_normal(kind: str) -> None:
         f"a = {kind}[] constant(1)\nb = {kind}[] constant(2)\n"
         f"ROOT r = {kind}[50] rng(a, b), distribution=rng_normal"
     )
-    agree(text, tolerance=1e-14 if kind == "f64" else 1e-6)
+    agree(text, rounded=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import agreement
 from native_runs import agree, arguments, compiled
 
 PROGRAM = """
@@ -43,20 +44,20 @@ def softmax(kind: str, *sizes: int, result: str = "ROOT r = {kind}[{sizes}] copy
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_rows_of_any_length(kind: str, length: int) -> None:
     text = softmax(kind, 53, length)
-    agree(text, *arguments(np.random.default_rng(length), text), tolerance=1e-6)
+    agree(text, *arguments(np.random.default_rng(length), text), rounded=True)
 
 
 @pytest.mark.parametrize("sizes", [(1, 3), (7, 5), (16, 16), (3, 5, 7, 4), (40, 1, 6), (1000, 11)])
 def test_rows_in_arrays_of_any_rank(sizes: tuple[int, ...]) -> None:
     text = softmax("f32", *sizes)
-    agree(text, *arguments(np.random.default_rng(0), text), tolerance=1e-6)
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
 
 
 @pytest.mark.parametrize("length", [3, 9, 40])
 def test_values_of_rows_beside_whole_rows(length: int) -> None:
     result = "ROOT r = ({kind}[{sizes}], {kind}[{rows}], {kind}[{rows}]) tuple(soft, top, sum)"
     text = softmax("f32", 37, length, result=result)
-    agree(text, *arguments(np.random.default_rng(0), text), tolerance=1e-5)
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
 
 
 @pytest.mark.parametrize("length", [2, 7, 12, 24])
@@ -66,7 +67,8 @@ def test_a_nan_stays_in_its_row(length: int) -> None:
     found = compiled(softmax("f32", 40, length))(x)
     undefined = np.isnan(found).any(axis=1)
     assert np.flatnonzero(undefined).tolist() == [3, 39]
-    np.testing.assert_allclose(found[~undefined].sum(axis=1), 1, rtol=1e-6)
+    sums = found[~undefined].astype(np.float64).sum(axis=1)
+    agreement.within(sums, np.ones(len(sums)), (length + 4) * np.finfo(np.float32).eps)
 
 
 @pytest.mark.parametrize("length", [3, 8, 13])
@@ -75,4 +77,4 @@ def test_a_vector_for_every_row(length: int) -> None:
   scale = f32[{sizes}] broadcast(v), dimensions={{{last}}}
   ROOT r = f32[{sizes}] multiply(soft, scale)""".replace("{last_size}", str(length))
     text = softmax("f32", 65, length, result=result)
-    agree(text, *arguments(np.random.default_rng(0), text), tolerance=1e-6)
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)

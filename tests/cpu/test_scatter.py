@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 import hloom
 from evaluation import evaluate, parse
-from native_runs import agree, compare, draw
+from native_runs import agree, draw
 from reducers import binary
 
 DTYPES = {"s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "u8": "u1", "s8": "i1", "s16": "i2"}
@@ -29,7 +30,7 @@ TWO = """f {
 def check(text: str, *arguments: Any) -> None:
     """Native code gives the same when threads share the work, and when one has all of it."""
     agree(text, *arguments)
-    compare(hloom.compile(parse(text), backend="cpu")(*arguments), evaluate(text, *arguments))
+    agreement.same(hloom.compile(parse(text), backend="cpu")(*arguments), evaluate(text, *arguments))
 
 
 def rows(kind: str, index: str, cells: int, updates: int, width: int, f: str) -> str:

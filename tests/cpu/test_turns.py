@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import agreement
 from evaluation import parse
 from hloom.buffers.assignment import STACK
 from hloom.cpu.pipeline import CPU_PIPELINE
@@ -113,7 +114,7 @@ def test_an_elementwise_loop_runs_in_a_kernel(elements: str, step: str) -> None:
     text = counting(step, elements, parameters(elements), results)
     fused = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
     assert "while" not in {i.opcode for i in fused.entry.instructions}
-    agree(text, *arguments(np.random.default_rng(0), text), tolerance=1e-5)
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
 
 
 NOT_ELEMENTWISE = {
@@ -130,7 +131,7 @@ def test_other_loops_stay(elements: str, step: str) -> None:
     text = counting(step, elements, parameters(elements))
     module = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
     assert any(i.opcode == "while" for i in module.entry.instructions)
-    agree(text, *arguments(np.random.default_rng(0), text), tolerance=1e-3)
+    agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
 
 
 def test_the_counter_after_the_loop_is_known() -> None:
@@ -178,7 +179,7 @@ def test_matrices_are_turned_before_the_loop(elements: str, step: str) -> None:
     module = after(text, WhileLoopDotLayout(), WhileLoopInvariantCodeMotion())
     assert [i.opcode for i in module.entry.instructions].count("transpose") == 1
     assert opcodes(module)["transpose"] == 1
-    agree(text, *(0.2 * x for x in arguments(np.random.default_rng(0), text)), tolerance=1e-3)
+    agree(text, *(0.2 * x for x in arguments(np.random.default_rng(0), text)), rounded=True)
 
 
 def test_what_a_loop_hands_on_is_not_copied() -> None:
@@ -207,7 +208,7 @@ def test_an_array_that_a_body_changes_after_handing_it_on_is_not_the_argument() 
     before = [np.array(g) for g in given]
     agree(text, *given)
     for got, kept in zip(given, before, strict=True):
-        np.testing.assert_array_equal(got, kept)
+        agreement.equal(got, kept)
 
 
 def test_state_beyond_the_stack_lies_in_the_arena() -> None:

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from cpu.window_draws import TOLERANCES, TYPES, any_window, sizes_text, text_of
+from cpu.window_draws import TYPES, any_window, sizes_text, text_of
 from evaluation import parse
 from hloom.cpu.kernels.windows.cumulative import cumulative_of
 from hloom.cpu.kernels.windows.pooling import is_pooling
@@ -34,7 +34,7 @@ def test_any_window_of_any_type(kind: str, seed: int) -> None:
     arrays = np.random.default_rng(seed)
     text = reduction(kind, "or" if kind == "pred" else "add", sizes, window)
     arguments = draw(arrays, f"{kind}[{sizes_text(sizes)}]"), draw(arrays, f"{kind}[]")
-    agree(text, *arguments, tolerance=TOLERANCES.get(kind))
+    agree(text, *arguments, rounded=True)
 
 
 @pytest.mark.parametrize("opcode", ["maximum", "minimum", "multiply"])
@@ -48,7 +48,7 @@ def test_pooling(opcode: str) -> None:
     for sizes in ([2, 7, 9, 5], [1, 8, 8, 40]):
         text = reduction("f32", opcode, sizes, window)
         arrays = np.random.default_rng(0)
-        agree(text, draw(arrays, f"f32[{sizes_text(sizes)}]"), np.float32(0.5), tolerance=1e-6)
+        agree(text, draw(arrays, f"f32[{sizes_text(sizes)}]"), np.float32(0.5), rounded=True)
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "s32", "c64"])
@@ -61,7 +61,7 @@ def test_padding_that_adds_nothing_is_left_out(kind: str, size: int, stride: int
         text = reduction(kind, "add", sizes, window, init)
         assert is_pooling(parse(text).entry.root)
         x = draw(np.random.default_rng(0), f"{kind}[{sizes_text(sizes)}]")
-        agree(text, x, tolerance=TOLERANCES.get(kind, 0) * 20 or None)
+        agree(text, x, rounded=True)
 
 
 def test_padding_counts_as_the_initial_value() -> None:
@@ -133,7 +133,7 @@ def test_cumulative_operations_on_every_type(kind: str, opcode: str) -> None:
         x = draw(np.random.default_rng(0), f"{kind}[{sizes_text(sizes)}]")
         if opcode == "multiply" and kind[0] not in "su":
             x = (1 + x.astype(np.complex128 if kind[0] == "c" else float) / 50).astype(x.dtype)
-        agree(text, x, tolerance=TOLERANCES.get(kind))
+        agree(text, x, rounded=True)
 
 
 def test_exclusive_and_longer_scans() -> None:

@@ -7,16 +7,6 @@ import random
 from hloom.ir.window import WindowCodec, WindowDimension
 
 TYPES = ("f32", "f64", "f16", "bf16", "f8e4m3fn", "s8", "u16", "s32", "s64", "pred", "c64", "c128")
-TOLERANCES = {
-    "f32": 1e-5,
-    "c64": 1e-5,
-    "f64": 1e-12,
-    "c128": 1e-12,
-    "bf16": 0.05,
-    "f16": 0.01,
-    "f8e4m3fn": 0.5,
-}
-"""How far sums of floats may differ, whose order is free; integers must agree."""
 
 
 def any_window(rng: random.Random, size: int) -> WindowDimension:

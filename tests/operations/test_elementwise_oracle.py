@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 import oracle
 from evaluation import evaluate
 from one_operation import array
@@ -42,7 +43,7 @@ def program(kind: str, size: int, lines: list[str]) -> str:
 def agree(text: str, *operands: Any) -> None:
     for found, wanted in zip(evaluate(text, *operands), oracle.run(text, *operands), strict=True):
         assert found.dtype == wanted.dtype
-        np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
+        agreement.equal(found.astype(np.float64), wanted.astype(np.float64))
 
 
 @pytest.mark.parametrize("kind", ["s8", "u8", "s32", "u32", "s64", "u64"])

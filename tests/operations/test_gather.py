@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests import oracle
 from tests.evaluation import evaluate, parse, refused
 
+import agreement
 from hloom.operations.gather_scatter import Gather
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
@@ -64,7 +65,7 @@ def test_five_slices_at_five_places() -> None:
     result = evaluate(text, OPERAND, starts)
     assert result.shape == (5, 8, 6)
     for part, (x, y) in zip(result, [(0, 0), (8, 5), (3, 2), (7, 1), (8, 0)], strict=True):
-        np.testing.assert_array_equal(part, OPERAND[x : x + 8, y : y + 6])
+        agreement.equal(part, OPERAND[x : x + 8, y : y + 6])
 
 
 def test_two_batch_dimensions() -> None:
@@ -87,7 +88,7 @@ def test_gather_nd_picks_whole_rows() -> None:
         "offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, "
         "slice_sizes={1,11}",
     )  # fmt: skip
-    np.testing.assert_array_equal(evaluate(text, OPERAND, rows), OPERAND[rows[..., 0]])
+    agreement.equal(evaluate(text, OPERAND, rows), OPERAND[rows[..., 0]])
 
 
 # Indices of every type.
@@ -130,7 +131,7 @@ def test_an_empty_index_vector_starts_at_0() -> None:
         "offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={}, index_vector_dim=1, "
         "slice_sizes={2,11}",
     )  # fmt: skip
-    np.testing.assert_array_equal(evaluate(text, OPERAND, indices), np.stack([OPERAND[:2]] * 2))
+    agreement.equal(evaluate(text, OPERAND, indices), np.stack([OPERAND[:2]] * 2))
 
 
 def test_a_scalar_index() -> None:
@@ -203,7 +204,7 @@ def test_any_gather_follows_the_formula(case: tuple[Gather, np.ndarray, np.ndarr
     text = gather_text(operand, indices, attributes_text(operation))
     result = evaluate(text, operand, indices)
     assert result.shape == expected.shape
-    np.testing.assert_array_equal(result, expected)
+    agreement.equal(result, expected)
 
 
 def test_the_second_opinion() -> None:
@@ -213,7 +214,7 @@ def test_the_second_opinion() -> None:
         "offset_dims={0,2}, collapsed_slice_dims={}, start_index_map={1,0}, index_vector_dim=1, "
         "slice_sizes={3,4}",
     )  # fmt: skip
-    np.testing.assert_array_equal(evaluate(text, OPERAND, starts), oracle.run(text, OPERAND, starts)[0])
+    agreement.equal(evaluate(text, OPERAND, starts), oracle.run(text, OPERAND, starts)[0])
 
 
 def test_dynamic_dimensions_propagate() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 import oracle
+from evaluation import parse
 from one_operation import apply, array, program, refusal, same
 
 F32 = np.float32
@@ -44,7 +46,8 @@ def test_the_factor_gives_the_matrix_back(dtype: Any, lower: bool) -> None:
     adjoint = factor.conj().swapaxes(-1, -2)
     product = factor @ adjoint if lower else adjoint @ factor
     assert factor.dtype == dtype
-    np.testing.assert_allclose(product, a, rtol=1e-5, atol=1e-5)
+    size = np.abs(factor) @ np.abs(adjoint) if lower else np.abs(adjoint) @ np.abs(factor)
+    agreement.within(product, a, 6 * np.finfo(dtype).eps * size)
     same(factor, np.tril(factor) if lower else np.triu(factor))
 
 
@@ -110,7 +113,8 @@ def test_all_cases(dtype: Any, left: bool, lower: bool, unit: bool, transpose: s
     op = read if transpose == "NO_TRANSPOSE" else read.swapaxes(-1, -2)
     op = op.conj() if transpose == "ADJOINT" else op
     x = solve(unread, b, left, lower, unit, transpose)
-    np.testing.assert_allclose(op @ x if left else x @ op, b, rtol=1e-12, atol=1e-12)
+    size = np.abs(op) @ np.abs(x) if left else np.abs(x) @ np.abs(op)
+    agreement.within(op @ x if left else x @ op, b, 2 * 4 * np.finfo(np.float64).eps * size)
 
 
 def test_a_zero_on_the_diagonal_gives_infinities() -> None:
@@ -158,12 +162,20 @@ def by_definition(x: Any, sign: int, axes: int) -> Any:
     return x
 
 
+def magnitude(x: Any, axes: int) -> Any:
+    """The rounding error of a sum of all numbers along the last axes, by definition and by the transform."""
+    where = tuple(range(-axes, 0))
+    count = np.prod(x.shape[-axes:])
+    return 2 * count * np.finfo(np.float64).eps * np.abs(x).sum(axis=where, keepdims=True)
+
+
 @pytest.mark.parametrize(("axes", "lengths"), [(1, "5"), (2, "4,5"), (3, "3,4,5")])
 def test_complex_transforms(axes: int, lengths: str) -> None:
     x = matrices(2, 3, 4, 5, dtype=np.complex128)
     forward = transform("FFT", lengths, x)
-    np.testing.assert_allclose(forward, by_definition(x, -1, axes), atol=1e-12)
-    np.testing.assert_allclose(transform("IFFT", lengths, forward), x, atol=1e-12)
+    wanted, size = by_definition(x, -1, axes), magnitude(x, axes)
+    agreement.within(forward, wanted, size)
+    agreement.within(transform("IFFT", lengths, forward), x, 2 * size / np.prod(x.shape[-axes:]))
 
 
 @pytest.mark.parametrize(("axes", "lengths"), [(1, "6"), (2, "4,6"), (3, "3,4,6"), (1, "5"), (2, "4,5")])
@@ -172,8 +184,9 @@ def test_real_transforms(axes: int, lengths: str) -> None:
     x = matrices(2, 3, 4, last)
     spectrum = transform("RFFT", lengths, x)
     assert spectrum.shape == (2, 3, 4, last // 2 + 1)
-    np.testing.assert_allclose(spectrum, by_definition(x, -1, axes)[..., : last // 2 + 1], atol=1e-12)
-    np.testing.assert_allclose(transform("IRFFT", lengths, spectrum), x, atol=1e-12)
+    size = magnitude(x, axes)
+    agreement.within(spectrum, by_definition(x, -1, axes)[..., : last // 2 + 1], size)
+    agreement.within(transform("IRFFT", lengths, spectrum), x, 2 * size / np.prod(x.shape[-axes:]))
 
 
 def test_single_precision_stays_single() -> None:
@@ -218,10 +231,13 @@ def test_fft_refuses(kind: str, lengths: str, shape: str, rule: str) -> None:
 
 
 def opinion(opcode: str, attributes: str, *operands: Any) -> Any:
+    return oracle.run(text_of(opcode, attributes, *operands), *operands)[0]
+
+
+def text_of(opcode: str, attributes: str, *operands: Any) -> str:
     names = {"float32": "f32", "complex64": "c64", "float64": "f64"}
     shapes = [f"{names[o.dtype.name]}[{','.join(map(str, o.shape))}]" for o in operands]
-    text = f"HloModule m\nENTRY e {{\n{program(opcode, *shapes, attributes=attributes)}\n}}"
-    return oracle.run(text, *operands)[0]
+    return f"HloModule m\nENTRY e {{\n{program(opcode, *shapes, attributes=attributes)}\n}}"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +252,6 @@ def opinion(opcode: str, attributes: str, *operands: Any) -> Any:
 )  # fmt: skip
 def test_xla_agrees(opcode: str, attributes: str, operands: list[Any]) -> None:
     wanted = opinion(opcode, attributes, *operands)
-    got = apply(opcode, *operands, attributes=attributes)
     if opcode == "cholesky":
         wanted = np.tril(wanted)
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    agreement.computed(wanted, parse(text_of(opcode, attributes, *operands)), operands)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.evaluation import evaluate, parse, refused
 
+import agreement
 from hloom.errors import EvaluationError
 
 V = np.array(
@@ -42,9 +43,7 @@ def _type(array: np.ndarray) -> str:
 
 
 def test_the_pages_broadcast_of_a_scalar() -> None:
-    np.testing.assert_array_equal(
-        apply("f32[2,3] broadcast(a), dimensions={}", np.float32(2)), np.full((2, 3), 2)
-    )
+    agreement.equal(apply("f32[2,3] broadcast(a), dimensions={}", np.float32(2)), np.full((2, 3), 2))
 
 
 def test_broadcast_puts_dimensions_where_it_is_told() -> None:
@@ -160,7 +159,7 @@ def test_dynamic_reshape_holds_sizes_to_their_bounds() -> None:
 
 def test_transpose_permutes() -> None:
     result = apply("f32[3,4,2] transpose(a), dimensions={2,0,1}", V)
-    np.testing.assert_array_equal(result, V.transpose(2, 0, 1))
+    agreement.equal(result, V.transpose(2, 0, 1))
     assert result.shape == tuple(V.shape[d] for d in (2, 0, 1))
 
 
@@ -169,9 +168,9 @@ def test_transpose_of_a_scalar() -> None:
 
 
 def test_reverse_maps_i_to_n_minus_1_minus_i() -> None:
-    np.testing.assert_array_equal(apply("f32[4,3] reverse(a), dimensions={0,1}", B), B[::-1, ::-1])
-    np.testing.assert_array_equal(apply("f32[4,3] reverse(a), dimensions={1}", B), B[:, ::-1])
-    np.testing.assert_array_equal(apply("f32[4,3] reverse(a), dimensions={}", B), B)
+    agreement.equal(apply("f32[4,3] reverse(a), dimensions={0,1}", B), B[::-1, ::-1])
+    agreement.equal(apply("f32[4,3] reverse(a), dimensions={1}", B), B[:, ::-1])
+    agreement.equal(apply("f32[4,3] reverse(a), dimensions={}", B), B)
 
 
 # Slice.
@@ -219,9 +218,7 @@ def test_interior_first_then_the_edges(config: list[tuple[int, int, int]]) -> No
     expected = pad_one_by_one(B, 9, config)
     sizes = ",".join(map(str, expected.shape))
     padding = "x".join("_".join(map(str, d)) for d in config)
-    np.testing.assert_array_equal(
-        apply(f"f32[{sizes}] pad(a, b), padding={padding}", B, np.float32(9)), expected
-    )
+    agreement.equal(apply(f"f32[{sizes}] pad(a, b), padding={padding}", B, np.float32(9)), expected)
 
 
 def test_padding_nothing_and_scalars() -> None:

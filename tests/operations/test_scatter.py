@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests import oracle
 from tests.evaluation import evaluate, parse, refused
 
+import agreement
 from hloom.operations.gather_scatter import Scatter
 from hloom.shape.element_type import ElementType
 
@@ -118,7 +119,7 @@ def test_updates_are_applied_in_row_major_order() -> None:
     result = scatter(
         np.ones(3, np.float32), indices, updates, attributes=ELEMENTS, combine="f32[] subtract(u, c)"
     )
-    np.testing.assert_array_equal(result, expected)
+    agreement.equal(result, expected)
 
 
 def test_many_sums_are_rounded_one_by_one() -> None:
@@ -127,7 +128,7 @@ def test_many_sums_are_rounded_one_by_one() -> None:
     expected = np.zeros((2, 3), np.float32)
     for i, u in zip(indices[:, 0], updates, strict=True):
         expected[i] += u
-    np.testing.assert_array_equal(scatter(np.zeros((2, 3), np.float32), indices, updates), expected)
+    agreement.equal(scatter(np.zeros((2, 3), np.float32), indices, updates), expected)
 
 
 def test_window_elements_that_overlap_are_all_applied() -> None:
@@ -194,7 +195,7 @@ def test_scalars() -> None:
 def test_no_updates_and_no_operand() -> None:
     operand = np.ones((3, 2), np.float32)
     result = scatter(operand, np.zeros((0, 1), np.int32), np.zeros((0, 2), np.float32))
-    np.testing.assert_array_equal(result, operand)
+    agreement.equal(result, operand)
     empty = scatter(np.zeros((0, 2), np.float32), np.zeros((3, 1), np.int32), np.zeros((3, 2), np.float32))
     assert empty.shape == (0, 2)
     narrow = scatter(np.zeros((3, 0), np.float32), np.zeros((2, 1), np.int32), np.zeros((2, 0), np.float32))
@@ -222,7 +223,7 @@ def test_several_operands_are_combined_together() -> None:
     ]  # fmt: skip
     keys, values = evaluate(scatter_text(arrays, ELEMENTS, computation), *arrays)
     assert keys.tolist() == [9, 0, 1]
-    np.testing.assert_array_equal(values, np.array([0.9, 0, 0.1], np.float32))
+    agreement.equal(values, np.array([0.9, 0, 0.1], np.float32))
 
 
 @pytest.mark.parametrize(
@@ -298,7 +299,7 @@ def test_any_scatter_follows_the_formula(case: tuple[Scatter, list[np.ndarray]])
     }"""
     expected = scatter_one_by_one(operation, *arrays)
     result = evaluate(scatter_text(arrays, attributes, computation), *arrays)
-    np.testing.assert_array_equal(result, expected)
+    agreement.equal(result, expected)
 
 
 def test_the_second_opinion() -> None:
@@ -309,7 +310,7 @@ def test_the_second_opinion() -> None:
         random.normal(size=(50, 3)).astype(np.float32),
     ]
     text = scatter_text(arrays, ROWS, combiner("f32[] add(c, u)"))
-    np.testing.assert_array_equal(evaluate(text, *arrays), oracle.run(text, *arrays)[0])
+    agreement.equal(evaluate(text, *arrays), oracle.run(text, *arrays)[0])
 
 
 # What is refused.

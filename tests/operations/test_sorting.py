@@ -10,6 +10,7 @@ import pytest
 from tests import oracle
 from tests.evaluation import evaluate, refused
 
+import agreement
 from hloom.shape.element_type import ElementType
 
 INF, NAN = np.inf, np.nan
@@ -54,7 +55,7 @@ def test_three_operands_move_together() -> None:
 @pytest.mark.parametrize("dimension", [0, 1, 2])
 def test_every_line_is_sorted_by_itself(dimension: int) -> None:
     values = np.random.default_rng(0).integers(0, 50, (4, 5, 6)).astype(np.int32)
-    np.testing.assert_array_equal(sort(values, dimension=dimension), np.sort(values, dimension))
+    agreement.equal(sort(values, dimension=dimension), np.sort(values, dimension))
 
 
 # Comparators.
@@ -84,10 +85,10 @@ ROOT c = pred[] compare(a2, b2), direction=LT, type=TOTALORDER"""
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 31, 33, 64, 100, 1000])
 def test_any_number_of_elements(count: int) -> None:
     values = np.random.default_rng(count).integers(-20, 20, count).astype(np.float32)
-    np.testing.assert_array_equal(sort(values), np.sort(values))
-    np.testing.assert_array_equal(sort(values, comparator=PLAIN.format("GT")), np.sort(values)[::-1])
+    agreement.equal(sort(values), np.sort(values))
+    agreement.equal(sort(values, comparator=PLAIN.format("GT")), np.sort(values)[::-1])
     by_square = values[np.argsort(values**2, kind="stable")]
-    np.testing.assert_array_equal(sort(values, comparator=BY_SQUARE), by_square)
+    agreement.equal(sort(values, comparator=BY_SQUARE), by_square)
 
 
 @pytest.mark.parametrize("count", [10, 200])
@@ -118,25 +119,25 @@ def test_jaxs_order_of_floats(count: int) -> None:
         return int(a > b) - int(a < b)
 
     expected = np.array(sorted(values, key=cmp_to_key(compare)), np.float32)
-    np.testing.assert_array_equal(result.view(np.int32), expected.view(np.int32))
+    agreement.equal(result.view(np.int32), expected.view(np.int32))
 
 
 def test_total_order() -> None:
     values = np.array([0.0, NAN, -0.0, 1, -INF, -NAN, INF, -1] * 5, np.float32)
     result = sort(values, comparator=PLAIN.format("LT") + ", type=TOTALORDER")
     expected = np.repeat(np.array([-NAN, -INF, -1, -0.0, 0.0, 1, INF, NAN], np.float32), 5)
-    np.testing.assert_array_equal(result.view(np.int32), expected.view(np.int32))
+    agreement.equal(result.view(np.int32), expected.view(np.int32))
 
 
 def test_nan_under_a_partial_order_loses_nothing() -> None:
     values = np.array([3, NAN, 1, 2, NAN, 0] * 10, np.float32)
     result = sort(values)
-    np.testing.assert_array_equal(np.sort(result), np.sort(values))
+    agreement.equal(np.sort(result), np.sort(values))
 
 
 def test_a_comparator_of_nothing_changes_nothing() -> None:
     values = np.random.default_rng(0).normal(size=50).astype(np.float32)
-    np.testing.assert_array_equal(sort(values, comparator="ROOT c = pred[] constant(false)"), values)
+    agreement.equal(sort(values, comparator="ROOT c = pred[] constant(false)"), values)
 
 
 @pytest.mark.parametrize(
@@ -147,27 +148,25 @@ def test_every_type(dtype: type) -> None:
     values = np.random.default_rng(0).integers(0, 2, 40).astype(dtype)
     result = sort(values)
     assert result.dtype == values.dtype
-    np.testing.assert_array_equal(result.astype(float), np.sort(values.astype(float)))
+    agreement.equal(result.astype(float), np.sort(values.astype(float)))
 
 
 def test_the_extremes_of_integers() -> None:
     values = np.array([2**63 - 1, 0, -(2**63), -1] * 10, np.int64)
-    np.testing.assert_array_equal(sort(values), np.sort(values))
-    np.testing.assert_array_equal(sort(values, comparator=PLAIN.format("GT")), np.sort(values)[::-1])
+    agreement.equal(sort(values), np.sort(values))
+    agreement.equal(sort(values, comparator=PLAIN.format("GT")), np.sort(values)[::-1])
 
 
 def test_complex_numbers_by_their_real_parts() -> None:
     values = np.array([2 + 1j, 1 + 5j, 2 - 1j, 0 + 0j] * 10, np.complex64)
     by_real = "a = f32[] real(a0)\nb = f32[] real(b0)\nROOT c = pred[] compare(a, b), direction=LT"
-    np.testing.assert_array_equal(
-        sort(values, comparator=by_real), values[np.argsort(values.real, kind="stable")]
-    )
+    agreement.equal(sort(values, comparator=by_real), values[np.argsort(values.real, kind="stable")])
 
 
 def test_a_comparator_may_be_more_precise_than_the_operand() -> None:
     values = np.array([3, 1, 2] * 20, np.float16)
     text = sort_text([values], PLAIN.format("LT")).replace("f16[]", "f32[]")
-    np.testing.assert_array_equal(evaluate(text, values), np.sort(values))
+    agreement.equal(evaluate(text, values), np.sort(values))
 
 
 def test_nothing_to_sort() -> None:
@@ -178,7 +177,7 @@ def test_nothing_to_sort() -> None:
 
 def test_a_million_elements_take_seconds() -> None:
     values = np.random.default_rng(0).normal(size=1_000_000).astype(np.float32)
-    np.testing.assert_array_equal(sort(values, comparator=JAX), np.sort(values))
+    agreement.equal(sort(values, comparator=JAX), np.sort(values))
 
 
 def test_the_second_opinion() -> None:
@@ -189,7 +188,7 @@ def test_the_second_opinion() -> None:
     ]
     text = sort_text(arrays, LEXICOGRAPHIC, 1).replace("dimensions={1},", "dimensions={1}, is_stable=true,")
     for mine, other in zip(evaluate(text, *arrays), oracle.run(text, *arrays), strict=True):
-        np.testing.assert_array_equal(mine, other)
+        agreement.equal(mine, other)
 
 
 # topk.

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.evaluation import evaluate, parse, refused
 
+import agreement
 from hloom.errors import EvaluationError, HloError, ShapeError
 from hloom.operations.structure import Parameter, parameter_number
 from hloom.shape.shape import Shape
@@ -42,9 +43,9 @@ def test_constants_of_every_kind() -> None:
     )
     assert scalar == -128
     assert scalar.dtype == np.int8
-    np.testing.assert_array_equal(matrix, np.array([[1, 2.5], [np.nan, -np.inf]], np.float32))
+    agreement.equal(matrix, np.array([[1, 2.5], [np.nan, -np.inf]], np.float32))
     assert pair[0] == np.True_
-    np.testing.assert_array_equal(pair[1], np.array([3, 15], ml_dtypes.uint4))
+    agreement.equal(pair[1], np.array([3, 15], ml_dtypes.uint4))
 
 
 def test_an_empty_constant() -> None:
@@ -62,7 +63,7 @@ def test_an_elided_constant_is_read_and_printed_but_not_evaluated() -> None:
 
 def test_a_constant_may_follow_others_in_one_line() -> None:
     text = "HloModule t ENTRY e { a = s32[] constant(1) ROOT b = s32[2] constant({2, 3}) }"
-    np.testing.assert_array_equal(evaluate(text), [2, 3])
+    agreement.equal(evaluate(text), [2, 3])
 
 
 # Tuples.
@@ -90,7 +91,7 @@ def test_tokens_order_and_have_no_value() -> None:
     d = f32[2] add-dependency(a, u)
     ROOT r = (f32[2], token[]) tuple(d, u)"""
     array, token = evaluate(text)
-    np.testing.assert_array_equal(array, [1, 2])
+    agreement.equal(array, [1, 2])
     assert token is None
 
 
@@ -131,7 +132,7 @@ def test_the_pages_sums_and_products_ignore_what_lies_beyond(size: int, total: f
 @pytest.mark.parametrize(("size", "kept"), [(-3, 0), (0, 0), (10, 10), (2147483647, 10)])
 def test_the_size_is_held_to_the_bound(size: int, kept: int) -> None:
     text = f"{TEN}s = s32[] constant({size})\nROOT p = f32[<=10] set-dimension-size(v, s), dimensions={{0}}"
-    np.testing.assert_array_equal(evaluate(text), np.arange(1, kept + 1))
+    agreement.equal(evaluate(text), np.arange(1, kept + 1))
 
 
 def test_the_actual_size_is_what_was_set() -> None:
@@ -146,12 +147,12 @@ def test_growing_back_gives_zeros() -> None:
     four = s32[] constant(4)
     p = f32[<=10] set-dimension-size(v, two), dimensions={{0}}
     ROOT q = f32[<=10] set-dimension-size(p, four), dimensions={{0}}"""
-    np.testing.assert_array_equal(evaluate(text), [1, 2, 0, 0])
+    agreement.equal(evaluate(text), [1, 2, 0, 0])
 
 
 def test_a_static_result_is_filled_with_zeros() -> None:
     text = f"{TEN}s = s32[] constant(3)\nROOT p = f32[10] set-dimension-size(v, s), dimensions={{0}}"
-    np.testing.assert_array_equal(evaluate(text), [1, 2, 3, 0, 0, 0, 0, 0, 0, 0])
+    agreement.equal(evaluate(text), [1, 2, 3, 0, 0, 0, 0, 0, 0, 0])
 
 
 # Iota.
@@ -160,8 +161,8 @@ def test_a_static_result_is_filled_with_zeros() -> None:
 def test_the_pages_iotas() -> None:
     rows = evaluate("ROOT i = s32[4,8] iota(), iota_dimension=0")
     columns = evaluate("ROOT i = s32[4,8] iota(), iota_dimension=1")
-    np.testing.assert_array_equal(rows, np.repeat(np.arange(4)[:, None], 8, 1))
-    np.testing.assert_array_equal(columns, np.tile(np.arange(8), (4, 1)))
+    agreement.equal(rows, np.repeat(np.arange(4)[:, None], 8, 1))
+    agreement.equal(columns, np.tile(np.arange(8), (4, 1)))
 
 
 def test_iota_of_other_types_is_the_converted_integer_iota() -> None:
@@ -172,9 +173,9 @@ def test_iota_of_other_types_is_the_converted_integer_iota() -> None:
         d = u8[258] iota(), iota_dimension=0
         ROOT r = (bf16[300], c64[3], s4[10], u8[258]) tuple(a, b, c, d)"""
     )
-    np.testing.assert_array_equal(bf16, np.arange(300).astype(ml_dtypes.bfloat16))
-    np.testing.assert_array_equal(c64, [0, 1, 2])
-    np.testing.assert_array_equal(s4.astype(int), [0, 1, 2, 3, 4, 5, 6, 7, -8, -7])
+    agreement.equal(bf16, np.arange(300).astype(ml_dtypes.bfloat16))
+    agreement.equal(c64, [0, 1, 2])
+    agreement.equal(s4.astype(int), [0, 1, 2, 3, 4, 5, 6, 7, -8, -7])
     assert u8[-2:].tolist() == [0, 1]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 from one_operation import FLOAT_TYPES, apply, every, nearest, numbers, same
 
 
@@ -82,11 +83,11 @@ def test_samples_of_f64_err_by_few_units_of_the_last_place(opcode: str) -> None:
     generator = np.random.default_rng(2)
     values = np.concatenate([generator.normal(size=2000), 10.0 ** generator.uniform(-20, 20, 500)])
     got, wanted = apply(opcode, values), reference(opcode, values)
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+    agreement.equal(np.isnan(got), np.isnan(wanted))
     finite = np.isfinite(wanted)
     same(got[~finite], wanted[~finite])
     units = 4 if opcode == "cbrt" else 2  # some C libraries' cbrt errs by 3 units itself
-    assert (np.abs(got[finite] - wanted[finite]) <= units * np.spacing(np.abs(wanted[finite]))).all()
+    agreement.near(got[finite], wanted[finite], units)
 
 
 def test_special_values() -> None:
@@ -101,4 +102,4 @@ def test_small_results_keep_their_digits() -> None:
     tiny = np.float64([1e-300, -1e-300])
     same(apply("exponential-minus-one", tiny), tiny)
     same(apply("log-plus-one", tiny), tiny)
-    np.testing.assert_allclose(apply("logistic", np.float64([-700])), [math.exp(-700)], rtol=1e-15)
+    agreement.near(apply("logistic", np.float64([-700])), [math.exp(-700)], 2)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 from builder.building import ADD, GE, LT, MAX, MIN, built, scalar, value
 from hloom import HloError, XlaOp, ops
 
@@ -31,23 +32,27 @@ def rule_of(function: Callable[..., XlaOp], *shapes: str) -> str:
 def test_batch_norm_training_and_inference() -> None:
     x = np.random.default_rng(0).normal(size=(3, 2, 2, 5)).astype(F)
     gamma, beta, epsilon = F(np.arange(1, 6)), F(np.arange(5)), 0.001
-    mu, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
-    y = gamma * (x - mu) / np.sqrt(variance + epsilon) + beta
+    wide = x.astype(np.float64)
+    mu, variance = wide.mean((0, 1, 2)), wide.var((0, 1, 2))
+    y = gamma * (wide - mu) / np.sqrt(variance + epsilon) + beta
+    size = gamma * (np.abs(wide) + np.abs(mu)) / np.sqrt(variance + epsilon) + beta
     output, batch_mean, batch_var = value(
         lambda x, g, b: ops.BatchNormTraining(x, g, b, epsilon, 3), x, gamma, beta
     )
-    for found, wanted in ((output, y), (batch_mean, mu), (batch_var, variance)):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    agreement.near(batch_mean, mu)
+    agreement.near(batch_var, variance)
+    agreement.within(output, y, np.finfo(F).eps * size)
     same = value(
-        lambda *a: ops.BatchNormInference(*a, epsilon=epsilon, feature_index=3), x, gamma, beta, mu, variance
-    )
-    np.testing.assert_allclose(same, y, rtol=1e-4, atol=1e-5)
+        lambda *a: ops.BatchNormInference(*a, epsilon=epsilon, feature_index=3),
+        x, gamma, beta, F(mu), F(variance),
+    )  # fmt: skip
+    agreement.within(same, y, 2 * np.finfo(F).eps * size)
 
 
 def test_batch_norm_grad() -> None:
     rng = np.random.default_rng(1)
     x, grad_y = rng.normal(size=(2, 3, 2, 4)), rng.normal(size=(2, 3, 2, 4))
-    gamma, epsilon, axes = np.arange(1.0, 5), 0.01, (0, 1, 2)
+    gamma, epsilon, axes = np.arange(1.0, 5), float(F(0.01)), (0, 1, 2)
     mu, variance = x.mean(axes), x.var(axes)
     c = (grad_y * (x - mu) / (variance + epsilon)).mean(axes)
     d = grad_y.mean(axes)
@@ -60,7 +65,7 @@ def test_batch_norm_grad() -> None:
         lambda *a: ops.BatchNormGrad(*a, epsilon=epsilon, feature_index=3), x, gamma, mu, variance, grad_y
     )
     for ours, theirs in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
+        agreement.within(ours, theirs, 32 * np.finfo(np.float64).eps * np.abs(theirs).max())
 
 
 # -- products
@@ -121,7 +126,8 @@ def test_triangular_solve(left_side: bool, lower: bool, unit_diagonal: bool, tra
     op = {"NO_TRANSPOSE": triangle, "TRANSPOSE": triangle.swapaxes(1, 2)}
     op_a = op.get(transpose_a, triangle.swapaxes(1, 2).conj())
     x = value(lambda a, b: ops.TriangularSolve(a, b, left_side, lower, unit_diagonal, transpose_a), a, b)
-    np.testing.assert_allclose(op_a @ x if left_side else x @ op_a, b, rtol=1e-9, atol=1e-9)
+    size = np.abs(op_a) @ np.abs(x) if left_side else np.abs(x) @ np.abs(op_a)
+    agreement.within(op_a @ x if left_side else x @ op_a, b, 2 * 3 * np.finfo(np.float64).eps * size)
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -135,7 +141,9 @@ def test_cholesky(lower: bool) -> None:
     factor = value(lambda a: ops.Cholesky(a, lower), poisoned)
     factor = np.tril(factor) if lower else np.triu(factor)
     product = factor @ factor.swapaxes(1, 2).conj() if lower else factor.swapaxes(1, 2).conj() @ factor
-    np.testing.assert_allclose(product, a, rtol=1e-9)
+    magnitude = np.abs(factor.swapaxes(1, 2))
+    size = np.abs(factor) @ magnitude if lower else magnitude @ np.abs(factor)
+    agreement.within(product, a, 4 * np.finfo(np.float64).eps * size)
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
@@ -152,7 +160,8 @@ def test_fft(axes: int) -> None:
     ):
         found = value(lambda o, kind=kind: ops.Fft(o, kind, lengths), operand)
         assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+        size = np.abs(operand).sum(axis=where, keepdims=True) / (np.prod(lengths) if kind[0] == "I" else 1)
+        agreement.within(found, wanted, 16 * np.finfo(np.float64).eps * size)
     assert (
         built(lambda x: ops.Fft(x, "RFFT", [16]), "f32[16]").entry.root.shape.dimensions
         == built(lambda x: ops.Fft(x, "RFFT", [17]), "f32[17]").entry.root.shape.dimensions

@@ -11,11 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+import agreement
+from error_analysis import widened
 from evaluation import parse
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
+from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
@@ -24,7 +27,6 @@ from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.pipeline import Pass, Pipeline, facts_of
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.dead_code import DeadCodeElimination
-from rule_checks import difference
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 QUICK = (
@@ -33,6 +35,8 @@ QUICK = (
     "mlp_train_step", "random_normal", "scatter_add", "softmax", "transformer_block", "top_k",
 )  # fmt: skip
 """Workloads that the evaluator runs in little time."""
+DEEP = ("lstm_scan", "mlp_train_step", "transformer_block")
+"""Workloads through which errors grow so much that in f32 the order of sums may hide a wrong one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,10 @@ def test_who_looks_sees_every_change() -> None:
     assert seen == ["algsimp"]
 
 
+FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"}
+"""Operations that no code is emitted for."""
+
+
 @pytest.mark.parametrize("path", sorted(WORKLOADS.glob("*.hlo")), ids=lambda p: p.stem)
 def test_rules_come_to_an_end(path: Path) -> None:
     module = HloModule.from_text(path.read_text())
@@ -140,28 +148,36 @@ def every_pass_verified(module: HloModule) -> HloModule:
     return optimized
 
 
+FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"}
+"""Operations that no code is emitted for."""
+
+
 @pytest.mark.parametrize("path", sorted(WORKLOADS.glob("*.hlo")), ids=lambda p: p.stem)
 def test_programs_stay_well_formed_and_shrink(path: Path) -> None:
     module = HloModule.from_text(path.read_text())
     optimized = every_pass_verified(module)
-    assert len(optimized.entry) <= sum(1 for _ in module.instructions())
+    assert steps(optimized.entry) <= max(2, 0.6 * steps(module.entry))
+
+
+def steps(computation: HloComputation) -> int:
+    """The operations that run one after the other: a fusion or reduction is one, a loop is its body's."""
+    here = [i for i in computation.instructions if i.opcode not in FREE]
+    nested = [c for i in here if i.opcode in ("while", "conditional", "call") for c in i.called_computations]
+    return len(here) + sum(map(steps, nested))
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_programs_keep_their_values(name: str) -> None:
-    module = HloModule.from_text((WORKLOADS / f"{name}.hlo").read_text())
+    text = (WORKLOADS / f"{name}.hlo").read_text()
+    if name == "lstm_scan":
+        text = text.replace("constant(100)", "constant(5)")  # steps, each of which multiplies errors
+    module = HloModule.from_text(text)
     optimized = every_pass_verified(module)
-    values = [Evaluator().run(m.entry, arguments(name)) for m in (optimized, module)]
-    assert close(*values), difference(*values)
-
-
-def close(got: Any, wanted: Any) -> bool:
-    """Whether values are the same up to the order of sums."""
-    if isinstance(wanted, tuple):
-        return all(map(close, got, wanted))
-    if wanted.dtype.kind in "biu":
-        return bool(np.array_equal(got, wanted))
-    return bool(np.allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=1e-4, atol=1e-6))
+    given = arguments(name)
+    if name in DEEP:
+        module, optimized = widened(module), widened(optimized)
+        given = [a.astype(p.shape.element_type.numpy_dtype) for a, p in zip(given, module.entry.parameters)]
+    agreement.computed(Evaluator().run(optimized.entry, given), module, given)
 
 
 def test_a_training_step_is_optimized_in_no_time() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 import hloom
 from evaluation import parse
 from hloom.errors import HloError
@@ -14,7 +15,6 @@ from hloom.passes.expand.dynamic_padder import static_module
 from hloom.passes.expand.refine_shapes import refined_module
 from hloom.runtime import refinement
 from hloom.shape.shape import Shape
-from native_runs import compare
 
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 LESS = (
@@ -29,7 +29,7 @@ def check(body: str, *sizes: tuple[int, ...], computations: str = "") -> Any:
     rng = np.random.default_rng(0)
     given = [rng.normal(size=s).astype(np.float32) for s in sizes]
     found = hloom.compile(parse(text))(*given)
-    compare(found, hloom.compile(parse(text), backend="evaluator")(*given), tolerance=1e-5)
+    agreement.computed(found, parse(text), given)
     return found
 
 

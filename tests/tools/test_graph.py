@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agreement
 import hloom
 from hloom import HloError, HloModule
 from hloom.tools.graph_dot import to_dot
@@ -49,8 +50,8 @@ def test_nodes_do_not_overlap_and_edges_go_down(graph) -> None:
     for (source, target), points in found.paths.items():
         heights = [y for _, y in points]
         assert heights == sorted(heights)
-        assert points[0][1] == pytest.approx(boxes[source][3])
-        assert points[-1][1] == pytest.approx(boxes[target][1])
+        agreement.near(points[0][1], boxes[source][3], 4)
+        agreement.near(points[-1][1], boxes[target][1], 4)
     assert found.paths.keys() == set(edges)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import wraps
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast
 
 from hloom.builder.builder import XlaBuilder, XlaOp
+from hloom.builder.enumerations import is_flag
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
@@ -98,13 +100,15 @@ _KINDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "Sequence[Any]": ("a sequence", _is_one_of(Sequence)),
     "Sequence[Operand]": ("a sequence", _is_one_of(Sequence)),
     "Sequence[XlaOp]": ("a sequence of XlaOps", _is_sequence_of(_is_one_of(XlaOp))),
-    "Sequence[bool]": ("a sequence of bools", _is_sequence_of(_is_one_of(bool))),
+    "Sequence[bool]": ("a sequence of bools", _is_sequence_of(is_flag)),
     "Sequence[int]": ("a sequence of integers", _INTEGERS),
     "Sequence[tuple[int, int]]": ("a sequence of pairs of integers", _is_sequence_of(_INTEGERS)),
     "Shape": ("a Shape", _is_one_of(Shape)),
     "Shape | str": ("a shape", _is_one_of(Shape, str)),
+    "Word": ("a string", _is_one_of(str, int, Enum)),
     "XlaBuilder": ("an XlaBuilder", _is_one_of(XlaBuilder)),
     "XlaOp": ("an XlaOp", _is_one_of(XlaOp)),
+    "bool": ("True or False", is_flag),
     "float": ("a number", _is_one_of(int, float)),
     "int": ("an integer", _is_integer),
     "str": ("a string", _is_one_of(str)),

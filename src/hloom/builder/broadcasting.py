@@ -98,7 +98,7 @@ def expand(
 
     A repeated dimension that is dynamic gets its run-time size from the operand named in `sources`.
     """
-    from hloom.builder.data_movement import BroadcastInDim, GetDimensionSize, Reshape, SetDimensionSize
+    from hloom.builder.data_movement import GetDimensionSize, SetDimensionSize, broadcast_to, reshaped
 
     shape = op.shape
     if tuple(mapping) == tuple(range(len(sizes))) and shape.dimensions == tuple(sizes):
@@ -106,8 +106,8 @@ def expand(
     kept = [axis for axis in range(shape.rank) if shape.dimensions[axis] == sizes[mapping[axis]]]
     targets = [mapping[axis] for axis in kept]
     if len(kept) != shape.rank:
-        op = Reshape(op, [shape.dimensions[axis] for axis in kept])
-    result = BroadcastInDim(op, sizes, targets)
+        op = reshaped(op, [shape.dimensions[axis] for axis in kept])
+    result = broadcast_to(op, sizes, targets)
     for axis, is_dynamic in enumerate(dynamic):
         if is_dynamic and axis not in targets:
             other, other_axis = sources[axis]

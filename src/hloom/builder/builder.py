@@ -15,17 +15,19 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from functools import cache
+from typing import Any, Final, TypeAlias, cast
 
 import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.builder.embedding import embed
+from hloom.builder.enumerations import enumerated, is_flag
 from hloom.builder.operators import Operators
 from hloom.errors import HloError, did_you_mean
-from hloom.ir.codec import REQUIRED
+from hloom.ir.codec import FLAG, REQUIRED, Attribute, EnumCodec
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OpMetadata
-from hloom.ir.module import Alias, HloModule
+from hloom.ir.module import ALIAS_KINDS, Alias, HloModule
 from hloom.ir.operation import REGISTRY, Operation, ProgramShape
 from hloom.ir.sharding import Sharding
 from hloom.shape.element_type import ElementType
@@ -55,6 +57,11 @@ class XlaComputation(HloModule):
 
 Computation: TypeAlias = HloModule | HloComputation
 """Where a computation is wanted: a built one, a parsed module (its entry), or any HloComputation."""
+
+
+def entry_of(computation: Computation) -> HloComputation:
+    """Return the computation itself, or the entry of a module."""
+    return computation.entry if isinstance(computation, HloModule) else computation
 
 
 class XlaOp(Operators):
@@ -135,6 +142,7 @@ class XlaBuilder:
             raise HloError(f"builder {self.name} has built its computation", rule="builder.finished")
         operation = make_operation(opcode, attributes)
         inputs = [self._own(operand, opcode) for operand in operands]
+        _check_contexts(opcode, inputs)
         called = tuple(self.embedded(computation) for computation in _by_role(operation, computations))
         final = self._module.unique_name(_identifier(name or opcode))
         instruction = HloInstruction(final, operation, shape or Shape.token(), inputs, called)
@@ -146,7 +154,7 @@ class XlaBuilder:
             operation.verify(instruction)
         except HloError as error:
             instruction.detach()
-            raise error.at(instruction=final) from error.__cause__
+            raise error.at(instruction=final) from None
         return XlaOp(self, self._computation.add(instruction))
 
     @staticmethod
@@ -167,8 +175,7 @@ class XlaBuilder:
 
     def embedded(self, computation: Computation) -> HloComputation:
         """This module's copy of a computation that is to be called; copied once."""
-        source = computation.entry if isinstance(computation, HloModule) else computation
-        return embed(source, self._module, self._embedded)
+        return embed(entry_of(computation), self._module, self._embedded)
 
     # -- annotations of the instructions to come
 
@@ -224,8 +231,12 @@ class XlaBuilder:
         param_index: Sequence[int],
         kind: str = "may-alias",
     ) -> None:
-        """Let an output leaf share the buffer of a parameter leaf."""
-        self._module.config.aliases[tuple(output_index)] = Alias(param_number, tuple(param_index), kind)
+        """Let an output leaf share the buffer of a parameter leaf; `kind` is may-alias or must-alias.
+
+        Raises HloError for another kind; whether the leaves exist is checked when the computation is built.
+        """
+        word = enumerated(kind, ALIAS_KINDS, "kind")
+        self._module.config.aliases[tuple(output_index)] = Alias(param_number, tuple(param_index), word)
 
     def get_shape(self, op: XlaOp) -> Shape:
         """The shape of a value."""
@@ -277,10 +288,48 @@ def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
             message = f"{opcode} has no attribute {spelling!r}; it has {', '.join(fields) or 'none'}"
             raise HloError(message, rule="builder.attribute")
         given[fields[spelling]] = value
+    for declared in cls.attributes:
+        if declared.field in given:
+            given[declared.field] = _checked(opcode, declared, given[declared.field])
     missing = [a.field for a in cls.attributes if a.default is REQUIRED and a.field not in given]
     if missing:
         raise HloError(f"{opcode} needs the attribute {missing[0]}", rule="builder.attribute-missing")
     return cls(**given)
+
+
+def _checked(opcode: str, declared: Attribute, value: Any) -> Any:
+    """A value given for an attribute: enumerated words in HLO's spelling, flags as bool.
+
+    Raises HloError for a word that is none of the enumeration and for a flag that is not a bool.
+    """
+    what, words = f"{opcode}: {declared.name}", getattr(declared.codec, "words", None)
+    if words is not None:
+        if not isinstance(declared.codec, EnumCodec):  # one word for every operand
+            if not isinstance(value, list | tuple):
+                raise HloError(f"{what} is a sequence of words, got {value!r}", rule="builder.argument")
+            return tuple(enumerated(v, words, what) for v in cast("Sequence[Any]", value))
+        return enumerated(value, words, what)
+    if declared.codec is FLAG:
+        if not is_flag(value):
+            raise HloError(f"{what} is True or False, got {value!r}", rule="builder.argument")
+        return bool(value)
+    return value
+
+
+def _check_contexts(opcode: str, operands: Sequence[HloInstruction]) -> None:
+    """Refuse a use of what send or recv gives by anything but its done operation, and the reverse."""
+    for operand in operands:
+        ended_by = operand.operation.ended_by
+        if ended_by != opcode and (ended_by or opcode in _ending()):
+            wanted = f"only {ended_by} takes it" if ended_by else f"{opcode} takes what its start gives"
+            message = f"{opcode} got %{operand.name}, a {operand.opcode}; {wanted}"
+            raise HloError(message, rule="builder.context", instruction=operand.name)
+
+
+@cache
+def _ending() -> frozenset[str]:
+    """The operations that end what another has started."""
+    return frozenset(declared.ended_by for declared in REGISTRY.values() if declared.ended_by)
 
 
 def _by_role(

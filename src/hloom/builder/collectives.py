@@ -9,20 +9,68 @@ from hloom.builder.argument_errors import argument_errors
 from hloom.builder.builder import Computation, XlaBuilder, XlaComputation, XlaOp
 from hloom.builder.data_movement import Parameter, Reshape, Transpose, Tuple
 from hloom.builder.elementwise import Add, Or
+from hloom.builder.messages import listed_groups
+from hloom.builder.messages import source_target_pairs as pairs_of
 from hloom.builder.operands import Operands, op_list, page_function
 from hloom.errors import ShapeError
-from hloom.ir.device_groups import DeviceList, IotaDeviceList, MeshDeviceList
+from hloom.ir.device_groups import DeviceList, IotaDeviceList, MeshDeviceList, group_mode
 from hloom.shape.element_type import U32, ElementType
 from hloom.shape.shape import Shape
 
 ReplicaGroupsLike: TypeAlias = "Sequence[Sequence[int]] | DeviceList | IotaDeviceList | MeshDeviceList | None"
-"""Groups of devices: lists of numbers, or an iota or mesh list. None at all: one group of everybody."""
+"""Groups of devices: lists of numbers, ReplicaGroup messages, or an iota or mesh list. None at all: one group
+of everybody."""
 
 
 def _groups(groups: ReplicaGroupsLike) -> DeviceList | IotaDeviceList | MeshDeviceList:
     if isinstance(groups, DeviceList | IotaDeviceList | MeshDeviceList):
         return groups
-    return DeviceList(tuple(tuple(int(i) for i in group) for group in groups or ()))
+    return DeviceList(listed_groups(groups))
+
+
+def _group_size(
+    opcode: str,
+    groups: DeviceList | IotaDeviceList | MeshDeviceList,
+    shard_count: int | None,
+    *,
+    per_partition: bool = False,
+) -> int:
+    """Return the number of devices in a group, which the groups or else `shard_count` say.
+
+    `per_partition`: the numbers are replicas of which every partition takes part, so that a group has a
+    multiple of as many devices as are listed.
+
+    Raises ShapeError if neither says it, and if they say different numbers.
+    """
+    listed = len(groups.groups[0]) if groups.groups else None
+    if shard_count is None:
+        if listed is None or per_partition:
+            why = (
+                "replica_groups is empty" if listed is None else "groups of replicas meet in every partition"
+            )
+            message = f"{opcode} needs shard_count, the number of devices in a group, where {why}"
+            raise ShapeError(message, rule="collective.shard-count")
+        return listed
+    fits = listed is None or (shard_count % max(listed, 1) == 0 if per_partition else shard_count == listed)
+    if shard_count < 1 or not fits:
+        wanted = (
+            "1 or more"
+            if listed is None
+            else f"{'a multiple of ' * per_partition}{listed}, as in {groups.text()}"
+        )
+        message = f"{opcode}: the number of devices in a group is {wanted}, got {shard_count}"
+        raise ShapeError(message, rule="collective.shard-count")
+    return shard_count
+
+
+def _meet_in_every_partition(channel_id: Any, use_global_device_ids: bool | None) -> bool:
+    return group_mode(channel(channel_id), use_global_device_ids) == "cross_replica_and_partition"
+
+
+def _parts_of_tuple(values: list[XlaOp]) -> tuple[list[XlaOp], bool]:
+    """Return the elements of an operand that is a tuple, and whether there is one; else the operands."""
+    is_tuple = len(values) == 1 and values[0].shape.is_tuple
+    return (list(values[0]), True) if is_tuple else (values, False)
 
 
 def channel(handle: Any) -> int | None:
@@ -43,7 +91,7 @@ def scalar_computation(name: str, element_type: ElementType) -> XlaComputation:
 def AllGather(
     operands: Operands,
     all_gather_dim: int,
-    shard_count: int,
+    shard_count: int | None = None,
     replica_groups: ReplicaGroupsLike = None,
     channel_id: Any = None,
     use_global_device_ids: bool | None = None,
@@ -52,23 +100,28 @@ def AllGather(
 ) -> XlaOp:
     """The operands of all devices of a group, one after the other along a dimension.
 
-    `shard_count` is the size of a group. Several operands give a tuple.
+    `shard_count` is the size of a group; it may be left out where `replica_groups` tell it. Several operands,
+    or a tuple, give a tuple.
     """
-    values = op_list(operands)
-    widened = [_scaled(v.shape, all_gather_dim, shard_count, 1) for v in values]
+    values, is_tuple = _parts_of_tuple(op_list(operands))
+    groups = _groups(replica_groups)
+    apart = _meet_in_every_partition(channel_id, use_global_device_ids)
+    count = _group_size("AllGather", groups, shard_count, per_partition=apart)
+    widened = [_scaled(v.shape, all_gather_dim, count, 1) for v in values]
     result = widened[0] if len(widened) == 1 else Shape.tuple_(widened)
     if opcode == "all-gather-start":
         sources = [v.shape for v in values]
         result = Shape.tuple_([sources[0] if len(sources) == 1 else Shape.tuple_(sources), result])
-    return values[0].builder.emit(
+    op = values[0].builder.emit(
         opcode,
         values,
         shape=result,
         dimensions=(all_gather_dim,),
-        replica_groups=_groups(replica_groups),
+        replica_groups=groups,
         channel_id=channel(channel_id),
         use_global_device_ids=use_global_device_ids,
     )
+    return Tuple([op]) if is_tuple and len(values) == 1 and opcode == "all-gather" else op
 
 
 AllGatherTuple = AllGather
@@ -77,6 +130,8 @@ AllGatherTuple = AllGather
 def _scaled(shape: Shape, dimension: int, factor: int, divisor: int) -> Shape:
     """The shape with one dimension multiplied, or divided, by the number of shards."""
     axis = shape.axis(dimension)
+    if shape.dimensions[axis] == Shape.UNBOUNDED:
+        return shape
     size = shape.dimensions[axis] * factor
     if divisor < 1 or size % divisor:
         message = f"dimension {dimension} of {shape} is not divisible by {divisor} shards"
@@ -100,10 +155,7 @@ def AllReduce(
 
     A tuple, or several operands, are reduced each for itself and give a tuple.
     """
-    values = op_list(operands)
-    is_tuple = len(values) == 1 and values[0].shape.is_tuple
-    if is_tuple:
-        values = list(values[0])
+    values, is_tuple = _parts_of_tuple(op_list(operands))
     op = values[0].builder.emit(
         opcode,
         values,
@@ -131,24 +183,32 @@ def ReduceScatter(
     operands: Operands,
     computation: Computation,
     scatter_dim: int,
-    shard_count: int,
+    shard_count: int | None = None,
     replica_groups: ReplicaGroupsLike = None,
     channel_id: Any = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
-    """An all-reduce of which every device of a group keeps its own part along a dimension."""
-    values = op_list(operands)
-    parts = [_scaled(v.shape, scatter_dim, 1, shard_count) for v in values]
-    return values[0].builder.emit(
+    """An all-reduce of which every device of a group keeps its own part along a dimension.
+
+    `shard_count` is the size of a group; it may be left out where `replica_groups` tell it. A tuple, or
+    several operands, are reduced each for itself and give a tuple.
+    """
+    values, is_tuple = _parts_of_tuple(op_list(operands))
+    groups = _groups(replica_groups)
+    apart = _meet_in_every_partition(channel_id, use_global_device_ids)
+    count = _group_size("ReduceScatter", groups, shard_count, per_partition=apart)
+    parts = [_scaled(v.shape, scatter_dim, 1, count) for v in values]
+    op = values[0].builder.emit(
         "reduce-scatter",
         values,
         shape=parts[0] if len(parts) == 1 else Shape.tuple_(parts),
         computations=[computation],
         dimensions=(scatter_dim,),
-        replica_groups=_groups(replica_groups),
+        replica_groups=groups,
         channel_id=channel(channel_id),
         use_global_device_ids=use_global_device_ids,
     )
+    return Tuple([op]) if is_tuple and len(values) == 1 else op
 
 
 @page_function(replica_group_ids="replica_groups")
@@ -160,15 +220,27 @@ def AllToAll(
     replica_groups: ReplicaGroupsLike = None,
     channel_id: Any = None,
 ) -> XlaOp:
-    """Every device splits its operand, sends part i to device i of the group, and joins what it receives."""
+    """Every device splits its operand, sends part i to device i of the group, and joins what it receives.
+
+    `split_count` is the size of a group. Empty `replica_groups` stand for all replicas in their order; as in
+    XlaBuilder they are written out, so that a run on another number of replicas is refused.
+    """
     shape = operand.shape
-    split, concat = shape.axis(split_dimension), shape.axis(concat_dimension)
-    _scaled(shape, split, 1, split_count)
+    if not shape.is_array:
+        raise ShapeError(f"AllToAll takes an array, got {shape}", rule="all-to-all.operand-arrays")
+    for split_or_concat in (split_dimension, concat_dimension):
+        if not 0 <= split_or_concat < shape.rank:
+            message = f"dimension {split_or_concat} is not one of {shape}; dimensions are counted from 0"
+            raise ShapeError(message, rule="all-to-all.split-dimension")
+    split, concat = split_dimension, concat_dimension
+    groups = _groups(replica_groups)
+    count = _group_size("AllToAll", groups, split_count)
+    _scaled(shape, split, 1, count)
     exchanged = operand.builder.emit(
         "all-to-all",
         [operand],
         dimensions=(split,),
-        replica_groups=_groups(replica_groups),
+        replica_groups=groups if groups.groups else DeviceList((tuple(range(split_count)),)),
         channel_id=channel(channel_id),
     )
     if split == concat:
@@ -176,7 +248,7 @@ def AllToAll(
     # The parts lie one after the other along the split dimension: their number moves before the other one.
     sizes = list(shape.dimensions)
     sizes[split : split + 1] = [split_count, sizes[split] // split_count]
-    parts = Reshape(exchanged, sizes)
+    parts = Reshape(exchanged, sizes)  # refuses an unbounded dimension
     order = [axis for axis in range(len(sizes)) if axis != split]
     order.insert(order.index(concat if concat < split else concat + 1), split)
     final = list(shape.dimensions)
@@ -227,7 +299,7 @@ def CollectivePermute(
     return values[0].builder.emit(
         opcode,
         values,
-        source_target_pairs=tuple((int(source), int(target)) for source, target in source_target_pairs),
+        source_target_pairs=pairs_of(source_target_pairs),
         channel_id=channel(channel_id),
     )
 
@@ -258,11 +330,11 @@ def RaggedAllToAll(
 # -- asynchronous forms
 
 
-@page_function(operand="operands", all_gather_dimension="all_gather_dim")
+@page_function(operand="operands", all_gather_dimension="all_gather_dim", replica_group_ids="replica_groups")
 def AllGatherStart(
     operands: Operands,
     all_gather_dim: int,
-    shard_count: int,
+    shard_count: int | None = None,
     replica_groups: ReplicaGroupsLike = None,
     channel_id: Any = None,
     use_global_device_ids: bool | None = None,
@@ -280,7 +352,7 @@ def AllGatherDone(context: XlaOp) -> XlaOp:
     return context.builder.emit("all-gather-done", [context])
 
 
-@page_function(operand="operands")
+@page_function(operand="operands", replica_group_ids="replica_groups")
 def AllReduceStart(
     operands: Operands,
     computation: Computation,
@@ -306,7 +378,7 @@ def AllReduceDone(context: XlaOp) -> XlaOp:
     return context.builder.emit("all-reduce-done", [context])
 
 
-@page_function(operand="operands")
+@page_function(operand="operands", source_target_pair="source_target_pairs")
 def CollectivePermuteStart(
     operands: Operands, source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None
 ) -> XlaOp:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 from hloom.builder.builder import XlaOp
+from hloom.builder.enumerations import Word, enumerated
+from hloom.builder.messages import Message, convolution_numbers, dot_numbers
 from hloom.builder.operands import ElementTypeLike, Operand, element_type_of, integers, page_function, pair
 from hloom.errors import ShapeError
+from hloom.ir.contraction import PRECISIONS
 from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
-from hloom.shape.shape import Shape
 
 Padding: TypeAlias = "str | Sequence[tuple[int, int]]"
 """SAME, VALID, or (low, high) for every window dimension; negative padding crops."""
-Precision: TypeAlias = "Sequence[str] | str | None"
-"""default, high or highest for each operand, or one word for all."""
+Precision: TypeAlias = Any
+"""default, high or highest for each operand, or one word for all; a PrecisionConfig; None for the default."""
 
 
 def make_padding(
@@ -74,9 +76,12 @@ def make_window(
 def _precision(precision: Precision) -> tuple[str, ...] | None:
     if precision is None:
         return None
-    return (
-        (precision.lower(),) * 2 if isinstance(precision, str) else tuple(word.lower() for word in precision)
-    )
+    if hasattr(precision, "operand_precision"):  # a PrecisionConfig
+        precision = precision.operand_precision
+    words: Iterable[Any] = [precision] * 2
+    if isinstance(precision, Iterable) and not isinstance(precision, str):
+        words = cast("Iterable[Any]", precision)
+    return tuple(enumerated(word, PRECISIONS, "precision_config") for word in words)
 
 
 def _contracted(
@@ -111,27 +116,23 @@ def Dot(
 def DotGeneral(
     lhs: Operand,
     rhs: Operand,
-    dimension_numbers: Mapping[str, Sequence[int]],
+    dimension_numbers: Message,
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """A product over any contracting and batch dimensions.
 
-    `dimension_numbers` is a mapping with lhs_contracting_dims, rhs_contracting_dims, lhs_batch_dims and
-    rhs_batch_dims (the proto's spelling `..._dimensions` is read too); missing ones are empty.
+    `dimension_numbers` is a DotDimensionNumbers, or a mapping with lhs_contracting_dims,
+    rhs_contracting_dims, lhs_batch_dims and rhs_batch_dims (or the proto's spelling
+    `..._dimensions`); missing ones are empty.
     """
     left, right = pair(lhs, rhs)
     return _contracted(
         "dot",
         [left, right],
         preferred_element_type,
-        {"operand_precision": _precision(precision_config), **_numbers(dimension_numbers)},
+        {"operand_precision": _precision(precision_config), **dot_numbers(dimension_numbers)},
     )
-
-
-def _numbers(numbers: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    plain = {key.replace("_dimensions", "_dims"): integers(value, key) for key, value in numbers.items()}
-    return {key: value for key, value in plain.items() if value or "contracting" in key}
 
 
 @page_function()
@@ -139,13 +140,14 @@ def RaggedDot(
     lhs: XlaOp,
     rhs: XlaOp,
     group_sizes: Operand,
-    dimension_numbers: Mapping[str, Any],
+    dimension_numbers: Message,
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """A product in which one dimension of `lhs` is divided into groups of run-time sizes.
 
-    `dimension_numbers` has those of `DotGeneral` and lhs_ragged_dims, rhs_group_dims.
+    `dimension_numbers` is a RaggedDotDimensionNumbers, or has the fields of `DotGeneral` and lhs_ragged_dims,
+    rhs_group_dims.
     """
     from hloom.builder.operands import as_op
     from hloom.shape.element_type import S32
@@ -154,7 +156,7 @@ def RaggedDot(
         "ragged-dot",
         [lhs, rhs, as_op(group_sizes, lhs, S32)],
         preferred_element_type,
-        {"operand_precision": _precision(precision_config), **_numbers(dimension_numbers)},
+        {"operand_precision": _precision(precision_config), **dot_numbers(dimension_numbers, ragged=True)},
     )
 
 
@@ -164,12 +166,12 @@ def ScaledDot(
     rhs: XlaOp,
     lhs_scale: XlaOp,
     rhs_scale: XlaOp,
-    dimension_numbers: Mapping[str, Sequence[int]],
+    dimension_numbers: Message,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
     """A product of operands in narrow types, each with scales for blocks of its elements."""
     operands = [lhs, lhs_scale, rhs, rhs_scale]
-    return _contracted("scaled-dot", operands, preferred_element_type, _numbers(dimension_numbers))
+    return _contracted("scaled-dot", operands, preferred_element_type, dot_numbers(dimension_numbers))
 
 
 def default_dimension_numbers(spatial: int) -> ConvolutionDimensionNumbers:
@@ -222,7 +224,7 @@ def ConvGeneral(
     rhs: XlaOp,
     window_strides: Sequence[int],
     padding: Padding,
-    dimension_numbers: ConvolutionDimensionNumbers | str | None = None,
+    dimension_numbers: Any = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
     precision_config: Precision = None,
@@ -246,7 +248,7 @@ def ConvGeneralDilated(
     padding: Padding,
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
-    dimension_numbers: ConvolutionDimensionNumbers | str | None = None,
+    dimension_numbers: Any = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
     precision_config: Precision = None,
@@ -260,12 +262,18 @@ def ConvGeneralDilated(
         window_strides: a stride for every spatial dimension; empty means 1.
         padding: SAME, VALID or (low, high) pairs; negative numbers crop.
         lhs_dilation, rhs_dilation: distance of neighbouring elements of input and kernel; empty means 1.
-        dimension_numbers: which dimension is which, or labels such as `b01f_01io->b01f`.
+        dimension_numbers: a ConvolutionDimensionNumbers (hloom's or the proto's), a mapping with its
+            fields, or labels such as `b01f_01io->b01f`.
         feature_group_count, batch_group_count: number of groups of features or batches.
 
     Raises ShapeError.
     """
-    labels = _dimension_numbers(dimension_numbers, lhs.shape)
+    spatial = max(lhs.shape.rank - 2, 0)
+    labels = (
+        default_dimension_numbers(spatial)
+        if dimension_numbers is None
+        else convolution_numbers(dimension_numbers)
+    )
     if lhs.shape.rank != rhs.shape.rank or lhs.shape.rank < 2:
         message = f"input and kernel have one rank of 2 or more, got {lhs.shape} and {rhs.shape}"
         raise ShapeError(message, rule="convolution.ranks")
@@ -287,24 +295,11 @@ def ConvGeneralDilated(
     )
 
 
-def _dimension_numbers(
-    wanted: ConvolutionDimensionNumbers | str | None, lhs: Shape
-) -> ConvolutionDimensionNumbers:
-    if wanted is None:
-        return default_dimension_numbers(max(lhs.rank - 2, 0))
-    if isinstance(wanted, str):
-        from hloom.ir.cursor import Cursor
-        from hloom.ir.window import DimLabelsCodec
-
-        return DimLabelsCodec().parse(Cursor(wanted))
-    return wanted
-
-
 @page_function()
-def Fft(operand: XlaOp, fft_type: str, fft_length: Sequence[int]) -> XlaOp:
+def Fft(operand: XlaOp, fft_type: Word, fft_length: Sequence[int]) -> XlaOp:
     """The Fourier transform FFT, IFFT, RFFT or IRFFT over the last one to three axes."""
     return operand.builder.emit(
-        "fft", [operand], fft_type=fft_type.upper(), fft_length=integers(fft_length, "fft_length")
+        "fft", [operand], fft_type=fft_type, fft_length=integers(fft_length, "fft_length")
     )
 
 
@@ -316,7 +311,7 @@ def Cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
 
 @page_function()
 def TriangularSolve(
-    a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: str = "NO_TRANSPOSE"
+    a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: Word = "NO_TRANSPOSE"
 ) -> XlaOp:
     """Solves op(a) x = b, or x op(a) = b, for x; `transpose_a` is NO_TRANSPOSE, TRANSPOSE or ADJOINT."""
     return a.builder.emit(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from hloom.builder.argument_errors import argument_errors
-from hloom.builder.builder import Computation, XlaBuilder, XlaOp
+from hloom.builder.builder import Computation, XlaBuilder, XlaOp, entry_of
 from hloom.builder.collectives import channel
 from hloom.builder.data_movement import GetTupleElement
+from hloom.builder.enumerations import Word, enumerated
 from hloom.builder.operands import (
     Operand,
     Operands,
@@ -23,6 +24,7 @@ from hloom.errors import HloError, ShapeError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.random import ALGORITHMS
 from hloom.shape.element_type import PRED, S32, U32, ElementType
 from hloom.shape.shape import Shape
 
@@ -38,7 +40,7 @@ def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder,
     flat = [v for a in arguments for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
     if not isinstance(first, HloModule | HloComputation):
         raise HloError(f"a computation is called, got {first!r}", rule="builder.computation")
-    entry = first.entry if isinstance(first, HloModule) else first
+    entry = entry_of(first)
     builder = builder or an_op(*flat).builder
     parameters = entry.program_shape.parameters
     if len(parameters) != len(flat):
@@ -51,7 +53,7 @@ def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder,
     return builder, first, values
 
 
-@argument_errors
+@page_function(star="args", keep_builder=True)
 def Call(computation: Any, *args: Any) -> XlaOp:
     """The result of a computation for these arguments.
 
@@ -61,7 +63,7 @@ def Call(computation: Any, *args: Any) -> XlaOp:
     return builder.emit("call", values, computations=[called])
 
 
-@argument_errors
+@page_function(star="args", keep_builder=True)
 def CompositeCall(
     computation: Any,
     *args: Any,
@@ -79,10 +81,10 @@ def CompositeCall(
     return builder.emit("call", values, computations=[called], is_composite=True, frontend_attributes=marks)
 
 
-@argument_errors
+@page_function(star="args", keep_builder=True, call_target_name="target_name")
 def CustomCall(
     target_name: Any,
-    *arguments: Any,
+    *args: Any,
     shape: Shape | str | None = None,
     opaque: str = "",
     has_side_effect: bool = False,
@@ -95,7 +97,7 @@ def CustomCall(
     `CustomCall("target", [x, y], shape)`; a leading builder, needed where there are no operands, is accepted.
     `attributes` are further fields of the custom-call operation: schedule, api_version, output aliasing ...
     """
-    values = list(arguments)
+    values = list(args)
     builder = target_name if isinstance(target_name, XlaBuilder) else None
     if builder is not None:
         target_name = values.pop(0)
@@ -161,7 +163,7 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
 
 def _argument_type(computation: Computation) -> ElementType | None:
     """The element type that a computation of one array wants."""
-    program = (computation.entry if isinstance(computation, HloModule) else computation).program_shape
+    program = entry_of(computation).program_shape
     wanted = program.parameters[0] if program.parameters else None
     return wanted.element_type if wanted is not None and wanted.is_array else None
 
@@ -186,7 +188,7 @@ def OptimizationBarrier(operand: XlaOp) -> XlaOp:
 
 @argument_errors
 def Fusion(
-    operands: Operands, fused_computation: Computation, fusion_kind: str = "kLoop", **attributes: Any
+    operands: Operands, fused_computation: Computation, fusion_kind: Word = "kLoop", **attributes: Any
 ) -> XlaOp:
     """A computation to be compiled as one piece."""
     values = op_list(operands)
@@ -205,7 +207,7 @@ def Fusion(
 # -- tokens and order
 
 
-@page_function()
+@page_function(star="operands", tokens="operands")
 def AfterAll(*operands: Any) -> XlaOp:
     """A token that waits for all the tokens."""
     flat = [v for a in operands for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
@@ -348,7 +350,7 @@ def SendToHost(operand: XlaOp, token: XlaOp, shape_with_layout: Shape | str, cha
     return SendDone(Send(operand, channel_handle, token, is_host_transfer=True))
 
 
-@argument_errors
+@page_function(keep_builder=True, channel_id="channel_handle", handle="channel_handle")
 def Recv(
     builder: XlaBuilder,
     shape: Shape | str,
@@ -414,14 +416,11 @@ def _random(first: Operand, second: Operand, shape: Shape | str, distribution: s
 
 
 @page_function(key="initial_state")
-def RngBitGenerator(algorithm: str, initial_state: XlaOp, shape: Shape | str) -> XlaOp:
+def RngBitGenerator(algorithm: Word, initial_state: XlaOp, shape: Shape | str) -> XlaOp:
     """(new state, random bits); `algorithm` is rng_default, rng_three_fry or rng_philox."""
-    spelled = {"default": "rng_default", "threefry": "rng_three_fry", "philox": "rng_philox"}
-    word = algorithm.lower()
+    word = enumerated(algorithm, ALGORITHMS, "algorithm", prefix="rng")
     result = Shape.tuple_([initial_state.shape, shape_of(shape)])
-    return initial_state.builder.emit(
-        "rng-bit-generator", [initial_state], shape=result, algorithm=spelled.get(word, word)
-    )
+    return initial_state.builder.emit("rng-bit-generator", [initial_state], shape=result, algorithm=word)
 
 
 @argument_errors

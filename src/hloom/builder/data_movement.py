@@ -1,4 +1,4 @@
-"""Functions that make, move and rearrange elements: constants, shapes, slices, gather and scatter, tuples."""
+"""Functions that make, move and rearrange elements: constants, shapes, slices, tuples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any, cast
 
 from hloom.builder.argument_errors import argument_errors
-from hloom.builder.builder import Computation, XlaBuilder, XlaOp
+from hloom.builder.builder import XlaBuilder, XlaOp
+from hloom.builder.messages import padding_dimensions
 from hloom.builder.operands import (
     ElementTypeLike,
     Operand,
@@ -18,12 +19,14 @@ from hloom.builder.operands import (
     constant,
     index_ops,
     integers,
+    leading_operands,
     op_list,
     page_function,
     shape_of,
+    sizes_of,
 )
 from hloom.errors import ShapeError
-from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.ir.window import SliceDimension
 from hloom.shape.element_type import S32, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -118,7 +121,7 @@ def Iota(builder: XlaBuilder, shape: Shape | str | ElementType, iota_dimension: 
 @page_function(sizes="broadcast_sizes")
 def Broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
     """New major dimensions of these sizes, the operand repeated along them."""
-    sizes = integers(broadcast_sizes, "broadcast_sizes")
+    sizes = sizes_of(broadcast_sizes, "broadcast_sizes")
     shape = operand.shape
     total = (*sizes, *shape.dimensions)
     flags = (*(False,) * len(sizes), *shape.dynamic_dimensions)
@@ -134,7 +137,7 @@ def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimens
 
     Dimensions of size 1 are repeated, the result's other dimensions too.
     """
-    sizes = integers(out_dim_size, "out_dim_size")
+    sizes = sizes_of(out_dim_size, "out_dim_size")
     targets = integers(broadcast_dimensions, "broadcast_dimensions")
     shape = operand.shape
     if len(targets) != shape.rank:
@@ -149,27 +152,34 @@ def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimens
     if any(size not in (1, sizes[t]) for size, t in zip(shape.dimensions, targets, strict=True)):
         message = f"{shape.to_string(layout=False)} cannot become dimensions {list(targets)} of {list(sizes)}"
         raise ShapeError(message, rule="broadcasting.sizes")
+    return broadcast_to(operand, sizes, targets)
+
+
+def broadcast_to(operand: XlaOp, sizes: Sequence[int], targets: Sequence[int]) -> XlaOp:
+    """Repeat the operand, whose dimensions go to `targets`, to sizes that are known to fit."""
+    shape = operand.shape
     kept = [i for i in range(shape.rank) if shape.dimensions[i] == sizes[targets[i]]]
     if len(kept) != shape.rank:
-        operand = Reshape(operand, [shape.dimensions[i] for i in kept])
+        operand = reshaped(operand, [shape.dimensions[i] for i in kept])
     flags = [False] * len(sizes)
     for i in kept:
         flags[targets[i]] = shape.dynamic_dimensions[i]
     return operand.builder.emit(
         "broadcast",
         [operand],
-        shape=Shape(shape.element_type, sizes, flags),
+        shape=Shape(shape.element_type, tuple(sizes), flags),
         dimensions=tuple(targets[i] for i in kept),
     )
 
 
 @page_function()
-def Pad(operand: XlaOp, padding_value: Operand, padding_config: Sequence[Any]) -> XlaOp:
+def Pad(operand: XlaOp, padding_value: Operand, padding_config: Any) -> XlaOp:
     """Padding before, after (negative crops) and between elements.
 
-    `padding_config` has (low, high) or (low, high, interior) for each dimension.
+    `padding_config` is a PaddingConfig, or has for each dimension (low, high), (low, high, interior) or a
+    PaddingConfigDimension.
     """
-    config = tuple(d if isinstance(d, PaddingDimension) else PaddingDimension(*d) for d in padding_config)
+    config = padding_dimensions(padding_config)
     return operand.builder.emit("pad", [operand, as_op(padding_value, operand)], padding=config)
 
 
@@ -181,7 +191,7 @@ def PadInDim(operand: XlaOp, padding_value: Operand, dimno: int, pad_lo: int, pa
 
 
 @page_function()
-def Reshape(operand: Any, dimensions: Any, new_sizes: Sequence[int] | None = None) -> XlaOp:
+def Reshape(operand: Any, dimensions: Any = None, new_sizes: Sequence[int] | None = None) -> XlaOp:
     """The elements, in row-major order, in an array of other dimensions.
 
     `Reshape(operand, new_sizes)`; or `Reshape(operand, dimensions, new_sizes)`, which first collapses the
@@ -191,12 +201,17 @@ def Reshape(operand: Any, dimensions: Any, new_sizes: Sequence[int] | None = Non
         value = cast("XlaOp", dimensions)
         return value.builder.emit("reshape", [value], shape=operand)
     if new_sizes is None:
-        sizes = integers(dimensions, "new_sizes")
-    else:
-        order = integers(dimensions, "dimensions")
-        sizes = integers(new_sizes, "new_sizes")
-        if order != tuple(range(operand.shape.rank)):
-            operand = Transpose(operand, order)
+        return reshaped(operand, sizes_of(dimensions, "new_sizes"))
+    sizes = sizes_of(new_sizes, "new_sizes")
+    order = tuple(range(operand.shape.rank)) if dimensions is None else integers(dimensions, "dimensions")
+    if order != tuple(range(operand.shape.rank)):
+        operand = Transpose(operand, order)
+    return reshaped(operand, sizes)
+
+
+def reshaped(operand: XlaOp, new_sizes: Sequence[int]) -> XlaOp:
+    """Reshape to sizes that are taken from shapes, so that an unbounded one stays what it is."""
+    sizes = tuple(new_sizes)
     flags = operand.shape.dynamic_dimensions if sizes == operand.shape.dimensions else None
     shape = Shape(operand.shape.element_type, sizes, flags)
     return operand.builder.emit("reshape", [operand], shape=shape)
@@ -211,7 +226,8 @@ def DynamicReshape(
 ) -> XlaOp:
     """A reshape whose result sizes are run-time values; `new_size_bounds` limit them."""
     sizes = index_ops(operand.builder, list(dim_sizes))
-    shape = Shape(operand.shape.element_type, new_size_bounds, dims_are_dynamic)
+    bounds = sizes_of(new_size_bounds, "new_size_bounds")
+    shape = Shape(operand.shape.element_type, bounds, dims_are_dynamic)
     return operand.builder.emit("dynamic-reshape", [operand, *sizes], shape=shape)
 
 
@@ -219,16 +235,16 @@ def DynamicReshape(
 def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
     """Consecutive dimensions made one."""
     chosen = integers(dimensions, "dimensions")
+    sizes = operand.shape.dimensions
+    if any(not 0 <= dimension < len(sizes) for dimension in chosen):
+        message = f"{operand.shape} has no dimensions {list(chosen)}"
+        raise ShapeError(message, rule="collapse.dimensions-in-range")
     if len(chosen) <= 1:
         return operand
     if any(b != a + 1 for a, b in pairwise(chosen)):
         raise ShapeError(
             f"collapsed dimensions are consecutive, got {list(chosen)}", rule="collapse.consecutive"
         )
-    sizes = operand.shape.dimensions
-    if chosen[0] < 0 or chosen[-1] >= len(sizes):
-        message = f"{operand.shape} has no dimensions {list(chosen)}"
-        raise ShapeError(message, rule="collapse.dimensions-in-range")
     merged = math.prod(sizes[i] for i in chosen)
     return Reshape(operand, (*sizes[: chosen[0]], merged, *sizes[chosen[-1] + 1 :]))
 
@@ -290,7 +306,7 @@ def DynamicUpdateSlice(operand: XlaOp, update: Operand, start_indices: Operands)
     return operand.builder.emit("dynamic-update-slice", [operand, as_op(update, operand), *starts])
 
 
-@page_function()
+@page_function(arrange=leading_operands)
 def ConcatInDim(operands: Operands, dimension: int) -> XlaOp:
     """The arrays one after the other along a dimension."""
     values = op_list(operands)
@@ -302,109 +318,7 @@ def ConcatInDim(operands: Operands, dimension: int) -> XlaOp:
 Concatenate = ConcatInDim
 
 
-@page_function(input="operand")
-def Gather(
-    operand: XlaOp,
-    start_indices: Operand,
-    offset_dims: Any,
-    collapsed_slice_dims: Sequence[int] = (),
-    slice_sizes: Sequence[int] = (),
-    start_index_map: Sequence[int] = (),
-    index_vector_dim: int | None = None,
-    indices_are_sorted: bool = False,
-    operand_batching_dims: Sequence[int] = (),
-    start_indices_batching_dims: Sequence[int] = (),
-) -> XlaOp:
-    """Slices of `operand` at computed places, put together; the page explains the dimension numbers.
-
-    `Gather(operand, start_indices, dimension_numbers, slice_sizes, ...)`, as in XlaBuilder, takes the numbers
-    as one dictionary. Without `index_vector_dim` the index vectors lie along the last dimension, as in the
-    page's examples, if that has as many elements as `start_index_map`; else every element is an index.
-    """
-    numbers: dict[str, Any] = {}
-    if isinstance(offset_dims, dict):
-        numbers = cast("dict[str, Any]", offset_dims)
-        slice_sizes = slice_sizes or collapsed_slice_dims
-    else:
-        numbers = {
-            "offset_dims": offset_dims,
-            "collapsed_slice_dims": collapsed_slice_dims,
-            "start_index_map": start_index_map,
-            "index_vector_dim": index_vector_dim,
-            "operand_batching_dims": operand_batching_dims,
-            "start_indices_batching_dims": start_indices_batching_dims,
-        }
-    indices = as_op(start_indices, operand, S32)
-    return operand.builder.emit(
-        "gather",
-        [operand, indices],
-        slice_sizes=integers(slice_sizes, "slice_sizes"),
-        indices_are_sorted=indices_are_sorted,
-        **_dimension_numbers(numbers, indices.shape, "start_index_map"),
-    )
-
-
-def _dimension_numbers(numbers: dict[str, Any], indices: Shape, map_name: str) -> dict[str, Any]:
-    """The numbers as attributes, `index_vector_dim` filled in."""
-    given = {key: number for key, number in numbers.items() if number is not None}
-    where = given.pop("index_vector_dim", None)
-    plain: dict[str, Any] = {key: integers(number, key) for key, number in given.items()}
-    if where is None:
-        components = len(plain.get(map_name, ()))
-        vectors = indices.rank > 0 and indices.dimensions[-1] == components
-        where = indices.rank - 1 if vectors else indices.rank
-    plain["index_vector_dim"] = where if where == indices.rank else indices.axis(where)
-    return plain
-
-
-@page_function(
-    input="operands", inputs="operands", operand="operands", dimension_numbers="update_window_dims"
-)
-def Scatter(
-    operands: Operands,
-    scatter_indices: Operand,
-    updates: Operands,
-    update_computation: Computation,
-    index_vector_dim: Any = None,
-    update_window_dims: Any = (),
-    inserted_window_dims: Sequence[int] = (),
-    scatter_dims_to_operand_dims: Sequence[int] = (),
-    input_batching_dims: Sequence[int] = (),
-    scatter_indices_batching_dims: Sequence[int] = (),
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-) -> XlaOp:
-    """The operands with `updates` combined into them at computed places; the page explains the numbers.
-
-    As in XlaBuilder, the numbers may come as one dictionary in the place of `index_vector_dim`; without that
-    dimension it is chosen as in `Gather`.
-    """
-    targets, values = op_list(operands), op_list(updates)
-    numbers: dict[str, Any] = {}
-    for given in (index_vector_dim, update_window_dims):
-        if isinstance(given, dict):
-            numbers = cast("dict[str, Any]", given)
-    if not numbers:
-        numbers = {
-            "update_window_dims": update_window_dims,
-            "inserted_window_dims": inserted_window_dims,
-            "scatter_dims_to_operand_dims": scatter_dims_to_operand_dims,
-            "index_vector_dim": index_vector_dim,
-            "input_batching_dims": input_batching_dims,
-            "scatter_indices_batching_dims": scatter_indices_batching_dims,
-        }
-    indices = as_op(scatter_indices, targets[0], S32)
-    return targets[0].builder.emit(
-        "scatter",
-        [*targets, indices, *values],
-        computations=[update_computation],
-        indices_are_sorted=indices_are_sorted,
-        unique_indices=unique_indices,
-        **_dimension_numbers(numbers, indices.shape, "scatter_dims_to_operand_dims"),
-    )
-
-
-@page_function()
+@page_function(arrange=leading_operands)
 def Tuple(elements: Sequence[XlaOp]) -> XlaOp:
     """A tuple of the values. For the empty tuple use `EmptyTuple(builder)`."""
     values = op_list(list(elements))
@@ -426,15 +340,14 @@ def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
 @page_function()
 def GetDimensionSize(operand: XlaOp, dimension: int) -> XlaOp:
     """The (run-time) size of a dimension, as an s32 scalar."""
-    return operand.builder.emit("get-dimension-size", [operand], dimensions=(operand.shape.axis(dimension),))
+    return operand.builder.emit("get-dimension-size", [operand], dimensions=(dimension,))
 
 
 @page_function(val="size")
 def SetDimensionSize(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
     """The operand with the run-time size of a dimension set; what lies beyond it is ignored."""
-    axis = operand.shape.axis(dimension)
     return operand.builder.emit(
-        "set-dimension-size", [operand, as_op(size, operand, S32)], dimensions=(axis,)
+        "set-dimension-size", [operand, as_op(size, operand, S32)], dimensions=(dimension,)
     )
 
 
@@ -493,4 +406,4 @@ def index_value(op: XlaOp, index: Any) -> XlaOp:
     if all(isinstance(place, slice) for place in places):
         return taken
     sizes = [s for s, place in zip(taken.shape.dimensions, places, strict=True) if isinstance(place, slice)]
-    return Reshape(taken, sizes)
+    return reshaped(taken, sizes)

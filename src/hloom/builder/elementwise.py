@@ -7,10 +7,12 @@ name that XlaBuilder gives them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final, Protocol
 
 from hloom.builder.broadcasting import broadcast_operands, like
 from hloom.builder.builder import XlaOp
+from hloom.builder.enumerations import Word, enumerated
 from hloom.builder.operands import (
     ElementTypeLike,
     Operand,
@@ -22,6 +24,7 @@ from hloom.builder.operands import (
     pair,
 )
 from hloom.errors import ShapeError
+from hloom.operations.comparison import COMPARISON_TYPES
 from hloom.shape.element_type import PRED
 
 
@@ -165,18 +168,20 @@ LtTotalOrder: Final = _total_order("LtTotalOrder", "LT", "lhs < rhs")
 def Compare(
     lhs: Operand,
     rhs: Operand,
-    broadcast_dimensions: Sequence[int] | str | None = None,
-    direction: str = "EQ",
-    compare_type: str | None = None,
+    broadcast_dimensions: Sequence[int] | Word | None = None,
+    direction: Word = "EQ",
+    compare_type: Word | None = None,
 ) -> XlaOp:
     """A comparison by its direction: EQ, NE, GE, GT, LE or LT.
 
     `compare_type` is FLOAT, TOTALORDER, SIGNED or UNSIGNED. Floats compare by IEEE unless it is TOTALORDER,
     which integers always have. `Compare(lhs, rhs, direction)` is the short form.
     """
-    if isinstance(broadcast_dimensions, str):
+    if isinstance(broadcast_dimensions, str | int | Enum):
         broadcast_dimensions, direction = None, broadcast_dimensions
     left, right = broadcast_operands("Compare", *pair(lhs, rhs), broadcast_dimensions)
+    if compare_type is not None:
+        compare_type = enumerated(compare_type, COMPARISON_TYPES, "compare_type")
     if compare_type == "TOTALORDER" and not left.shape.element_type.is_floating:
         compare_type = None
     return left.builder.emit("compare", [left, right], direction=direction, type=compare_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -11,6 +12,8 @@ import numpy as np
 from hloom.builder.argument_errors import UNFIT, refuse
 from hloom.builder.builder import XlaBuilder, XlaOp
 from hloom.errors import HloError, ShapeError
+from hloom.ir.computation import HloComputation
+from hloom.ir.module import HloModule
 from hloom.shape.element_type import S32, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -22,39 +25,105 @@ Operands: TypeAlias = Any
 ElementTypeLike: TypeAlias = Any
 """An ElementType, its name ("f32"), or a numpy dtype."""
 
+Arrange: TypeAlias = "Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]"
+"""Rewrites the positional arguments of a call; it may make some of them keywords."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def page_function(**aliases: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def page_function(
+    *, star: str = "", arrange: Arrange | None = None, keep_builder: bool = False, **aliases: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let a function be called in every way that the page and XlaBuilder show.
 
-    A builder as first argument is accepted, and not needed, where the operands have one; `aliases` are other
-    spellings of keywords, because the page's signatures and tables do not always agree.
+    A builder as first argument is accepted, and not needed, where the operands have one.
+
+    Args:
+        star: the name of the function's starred parameter, which may be given by keyword too.
+        keep_builder: the function looks for a builder in front itself.
+        arrange: puts positional arguments that the page writes one by one (`operands...`) into lists.
+        aliases: other spellings of keywords, because the page's signatures and tables do not always agree.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        names = list(inspect.signature(function).parameters)
+        before_star = names[: names.index(star)] if star else []
+
         @wraps(function)
         def call(*arguments: Any, **keywords: Any) -> R:
-            if arguments and isinstance(arguments[0], XlaBuilder):
+            if arguments and isinstance(arguments[0], XlaBuilder) and not keep_builder:
                 arguments = arguments[1:]
             for alias, name in aliases.items():
                 if alias in keywords:
                     keywords[name] = keywords.pop(alias)
+            if star in keywords:
+                leading = [keywords.pop(name) for name in before_star[len(arguments) :] if name in keywords]
+                arguments = (*arguments, *leading, *value_list(keywords.pop(star)))
+            if arrange is not None:
+                arguments = arrange(arguments, keywords)
             try:
                 return function(*arguments, **keywords)
             except UNFIT as error:
                 refuse(error, call.__name__, function, arguments, keywords)
 
+        call.keywords = frozenset(aliases)  # type: ignore[attr-defined]
         return cast("Callable[P, R]", call)
 
     return decorate
 
 
+def is_value(given: Any) -> bool:
+    """Return whether an argument can only be one operand: an XlaOp, a number, a numpy array or a Literal."""
+    return isinstance(given, XlaOp | Literal | int | float | complex) or hasattr(given, "dtype")
+
+
+def leading_operands(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    """Collect XlaOps written one by one at the beginning: ``f(a, b, c, rest)`` is ``f([a, b, c], rest)``."""
+    count = 0
+    while count < len(arguments) and isinstance(arguments[count], XlaOp):
+        count += 1
+    if count < 2 and not (count and "operands" in keywords):
+        return arguments
+    return ([*arguments[:count]], *arguments[count:])
+
+
+def before_computation(*groups: str) -> Arrange:
+    """Return what collects the operands written one by one before the first computation.
+
+    The groups have as many members each, except that a group named with a dot in front has exactly one:
+    ``f(a, b, x, y, add, rest)`` with the groups ``operands init_values`` is ``f([a, b], [x, y], add, rest)``.
+    Groups given by keyword are not among the positional ones.
+    """
+
+    def arrange(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        wanted = [group for group in groups if group.removeprefix(".") not in keywords]
+        places = [i for i, a in enumerate(arguments) if isinstance(a, HloModule | HloComputation)]
+        end = places[0] if places else len(arguments)
+        many = [group for group in wanted if not group.startswith(".")]
+        singles = len(wanted) - len(many)
+        if end <= len(wanted) or not many or (end - singles) % len(many):
+            return arguments
+        if not all(map(is_value, arguments[:end])):
+            return arguments
+        each, position = (end - singles) // len(many), 0
+        arranged: list[Any] = []
+        for group in wanted:
+            size = 1 if group.startswith(".") else each
+            taken = list(arguments[position : position + size])
+            arranged.append(taken[0] if group.startswith(".") else taken)
+            position += size
+        return (*arranged, *arguments[end:])
+
+    return arrange
+
+
 def element_type_of(wanted: ElementTypeLike) -> ElementType:
-    """The element type that an argument names."""
+    """Return the element type that an argument names: itself, its name, its proto number or a numpy dtype."""
     if isinstance(wanted, ElementType):
         return wanted
+    if isinstance(wanted, int) and not isinstance(wanted, bool):
+        return ElementType.from_number(wanted)
     return ElementType.parse(wanted) if isinstance(wanted, str) else ElementType.from_dtype(wanted)
 
 
@@ -162,3 +231,15 @@ def integers(values: Any, what: str) -> tuple[int, ...]:
         raise ShapeError(
             f"{what} is a sequence of integers, got {values!r}", rule="builder.integers"
         ) from None
+
+
+def sizes_of(values: Any, what: str) -> tuple[int, ...]:
+    """Return a sequence of sizes as a tuple; raises ShapeError for a negative one.
+
+    A size of -1 does not mean "the rest" as in NumPy: shapes follow from the program alone, and an unbounded
+    dimension is stated by a Shape.
+    """
+    found = integers(values, what)
+    if any(size < 0 for size in found):
+        raise ShapeError(f"{what} are 0 or more, got {list(found)}", rule="builder.sizes")
+    return found

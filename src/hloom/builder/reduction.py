@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from hloom.builder.builder import Computation, XlaOp
+from hloom.builder.broadcasting import like
+from hloom.builder.builder import Computation, XlaOp, entry_of
 from hloom.builder.contraction import Padding, make_padding, make_window
-from hloom.builder.operands import Operand, Operands, as_op, integers, op_list, page_function, value_list
+from hloom.builder.operands import (
+    Operand,
+    Operands,
+    as_op,
+    before_computation,
+    integers,
+    is_value,
+    op_list,
+    page_function,
+    value_list,
+)
 from hloom.errors import ShapeError
 
 
@@ -19,7 +31,12 @@ def _with_initial(operands: Operands, init_values: Operands, rule: str) -> list[
     return [*values, *(as_op(start, value) for start, value in zip(starts, values, strict=True))]
 
 
-@page_function(operand="operands", init_value="init_values", dimensions_to_reduce="dimensions")
+_ONE_BY_ONE = before_computation("operands", "init_values")
+
+
+@page_function(
+    operand="operands", init_value="init_values", dimensions_to_reduce="dimensions", arrange=_ONE_BY_ONE
+)
 def Reduce(
     operands: Operands, init_values: Operands, computation: Computation, dimensions: Sequence[int]
 ) -> XlaOp:
@@ -35,7 +52,7 @@ def ReduceAll(operand: XlaOp, init_value: Operand, computation: Computation) -> 
     return Reduce(operand, init_value, computation, range(operand.shape.rank))
 
 
-@page_function(operand="operands", init_value="init_values")
+@page_function(operand="operands", init_value="init_values", arrange=_ONE_BY_ONE)
 def ReduceWindow(
     operands: Operands,
     init_values: Operands,
@@ -57,7 +74,7 @@ def ReduceWindow(
     return values[0].builder.emit("reduce-window", values, computations=[computation], window=window)
 
 
-@page_function(operand="operands", init_value="init_values")
+@page_function(operand="operands", init_value="init_values", arrange=_ONE_BY_ONE)
 def ReduceWindowWithGeneralPadding(
     operands: Operands,
     init_values: Operands,
@@ -126,20 +143,52 @@ def Scan(
     )
 
 
-@page_function()
+_MAPPED = before_computation("operands")
+
+
+def _map_arguments(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    """Collect operands written one by one, and the static ones, which stand behind the computation."""
+    arguments = _MAPPED(arguments, keywords)
+    known = 1 + ("operands" not in keywords)
+    rest = [*arguments[known:]]
+    static: list[Any] = []
+    while rest and (is_value(rest[0]) or (static and isinstance(rest[0], XlaOp))):
+        static.append(rest.pop(0))
+    if static:
+        keywords["static_operands"] = static
+        keywords.update(zip(("dimensions",), rest, strict=False))
+        return arguments[:known]
+    return arguments
+
+
+@page_function(arrange=_map_arguments)
 def Map(
     operands: Operands,
     computation: Computation,
     dimensions: Sequence[int] | None = None,
-    static_operands: Sequence[XlaOp] = (),
+    static_operands: Operands = (),
 ) -> XlaOp:
-    """A computation of scalars applied at every index of the operands; `dimensions` are all of them."""
-    if static_operands:
-        raise ShapeError(
-            "map takes no static operands; close over them as parameters", rule="map.static-operands"
-        )
+    """A computation of scalars applied at every index of the operands; `dimensions` are all of them.
+
+    `Map(op1, op2, computation, par1)`: static operands follow the operands in the computation's parameters,
+    with one value for all indices. Scalars among the operands are repeated to the dimensions of the others.
+
+    Raises ShapeError for a static operand that is no scalar, since a mapped computation takes scalars only.
+    """
     values = op_list(operands)
-    chosen = range(values[0].shape.rank) if dimensions is None else dimensions
+    if not values:
+        raise ShapeError("map takes at least one operand", rule="map.operands")
+    wide = next((op for op in values if op.shape.rank), values[0])
+    parameters = entry_of(computation).program_shape.parameters[len(values) :]
+    for number, given in enumerate(value_list(static_operands)):
+        wanted = parameters[number].element_type if number < len(parameters) else None
+        static = as_op(given, wide, wanted)
+        if not static.shape.is_scalar:
+            message = f"static operands are scalars, got {static.shape}"
+            raise ShapeError(message, rule="map.static-operands")
+        values.append(static)
+    values = [like(value, wide) for value in values]
+    chosen = range(wide.shape.rank) if dimensions is None else dimensions
     return values[0].builder.emit(
         "map", values, computations=[computation], dimensions=integers(chosen, "dimensions")
     )

@@ -34,6 +34,7 @@ class PrecisionCodec:
     """``{high,highest}``: one precision an operand; ``count`` defaults where nothing is said."""
 
     def __init__(self, count: int) -> None:
+        self.words = PRECISIONS
         self.default = ("default",) * count
 
     def parse(self, cursor: Cursor) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError, VerifyError
 from hloom.ir.computation import HloComputation
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hloom.text.options import PrintOptions
 
 ShapeIndex = tuple[int, ...]
+
+ALIAS_KINDS: Final = {"may-alias": 1, "must-alias": 2}
+"""Kinds of input-output aliases, with their proto numbers."""
 
 
 @dataclass(frozen=True, slots=True)

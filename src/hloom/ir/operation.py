@@ -130,6 +130,11 @@ class Operation:
     elementwise: ClassVar[bool] = False
     """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
     side_effect: ClassVar[bool] = False
+    ended_by: ClassVar[str] = ""
+    """The operation that alone may use the result, which is a context and no value; empty for all others.
+
+    Programs made by passes carry contexts through tuples and loops; the builder does not.
+    """
     infers: ClassVar[bool] = True
     """The result shape follows from operands and attributes; otherwise the program must state it."""
 
@@ -168,18 +173,6 @@ class Operation:
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
         """Whether an attribute is left out of the text although it does not have its default value."""
         return False
-
-    # -- hooks for instructions whose operands and callees are only named
-
-    @classmethod
-    def operand_of(cls, result: Shape) -> Shape | None:
-        """Return the shape that every operand has for a result of this shape; None if it does not follow."""
-        return None
-
-    @classmethod
-    def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        """Return the signature of the called computation; None if operands and result do not tell it."""
-        return None
 
     # -- proto hooks
 
@@ -242,12 +235,7 @@ def operation(
         made.operand_names = tuple(operands.split())
         made.attributes = attributes_of(made)
         made.roles = tuple(Role(r) if isinstance(r, str) else r for r in computations)
-        known = REGISTRY.get(opcode)
-        # An import that was interrupted, by Ctrl-C for example, runs the same module again.
-        if known is not None and (known.__module__, known.__qualname__) != (
-            made.__module__,
-            made.__qualname__,
-        ):
+        if opcode in REGISTRY:
             raise TypeError(f"opcode {opcode!r} is declared twice")
         REGISTRY[opcode] = made
         return made

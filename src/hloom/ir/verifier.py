@@ -135,7 +135,7 @@ def _operation(instruction: HloInstruction) -> None:
     try:
         instruction.operation.verify(instruction)
     except HloError as error:
-        raise error.at(instruction=instruction.name) from error.__cause__
+        raise error.at(instruction=instruction.name) from None
 
 
 def _calls(computation: HloComputation, module: HloModule) -> None:

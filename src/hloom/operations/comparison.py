@@ -37,6 +37,10 @@ SWAPPED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "G
 """The direction of a comparison with its operands exchanged."""
 
 
+COMPARISON_TYPES: Final = {"": 0, "FLOAT": 1, "TOTALORDER": 2, "SIGNED": 3, "UNSIGNED": 4}
+"""Types of comparisons; the empty one is that of the element type."""
+
+
 @operation("compare", "lhs rhs")
 class Compare(Elementwise):
     """Whether ``lhs`` and ``rhs`` are in the given relation, as pred.
@@ -50,9 +54,7 @@ class Compare(Elementwise):
 
     accepts: ClassVar[frozenset[ElementType]] = ANY
     direction: str = enum(tuple(_COMPARE), proto="comparison_direction", stored_as_text=True)
-    comparison_type: str = enum(
-        ("", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"), default="", name="type", stored_as_text=True
-    )
+    comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True)
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
         """The type that belongs to the operand's element type is not printed."""
@@ -138,10 +140,11 @@ class Clamp(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The operand's shape."""
+        """The operand's shape; bounds may be floats of another type."""
         check_element_types(self.opcode, operands, self.accepts)
+        joint_element_type(self.opcode, operands)
         full = tuple(o for i, o in enumerate(operands) if i == 1 or not o.is_scalar)
-        return same_dimensions(self.opcode, full).with_element_type(joint_element_type(self.opcode, operands))
+        return same_dimensions(self.opcode, full).with_element_type(operands[1].element_type)
 
     def compute(self, minimum_: Array, operand: Array, maximum_: Array) -> Array:
         """The upper bound has the last word."""

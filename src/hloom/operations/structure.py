@@ -157,7 +157,7 @@ class Constant(Operation):
         try:
             literal, cursor.position = parse_literal_at(cursor.text, start, _unpacked(shape))
         except HloError as error:
-            raise cursor.locate(error, start) from error.__cause__
+            raise cursor.locate(error, start) from None
         return {"literal": literal}
 
     def evaluate(self, run: Run) -> Value:

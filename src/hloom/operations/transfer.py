@@ -71,6 +71,7 @@ class Send(_Channel):
         is_host_transfer: the receiver is the host.
     """
 
+    ended_by: ClassVar[str] = "send-done"
     side_effect: ClassVar[bool] = True
     channel_id: int | None = channel_id()
     is_host_transfer: bool = flag()
@@ -137,6 +138,7 @@ class Recv(_Channel):
     """
 
     infers: ClassVar[bool] = False
+    ended_by: ClassVar[str] = "recv-done"
     side_effect: ClassVar[bool] = True
     channel_id: int | None = channel_id()
     is_host_transfer: bool = flag()

@@ -6,7 +6,7 @@ from typing import Final
 
 from hloom.errors import ParseError
 from hloom.ir.metadata import OriginalArray
-from hloom.ir.module import Alias, HloModule, ModuleConfig, ShapeIndex
+from hloom.ir.module import ALIAS_KINDS, Alias, HloModule, ModuleConfig, ShapeIndex
 from hloom.ir.operation import ProgramShape
 from hloom.ir.stack_frames import FileLocation, StackFrame, StackFrames
 from hloom.proto.remainder import fields_of
@@ -21,7 +21,6 @@ READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
 ))  # fmt: skip
 """The fields of HloModuleProto that hloom understands; the others it keeps."""
 
-_ALIAS_KINDS: Final = {"may-alias": 1, "must-alias": 2}
 _DEEPEST_RECOVERY: Final = 8
 
 
@@ -35,7 +34,7 @@ def read_config(message: HloModuleProto, module: HloModule, depth: int = 0) -> N
     for entry in message.input_output_alias.entries:
         output = tuple(entry.output_shape_index)
         _check_output(output, config.entry_layout.result)
-        kind = "may-alias" if entry.kind == _ALIAS_KINDS["may-alias"] else "must-alias"
+        kind = "may-alias" if entry.kind == ALIAS_KINDS["may-alias"] else "must-alias"
         place = _parameter_place(
             entry.parameter_number, tuple(entry.parameter_shape_index), config.entry_layout
         )
@@ -64,7 +63,7 @@ def write_config(module: HloModule, message: HloModuleProto) -> None:
             output_shape_index=output,
             parameter_number=alias.parameter_number,
             parameter_shape_index=alias.parameter_index,
-            kind=_ALIAS_KINDS[alias.kind],  # type: ignore[arg-type]
+            kind=ALIAS_KINDS[alias.kind],  # type: ignore[arg-type]
         )
     message.buffer_donor.SetInParent()
     for number, index in sorted(config.buffer_donors):

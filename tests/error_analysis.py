@@ -1,0 +1,497 @@
+"""Bound the rounding error of every element that a program computes, for the arguments at hand.
+
+Forward error analysis, instruction by instruction: beside its value each array carries, element by element,
+the largest distance at which the result of another correct computation may lie: one that adds in another
+order, or evaluates a function with another error. A bound consists of
+
+- what the errors of the operands grow to (the operation's Lipschitz constant, or its value at both ends);
+- of a sum of n products the sum of their magnitudes, times eps of the type of accumulation, times
+  `growth` (n): twice, because both computations round;
+- for functions `ULPS` units in the last place of the result;
+- one unit in the last place where a result is rounded and the operands may differ.
+
+Operations that round once, or not at all, have the bound 0 if their operands are exact: there bits must be
+equal. What depends on a comparison of inexact numbers has no bound, and is refused (`NoBound`).
+
+Magnitudes and errors go through the program's own operations, in f64: a copy of the module in which every
+float type is f64 (`widened`) evaluates a dot, a window or a gather of them. So no dimension number is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from floating import Array, eps, ulp, wide
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.rounding import convert
+from hloom.shape.element_type import ElementType
+from normwise import FACTORIZATIONS
+
+ULPS: Final = 4.0
+"""Distance of two results of a real function, each at most 2 units in the last place off."""
+COMPLEX_ULPS: Final = 32.0
+"""The same of a complex function, in units of the larger part."""
+
+LINEAR: Final = frozenset({
+    "bitcast", "broadcast", "concatenate", "copy", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice",
+    "gather", "get-dimension-size", "imag", "opt-barrier", "pad", "real", "reshape", "reverse", "select",
+    "set-dimension-size", "slice", "transpose", "complex",
+})  # fmt: skip
+"""Operations through which an error goes as the number does."""
+SUMMED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
+ROUNDED: Final = frozenset({
+    "abs", "add", "add-dependency", "after-all", "and", "async-done", "async-start", "async-update",
+    "bitcast-convert", "ceil", "clamp", "compare", "complex", "constant", "convert", "copy-done",
+    "copy-start", "count-leading-zeros", "custom-call", "divide", "domain", "floor", "imag", "iota",
+    "is-finite", "map", "maximum", "minimum", "multiply", "negate", "not", "or", "partition-id",
+    "popcnt", "real", "reduce", "reduce-precision", "reduce-window", "remainder", "replica-id",
+    "rng-bit-generator", "rng-get-and-update-state", "round-nearest-afz", "round-nearest-even",
+    "scatter", "select-and-scatter", "shift-left", "shift-right-arithmetic", "shift-right-logical",
+    "sign", "sort", "sqrt", "stochastic-convert", "subtract", "topk", "xor",
+})  # fmt: skip
+"""Operations of exact operands whose results have one right value (reductions: by their computations)."""
+MONOTONE: Final = frozenset({
+    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tan", "asin", "acos", "sinh",
+    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sqrt", "rsqrt", "cbrt",
+})  # fmt: skip
+CORNERS: Final = frozenset({"power", "atan2"})
+PLACED: Final = frozenset({"scatter", "select-and-scatter"})
+"""Sums of which each partial one may be stored in the result, rounded to its type."""
+STEPS: Final = frozenset({"floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign"})
+PASSING: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "convert", "copy"})
+
+
+class NoBound(Exception):
+    """A result on which rounding errors have an effect without limit, or an operation without a rule."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """An array (or token) and the largest error of each element in f64; none if it is exact."""
+
+    value: Any
+    error: Array | None = None
+
+    @property
+    def spread(self) -> Array:
+        """The errors as an array."""
+        return np.zeros(np.shape(self.value)) if self.error is None else self.error
+
+
+Tree = Bounded | tuple["Tree", ...]
+
+
+def leaves(value: Any) -> list[Bounded]:
+    """The arrays of a value."""
+    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
+
+
+def plain(value: Any) -> Any:
+    """A value without its bounds."""
+    return tuple(map(plain, value)) if isinstance(value, tuple) else value.value
+
+
+def exact(value: Any) -> Any:
+    """A value whose errors are 0."""
+    return tuple(map(exact, value)) if isinstance(value, tuple) else Bounded(value)
+
+
+def errors(value: Any) -> Any:
+    """The bounds of a value in its form; 0 where it is exact."""
+    return tuple(map(errors, value)) if isinstance(value, tuple) else value.spread
+
+
+def growth(terms: Any) -> Any:
+    """Of the error of a sum of so many terms, in eps of the sum of magnitudes: n, and from 16 terms on 4 √n.
+
+    Roundings that do not conspire grow with the root (Higham and Mary 2019); four times that is not reached
+    by chance.
+    """
+    count = np.maximum(np.asarray(terms, np.float64), 1.0)
+    return np.minimum(count, 4 * np.sqrt(count))
+
+
+def widened(module: HloModule) -> HloModule:
+    """The module with f64 for every float type and c128 for c64."""
+    text = re.sub(r"\b(?:f32|f16|bf16|f[468]e\w+)(?=\[)", "f64", module.to_text())
+    return HloModule.from_text(re.sub(r"\bc64(?=\[)", "c128", text))
+
+
+class ErrorAnalysis:
+    """Evaluates a module for its values and their bounds."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.evaluator = Evaluator()
+        self._wide: dict[tuple[str, str], HloInstruction] | None = None
+
+    def run(self, arguments: Sequence[Any]) -> Any:
+        """(the value that the evaluator gives, its bounds)."""
+        given = [exact(a) for a in arguments]
+        alone = self.evaluator.alone
+        assert alone is not None
+        with np.errstate(all="ignore"):
+            found = alone.run(lambda _: self.call(self.module.entry, given))[0]
+        return plain(found), errors(found)
+
+    def call(self, computation: HloComputation, arguments: Sequence[Any]) -> Any:
+        """The root of a computation."""
+        known: dict[HloInstruction, Any] = dict(zip(computation.parameters, arguments, strict=True))
+        for instruction in computation.post_order():
+            if instruction.opcode != "parameter":
+                known[instruction] = self.step(instruction, [known[o] for o in instruction.operands])
+        return known[computation.root]
+
+    def step(self, instruction: HloInstruction, operands: list[Any]) -> Any:
+        """One instruction."""
+        opcode = instruction.opcode
+        structural = STRUCTURE.get(opcode)
+        if structural is not None:
+            return structural(self, instruction, operands)
+        value = self.evaluator.apply(instruction, [plain(o) for o in operands])
+        inexact = any(leaf.error is not None for o in operands for leaf in leaves(o))
+        if not inexact and self.rounds_once(instruction):
+            return exact(value)
+        if isinstance(value, tuple) and opcode in FACTORIZATIONS:
+            return tuple(
+                Bounded(v, e) for v, e in zip(value, FACTORIZATIONS[opcode](instruction, operands, value))
+            )
+        if isinstance(value, tuple):
+            raise NoBound(f"{opcode} %{instruction.name} has several inexact results")
+        if inexact and not is_inexact_type(value):
+            return self.decided(instruction, operands, value)
+        error = self.error(instruction, operands, value, inexact)
+        return Bounded(value, np.broadcast_to(np.nan_to_num(error, nan=np.inf, posinf=np.inf), value.shape))
+
+    def rounds_once(self, instruction: HloInstruction) -> bool:
+        """Whether exact operands have an exact result."""
+        opcode, shape = instruction.opcode, instruction.shape
+        kinds = [o.shape.element_type for o in instruction.operands if o.shape.is_array]
+        if opcode in LINEAR or not any(
+            leaf.element_type.is_floating or leaf.element_type.is_complex
+            for _, leaf in shape.leaves()
+            if leaf.is_array
+        ):
+            return True
+        if any(k.is_complex for k in kinds) and opcode in ("abs", "divide", "sign", "sqrt"):
+            return False
+        if opcode == "rng":
+            return instruction.operation.distribution != "rng_normal"  # type: ignore[attr-defined]
+        return opcode in ROUNDED and not any(adds(c) for c in instruction.called_computations)
+
+    def decided(self, instruction: HloInstruction, operands: list[Any], value: Array) -> Bounded:
+        """An integer or predicate of inexact numbers: exact if all within the bounds have the same."""
+        for sign in (-1, 1):
+            moved = [
+                o.value if o.error is None else shifted(o, sign if n == 0 else -sign)
+                for n, o in enumerate(operands)
+            ]
+            if not np.array_equal(self.evaluator.apply(instruction, moved), value):
+                raise NoBound(f"{instruction.opcode} %{instruction.name} depends on rounding")
+        return Bounded(value)
+
+    # -- through the operations in f64
+
+    def wide(self, instruction: HloInstruction) -> HloInstruction:
+        """The instruction of the same name in f64."""
+        if self._wide is None:
+            module = widened(self.module)
+            self._wide = {(c.name, i.name): i for c in module.computations for i in c.instructions}
+        assert instruction.parent is not None
+        return self._wide[instruction.parent.name, instruction.name]
+
+    def applied(self, instruction: HloInstruction, operands: Sequence[Any]) -> Array:
+        """The value of the instruction in f64."""
+        step = self.wide(instruction)
+        given = [
+            np.asarray(a).astype(o.shape.element_type.numpy_dtype) if o.shape.is_array else a
+            for a, o in zip(operands, step.operands, strict=True)
+        ]
+        found = np.asarray(self.evaluator.apply(step, given))
+        return np.abs(found) if found.dtype.kind == "c" else found.astype(np.float64)
+
+    def error(self, i: HloInstruction, operands: list[Bounded], value: Array, inexact: bool) -> Array:
+        """The bound of a float or complex result."""
+        opcode = i.opcode
+        sizes = [finite(o.value) for o in operands]
+        spreads = [o.spread for o in operands]
+        if opcode in ("real", "imag"):
+            return spreads[0]
+        if opcode == "complex":
+            return spreads[0] + spreads[1]
+        if opcode in LINEAR:
+            return self.applied(
+                i, [e if is_inexact_type(o.value) else o.value for o, e in zip(operands, spreads)]
+            )
+        if opcode in SUMMED:
+            return self.sum_of_products(i, operands, sizes, spreads, value)
+        if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
+            return self.reduction(i, operands, sizes, spreads, value)
+        if opcode in FACTORIZATIONS:
+            return FACTORIZATIONS[opcode](i, operands, (value,))[0]
+        if opcode == "rng":
+            return ULPS * ulp(2 * sizes[0] + finite(value), value.dtype)
+        grown = self.grown(i, operands, sizes, spreads, value) if inexact else np.zeros(value.shape)
+        return grown + self.rounding(opcode, value, grown, inexact)
+
+    def rounding(self, opcode: str, value: Array, grown: Array, inexact: bool) -> Array:
+        """The bound of the rounding of an elementwise result."""
+        if opcode in ("negate", "abs", "maximum", "minimum", "clamp", *STEPS) and value.dtype.kind != "c":
+            return np.zeros(value.shape)
+        once = opcode in ROUNDED
+        units = 1.0 if once else ULPS
+        if value.dtype.kind == "c":
+            units = 4.0 if opcode in ("add", "subtract", "multiply") else COMPLEX_ULPS
+        elif ElementType.from_dtype(value.dtype).bits < 32:
+            units = 1.0
+        return (
+            units * ulp(finite(value) + grown, value.dtype) * (inexact or not once or value.dtype.kind == "c")
+        )
+
+    def grown(
+        self, i: HloInstruction, operands: list[Bounded], sizes: Any, spreads: Any, value: Array
+    ) -> Array:
+        """What an elementwise operation makes of its operands' errors."""
+        opcode = i.opcode
+        if opcode in ("add", "subtract"):
+            return spreads[0] + spreads[1]
+        if opcode == "multiply":
+            return sizes[0] * spreads[1] + spreads[0] * sizes[1] + spreads[0] * spreads[1]
+        if opcode == "divide":
+            least = sizes[1] - spreads[1]
+            return np.where(least > 0, (spreads[0] + finite(value) * spreads[1]) / least, np.inf)
+        if opcode in ("maximum", "minimum", "clamp"):
+            return np.max(np.broadcast_arrays(*spreads), axis=0)
+        if (
+            opcode in ("negate", "abs", "convert", "reduce-precision", "sine", "cosine")
+            and value.dtype.kind != "c"
+        ):
+            return np.minimum(spreads[0], 2.0) if opcode in ("sine", "cosine") else spreads[0]
+        if opcode in ("negate", "convert"):
+            return spreads[0]
+        if opcode in STEPS:
+            ends = [self.applied(i, [wide(operands[0].value) + s * spreads[0]]) for s in (-1, 1)]
+            if not (ends[0] == ends[1]).all():
+                raise NoBound(f"{opcode} %{i.name} depends on rounding")
+            return np.zeros(value.shape)
+        if (opcode in MONOTONE or opcode in CORNERS) and value.dtype.kind != "c":
+            return self.ends(i, operands, spreads)
+        raise NoBound(f"{opcode} %{i.name} of inexact {value.dtype}")
+
+    def ends(self, i: HloInstruction, operands: list[Bounded], spreads: Any) -> Array:
+        """The largest change of a function at the ends of its arguments' intervals."""
+        values = [wide(o.value) for o in operands]
+        middle = self.applied(i, values)
+        worst = np.zeros(middle.shape)
+        for signs in np.ndindex(*[2] * len(operands)):
+            there = self.applied(i, [v + (2 * s - 1) * e for v, e, s in zip(values, spreads, signs)])
+            change = np.where(
+                (there == middle) | (np.isnan(there) & np.isnan(middle)), 0, np.abs(there - middle)
+            )
+            worst = np.maximum(worst, np.nan_to_num(change, nan=np.inf, posinf=np.inf))
+        return worst
+
+    # -- sums
+
+    def sum_of_products(
+        self, i: HloInstruction, operands: Any, sizes: Any, spreads: Any, value: Array
+    ) -> Array:
+        """Of a contraction: twice `growth` times eps of the sum of the products' magnitudes."""
+        whole = [z + e if is_inexact_type(o.value) else o.value for o, z, e in zip(operands, sizes, spreads)]
+        magnitude = self.applied(i, whole)
+        grown = np.zeros(value.shape)
+        for n, operand in enumerate(operands):
+            if operand.error is not None:
+                grown = grown + self.applied(i, [*whole[:n], operand.error, *whole[n + 1 :]])
+        return grown + accumulated(value, magnitude, growth(self.terms(i, operands)), grown)
+
+    def terms(self, i: HloInstruction, operands: Any) -> float:
+        """The largest number of terms of an element of a contraction or reduction."""
+        shapes = [np.shape(o.value) for o in operands if not isinstance(o, tuple)]
+        if i.opcode == "convolution":
+            labels = i.operation.dim_labels  # type: ignore[attr-defined]
+            return math.prod(shapes[1]) / max(1, shapes[1][labels.kernel_output_feature_dimension])
+        if i.opcode in SUMMED:
+            return math.prod(shapes[0][d] for d in i.operation.lhs_contracting_dims)  # type: ignore[attr-defined]
+        if i.opcode == "reduce":
+            return 1 + math.prod(shapes[0][d] for d in i.operation.dimensions)  # type: ignore[attr-defined]
+        return 1 + math.prod(d.size for d in i.operation.window)  # type: ignore[attr-defined]
+
+    def reduction(self, i: HloInstruction, operands: Any, sizes: Any, spreads: Any, value: Array) -> Array:
+        """Of a reduction, a window, or a scatter by one of sum, product, maximum, minimum."""
+        opcode = combiner(i.called_computations[-1])
+        floats = [is_inexact_type(o.value) for o in operands]
+        if i.opcode == "select-and-scatter":
+            if operands[0].error is not None:
+                raise NoBound(f"%{i.name} selects among inexact numbers")
+            floats[0] = False
+
+        def through(arrays: Any) -> Array:
+            return self.applied(i, [a if f else o.value for a, f, o in zip(arrays, floats, operands)])
+
+        if opcode in ("maximum", "minimum"):
+            sign = 1 if opcode == "maximum" else -1
+            return np.abs(through([sign * e for e in spreads]))
+        if i.opcode == "scatter":
+            terms: Any = 1 + through([np.zeros_like(spreads[0]), spreads[1], np.ones_like(spreads[2])])
+        else:
+            terms = self.terms(i, operands)
+        whole = through([z + e for z, e in zip(sizes, spreads)])
+        if opcode == "add":
+            grown = through(spreads)
+            return grown + accumulated(value, whole, growth(terms), grown, in_place=i.opcode in PLACED)
+        if opcode == "multiply" and i.opcode != "scatter":
+            grown = whole - finite(value)
+            return grown + accumulated(value, whole, growth(terms), grown, in_place=i.opcode in PLACED)
+        raise NoBound(f"{i.opcode} %{i.name} by {opcode}")
+
+
+def accumulated(value: Array, magnitude: Array, rate: Any, grown: Array, *, in_place: bool = False) -> Array:
+    """The rounding of sums, both of them: in f32 at least, or in the result's own type if it is added to."""
+    kind = ElementType.from_dtype(value.dtype).component
+    if not kind.is_floating:
+        return np.zeros(value.shape)
+    within = eps(value.dtype) if in_place else min(eps(value.dtype), eps(np.float32))
+    parts = 2.0 if value.dtype.kind == "c" else 1.0
+    summed = 2 * parts * rate * within * finite(magnitude)
+    # Subnormal numbers: a product below the least of the type loses up to that much.
+    least = rate * float(np.finfo(np.float64 if kind.bits == 64 else np.float32).smallest_subnormal)
+    summed = summed + np.where(magnitude > 0, least, 0.0)
+    return summed + (ulp(finite(value) + grown + summed, value.dtype) if kind.bits < 32 else 0.0)
+
+
+def finite(array: Any) -> Array:
+    """Magnitudes in f64; infinities and NaN, which must match whatever the bound, count as 0."""
+    return np.nan_to_num(np.abs(wide(np.asarray(array))), nan=0.0, posinf=0.0)
+
+
+def is_inexact_type(array: Any) -> bool:
+    """Whether an array is of floats or complex numbers."""
+    if not hasattr(array, "dtype"):
+        return False
+    kind = ElementType.from_dtype(array.dtype)
+    return kind.is_floating or kind.is_complex
+
+
+def shifted(operand: Bounded, sign: int) -> Array:
+    """An end of the interval, in the operand's type."""
+    assert operand.error is not None
+    with np.errstate(all="ignore"):
+        return (wide(operand.value) + sign * operand.error).astype(operand.value.dtype)
+
+
+def adds(computation: HloComputation) -> bool:
+    """Whether a called computation rounds, so that the order in which it is applied matters."""
+    return any(
+        i.opcode in ("add", "subtract", "multiply", "divide", "dot", "reduce")
+        and (i.shape.element_type.is_floating or i.shape.element_type.is_complex)
+        for i in computation.instructions
+    ) or any(adds(c) for i in computation.instructions for c in i.called_computations)
+
+
+def combiner(computation: HloComputation) -> str:
+    """The one operation of a reducing computation."""
+    found = [i.opcode for i in computation.instructions if i.opcode not in PASSING]
+    return found[0] if len(found) == 1 else f"several operations, {found}"
+
+
+# -- operations that call, and those of tuples
+
+
+def _call(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
+    return run.call(i.called_computations[0], operands)
+
+
+def _map(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
+    if not run.evaluator.mappable(i.called_computations[0]):
+        raise NoBound(f"map %{i.name} is applied element by element")
+    computation = i.called_computations[0]
+    given = [converted(o, p.shape.element_type.numpy_dtype) for o, p in zip(operands, computation.parameters)]
+    found = converted(run.call(computation, given), i.shape.element_type.numpy_dtype)
+    sizes = np.broadcast_shapes(*(np.shape(o.value) for o in operands))
+    error = None if found.error is None else np.broadcast_to(found.error, sizes)
+    return Bounded(np.broadcast_to(found.value, sizes), error)
+
+
+def converted(x: Bounded, dtype: Any) -> Bounded:
+    """An array in the type that a parameter has."""
+    if x.value.dtype == dtype:
+        return x
+    value = convert(x.value, dtype)
+    return Bounded(value, None if x.error is None else x.error + ulp(finite(value) + x.error, dtype))
+
+
+def _async_start(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
+    rest = [Bounded(None) for _ in i.shape.tuple_shapes[2:]]
+    return tuple(operands), _call(run, i, operands), *rest
+
+
+def _while(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
+    body, condition = i.called_computations
+    state = operands[0]
+    while bool(run.call(condition, [state]).value):
+        state = run.call(body, [state])
+    return state
+
+
+def _scan(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
+    operation: Any = i.operation
+    (axis,) = operation.dimensions
+    count = len(operands) - operation.num_carries
+    inputs, carries = operands[:count], operands[count:]
+    length = np.shape(inputs[0].value)[axis]
+    rows: list[tuple[Any, ...]] = []
+    for number in range(length)[:: -1 if operation.is_reverse else 1]:
+        found = run.call(i.called_computations[0], [*(taken(x, number, axis) for x in inputs), *carries])
+        parts = found if isinstance(found, tuple) else (found,)
+        outputs = len(parts) - len(carries)
+        rows.append(parts[:outputs])
+        carries = list(parts[outputs:])
+    columns = zip(*(rows[::-1] if operation.is_reverse else rows), strict=True)
+    results = (*(stacked(column, axis) for column in columns), *carries)
+    return results if i.shape.is_tuple else results[0]
+
+
+def taken(x: Bounded, number: int, axis: int) -> Bounded:
+    """A slice."""
+    return Bounded(x.value.take(number, axis), None if x.error is None else x.error.take(number, axis))
+
+
+def stacked(column: Sequence[Bounded], axis: int) -> Bounded:
+    """Slices put together."""
+    error = None if all(c.error is None for c in column) else np.stack([c.spread for c in column], axis)
+    return Bounded(np.stack([c.value for c in column], axis), error)
+
+
+def _conditional(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
+    which = operands[0].value
+    branches = len(i.called_computations)
+    number = (
+        int(not which) if which.dtype == bool else int(which) if 0 <= int(which) < branches else branches - 1
+    )
+    return run.call(i.called_computations[number], [operands[1 + number]])
+
+
+STRUCTURE: dict[str, Callable[[ErrorAnalysis, HloInstruction, list[Any]], Any]] = {
+    "tuple": lambda run, i, operands: tuple(operands),
+    "get-tuple-element": lambda run, i, operands: operands[0][i.operation.index],  # type: ignore[attr-defined]
+    "opt-barrier": lambda run, i, operands: operands[0],
+    "call": _call,
+    "fusion": _call,
+    "while": _while,
+    "conditional": _conditional,
+    "map": _map,
+    "scan": _scan,
+    "async-start": _async_start,
+    "async-update": lambda run, i, operands: operands[0],
+    "async-done": lambda run, i, operands: operands[0][1],
+}
