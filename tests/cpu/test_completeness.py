@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import hloom.operations  # noqa: F401
-from hloom.buffers.assignment import ALIASES
 from hloom.codegen.elements import LEAF_RULES, RULES
 from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.cpu import emitters  # noqa: F401
@@ -37,7 +36,7 @@ EXPANDERS = {
 def lowering_of(opcode: str) -> str:
     if opcode in EXPANDERS:
         return "expander"
-    if opcode in FRAME or opcode in ALIASES:
+    if opcode in FRAME or REGISTRY[opcode].aliases_operand:
         return "frame"
     if opcode in HOST_OPERATIONS:
         return "host"

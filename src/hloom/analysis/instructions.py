@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
 from hloom.shape.literal import Literal
-
-_SPREADING: Final = frozenset(("broadcast", "reshape", "transpose", "copy"))
-
-
-_TRANSFERS: Final = frozenset(("send", "send-done", "recv", "recv-done", "infeed", "outfeed"))
-
-
-def communicates(i: HloInstruction) -> bool:
-    """Whether an instruction, or what it calls, talks to other devices or to the host."""
-    if hasattr(i.operation, "begin") or i.opcode in _TRANSFERS or i.opcode.startswith("async-"):
-        return True
-    return any(communicates(inner) for c in i.called_computations for inner in c.instructions)
 
 
 def attributes(i: HloInstruction) -> Any:
@@ -28,12 +16,16 @@ def attributes(i: HloInstruction) -> Any:
 
 def splat(i: HloInstruction) -> Array | None:
     """The value of every element, as an array of rank 0: of a constant number, however it is spread."""
-    while i.opcode in _SPREADING:
+    while i.operation.scalar_identity and i.shape.is_array and _keeps_type(i):
         i = i.operands[0]
     if i.opcode != "constant" or not i.shape.is_array or i.shape.element_count != 1:
         return None
     literal: Literal = attributes(i).literal
     return None if literal.is_elided or literal.shape.is_dynamic else literal.array.reshape(())
+
+
+def _keeps_type(i: HloInstruction) -> bool:
+    return i.shape.element_type is i.operands[0].shape.element_type
 
 
 def direction_of(i: HloInstruction) -> str:

@@ -1,36 +1,36 @@
-"""Operations whose result follows from their operands alone."""
+"""Which instructions compute a value from their operands alone, and which do more than that."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import hloom.operations  # noqa: F401  # pyright: ignore[reportUnusedImport]  (declares the operations)
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY
+from hloom.ir.traits import ElementCost, Family
 
-ELEMENTWISE: Final = frozenset(opcode for opcode, operation in REGISTRY.items() if operation.elementwise)
-"""Each element of the result follows from the operands' elements of the same index."""
-MOVEMENT: Final = frozenset(
-    ("bitcast", "bitcast-convert", "broadcast", "concatenate", "dynamic-slice", "dynamic-update-slice",
-     "gather", "iota", "pad", "reshape", "reverse", "slice", "transpose")
-)  # fmt: skip
-"""Elements are put in other places."""
-CONTRACTION: Final = frozenset(("convolution", "dot"))
-"""Sums of products."""
-COMBINATION: Final = frozenset(("reduce", "reduce-window", "scatter", "select-and-scatter", "sort"))
-"""Elements are combined by a computation."""
-PURE: Final = ELEMENTWISE | MOVEMENT | CONTRACTION | COMBINATION
-"""All of these."""
-FREE: Final = frozenset(
-    ("parameter", "constant", "iota", "broadcast", "reshape", "bitcast", "tuple", "get-tuple-element", "copy")
-)
-"""Operations that cost nothing, or next to nothing wherever they stand."""
+_FUNCTIONS: Final = frozenset((Family.ELEMENTWISE, Family.MOVEMENT, Family.CONTRACTION, Family.COMBINATION))
+
+
+def is_pure(i: HloInstruction) -> bool:
+    """Return whether the value follows from the operands alone, on every device and in every iteration."""
+    return i.operation.family in _FUNCTIONS and not has_side_effect(i)
+
+
+def is_free(i: HloInstruction) -> bool:
+    """Return whether an instruction costs nothing, or next to nothing, wherever it stands."""
+    return i.operation.element_cost is ElementCost.FREE
 
 
 def has_side_effect(instruction: HloInstruction) -> bool:
-    """Whether an instruction, or anything it calls, does more than compute a value."""
+    """Return whether an instruction, or anything it calls, does more than compute a value."""
     if instruction.operation.side_effect or getattr(
         instruction.operation, "custom_call_has_side_effect", False
     ):
         return True
     return any(has_side_effect(i) for c in instruction.called_computations for i in c.instructions)
+
+
+def communicates(i: HloInstruction) -> bool:
+    """Return whether an instruction, or anything it calls, talks to other devices or to the host."""
+    if i.operation.communicates:
+        return True
+    return any(communicates(inner) for c in i.called_computations for inner in c.instructions)

@@ -9,6 +9,7 @@ import numpy as np
 
 from hloom.analysis.instructions import splat
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
 from hloom.operations.rounding import float_format
 from hloom.shape.element_type import BF16, F8E8M0FNU, F16, F32, F64, ElementType
 
@@ -84,11 +85,6 @@ def holds(wide: ElementType, narrow: ElementType) -> bool:
     )
 
 
-_PASSES_ON: Final = frozenset(
-    ("broadcast", "reshape", "transpose", "slice", "reverse", "copy", "dynamic-slice", "gather", "sqrt")
-)
-
-
 def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
     """Whether no element is -0, as far as a few steps back tell: sums are -0 only of two -0."""
     if not i.shape.is_array or not i.shape.element_type.is_floating:
@@ -109,18 +105,24 @@ def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
             return any(has_no_negative_zero(o, depth - 1) for o in i.operands) and uniform(i)
         case "reduce":
             return _sums(i) and has_no_negative_zero(i.operands[1], depth - 1)
-        case "select":
-            return all(has_no_negative_zero(o, depth - 1) for o in i.operands[1:])
-        case "concatenate" | "pad":
-            return all(has_no_negative_zero(o, depth - 1) for o in i.operands)
-        case opcode if opcode in _PASSES_ON:
+        case "sqrt":
             return has_no_negative_zero(i.operands[0], depth - 1)
         case _:
-            return False
+            sources = i.operation.element_sources(len(i.operands))
+            return bool(sources) and all(has_no_negative_zero(i.operands[n], depth - 1) for n in sources)
 
 
 def combines_by(i: HloInstruction) -> str | None:
-    """The opcode by which a reduction combines two numbers; None if it does more, or converts them."""
+    """Return the opcode of the `combiner` of a reduction; None if it has none."""
+    operation = combiner(i)
+    return operation.opcode if operation is not None else None
+
+
+def combiner(i: HloInstruction) -> Operation | None:
+    """Return the commutative operation by which a reduction combines two numbers of its own type.
+
+    None if the computation does more than that, or converts them.
+    """
     if len(i.called_computations) != 1 or len(i.operands) != 2:
         return None
     computation = i.called_computations[0]
@@ -131,12 +133,9 @@ def combines_by(i: HloInstruction) -> str | None:
         return None
     kind = i.shape.element_type if i.shape.is_array else None
     types = [x.shape.element_type for x in (*computation.instructions, *i.operands)]
-    if any(t is not kind for t in types) or root.opcode not in _COMMUTATIVE:
+    if any(t is not kind for t in types) or not root.operation.commutative:
         return None
-    return root.opcode
-
-
-_COMMUTATIVE: Final = frozenset(("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
+    return root.operation
 
 
 def _sums(i: HloInstruction) -> bool:

@@ -22,16 +22,13 @@ SMALL: Final = 256
 STACK: Final = 1 << 14
 """Bytes of such values altogether."""
 
-ALIASES: Final = frozenset(("reshape", "opt-barrier", "add-dependency", "copy", "domain", "async-update"))
-"""Operations whose result is the bytes of their first operand."""
-
 
 def is_alias(i: HloInstruction) -> bool:
     """Whether an instruction's result is the bytes of its first operand."""
     if i.opcode == "bitcast-convert":
         before, after = i.operands[0].shape.element_type, i.shape.element_type
         return before.bits % 8 == 0 and after.bits % 8 == 0 and after is not PRED
-    return i.opcode in ALIASES
+    return i.operation.aliases_operand
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ meet. Sums and products of narrow floats are formed in f32 and rounded when they
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hloom.analysis.scalar_computations import commutes
 from hloom.codegen.elements import Elements
@@ -107,27 +106,14 @@ def _rounded(value: Value, source: ElementType, target: ElementType) -> Value:
     return round_to(value, target) if target.bits < 32 else value
 
 
-_NEUTRAL_FLOAT: Final = {"add": -0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
-
-
 def neutral_element(computation: HloComputation, element_type: ElementType) -> float | None:
-    """The number that a plain combiner leaves everything as it is with; None if it is not a plain one."""
+    """Return the neutral element of a combiner that is one commutative operation; None for others."""
     root = computation.root
     if (
         sorted(o.opcode for o in root.operands) != ["parameter", "parameter"]
         or root.operands[0] is root.operands[1]
     ):
         return None
-    opcode = root.opcode
-    if root.shape.element_type is not element_type or element_type.is_complex:
+    if root.shape.element_type is not element_type or not root.operation.commutative:
         return None
-    if element_type.is_floating:
-        return _NEUTRAL_FLOAT.get(opcode)
-    if element_type is et.PRED:
-        return {"and": 1, "multiply": 1, "minimum": 1, "or": 0, "add": 0, "maximum": 0, "xor": 0}.get(opcode)
-    bits = element_type.bits
-    low, high = (
-        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if element_type.is_signed else (0, (1 << bits) - 1)
-    )
-    return {"add": 0, "multiply": 1, "or": 0, "xor": 0, "and": -1 if element_type.is_signed else high,
-            "maximum": low, "minimum": high}.get(opcode)  # fmt: skip
+    return root.operation.neutral_element(element_type)

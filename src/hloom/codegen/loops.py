@@ -19,19 +19,22 @@ from hloom.codegen.index import Index, Variable, linearize, refine
 from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import ElementCost, Family
 from hloom.shape.shape import Shape
 
 VECTOR_BYTES: Final = 64
 LONG: Final = 1 << 14
 """Loops over so many elements pay for more code."""
-_LONG_CHAINS: Final = frozenset((
-    "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine",
-    "tan", "power", "cbrt", "erf", "atan2", "sinh", "cosh", "asin", "acos", "asinh", "acosh", "atanh",
-))  # fmt: skip
-"""Operations that are a dozen in a row."""
 MOST_LANES: Final = 128
-NESTED: Final = frozenset(("reduce", "reduce-window", "dot", "convolution"))
-"""Operations whose elements are loops of their own."""
+
+
+def is_nested(i: HloInstruction) -> bool:
+    """Return whether each element of an instruction is a loop of its own over operand elements."""
+    return i.operation.element_cost is ElementCost.COMBINED and i.operation.family is not Family.CONTROL
+
+
+LATENCY: Final = {ElementCost.MODERATE: 1, ElementCost.TRANSCENDENTAL: 12}
+"""Dependent instructions of an elementwise operation, by class; 1 for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ def emit_loop_kernel(
     *pointers, begin, end = function.parameters
     lane = space.variables[-1] if space.variables else None
     lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
-    if any(m.opcode in NESTED for m in members):
+    if any(is_nested(m) for m in members):
         # several vectors side by side: each step along the reduced dimension then reads whole cache lines
         while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
             lanes *= 2
@@ -235,7 +238,7 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
         while wanted > 1 and rounds % wanted:
             wanted //= 2
         return wanted
-    chain = sum(12 if m.opcode in _LONG_CHAINS else 1 for m in members if m.operation.elementwise)
+    chain = sum(LATENCY.get(m.operation.element_cost, 1) for m in members if m.operation.elementwise)
     wanted = 4 if chain >= 40 else 2 if chain >= 12 else 1
     while wanted > 1 and rounds % wanted:
         wanted //= 2
@@ -287,7 +290,7 @@ def _steady_elements(
         (instruction, indices)
         for instruction, indices in elements.requests
         if instruction.shape.is_array
-        and instruction.opcode not in NESTED
+        and not is_nested(instruction)
         and all(variable in outer for index in indices for variable, _ in index.terms)
     ]
 

@@ -17,13 +17,10 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
+from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.random import RandomState
+from hloom.operations.structure import Constant, GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from hloom.shape.shape import Shape, ShapeIndex
-
-_TRANSPARENT: Final = frozenset(
-    ("parameter", "constant", "tuple", "get-tuple-element", "call", "fusion", "opt-barrier")
-)
-"""Operations that keep a computation of scalars elementwise although they are not elementwise themselves."""
 
 
 class Evaluator:
@@ -87,8 +84,7 @@ class Evaluator:
         known = self._mappable.get(computation)
         if known is None:
             known = self._mappable[computation] = all(
-                (i.operation.elementwise or i.opcode in _TRANSPARENT)
-                and all(self.mappable(c) for c in i.called_computations)
+                _maps_arrays(i) and all(self.mappable(c) for c in i.called_computations)
                 for i in computation.instructions
             )
         return known
@@ -243,3 +239,14 @@ def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value])
         raise EvaluationError(
             message, rule="evaluate.actual-sizes", instruction=step.instruction.name
         ) from None
+
+
+def _maps_arrays(i: HloInstruction) -> bool:
+    """Return whether an instruction of a scalar computation may be evaluated on whole arrays."""
+    match i.operation:
+        case (
+            Parameter() | Constant() | Tuple() | GetTupleElement() | OptimizationBarrier() | Call() | Fusion()
+        ):
+            return True
+        case operation:
+            return operation.elementwise

@@ -36,6 +36,7 @@ from hloom.ir.codec import (
     integer,
     string,
 )
+from hloom.ir.traits import Traits
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Run(Protocol):
         ...
 
 
-class Operation:
+class Operation(Traits):
     """Base of all operations; see the module's page."""
 
     __slots__ = ()
@@ -127,9 +128,6 @@ class Operation:
     """Names of the operands; a last name with a star takes any number of them."""
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     roles: ClassVar[tuple[Role, ...]] = ()
-    elementwise: ClassVar[bool] = False
-    """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
-    side_effect: ClassVar[bool] = False
     ended_by: ClassVar[str] = ""
     """The operation that alone may use the result, which is a context and no value; empty for all others.
 

@@ -7,7 +7,6 @@ matters: later checks may rely on what earlier ones have shown.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from hloom.errors import HloError, ShapeError, VerifyError
 from hloom.ir.computation import HloComputation
@@ -15,16 +14,6 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import Alias, HloModule, ShapeIndex
 from hloom.ir.operation import ProgramShape
 from hloom.shape.shape import Shape
-
-_BEGINNINGS: Final = {
-    "async-update": ("async-start", "async-update"),
-    "async-done": ("async-start", "async-update"),
-    "all-gather-done": ("all-gather-start",),
-    "all-reduce-done": ("all-reduce-start",),
-    "collective-permute-done": ("collective-permute-start",),
-    "copy-done": ("copy-start",),
-}
-"""What each second half of an asynchronous operation ends; sends and receives may end in another turn."""
 
 
 def verify(module: HloModule) -> None:
@@ -158,12 +147,12 @@ def _calls(computation: HloComputation, module: HloModule) -> None:
 
 def _asynchronous_pair(instruction: HloInstruction) -> None:
     """What ends an asynchronous operation uses what began it, and is the only one that ends it."""
-    begins = _BEGINNINGS.get(instruction.opcode)
-    if begins is not None and instruction.operands[0].opcode not in begins:
+    begins = instruction.operation.begun_by
+    if begins and instruction.operands[0].opcode not in begins:
         other = instruction.operands[0]
         message = f"{instruction.opcode} ends {' or '.join(begins)}, but %{other.name} is {other.opcode}"
         raise VerifyError(message, rule="async.beginning", instruction=instruction.name)
-    ends = [user for user in instruction.users if instruction.opcode in _BEGINNINGS.get(user.opcode, ())]
+    ends = [user for user in instruction.users if instruction.opcode in user.operation.begun_by]
     if len(ends) > 1:
         names = ", ".join(f"%{user.name}" for user in ends)
         raise VerifyError(f"{names} all end it", rule="async.one-end", instruction=instruction.name)

@@ -5,12 +5,13 @@ The page "Element-wise binary arithmetic operations"; corner cases are decided s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hloom.ir.operation import Array, Run, operation
+from hloom.ir.traits import ElementCost, Range
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import ANY, COMPLEX, COMPONENT, FLOATING, INTEGER, PREDICATE, Elementwise
 from hloom.operations.rounding import double, narrow
@@ -21,7 +22,17 @@ from hloom.shape.element_type import C64, C128, F8E8M0FNU, F32, ElementType
 class Add(Elementwise):
     """The sum of ``lhs`` and ``rhs``. Integers wrap; for pred it is their disjunction."""
 
+    commutative: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Add the bounds; pred does not count."""
+        (a, b), (c, d) = ranges
+        return None if element_type.is_predicate else (a + c, b + d)
+
+    def neutral_element(self, element_type: ElementType) -> float | int | None:
+        """Return -0 for floats (0 + -0 is 0, not -0), 0 for integers and predicates."""
+        return -0.0 if element_type.is_floating else None if element_type.is_complex else 0
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs + rhs
@@ -30,6 +41,11 @@ class Add(Elementwise):
 @operation("subtract", "lhs rhs")
 class Subtract(Elementwise):
     """The difference of ``lhs`` and ``rhs``. Integers wrap."""
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Subtract the bounds, crosswise."""
+        (a, b), (c, d) = ranges
+        return a - d, b - c
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs - rhs
@@ -42,7 +58,18 @@ class Multiply(Elementwise):
     (a + bi)(c + di) is (ac - bd) + (ad + bc)i, each operation rounded by itself.
     """
 
+    commutative: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Take the extremes of the products of bounds."""
+        first, second = ranges
+        products = [a * b for a in first for b in second]
+        return min(products), max(products)
+
+    def neutral_element(self, element_type: ElementType) -> float | int | None:
+        """Return 1."""
+        return None if element_type.is_complex else 1.0 if element_type.is_floating else 1
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """By parts for complex numbers, where numpy may contract."""
@@ -60,6 +87,16 @@ class Divide(Elementwise):
     -1 is itself.
     """
 
+    element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Take the extremes of the quotients by positive divisors."""
+        first, (least, greatest) = ranges
+        if least <= 0 or any(abs(a) >= 1 << 50 for a in first):
+            return None
+        quotients = [int(a / b) for a in first for b in (least, greatest)]
+        return min(quotients), max(quotients)
+
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """Truncating division without traps; IEEE division for floats; Annex G's for complex numbers."""
         if lhs.dtype.kind in "iu":
@@ -76,7 +113,16 @@ class Remainder(Elementwise):
     For integers the remainder by 0 is ``lhs`` itself, for floats NaN.
     """
 
+    element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | INTEGER
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """The remainder has the dividend's sign and is less than a positive divisor."""
+        (low, high), (least, greatest) = ranges
+        if least <= 0:
+            return None
+        most = greatest - 1
+        return max(low, -most) if low < 0 else 0, min(high, most) if high > 0 else 0
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """Exact, as fmod is."""
@@ -103,7 +149,22 @@ class Maximum(Elementwise):
     Complex numbers are ordered by their real, then by their imaginary part.
     """
 
+    commutative: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Take the larger bounds."""
+        (a, b), (c, d) = ranges
+        return max(a, c), max(b, d)
+
+    def neutral_element(self, element_type: ElementType) -> float | int | None:
+        """Return the lowest value of the type, an infinity where there is one."""
+        return lowest_value(element_type)
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the two operands'."""
+        return (0, 1)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """The larger number."""
@@ -117,7 +178,22 @@ class Minimum(Elementwise):
     Complex numbers are ordered by their real, then by their imaginary part.
     """
 
+    commutative: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Take the smaller bounds."""
+        (a, b), (c, d) = ranges
+        return min(a, c), min(b, d)
+
+    def neutral_element(self, element_type: ElementType) -> float | int | None:
+        """Return the highest value of the type, an infinity where there is one."""
+        return highest_value(element_type)
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the two operands'."""
+        return (0, 1)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """The smaller number."""
@@ -143,6 +219,9 @@ class Power(Elementwise):
     Integer powers wrap. A negative integer exponent gives the truncated fraction: 1 for the base 1, 1 or -1
     for the base -1, 0 for all others.
     """
+
+    element_cost: ClassVar[ElementCost] = ElementCost.TRANSCENDENTAL
+    transcendental: ClassVar[bool] = True
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """By squaring for integers, in double precision for floats, by the logarithm for complex numbers."""
@@ -184,6 +263,8 @@ class Atan2(Elementwise):
     For complex numbers it is -i log((rhs + lhs i) / sqrt(rhs² + lhs²)).
     """
 
+    element_cost: ClassVar[ElementCost] = ElementCost.TRANSCENDENTAL
+    transcendental: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
 
     def widen(self, operand: Array) -> Array:
@@ -220,6 +301,18 @@ class Logical(Elementwise):
 class And(Logical):
     """The conjunction of ``lhs`` and ``rhs``, bit by bit for integers."""
 
+    commutative: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """No more bits than in an operand without a sign."""
+        bounds = [high for low, high in ranges if low >= 0]
+        return (0, min(bounds)) if bounds else None
+
+    def neutral_element(self, element_type: ElementType) -> float | int | None:
+        """Return the pattern that leaves every other one as it is."""
+        return all_ones(element_type)
+
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs & rhs
 
@@ -228,6 +321,13 @@ class And(Logical):
 class Or(Logical):
     """The disjunction of ``lhs`` and ``rhs``, bit by bit for integers."""
 
+    commutative: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+
+    def neutral_element(self, element_type: ElementType) -> float | int | None:
+        """Return the pattern that leaves every other one as it is."""
+        return 0
+
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs | rhs
 
@@ -235,6 +335,12 @@ class Or(Logical):
 @operation("xor", "lhs rhs")
 class Xor(Logical):
     """Where ``lhs`` and ``rhs`` differ, bit by bit for integers."""
+
+    commutative: ClassVar[bool] = True
+
+    def neutral_element(self, element_type: ElementType) -> float | int | None:
+        """Return the pattern that leaves every other one as it is."""
+        return 0
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
         return lhs ^ rhs
@@ -336,3 +442,28 @@ def high_half(lhs: Array, rhs: Array) -> Array:
     a, b, c, d = lhs >> half, lhs & low, rhs >> half, rhs & low
     middle = a * d + ((b * d) >> half)
     return a * c + (middle >> half) + ((b * c + (middle & low)) >> half)
+
+
+def lowest_value(element_type: ElementType) -> float | int | None:
+    """Return the least value of a type, -infinity where it has one; None for complex types."""
+    return _extreme_value(element_type, 0)
+
+
+def highest_value(element_type: ElementType) -> float | int | None:
+    """Return the greatest value of a type, infinity where it has one; None for complex types."""
+    return _extreme_value(element_type, 1)
+
+
+def _extreme_value(element_type: ElementType, side: int) -> float | int | None:
+    if element_type.is_complex:
+        return None
+    finite = element_type.limits[side]
+    if not element_type.is_floating:
+        return int(finite)
+    infinity = np.asarray([-np.inf, np.inf][side]).astype(element_type.numpy_dtype)
+    return float(infinity) if np.isinf(infinity) else float(finite)
+
+
+def all_ones(element_type: ElementType) -> int:
+    """Return the integer whose bits are all set."""
+    return -1 if element_type.is_integer and element_type.is_signed else int(element_type.limits[1])

@@ -10,6 +10,7 @@ from hloom.ir.codec import Message, ScalarCodec, attribute
 from hloom.ir.cursor import Cursor, escape
 from hloom.ir.device import arrived
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.control_flow import check_arguments
 from hloom.operations.values import context, zeros
 from hloom.shape.element_type import U32
@@ -45,6 +46,12 @@ class AsyncStart(Operation):
         async_execution_thread: the thread that runs it.
     """
 
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    calls_program: ClassVar[bool] = True
+    communicates: ClassVar[bool] = True
+    reads_layout: ClassVar[bool] = True
+    pending_index: ClassVar[tuple[int, ...] | None] = (1,)
     infers: ClassVar[bool] = False
     async_execution_thread: str = attribute(_ThreadCodec(), default="main")
 
@@ -79,6 +86,12 @@ def check_form(opcode: str, shape: Shape) -> None:
 class AsyncUpdate(Operation):
     """A point between async-start and async-done; what is under way goes on."""
 
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
+    aliases_operand: ClassVar[bool] = True
+    begun_by: ClassVar[tuple[str, ...]] = ("async-start", "async-update")
+
     def infer(self, start: Shape) -> Shape:
         """The operand's shape."""
         check_form(self.opcode, start)
@@ -92,6 +105,12 @@ class AsyncUpdate(Operation):
 @operation("async-done", "start")
 class AsyncDone(Operation):
     """The result of the computation that async-start began."""
+
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
+    begun_by: ClassVar[tuple[str, ...]] = ("async-start", "async-update")
+    pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
         """The second element of async-start."""
@@ -132,6 +151,9 @@ class CopyStart(Operation):
         cross_program_prefetch_index: the program before this one may already make this copy.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    reads_layout: ClassVar[bool] = True
     cross_program_prefetch_index: int | None = attribute(_PrefetchIndexCodec(), default=None)
 
     def infer(self, operand: Shape) -> Shape:
@@ -153,6 +175,10 @@ class CopyStart(Operation):
 @operation("copy-done", "start")
 class CopyDone(Operation):
     """The copy that ``start`` began."""
+
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    begun_by: ClassVar[tuple[str, ...]] = ("copy-start",)
 
     def infer(self, start: Shape) -> Shape:
         """The first element of copy-start."""

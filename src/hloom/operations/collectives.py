@@ -27,6 +27,7 @@ from hloom.ir.device_groups import (
     replica_groups,
 )
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
@@ -69,6 +70,9 @@ def tuple_unless_one(shapes: Sequence[Shape]) -> Shape:
 class Collective(Operation):
     """An operation in which groups of devices work together."""
 
+    family: ClassVar[Family] = Family.COLLECTIVE
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
     __slots__ = ()
     channel_id: int | None
     replica_groups: ReplicaGroups
@@ -253,6 +257,7 @@ class AllReduce(_AllReducing):
 class AllReduceStart(_AllReducing):
     """Begins an all-reduce; ``all-reduce-done`` gives the result. Arguments as for all-reduce."""
 
+    pending_index: ClassVar[tuple[int, ...] | None] = ()
     channel_id: int | None = channel_id()
     replica_groups: ReplicaGroups = replica_groups()
     constrain_layout: bool = flag()
@@ -267,6 +272,12 @@ class AllReduceStart(_AllReducing):
 @operation("all-reduce-done", "start")
 class AllReduceDone(Operation):
     """The result of the all-reduce that ``start`` began."""
+
+    family: ClassVar[Family] = Family.COLLECTIVE
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
+    begun_by: ClassVar[tuple[str, ...]] = ("all-reduce-start",)
+    pending_index: ClassVar[tuple[int, ...] | None] = ()
 
     def infer(self, start: Shape) -> Shape:
         """The shape of all-reduce-start."""
@@ -384,6 +395,7 @@ class AllGatherStart(_AllGathering):
     The shape is a tuple of the operands' shape and the result's shape.
     """
 
+    pending_index: ClassVar[tuple[int, ...] | None] = (1,)
     infers: ClassVar[bool] = False
     channel_id: int | None = channel_id()
     replica_groups: ReplicaGroups = replica_groups()
@@ -418,6 +430,12 @@ class AllGatherStart(_AllGathering):
 @operation("all-gather-done", "start")
 class AllGatherDone(Operation):
     """The result of the all-gather that ``start`` began."""
+
+    family: ClassVar[Family] = Family.COLLECTIVE
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
+    begun_by: ClassVar[tuple[str, ...]] = ("all-gather-start",)
+    pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
         """The second element of all-gather-start."""
@@ -518,6 +536,14 @@ class ReduceScatter(_Reducing):
 class ReplicaId(Operation):
     """The number of this device's replica, as u32[]."""
 
+    family: ClassVar[Family] = Family.COLLECTIVE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    distinct: ClassVar[bool] = True
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
+
     def infer(self) -> Shape:
         """u32[]."""
         return Shape(U32)
@@ -531,6 +557,14 @@ class ReplicaId(Operation):
 @operation("partition-id")
 class PartitionId(Operation):
     """The number of this device's partition, as u32[]."""
+
+    family: ClassVar[Family] = Family.COLLECTIVE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    distinct: ClassVar[bool] = True
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def infer(self) -> Shape:
         """u32[]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import enum
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.traits import Range
 from hloom.operations.arithmetic import maximum, minimum
 from hloom.operations.elementwise import (
     ANY,
@@ -116,6 +117,14 @@ def total_order_key(array: Array) -> Array:
 class Select(Elementwise):
     """Elements of ``on_true`` where ``pred`` holds, else of ``on_false``; a scalar pred decides for all."""
 
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Choosing is no arithmetic."""
+        return 0.0
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of what is chosen from."""
+        return (1, 2)
+
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The shape of ``on_true`` and ``on_false``; pred has their dimensions or none."""
         pred, *cases = operands
@@ -138,6 +147,16 @@ class Clamp(Elementwise):
     """
 
     accepts: ClassVar[frozenset[ElementType]] = ANY
+
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """Clamp the bounds."""
+        (least, greatest), (a, b), (c, d) = ranges
+        low = min(max(a, least), c)
+        return low, min(max(b, greatest), d)
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is a bound or the operand's."""
+        return (0, 1, 2)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The operand's shape; bounds may be floats of another type."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.traits import ElementCost, Family, shape_elements
 from hloom.operations.rounding import convert, float_format
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
@@ -127,11 +128,19 @@ def _magnitude(array: Array) -> int:
 class _Contraction(Operation):
     """What the dots share: which dimensions are batch and contracting ones."""
 
+    family: ClassVar[Family] = Family.CONTRACTION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     __slots__ = ()
     lhs_batch_dims: tuple[int, ...]
     lhs_contracting_dims: tuple[int, ...]
     rhs_batch_dims: tuple[int, ...]
     rhs_contracting_dims: tuple[int, ...]
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Count a multiplication and an addition for each product; four of each for complex numbers."""
+        scale = 4 if shape.is_array and shape.element_type.is_complex else 1
+        contracted = math.prod(operands[0].dimensions[d] for d in self.lhs_contracting_dims)
+        return 2.0 * scale * shape_elements(shape) * contracted
 
     def free_dims(self, lhs: Shape, rhs: Shape) -> tuple[list[int], list[int]]:
         """The dimensions of either operand that are neither batch nor contracting; refuses what is no dot."""

@@ -17,6 +17,7 @@ from hloom.ir.codec import enum, flag
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
@@ -52,6 +53,9 @@ class Call(Operation):
         to_apply: the computation.
     """
 
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    calls_program: ClassVar[bool] = True
     is_composite: bool = flag(after_computations=True)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
@@ -81,6 +85,10 @@ class While(Operation):
         condition: T -> pred[]; tried before every run of the body.
         body: T -> T.
     """
+
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    calls_program: ClassVar[bool] = True
 
     def infer(self, init: Shape, *, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The shape T of the state."""
@@ -131,6 +139,10 @@ class Conditional(Operation):
         branch_computations: the branches of an s32[]. All branches give the same shape.
     """
 
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    calls_program: ClassVar[bool] = True
+
     def infer(
         self, branch_index: Shape, *branch_operands: Shape, computations: tuple[ProgramShape, ...] = ()
     ) -> Shape:
@@ -180,6 +192,8 @@ class Fusion(Operation):
         calls: the computation.
     """
 
+    family: ClassVar[Family] = Family.CONTROL
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     infers: ClassVar[bool] = False
     kind: str = enum(("kLoop", "kInput", "kOutput", "kCustom"), proto="fusion_kind", stored_as_text=True)
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family, Range
 from hloom.operations.elementwise import (
     ANY,
     FLOATING,
@@ -36,6 +38,14 @@ class Convert(Elementwise):
     infers = False
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
+    def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
+        """The operand's, if the result's type holds it."""
+        return ranges[0]
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Changing the type is no arithmetic."""
+        return 0.0
+
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """The result has the operand's dimensions."""
         check_element_types(self.opcode, (*operands, shape), ANY)
@@ -54,6 +64,8 @@ class BitcastConvert(Operation):
     low bits first; the other way a minor dimension of that size disappears. A pred has 8 bits.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
     infers = False
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
@@ -109,7 +121,16 @@ class Bitcast(Operation):
     Which element comes where follows from both layouts, tiles included.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    aliases_operand: ClassVar[bool] = True
+    scalar_identity: ClassVar[bool] = True
+    reads_layout: ClassVar[bool] = True
     infers = False
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Both take equally many bytes."""
@@ -206,6 +227,8 @@ class StochasticConvert(Operation):
     integer.
     """
 
+    family: ClassVar[Family] = Family.ELEMENTWISE
+    element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
     infers = False
     elementwise: ClassVar[bool] = True
 
@@ -250,7 +273,15 @@ def neighbours(value: Array, target: ElementType) -> tuple[Array, Array]:
 class Copy(Operation):
     """The operand in memory of its own, perhaps in another layout."""
 
+    family: ClassVar[Family] = Family.ELEMENTWISE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    aliases_operand: ClassVar[bool] = True
+    scalar_identity: ClassVar[bool] = True
     elementwise: ClassVar[bool] = True
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is the operand's."""
+        return (0,)
 
     def infer(self, operand: Shape) -> Shape:
         """The operand's shape."""

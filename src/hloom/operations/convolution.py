@@ -7,6 +7,7 @@ term where there are few and in f64 where there are many.
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
 from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.traits import ElementCost, Family, shape_elements
 from hloom.ir.window import ConvolutionDimensionNumbers, Window, WindowDimension, dim_labels, window
 from hloom.operations.contraction import (
     check_result_type,
@@ -52,6 +54,8 @@ class Convolution(Operation):
         sparsity_config: which operands are known to be sparse.
     """
 
+    family: ClassVar[Family] = Family.CONTRACTION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     window: Window = window(default=(), always=False)
     dim_labels: ConvolutionDimensionNumbers = dim_labels()
     feature_group_count: int = integer(default=1)
@@ -59,6 +63,12 @@ class Convolution(Operation):
     convolution_kind: str = enum(CONVOLUTION_KINDS, default="unset", proto="conv_kind")
     operand_precision: tuple[str, ...] = operand_precision()
     sparsity_config: Sparsity = sparsity_config()
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Count a multiplication and an addition for each element of the window and each input feature."""
+        labels = self.dim_labels
+        features = operands[1].dimensions[labels.kernel_input_feature_dimension]
+        return 2.0 * shape_elements(shape) * math.prod(d.size for d in self.window) * features
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         """Batch and features by role; spatial sizes are the numbers of window positions."""

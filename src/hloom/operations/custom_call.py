@@ -24,6 +24,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.contraction import PrecisionCodec
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
 from hloom.operations.control_flow import check_aliasing
 from hloom.operations.values import described, elements_of, fits
@@ -76,6 +77,9 @@ class CustomCall(Operation):
         called_computations: computations that the function may run.
     """
 
+    family: ClassVar[Family] = Family.CUSTOM
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    reads_layout: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     window: Window | None = attribute(OptionalCodec(WindowCodec()), default=None)
     dim_labels: ConvolutionDimensionNumbers | None = attribute(

@@ -6,11 +6,15 @@ inside the operand; they may be of any integer type.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.traits import ElementCost, Family, shape_bytes
 from hloom.operations.elementwise import joint_element_type
 from hloom.operations.movement import filled, require_array
 from hloom.shape.shape import Shape
@@ -63,7 +67,17 @@ class DynamicSlice(Operation):
         dynamic_slice_sizes: the size of the slice in each dimension.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     dynamic_slice_sizes: tuple[int, ...] = dims()
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Read what is kept, and write it."""
+        return 2 * shape_bytes(shape)
 
     def infer(self, operand: Shape, *start_indices: Shape) -> Shape:
         """The slice's sizes."""
@@ -98,6 +112,18 @@ class DynamicUpdateSlice(Operation):
         start_indices: for each dimension a scalar integer (the old form: one vector of all), the first index
             that is replaced, clamped so that the whole update lies inside the operand.
     """
+
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    updates_operand: ClassVar[bool] = True
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is the operand's or the update's."""
+        return (0, 1)
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Read and write the update; the rest stays where it is."""
+        return 2 * shape_bytes(operands[1])
 
     def infer(self, operand: Shape, update: Shape, *start_indices: Shape) -> Shape:
         """The operand's shape."""

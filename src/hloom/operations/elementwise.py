@@ -9,6 +9,7 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.operation import Array, Operation, ProgramShape, Run
+from hloom.ir.traits import ElementCost, Family, shape_elements
 from hloom.operations.rounding import float_format, narrow, widen
 from hloom.shape.element_type import C64, C128, F32, F64, PRED, ElementType
 from hloom.shape.shape import Shape
@@ -26,6 +27,8 @@ ANY = NUMERIC | PREDICATE
 class Elementwise(Operation):
     """An operation whose result element depends on the operand elements of the same index only."""
 
+    family: ClassVar[Family] = Family.ELEMENTWISE
+    element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
     __slots__ = ()
     elementwise: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = NUMERIC
@@ -33,6 +36,10 @@ class Elementwise(Operation):
 
     compute: ClassVar[Callable[..., Any]]
     """A method: the result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Count one flop for an element, unless the function is transcendental."""
+        return 0.0 if self.transcendental else float(shape_elements(shape))
 
     def widen(self, operand: Array) -> Array:
         """The operand in the type in which ``compute`` works."""

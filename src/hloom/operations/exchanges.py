@@ -25,6 +25,7 @@ from hloom.ir.device_groups import (
     source_target_pairs,
 )
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.collectives import (
     Collective,
     alone,
@@ -244,6 +245,9 @@ def _slice_sizes() -> tuple[tuple[int, ...], ...]:
 class _Permuting(Operation):
     """What the plain and the start form of collective-permute share."""
 
+    family: ClassVar[Family] = Family.COLLECTIVE
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
     __slots__ = ()
     channel_id: int | None
     source_target_pairs: tuple[tuple[int, int], ...]
@@ -388,6 +392,7 @@ class CollectivePermuteStart(_Permuting):
     The shape is a tuple of the operands' shape, the result's shape, and any number of u32[] contexts.
     """
 
+    pending_index: ClassVar[tuple[int, ...] | None] = (1,)
     channel_id: int | None = channel_id()
     source_target_pairs: tuple[tuple[int, int], ...] = source_target_pairs()
     slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
@@ -419,6 +424,12 @@ class CollectivePermuteStart(_Permuting):
 @operation("collective-permute-done", "start")
 class CollectivePermuteDone(Operation):
     """The result of the collective-permute that ``start`` began."""
+
+    family: ClassVar[Family] = Family.COLLECTIVE
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
+    begun_by: ClassVar[tuple[str, ...]] = ("collective-permute-start",)
+    pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
         """The second element of collective-permute-start."""

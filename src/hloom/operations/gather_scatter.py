@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_bytes, shape_elements
 from hloom.operations.movement import require_array
 from hloom.operations.scatter_updates import apply_updates
+from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 UNBOUNDED = Shape.UNBOUNDED
@@ -154,6 +157,8 @@ class Gather(Operation):
         indices_are_sorted: a promise of the program; it does not change the result.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     offset_dims: tuple[int, ...] = dims(proto=_GATHER + "offset_dims")
     collapsed_slice_dims: tuple[int, ...] = dims(proto=_GATHER + "collapsed_slice_dims")
     start_index_map: tuple[int, ...] = dims(proto=_GATHER + "start_index_map")
@@ -164,6 +169,14 @@ class Gather(Operation):
     index_vector_dim: int = integer(proto=_GATHER + "index_vector_dim")
     slice_sizes: tuple[int, ...] = dims(proto="gather_slice_sizes")
     indices_are_sorted: bool = flag()
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Read the start indices and the gathered elements, write these."""
+        return 2 * shape_bytes(shape) + shape_bytes(operands[1])
 
     def infer(self, operand: Shape, start_indices: Shape) -> Shape:
         """Batch sizes from the indices, slice sizes in the dimensions ``offset_dims``."""
@@ -285,6 +298,9 @@ class Scatter(Operation):
         to_apply: takes N current elements and N updates and makes the N new elements.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    updates_operand: ClassVar[bool] = True
     update_window_dims: tuple[int, ...] = dims(proto=_SCATTER + "update_window_dims")
     inserted_window_dims: tuple[int, ...] = dims(proto=_SCATTER + "inserted_window_dims")
     scatter_dims_to_operand_dims: tuple[int, ...] = dims(proto=_SCATTER + "scatter_dims_to_operand_dims")
@@ -295,6 +311,20 @@ class Scatter(Operation):
     index_vector_dim: int = integer(proto=_SCATTER + "index_vector_dim")
     indices_are_sorted: bool = flag()
     unique_indices: bool = flag()
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Apply the computation to every update."""
+        return max(1.0, applied) * shape_elements(operands[-1])
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Read the indices and the updates; read and write the elements that they change."""
+        count = len(operands) // 2
+        return shape_bytes(operands[count]) + 3 * sum(map(shape_bytes, operands[count + 1 :]))
+
+    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
+        """(operands..., updates...) of the update computation."""
+        count = len(operands) // 2
+        return (AppliedTypes((*operands[:count], *operands[count + 1 :])),)
 
     def infer(self, *arguments: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The operand's shape, or the tuple of the operands' shapes."""

@@ -7,13 +7,14 @@ computed in the operand's own precision.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum, flag
 from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.traits import ElementCost, Family, shape_elements
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
@@ -41,7 +42,13 @@ class Cholesky(Operation):
         lower: which triangle is read and written.
     """
 
+    family: ClassVar[Family] = Family.LINEAR_ALGEBRA
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     lower: bool = flag(proto="cholesky_options.lower")
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Count n³ / 3 for each matrix."""
+        return shape_elements(shape) * shape.dimensions[-1] / 3
 
     def infer(self, a: Shape) -> Shape:
         """The shape of ``a``."""
@@ -89,12 +96,18 @@ class TriangularSolve(Operation):
         transpose_a: op(a) is a (NO_TRANSPOSE), its transpose, or its adjoint.
     """
 
+    family: ClassVar[Family] = Family.LINEAR_ALGEBRA
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     left_side: bool = flag(proto="triangular_solve_options.left_side")
     lower: bool = flag(proto="triangular_solve_options.lower")
     unit_diagonal: bool = flag(proto="triangular_solve_options.unit_diagonal")
     transpose_a: str = enum(
         TRANSPOSES, default="TRANSPOSE_INVALID", proto="triangular_solve_options.transpose_a"
     )
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Count n² for each right-hand side."""
+        return float(shape_elements(operands[1]) * operands[0].dimensions[-1])
 
     def infer(self, a: Shape, b: Shape) -> Shape:
         """The shape of ``b``."""
@@ -154,8 +167,14 @@ class Fft(Operation):
         fft_length: sizes of the transformed dimensions of the signal.
     """
 
+    family: ClassVar[Family] = Family.LINEAR_ALGEBRA
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     fft_type: str = enum(FFT_TYPES)
     fft_length: tuple[int, ...] = dims()
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Count 5 n log2(n) for each transform."""
+        return 5.0 * shape_elements(shape) * max(1.0, math.log2(max(2, math.prod(self.fft_length))))
 
     def infer(self, operand: Shape) -> Shape:
         """The operand's shape, with the other kind of elements for RFFT and IRFFT."""

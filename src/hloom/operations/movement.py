@@ -15,6 +15,7 @@ import numpy as np
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import INTEGER, FirstCodec, attribute, dims
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.traits import ElementCost, Family, shape_bytes
 from hloom.ir.window import PaddingDimension, SliceDimension, padding_config, slice_ranges
 from hloom.operations.elementwise import joint_element_type
 from hloom.shape.shape import Shape
@@ -50,8 +51,16 @@ class Broadcast(Operation):
             left out for a scalar.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    scalar_identity: ClassVar[bool] = True
+    index_mapped: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     dimensions: tuple[int, ...] = dims(default=(), always=True)
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Each dimension of the operand has the size of the one that it becomes."""
@@ -105,8 +114,21 @@ class Reshape(Operation):
         inferred_dimension: the dynamic dimension of the result that takes what the others leave; -1 for none.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    aliases_operand: ClassVar[bool] = True
+    scalar_identity: ClassVar[bool] = True
+    index_mapped: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     inferred_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), default=-1, proto="dimensions")
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Same element type, as many elements."""
@@ -178,7 +200,13 @@ class DynamicReshape(Operation):
         dim_sizes: for each dimension of the result, its actual size, a scalar integer.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
     infers: ClassVar[bool] = False
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """As many sizes as dimensions, and as many elements in the bounds."""
@@ -213,7 +241,15 @@ class DynamicReshape(Operation):
 class Transpose(Operation):
     """Permutes dimensions: dimension i of the result is dimension ``dimensions[i]`` of ``operand``."""
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    scalar_identity: ClassVar[bool] = True
+    index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
 
     def infer(self, operand: Shape) -> Shape:
         """The permuted dimensions."""
@@ -236,7 +272,14 @@ class Transpose(Operation):
 class Reverse(Operation):
     """Reverses the order of elements along each of ``dimensions``."""
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
 
     def infer(self, operand: Shape) -> Shape:
         """The operand's shape."""
@@ -270,7 +313,18 @@ class Slice(Operation):
         slice: ``[start:limit:stride]`` for each dimension.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    index_mapped: ClassVar[bool] = True
     slice: tuple[SliceDimension, ...] = slice_ranges()
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's."""
+        return (0,)
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Read what is kept, and write it."""
+        return 2 * shape_bytes(shape)
 
     def infer(self, operand: Shape) -> Shape:
         """ceil((limit - start) / stride) elements in each dimension."""
@@ -316,7 +370,13 @@ class Pad(Operation):
         padding: ``low_high_interior`` for each dimension.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     padding: tuple[PaddingDimension, ...] = padding_config()
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of the operand's, or the padding value."""
+        return (0, 1)
 
     def infer(self, operand: Shape, padding_value: Shape) -> Shape:
         """In each dimension d + max(d - 1, 0) * interior + low + high elements."""
@@ -368,7 +428,13 @@ class Concatenate(Operation):
         dimensions: the one dimension along which they are joined.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     dimensions: tuple[int, ...] = dims()
+
+    def element_sources(self, operand_count: int) -> Sequence[int]:
+        """Each element is one of some operand's."""
+        return range(operand_count)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The sum of the sizes in that dimension."""

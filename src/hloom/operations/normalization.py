@@ -7,11 +7,14 @@ result's type.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import floating, integer
 from hloom.ir.operation import Array, Operation, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
 from hloom.shape.shape import Shape
@@ -20,6 +23,8 @@ from hloom.shape.shape import Shape
 class _BatchNorm(Operation):
     """What the three share: one value for each feature, statistics over all other dimensions."""
 
+    family: ClassVar[Family] = Family.NORMALIZATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     __slots__ = ()
     epsilon: float
     feature_index: int

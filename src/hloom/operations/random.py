@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import U64, ElementType
 from hloom.shape.shape import Shape
@@ -140,6 +141,9 @@ class Rng(Operation):
         distribution: rng_uniform or rng_normal.
     """
 
+    family: ClassVar[Family] = Family.RANDOM
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    distinct: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     side_effect: ClassVar[bool] = True
     distribution: str = enum(DISTRIBUTIONS)
@@ -197,6 +201,8 @@ class RngBitGenerator(Operation):
         algorithm: rng_three_fry, rng_philox, or rng_default, which here is rng_philox.
     """
 
+    family: ClassVar[Family] = Family.RANDOM
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     infers: ClassVar[bool] = False
     algorithm: str = enum(ALGORITHMS, proto="rng_algorithm")
 
@@ -264,6 +270,9 @@ class RngGetAndUpdateState(Operation):
         delta: what is added to the state.
     """
 
+    family: ClassVar[Family] = Family.RANDOM
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    distinct: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     side_effect: ClassVar[bool] = True
     delta: int = integer()

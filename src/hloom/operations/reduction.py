@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
 from hloom.operations.contraction import SHORT_SUM, accumulation_type
 from hloom.operations.rounding import convert
+from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 Arrays = tuple[Array, ...]
@@ -188,7 +190,18 @@ class Reduce(Operation):
         to_apply: a computation of scalars, accumulators first.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims()
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Apply the reducer once for each element beyond the first."""
+        return max(1.0, applied) * max(0, shape_elements(operands[0]) - shape_elements(shape))
+
+    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
+        """(accumulators..., values...) of the reducer."""
+        half = len(operands) // 2
+        return (AppliedTypes((*operands[half:], *operands[:half])),)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The operand's dimensions without the reduced ones, of the types that the computation returns."""
@@ -233,7 +246,17 @@ class Map(Operation):
         to_apply: a computation of as many scalars as there are operands.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims(default=(), always=True)
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Apply the computation to each element."""
+        return max(1.0, applied) * shape_elements(shape)
+
+    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
+        """The operands' types."""
+        return (AppliedTypes(tuple(operands)),)
 
     def canonical(self, *operands: Shape) -> Map:
         """Without the dimensions, which are all there are."""

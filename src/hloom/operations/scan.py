@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.shape.shape import Shape
 
 
@@ -51,6 +52,8 @@ class Scan(Operation):
         to_apply: the computation of a step.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims()
     num_carries: int = integer(always=True)
     is_reverse: bool = flag()

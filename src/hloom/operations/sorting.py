@@ -5,14 +5,18 @@ The pages "Sort" and "TopK".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
 from hloom.operations.movement import require_array
 from hloom.operations.stable_order import Comparator, order_keys, stable_order
-from hloom.shape.element_type import PRED, S32
+from hloom.shape.element_type import PRED, S32, ElementType
 from hloom.shape.shape import Shape
 
 
@@ -28,8 +32,19 @@ class Sort(Operation):
             ...), and tells whether the first ones come before the second ones; a strict weak order.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims()
     is_stable: bool = flag()
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Compare log2(n) times for each element of a line of n."""
+        n = operands[0].dimensions[self.dimensions[0]]
+        return max(1.0, applied) * shape_elements(operands[0]) * max(1, n.bit_length())
+
+    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
+        """Two elements of each operand, side by side."""
+        return (AppliedTypes(tuple(t for t in operands for _ in range(2)), is_order=True),)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The operands' shapes; a tuple of them if there are several."""
@@ -92,6 +107,8 @@ class TopK(Operation):
         largest: the largest ones, else the smallest ones.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     k: int = integer()
     largest: bool = flag(default=True, always=True)
 

@@ -17,6 +17,7 @@ from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.rounding import narrow
 from hloom.shape.element_type import S32
 from hloom.shape.literal import Literal
@@ -61,9 +62,16 @@ class Parameter(Operation):
         parameter_replication: for every array in the parameter, whether all replicas receive the same value.
     """
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    distinct: ClassVar[bool] = True
     infers = False
     parameter_number: int = integer()
     parameter_replication: tuple[bool, ...] = attribute(_ReplicationCodec(), default=())
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Numbers count from 0; replication is said of every leaf or of none."""
@@ -131,8 +139,14 @@ class Constant(Operation):
             but not evaluated.
     """
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
     infers = False
     literal: Literal = attribute(_LiteralCodec())
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """The literal has the stated shape."""
@@ -181,6 +195,13 @@ def _unpacked(shape: Shape) -> Shape:
 class Tuple(Operation):
     """A tuple of the operands: arrays, tokens, tuples."""
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
+
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The tuple of the operand shapes."""
         return Shape.tuple_(operands)
@@ -194,7 +215,13 @@ class Tuple(Operation):
 class GetTupleElement(Operation):
     """Element number ``index`` of a tuple."""
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
     index: int = integer(proto="tuple_index")
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def infer(self, operand: Shape) -> Shape:
         """The element's shape."""
@@ -217,6 +244,13 @@ class GetTupleElement(Operation):
 class AfterAll(Operation):
     """Joins tokens: what uses the result runs after all that produced ``tokens``; of none, a new token."""
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
+
     def infer(self, *tokens: Shape) -> Shape:
         """A token."""
         for token in tokens:
@@ -233,6 +267,14 @@ class AfterAll(Operation):
 class AddDependency(Operation):
     """``operand`` itself, available only after what produced ``token``."""
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    aliases_operand: ClassVar[bool] = True
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
+
     def infer(self, operand: Shape, token: Shape) -> Shape:
         """The operand's shape."""
         if not token.is_token:
@@ -247,6 +289,14 @@ class AddDependency(Operation):
 @operation("opt-barrier", "operand")
 class OptimizationBarrier(Operation):
     """The operand, arrays or a tuple of them: no optimization moves computation across this point."""
+
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    aliases_operand: ClassVar[bool] = True
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def infer(self, operand: Shape) -> Shape:
         """The operand's shape."""
@@ -311,7 +361,14 @@ class Domain(Operation):
         domain: the sharding on the side of the users (``entry``) and on the side of the operand (``exit``).
     """
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    aliases_operand: ClassVar[bool] = True
     domain: DomainShardings = attribute(_DomainCodec(), proto="domain_entry_sharding")
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def infer(self, operand: Shape) -> Shape:
         """The operand's shape."""
@@ -341,7 +398,13 @@ def _dimension(opcode: str, dimensions: tuple[int, ...], operand: Shape) -> int:
 class GetDimensionSize(Operation):
     """The size of one dimension of ``operand`` as an s32 scalar: the actual size where it is dynamic."""
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
     dimensions: tuple[int, ...] = dims()
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def infer(self, operand: Shape) -> Shape:
         """A scalar s32."""
@@ -368,7 +431,13 @@ class SetDimensionSize(Operation):
         dimensions: the one dimension that is set.
     """
 
+    family: ClassVar[Family] = Family.STRUCTURE
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
     dimensions: tuple[int, ...] = dims()
+
+    def traffic(self, shape: Shape, *operands: Shape) -> int:
+        """Nothing is read or written."""
+        return 0
 
     def infer(self, operand: Shape, size: Shape) -> Shape:
         """The operand's shape, dynamic in that dimension."""
@@ -405,6 +474,8 @@ class Iota(Operation):
         iota_dimension: the dimension along which the numbers grow.
     """
 
+    family: ClassVar[Family] = Family.MOVEMENT
+    element_cost: ClassVar[ElementCost] = ElementCost.FREE
     infers: ClassVar[bool] = False
     iota_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), proto="dimensions")
 

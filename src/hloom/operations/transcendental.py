@@ -14,6 +14,7 @@ import numpy as np
 
 from hloom.ir.accuracy import ResultAccuracy, result_accuracy
 from hloom.ir.operation import Array, operation
+from hloom.ir.traits import ElementCost
 from hloom.operations import complex_functions
 from hloom.operations.elementwise import COMPLEX, FLOATING, Elementwise
 from hloom.operations.rounding import double
@@ -24,6 +25,8 @@ from hloom.shape.element_type import ElementType
 class Transcendental(Elementwise):
     """A function of a float or complex number, in double precision."""
 
+    element_cost: ClassVar[ElementCost] = ElementCost.TRANSCENDENTAL
+    transcendental: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
     result_accuracy: ResultAccuracy = result_accuracy()  # noqa: RUF009 (a field function)
 
@@ -36,6 +39,8 @@ class Transcendental(Elementwise):
 class SquareRoot(Transcendental):
     """The square root; NaN of negative numbers, the root with non-negative real part of complex ones."""
 
+    element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
+
     def compute(self, operand: Array) -> Array:
         return np.sqrt(operand)
 
@@ -43,6 +48,8 @@ class SquareRoot(Transcendental):
 @operation("rsqrt", "operand")
 class ReciprocalSquareRoot(Transcendental):
     """The reciprocal of the square root."""
+
+    element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
 
     def compute(self, operand: Array) -> Array:
         """1 / sqrt; infinite at 0."""

@@ -17,6 +17,7 @@ from hloom.ir.device import Pending, arrived
 from hloom.ir.device_groups import channel_id, device_of, group_mode
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.collectives import waiting
 from hloom.operations.values import context, described, fits, zeros
 from hloom.shape.element_type import U32
@@ -41,6 +42,9 @@ def _require_token(opcode: str, shape: Shape) -> None:
 class _Channel(Operation):
     """What send, recv and their done operations share."""
 
+    family: ClassVar[Family] = Family.TRANSFER
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
     __slots__ = ()
     channel_id: int | None
     is_host_transfer: bool
@@ -71,6 +75,7 @@ class Send(_Channel):
         is_host_transfer: the receiver is the host.
     """
 
+    reads_layout: ClassVar[bool] = True
     ended_by: ClassVar[str] = "send-done"
     side_effect: ClassVar[bool] = True
     channel_id: int | None = channel_id()
@@ -137,6 +142,8 @@ class Recv(_Channel):
         channel_id, is_host_transfer: as in send; the sender is the host.
     """
 
+    reads_layout: ClassVar[bool] = True
+    pending_index: ClassVar[tuple[int, ...] | None] = (0,)
     infers: ClassVar[bool] = False
     ended_by: ClassVar[str] = "recv-done"
     side_effect: ClassVar[bool] = True
@@ -182,6 +189,7 @@ class RecvDone(_Channel):
         channel_id, is_host_transfer: those of the recv.
     """
 
+    pending_index: ClassVar[tuple[int, ...] | None] = (0,)
     side_effect: ClassVar[bool] = True
     channel_id: int | None = channel_id()
     is_host_transfer: bool = flag()
@@ -237,6 +245,10 @@ class Infeed(Operation):
         infeed_config: a note for the backend.
     """
 
+    family: ClassVar[Family] = Family.TRANSFER
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
+    reads_layout: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     side_effect: ClassVar[bool] = True
     infeed_config: str = attribute(_BytesCodec(), default="")
@@ -269,6 +281,10 @@ class Outfeed(Operation):
         outfeed_config: a note for the backend.
     """
 
+    family: ClassVar[Family] = Family.TRANSFER
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
+    communicates: ClassVar[bool] = True
+    reads_layout: ClassVar[bool] = True
     side_effect: ClassVar[bool] = True
     outfeed_shape: Shape | None = optional_shape("outfeed_shape")
     outfeed_config: str = attribute(_BytesCodec(), default="")

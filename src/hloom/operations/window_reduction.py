@@ -7,12 +7,14 @@ so a cumulative sum may be written as a window as long as the axis.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
 from hloom.ir.window import Window, WindowDimension, window
 from hloom.operations.reduction import (
     Arrays,
@@ -25,7 +27,7 @@ from hloom.operations.reduction import (
 )
 from hloom.operations.rounding import convert
 from hloom.operations.windows import dilated_and_padded, windowed_shape
-from hloom.shape.element_type import PRED
+from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
 
 
@@ -94,7 +96,20 @@ class ReduceWindow(Operation):
         to_apply: an associative computation of scalars, accumulators first.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     window: Window = window(default=(), always=False)
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Apply the reducer in each window; a cumulative window goes on from the one before it."""
+        sizes = operands[0].dimensions
+        steps = [2 if _is_cumulative(d, n) else d.size for d, n in zip(self.window, sizes, strict=True)]
+        return max(1.0, applied) * shape_elements(shape) * max(0, math.prod(steps) - 1)
+
+    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
+        """(accumulators..., values...) of the reducer."""
+        half = len(operands) // 2
+        return (AppliedTypes((*operands[half:], *operands[:half])),)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """One element a window position, of the types of the initial values."""
@@ -137,7 +152,17 @@ class SelectAndScatter(Operation):
         scatter: (current value, source element) -> new value.
     """
 
+    family: ClassVar[Family] = Family.COMBINATION
+    element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     window: Window = window(default=(), always=False)
+
+    def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
+        """Compare the elements of each window, and scatter one."""
+        return max(1.0, applied) * shape_elements(operands[1]) * math.prod(d.size for d in self.window)
+
+    def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
+        """Two elements each, of an order and of a combiner."""
+        return (AppliedTypes((operands[0],) * 2, is_order=True), AppliedTypes((operands[0],) * 2))
 
     def infer(
         self, operand: Shape, source: Shape, init_value: Shape, *, computations: tuple[ProgramShape, ...] = ()
@@ -202,3 +227,9 @@ class SelectAndScatter(Operation):
             kept: Any = run.map(0, left[chosen], right[candidate])
             chosen = np.where((candidate >= 0) & ((chosen < 0) | ~kept), candidate, chosen)
         return chosen
+
+
+def _is_cumulative(d: WindowDimension, size: int) -> bool:
+    """Return whether each window along a dimension covers everything up to an element, or from it on."""
+    plain = d.stride == d.base_dilation == d.window_dilation == 1
+    return plain and d.size == size > 1 and sorted((d.padding_low, d.padding_high)) == [0, size - 1]

@@ -21,13 +21,11 @@ UNORDERED: Final = "unordered"
 NO_BATCH_NORM: Final = "no-batch-norm"
 """Batch normalization of static arrays is written out."""
 
-CONTROL_FLOW: Final = frozenset(("while", "conditional", "call", "async-start"))
-
 
 def _is_flat(module: HloModule) -> bool:
     callers: dict[HloComputation, int] = {}
     for i in module.instructions():
-        if i.opcode in CONTROL_FLOW:
+        if i.operation.calls_program:
             for computation in i.called_computations:
                 callers[computation] = callers.get(computation, 0) + 1
     return all(count == 1 for count in callers.values())

@@ -27,11 +27,6 @@ ByOpcode: TypeAlias = dict[str, tuple[list[Rewrite], list[Rewrite]]]
 REWRITES_PER_INSTRUCTION: Final = 40
 """A computation is rewritten at most so many times for each of its instructions, whatever the rules do."""
 
-_READS_LAYOUT: Final = frozenset(
-    ("bitcast", "custom-call", "infeed", "outfeed", "send", "recv", "async-start", "copy-start")
-)
-"""Operations for which it matters how their operands lie in memory."""
-
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -146,7 +141,7 @@ class _Rewriter:
                 return False
             if fresh:
                 new.shape = old.shape
-            elif old.is_root or any(u.opcode in _READS_LAYOUT for u in old.users):
+            elif old.is_root or any(u.operation.reads_layout for u in old.users):
                 return False
         if fresh:
             new.sharding, new.frontend_attributes = old.sharding, old.frontend_attributes

@@ -30,7 +30,9 @@ from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Device, Pending
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
 from hloom.operations.custom_call import TARGETS, CustomCall
+from hloom.operations.transfer import RecvDone
 from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
@@ -50,23 +52,6 @@ HOST_OPERATIONS: Final = (
 )  # fmt: skip
 """What the host evaluates: what talks to it and to other devices, and what no pass could expand."""
 Array = np.ndarray[Any, Any]
-
-PENDING: Final = {
-    "all-reduce-start": (),
-    "all-gather-start": (1,),
-    "collective-permute-start": (1,),
-    "async-start": (1,),
-    "recv": (0,),
-}
-"""Where in the value of a start operation that stands which is on its way."""
-AWAITING: Final = {
-    "all-reduce-done": (),
-    "all-gather-done": (1,),
-    "collective-permute-done": (1,),
-    "async-done": (1,),
-    "recv-done": (0,),
-}
-"""The same for the operand of a done operation."""
 
 
 # -- emitting
@@ -91,6 +76,11 @@ def emit_host_call(program: ProgramEmitter, i: HloInstruction) -> None:
 
 
 # -- running
+
+
+def _ends(operation: Operation) -> bool:
+    """Return whether an operation ends what another one has begun."""
+    return bool(operation.begun_by) or isinstance(operation, RecvDone)
 
 
 class HostCalls:
@@ -207,8 +197,9 @@ class _Call:
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
         self.count = sum(len(leaves(o.shape)) for o in instruction.operands) + len(leaves(instruction.shape))
-        self.awaited = AWAITING.get(instruction.opcode)
-        self.begun = PENDING.get(instruction.opcode)
+        operation = instruction.operation
+        self.awaited = operation.pending_index if _ends(operation) else None
+        self.begun = None if _ends(operation) else operation.pending_index
         self.target = direct_target(instruction)
 
     def run(self, calls: HostCalls, pointers: int) -> None:

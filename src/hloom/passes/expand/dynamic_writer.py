@@ -19,7 +19,6 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.passes.expand.dynamic_form import HOST_TARGET, static_form
-from hloom.passes.facts import CONTROL_FLOW
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
@@ -111,7 +110,7 @@ class DynamicWriter(Writer):
             return self.unpacked(whole, i.shape)
         if i.opcode == "parameter":
             return self.unpacked(self.copy(i, [], static_form(i.shape)), i.shape)
-        if i.opcode in CONTROL_FLOW and i.opcode != "async-start":
+        if i.operation.calls_program and i.opcode != "async-start":
             called = [self.owner.computation(c) for c in i.called_computations]
             made = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape), called)
             return self.unpacked(made, i.shape)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
 from hloom.passes.expand.call_inliner import copy_body
-from hloom.passes.facts import CONTROL_FLOW, FLAT
+from hloom.passes.facts import FLAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class FlattenCallGraph:
         waiting = [module.entry]
         while waiting:
             for instruction in waiting.pop():
-                if instruction.opcode not in CONTROL_FLOW:
+                if not instruction.operation.calls_program:
                     continue
                 called: list[HloComputation] = []
                 for computation in instruction.called_computations:

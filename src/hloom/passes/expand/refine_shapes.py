@@ -17,7 +17,6 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.structure import parameter_number
-from hloom.passes.facts import CONTROL_FLOW
 from hloom.shape.shape import Shape
 
 Rule: TypeAlias = Callable[[HloInstruction, HloInstruction], Shape]
@@ -94,7 +93,7 @@ def _parameters(i: HloInstruction, number: int, operands: Sequence[HloInstructio
     shapes = tuple(o.shape for o in operands)
     if i.opcode == "conditional":
         return (shapes[1 + number],)
-    if i.opcode in CONTROL_FLOW or i.opcode == "fusion":
+    if i.operation.calls_program or i.opcode == "fusion":
         return shapes
     return tuple(p.shape for p in i.called_computations[number].parameters)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.contraction import joint_precision
+from hloom.operations.contraction import Dot, RaggedDot, joint_precision
+from hloom.operations.convolution import Convolution
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import ElementType
-
-_PRODUCTS: Final = frozenset(("dot", "ragged-dot", "convolution"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,11 @@ class ResultCaster:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode in _PRODUCTS and instruction.shape.is_static and _rounds(instruction):
+                if (
+                    isinstance(instruction.operation, Dot | RaggedDot | Convolution)
+                    and instruction.shape.is_static
+                    and _rounds(instruction)
+                ):
                     _cast(instruction, natural_type(instruction))
                     changed = True
         return changed

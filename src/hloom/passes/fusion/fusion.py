@@ -13,45 +13,36 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from hloom.analysis.instructions import attributes
-from hloom.analysis.purity import has_side_effect
+from hloom.analysis.purity import has_side_effect, is_free
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
+from hloom.ir.traits import ElementCost, Family
+from hloom.operations.conversion import BitcastConvert
+from hloom.operations.movement import Broadcast
+from hloom.operations.structure import Constant, Iota
 from hloom.passes.fusion.row_groups import join_rows
 from hloom.shape.shape import Shape
 
-_FREE: Final = frozenset(("broadcast", "iota", "reshape", "slice", "reverse"))
-"""Operations whose elements cost nothing to make again."""
-_CHEAP: Final = frozenset(
-    (
-        "add",
-        "subtract",
-        "and",
-        "or",
-        "xor",
-        "shift-left",
-        "shift-right-logical",
-        "convert",
-        "compare",
-        "multiply",
-    )
-)
-"""Operations that cost less than to write their result and read it back, a few at a time."""
 _FEW: Final = 6
 _LITTLE: Final = 16
 """One element of so many is little."""
-_MOVING: Final = frozenset(("pad", "dynamic-slice", "gather", "transpose", "concatenate"))
-"""Operations whose elements are those of an operand, found by some work on the index."""
-_EXPENSIVE: Final = frozenset(
-    (
-        "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "sine", "cosine",
-        "tan", "power", "divide", "remainder", "sqrt", "rsqrt", "cbrt", "erf", "atan2", "sinh", "cosh",
-        "asin", "acos",
-        "asinh", "acosh", "atanh",
-    )
-)  # fmt: skip
-_CONTROL: Final = frozenset(("while", "conditional", "call"))
+
+
+def _rearranges(p: HloInstruction) -> bool:
+    """Return whether elements are those of operands at other indices, found by index arithmetic alone."""
+    operation = p.operation
+    return operation.family is Family.MOVEMENT and operation.element_cost <= ElementCost.INDEXED
+
+
+def _is_costless(p: HloInstruction) -> bool:
+    """Return whether an element costs nothing to recompute: an affine index, or a constant."""
+    return isinstance(p.operation, Constant) or (p.operation.family is Family.MOVEMENT and is_free(p))
+
+
+def _is_expensive(p: HloInstruction) -> bool:
+    return p.operation.element_cost >= ElementCost.MODERATE
 
 
 @dataclass(slots=True, eq=False)
@@ -116,14 +107,14 @@ def control_computations(module: HloModule) -> list[HloComputation]:
     found = [module.entry]
     for computation in found:
         for instruction in computation.instructions:
-            if instruction.opcode in _CONTROL:
+            if instruction.operation.calls_program:
                 found.extend(c for c in instruction.called_computations if c not in found)
     return found
 
 
 def _in_place(p: HloInstruction) -> bool:
     """Whether an operation reads its operands where it writes, or anything that costs nothing to find."""
-    return p.operation.elementwise or p.opcode in ("broadcast", "constant", "iota", "bitcast-convert")
+    return p.operation.elementwise or isinstance(p.operation, Broadcast | Constant | Iota | BitcastConvert)
 
 
 def _gives_starts(p: HloInstruction) -> bool:
@@ -191,7 +182,7 @@ class _Plan:
             return False
         if self.tiles(group) or self.streams(group, dot) > self.options.most_streams:
             return False
-        if any(m.opcode in _EXPENSIVE for m in group.members):
+        if any(_is_expensive(m) for m in group.members):
             return False  # long chains want more elements side by side than a tile's row has
         group.hero = dot
         group.members[dot] = None
@@ -234,9 +225,11 @@ class _Plan:
     def loops(self, p: HloInstruction) -> bool:
         """Whether an instruction runs as a loop over its elements."""
         operation = p.operation
-        if p.opcode == "bitcast-convert":
+        if isinstance(operation, BitcastConvert):
             return p.shape.element_type.bits == p.operands[0].shape.element_type.bits
-        return p.shape.is_array and (operation.elementwise or p.opcode in _FREE or p.opcode in _MOVING)
+        return p.shape.is_array and (
+            operation.elementwise or (_rearranges(p) and not operation.updates_operand)
+        )
 
     def fusible(self, p: HloInstruction) -> bool:
         """Whether an instruction may join the group of its users."""
@@ -252,7 +245,7 @@ class _Plan:
 
     def costless(self, p: HloInstruction) -> bool:
         """Whether making an instruction's elements again in every group costs (next to) nothing."""
-        return p.opcode in _FREE or p.opcode == "constant" or 0 < self.steps(p) <= _FEW
+        return _is_costless(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
         """Cheap operations between an instruction and the numbers and indices it is made of; 0: of others."""
@@ -261,7 +254,7 @@ class _Plan:
             known = 0
             if p.shape.is_array and (p.opcode == "iota" or p.shape.rank == 0):
                 known = 1
-            elif p.opcode in _CHEAP or p.opcode in _FREE:
+            elif p.operation.element_cost is ElementCost.CHEAP or _is_costless(p):
                 before = [self.steps(o) for o in p.operands]
                 known = 1 + sum(before) if all(before) else 0
             self._steps[p] = known
@@ -305,7 +298,7 @@ class _Plan:
             return True
         if p.shape.rank == 0:
             return False
-        return p.opcode not in _EXPENSIVE and mine * 4 >= loop
+        return not _is_expensive(p) and mine * 4 >= loop
 
     def reads_much(self, group: _Group, p: HloInstruction) -> bool:
         """Whether a group with ``p`` would need more arrays at once than it may.

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
-from hloom.operations.structure import parameter_number
+from hloom.ir.traits import ElementCost
+from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.movement import Pad, Reshape, Reverse, Transpose
+from hloom.operations.structure import Constant, parameter_number
 from hloom.passes.fusion.fusion import control_computations
-
-_CHEAP: Final = frozenset((
-    "add", "subtract", "multiply", "negate", "and", "or", "xor", "not", "compare", "select", "clamp",
-    "maximum", "minimum", "convert", "shift-left", "shift-right-logical", "shift-right-arithmetic",
-    "broadcast", "iota", "slice", "concatenate", "constant", "parameter", "gather",
-))  # fmt: skip
-"""Operations that cost less, one element at a time, than to write all of them and read them back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,14 @@ class _ScatterGroup:
 
 
 def _is_cheap(i: HloInstruction) -> bool:
-    if i.opcode == "reshape":  # of dimensions of size 1 only
-        before, after = ([n for n in s.dimensions if n != 1] for s in (i.operands[0].shape, i.shape))
-        return before == after
-    return i.opcode in _CHEAP and (i.opcode != "constant" or i.shape.rank == 0)
+    """Return whether an element costs less to recompute than to write and read back."""
+    match i.operation:
+        case Reshape():  # of dimensions of size 1 only
+            before, after = ([n for n in s.dimensions if n != 1] for s in (i.operands[0].shape, i.shape))
+            return before == after
+        case Constant():
+            return i.shape.rank == 0
+        case Transpose() | DynamicSlice() | Pad() | Reverse():
+            return False
+        case operation:
+            return operation.element_cost <= ElementCost.CHEAP and not operation.updates_operand

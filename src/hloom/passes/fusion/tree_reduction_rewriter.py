@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hloom.analysis.instructions import attributes
-from hloom.analysis.values import combines_by
+from hloom.analysis.values import combiner
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.operation import Operation
+from hloom.ir.traits import Family
 from hloom.passes.writing import Writer
-from hloom.shape.element_type import F32, F64, PRED, ElementType
-
-_ELSEWHERE: Final = frozenset(
-    ("broadcast", "iota", "transpose", "slice", "reverse", "pad", "concatenate", "gather", "dynamic-slice")
-)
-"""Operations that a kernel makes on the way, whose elements come from other places."""
+from hloom.shape.element_type import F32, F64, ElementType
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +50,26 @@ class TreeReductionRewriter:
     def split(self, i: HloInstruction) -> bool:
         """Rewrite one reduction; returns whether it was worth it."""
         x, initial = i.operands
-        opcode, kind = combines_by(i), i.shape.element_type
+        operation, kind = combiner(i), i.shape.element_type
         rank = x.shape.rank
         reduced = sorted(attributes(i).dimensions)
-        if opcode is None or not x.shape.is_static or reduced != list(range(len(reduced))):
+        if operation is None or not x.shape.is_static or reduced != list(range(len(reduced))):
             return False
         rows = math.prod(x.shape.dimensions[: len(reduced)])
         columns = math.prod(x.shape.dimensions[len(reduced) : rank])
         if x.shape.element_count < self.least or (columns > self.width and rows < 2 * self.rows):
             return False
         pieces = self.divisor(rows, columns)
-        neutral = neutral_value(opcode, kind)
+        neutral = neutral_value(operation, kind)
         if pieces is None or neutral is None or x.opcode in ("dot", "convolution"):
             return False
         joined = self.joined(rows // pieces, columns) if is_in_order(x) else 1
         w = Writer(i)
         parts = w.reshape(x, (pieces, rows // pieces // joined, joined * columns))
-        first = w.op(
-            "reduce", parts, w.scalar(neutral, kind), dimensions=(1,), computations=[w.combiner(opcode, kind)]
-        )
+        combine = w.combiner(operation.opcode, kind)
+        first = w.op("reduce", parts, w.scalar(neutral, kind), dimensions=(1,), computations=[combine])
         left = w.reshape(first, (pieces * joined, columns) if columns > 1 else (pieces * joined,))
-        second = w.op("reduce", left, initial, dimensions=(0,), computations=[w.combiner(opcode, kind)])
+        second = w.op("reduce", left, initial, dimensions=(0,), computations=[combine])
         w.replace(w.reshape(second, i.shape.dimensions))
         if columns > self.width:
             self.split(second)
@@ -99,7 +95,8 @@ def is_in_order(x: HloInstruction) -> bool:
     waiting, seen = [x], {x}
     while waiting:
         i = waiting.pop()
-        if i.opcode in _ELSEWHERE and not (i.opcode == "broadcast" and not i.operands[0].shape.rank):
+        scalar = len(i.operands) == 1 and not i.operands[0].shape.rank
+        if i.operation.family is Family.MOVEMENT and not i.operation.aliases_operand and not scalar:
             return False
         if i.operation.elementwise or i.opcode == "reshape":
             fresh = [o for o in i.operands if o not in seen]
@@ -108,12 +105,8 @@ def is_in_order(x: HloInstruction) -> bool:
     return True
 
 
-def neutral_value(opcode: str, kind: ElementType) -> float | None:
+def neutral_value(operation: Operation, kind: ElementType) -> float | None:
     """What an operation leaves numbers as they are with; None where sums in pieces would be rounded twice."""
     if kind.is_complex or (kind.is_floating and kind not in (F32, F64)):
         return None
-    low, high = (-math.inf, math.inf) if kind.is_floating else (0, 1) if kind is PRED else kind.limits
-    zero = -0.0 if kind.is_floating else 0
-    ones = -1 if kind.is_integer and kind.is_signed else high
-    values = {"add": zero, "multiply": 1, "maximum": low, "minimum": high, "or": 0, "xor": 0, "and": ones}
-    return values.get(opcode)
+    return operation.neutral_element(kind)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
+from hloom.operations.movement import Reshape, Slice, Transpose
+from hloom.operations.structure import Parameter
 from hloom.passes.fusion.fusion import control_computations
 
-VIEWS: Final = frozenset(("slice", "reshape", "transpose"))
-"""Operations that only say where elements lie."""
+
+def is_view(i: HloInstruction) -> bool:
+    """Return whether an instruction only says where elements of its operand lie, by strides."""
+    return isinstance(i.operation, Slice | Reshape | Transpose)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class ProductViews:
         changed = False
         for computation in control_computations(module):
             for i in computation.post_order():
-                if i.parent is computation and is_view(i):
+                if i.parent is computation and is_copy(i):
                     changed |= self.join_readers(i) or self.join_writer(i)
         return changed
 
@@ -57,12 +61,12 @@ class ProductViews:
         return _replaced([view], [made], self.takes(made))
 
 
-def is_view(i: HloInstruction) -> bool:
-    """Whether an instruction copies elements of one array, some of them or all in another order."""
+def is_copy(i: HloInstruction) -> bool:
+    """Return whether an instruction copies elements of one array, some of them or all in another order."""
     if i.opcode != "fusion":
-        return i.opcode in ("slice", "transpose")
+        return isinstance(i.operation, Slice | Transpose)
     body = i.called_computations[0]
-    return len(i.operands) == 1 and all(m.opcode in VIEWS or m.opcode == "parameter" for m in body)
+    return len(i.operands) == 1 and all(is_view(m) or isinstance(m.operation, Parameter) for m in body)
 
 
 def dot_of(i: HloInstruction) -> HloInstruction | None:

@@ -7,7 +7,7 @@ elements through all turns while it lies in registers, instead of going over the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hloom.analysis.loops import Loop, element_number, picks
 from hloom.analysis.trip_count import TripCount, condition_is_pure
@@ -15,19 +15,24 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
+from hloom.ir.traits import ElementCost, Family
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Pad
+from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
-READING: Final = frozenset(
-    (
-        "broadcast", "iota", "constant", "reshape", "slice", "reverse", "transpose", "dynamic-slice",
-        "concatenate",
+
+def _reads_elsewhere(i: HloInstruction) -> bool:
+    """Return whether elements are those of an operand at other indices, or constants."""
+    operation = i.operation
+    movement = operation.family is Family.MOVEMENT and operation.element_cost <= ElementCost.INDEXED
+    return isinstance(operation, Constant) or (
+        movement and not operation.updates_operand and not isinstance(operation, Gather | Pad)
     )
-)  # fmt: skip
-"""Operations whose elements are those of an operand, wherever they lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
             continue
         if not (i.shape.is_array and i.shape.is_static):
             return False
-        if not i.operation.elementwise and i.opcode not in READING:
+        if not i.operation.elementwise and not _reads_elsewhere(i):
             return False
         if any(o in in_place for o in i.operands):
             if not i.operation.elementwise or i.shape.dimensions != dimensions:

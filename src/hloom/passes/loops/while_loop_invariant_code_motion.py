@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.loops import Loop, element_number
-from hloom.analysis.purity import FREE, PURE
+from hloom.analysis.purity import is_free, is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.facts import FLAT
@@ -77,7 +77,7 @@ def invariants(loop: Loop) -> set[HloInstruction]:
         if number is not None:
             if loop.is_invariant(number):
                 found.add(i)
-        elif i.opcode == "constant" or (i.opcode in PURE and all(o in found for o in i.operands)):
+        elif i.opcode == "constant" or (is_pure(i) and all(o in found for o in i.operands)):
             found.add(i)
     return found
 
@@ -92,7 +92,7 @@ def frontier(loop: Loop, invariant: set[HloInstruction]) -> list[HloInstruction]
         if i in seen:
             continue
         seen.add(i)
-        if i.opcode in FREE:
+        if is_free(i):
             waiting.extend(o for o in i.operands if o in invariant)
         else:
             found[i] = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hloom.analysis.instructions import splat
 from hloom.analysis.loops import Loop, picks
-from hloom.analysis.purity import has_side_effect
+from hloom.analysis.purity import has_side_effect, is_free
 from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
@@ -17,8 +17,6 @@ from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild, sink
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
-
-_SPREAD: Final = frozenset(("broadcast", "reshape"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ def move_invariants(loop: Loop) -> bool:
 
 def is_cheap_constant(i: HloInstruction) -> bool:
     """Whether a value can be made anew in every turn: a number, spread or not, or an iota."""
-    while i.opcode in _SPREAD:
+    while i.operation.scalar_identity and is_free(i):
         i = i.operands[0]
     return i.opcode == "iota" or (i.opcode == "constant" and i.shape.is_array and not i.shape.rank)
 

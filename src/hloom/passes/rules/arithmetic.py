@@ -13,6 +13,7 @@ import numpy as np
 from hloom.analysis.instructions import splat
 from hloom.analysis.values import has_no_negative_zero, has_sign, is_all, is_ieee, number, uniform
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import REGISTRY
 from hloom.operations.rounding import float_format
 from hloom.passes.rewriting import Family
 from hloom.passes.writing import Writer
@@ -20,7 +21,7 @@ from hloom.shape.element_type import F64, ElementType
 
 RULES: Final = Family("arithmetic")
 
-COMMUTATIVE: Final = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+COMMUTATIVE: Final = tuple(opcode for opcode, operation in REGISTRY.items() if operation.commutative)
 LARGEST_POWER: Final = 4
 """Powers up to this exponent are written as products: few roundings, and far less work."""
 
@@ -80,12 +81,8 @@ def multiply_by_minus_one(i: HloInstruction) -> HloInstruction | None:
 def extreme_of_limit(i: HloInstruction) -> HloInstruction | None:
     """``maximum(x, -inf)`` → ``x``; so for the smallest integer, and ``minimum`` at the other end."""
     x, limit = i.operands
-    kind = i.shape.element_type
-    if not uniform(i) or kind.is_complex or (kind.is_floating and not is_ieee(kind)):
-        return None
-    largest = math.inf if kind.is_floating else kind.limits[1]
-    smallest = -math.inf if kind.is_floating else kind.limits[0]
-    return x if number(limit) == (smallest if i.opcode == "maximum" else largest) else None
+    neutral = i.operation.neutral_element(i.shape.element_type)
+    return x if uniform(i) and neutral is not None and number(limit) == neutral else None
 
 
 @RULES.rewrites("maximum", "minimum", "and", "or")

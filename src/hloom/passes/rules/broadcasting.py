@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from hloom.analysis.instructions import attributes, splat
-from hloom.analysis.purity import ELEMENTWISE
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import REGISTRY
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
@@ -16,7 +16,9 @@ from hloom.shape.shape import Shape
 
 RULES: Final = Family("broadcasting")
 
-COMPUTED: Final = tuple(sorted(ELEMENTWISE - {"copy"}))
+COMPUTED: Final = tuple(
+    sorted(opcode for opcode, cls in REGISTRY.items() if cls.elementwise and not cls.aliases_operand)
+)
 """Elementwise operations that compute something."""
 
 

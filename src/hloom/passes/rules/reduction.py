@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from hloom.analysis.instructions import attributes
-from hloom.analysis.values import combines_by, is_all, number
+from hloom.analysis.values import combiner, combines_by, is_all, number
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, true_dimensions
 from hloom.passes.rules.reshaping import dimensions_of
@@ -22,9 +23,6 @@ from hloom.shape.element_type import F32, F64
 from hloom.shape.shape import Shape
 
 RULES: Final = Family("reduction")
-
-ORDERLESS: Final = frozenset(("maximum", "minimum", "and", "or"))
-"""Operations whose reductions are the same bits in any order, and of any number of copies of a value."""
 
 
 def again(
@@ -111,7 +109,8 @@ def reduce_of_reshape(i: HloInstruction) -> HloInstruction | None:
 @RULES.rewrites("reduce")
 def reduce_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     """``reduce(broadcast(x), v)`` of maximum, minimum, and, or → the reduction of x along what is left."""
-    if combines_by(i) not in ORDERLESS or i.operands[0].opcode != "broadcast":
+    operation = combiner(i)
+    if operation is None or not operation.idempotent or i.operands[0].opcode != "broadcast":
         return None
     return _without_copies(i)[0]
 
@@ -162,26 +161,20 @@ def reduce_twice(i: HloInstruction) -> HloInstruction | None:
     if len(i.operands) != 2 or i.operands[0].opcode != "reduce" or len(i.operands[0].users) > 1:
         return None
     inner, _ = i.operands
-    opcode, kind = combines_by(i), i.shape.element_type
-    if opcode is None or opcode != combines_by(inner) or not _is_neutral(opcode, inner.operands[1]):
+    operation, kind = combiner(i), i.shape.element_type
+    if operation is None or operation != combiner(inner) or not _is_neutral(operation, inner.operands[1]):
         return None
-    if kind.is_floating and opcode in ("add", "multiply") and kind not in (F32, F64):
+    if kind.is_floating and not operation.idempotent and kind not in (F32, F64):
         return None
     left = [d for d in range(inner.operands[0].shape.rank) if d not in dimensions_of(inner)]
     both = sorted([*dimensions_of(inner), *(left[d] for d in dimensions_of(i))])
     return again(i, [inner.operands[0]], both)
 
 
-def _is_neutral(opcode: str, v: HloInstruction) -> bool:
-    """Whether combining with a constant changes nothing, up to the sign of a zero sum."""
-    kind = v.shape.element_type
-    if kind.is_complex:
-        return False
-    value = number(v)
-    low, high = (-math.inf, math.inf) if kind.is_floating else kind.limits
-    ones = -1 if kind.is_signed else high
-    neutral = {"add": 0, "or": 0, "xor": 0, "multiply": 1, "maximum": low, "minimum": high, "and": ones}
-    return value is not None and value == neutral[opcode]
+def _is_neutral(operation: Operation, v: HloInstruction) -> bool:
+    """Return whether combining with a constant changes nothing, up to the sign of a zero sum."""
+    neutral = operation.neutral_element(v.shape.element_type)
+    return neutral is not None and number(v) == neutral
 
 
 # -- windows

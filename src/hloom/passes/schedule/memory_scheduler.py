@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from hloom.analysis.instructions import attributes, communicates
+from hloom.analysis.instructions import attributes
+from hloom.analysis.purity import communicates
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.passes.facts import CONTROL_FLOW, UNORDERED
+from hloom.ir.traits import Family
+from hloom.operations.structure import GetTupleElement, Tuple
+from hloom.passes.facts import UNORDERED
 from hloom.shape.shape import Shape
 
-ALIASES: Final = frozenset(
-    ("reshape", "bitcast", "copy", "opt-barrier", "add-dependency", "domain", "tuple", "get-tuple-element")
-)
-"""Operations that make no value of their own, but hand on what their operands hold."""
-_GIVEN: Final = frozenset(("parameter", "constant"))
+
+def _holds_operands(i: HloInstruction) -> bool:
+    """Return whether the value is what the operands hold: aliases, tuples and what picks from them."""
+    return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class HloMemoryScheduler:
         peaks: dict[HloComputation, int] = {}
         running = {module.entry}
         for i in module.instructions():
-            if i.opcode in CONTROL_FLOW:
+            if i.operation.calls_program:
                 running.update(i.called_computations)
         for computation in module.post_order():
             if computation in running:
@@ -102,16 +104,16 @@ class _Liveness:
             value.size = 0
 
     def _instruction(self, i: HloInstruction, peaks: dict[HloComputation, int]) -> None:
-        if i.opcode in ALIASES:
+        if _holds_operands(i):
             self.held[i] = self._handed_on(i)
             return
         parts = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
-        given = i.opcode in _GIVEN
+        given = i.operation.family is Family.STRUCTURE
         self.made[i] = self.held[i] = tuple(_Value(0 if given else _bytes(s)) for s in parts)
         self.reads[i] = tuple(dict.fromkeys(v for o in i.operands for v in self.held[o] if v.size))
         for read in self.reads[i]:
             read.readers.add(i)
-        if i.opcode in CONTROL_FLOW:
+        if i.operation.calls_program:
             self.inner[i] = max((peaks.get(c, 0) for c in i.called_computations), default=0)
 
     def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
@@ -177,7 +179,7 @@ class _Liveness:
 
     def _growth(self, i: HloInstruction, left: dict[_Value, int]) -> int:
         """By how many bytes more are held after an instruction than before it; aliases run at once."""
-        if i not in self.made or i.opcode in _GIVEN:
+        if i not in self.made or i.operation.family is Family.STRUCTURE:
             return -(1 << 62)
         freed = sum(v.size for v in self.reads[i] if left[v] == 1)
         return sum(v.size for v in self.made[i] if v.readers) - freed

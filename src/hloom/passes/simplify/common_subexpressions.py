@@ -9,8 +9,6 @@ from hloom.analysis.purity import has_side_effect
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 
-_NEVER = frozenset(("parameter", "rng", "rng-get-and-update-state", "partition-id", "replica-id"))
-
 
 @dataclass(frozen=True, slots=True)
 class CommonSubexpressionElimination:
@@ -25,7 +23,7 @@ class CommonSubexpressionElimination:
             known: dict[Any, HloInstruction] = {}
             for instruction in computation.post_order():
                 if (
-                    instruction.opcode in _NEVER
+                    instruction.operation.distinct
                     or instruction.control_predecessors
                     or has_side_effect(instruction)
                 ):

@@ -12,7 +12,6 @@ from typing import ClassVar, Final, TypeAlias
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.passes.facts import CONTROL_FLOW
 
 LARGEST: Final = 64
 """Computations of more instructions are not compared."""
@@ -33,7 +32,7 @@ class ComputationDeduplicator:
         others: set[HloComputation] = {module.entry}
         for i in module.instructions():
             for computation in i.called_computations:
-                if i.opcode in CONTROL_FLOW:
+                if i.operation.calls_program:
                     others.add(computation)
                 applied.setdefault(computation, []).append(i)
         changed = False

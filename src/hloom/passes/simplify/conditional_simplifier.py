@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.analysis.instructions import attributes
-from hloom.analysis.purity import ELEMENTWISE, FREE
+from hloom.analysis.purity import is_free
 from hloom.analysis.values import number
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -56,9 +56,9 @@ class ConditionalSimplifier:
         if len(i.called_computations) != 2 or not i.operands[0].shape.element_type.is_predicate:
             return False
         steps = [s for branch in i.called_computations for s in branch.instructions]
-        work = [s for s in steps if s.opcode not in FREE]
+        work = [s for s in steps if not is_free(s)]
         return len(work) <= self.most_instructions and all(
-            (s.opcode in ELEMENTWISE or s.opcode in FREE)
+            (s.operation.elementwise or is_free(s))
             and all(leaf.is_array and not leaf.rank for leaf in _leaves(s.shape))
             and not (s.control_predecessors or s.control_successors)
             for s in steps

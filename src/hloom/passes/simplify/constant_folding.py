@@ -13,18 +13,17 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from hloom.analysis.instructions import attributes
-from hloom.analysis.purity import CONTRACTION, ELEMENTWISE, MOVEMENT, PURE
+from hloom.analysis.purity import is_free, is_pure
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
+from hloom.ir.traits import Family
 from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
-_KEPT: Final = frozenset(("broadcast", "iota", "copy"))
-"""Operations that are cheaper than the array that they make."""
 _WORK_OF_ELEMENT: Final = {"moved": 1, "computed": 16, "combined": 64}
 """How much more an element costs here than a moved one."""
 
@@ -66,7 +65,7 @@ class ConstantFolding:
 
     def folds(self, i: HloInstruction) -> bool:
         """Whether an instruction works on constants alone and makes a small one."""
-        if i.opcode not in PURE or i.opcode in _KEPT or not i.operands:
+        if not is_pure(i) or not i.operands or (is_free(i) and _enlarges(i)):
             return False
         if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
             return False
@@ -76,6 +75,11 @@ class ConstantFolding:
         return count <= self.largest or count <= max(o.shape.element_count for o in i.operands)
 
 
+def _enlarges(i: HloInstruction) -> bool:
+    """Return whether the result is larger than the operands: it is cheaper to make than to store."""
+    return i.shape.is_array and i.shape.element_count > max(o.shape.element_count for o in i.operands)
+
+
 def _is_known(i: HloInstruction) -> bool:
     return i.opcode == "constant" and i.shape.is_array and not attributes(i).literal.is_elided
 
@@ -83,11 +87,12 @@ def _is_known(i: HloInstruction) -> bool:
 def work_of(i: HloInstruction) -> int:
     """What evaluating an instruction costs, in elements moved."""
     largest = max(i.shape.element_count, *(o.shape.element_count for o in i.operands))
-    if i.opcode in MOVEMENT:
+    family = i.operation.family
+    if family is Family.MOVEMENT:
         return largest
-    if i.opcode in ELEMENTWISE:
+    if family is Family.ELEMENTWISE:
         return largest * _WORK_OF_ELEMENT["computed"]
-    if i.opcode in CONTRACTION:
+    if family is Family.CONTRACTION:
         lhs, rhs = (o.shape.element_count for o in i.operands)
         made = i.shape.element_count
         return largest + (made * rhs if i.opcode == "convolution" else math.isqrt(lhs * rhs * made))

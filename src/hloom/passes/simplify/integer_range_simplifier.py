@@ -8,9 +8,10 @@ from typing import ClassVar
 from hloom.analysis.instructions import direction_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.traits import Range
 from hloom.passes.facts import FLAT
 from hloom.passes.rewriting import Family, RuleTable
-from hloom.passes.simplify.integer_ranges import IntegerRanges, Range
+from hloom.passes.simplify.integer_ranges import IntegerRanges
 from hloom.passes.writing import Writer
 
 

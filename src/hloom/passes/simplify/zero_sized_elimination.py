@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hloom.analysis.purity import PURE
+from hloom.analysis.purity import is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.simplify.constant_folding import replace_by_constant
@@ -33,6 +33,6 @@ class ZeroSizedHloElimination:
 
 def is_empty(i: HloInstruction) -> bool:
     """Whether an instruction only makes an array without elements."""
-    if i.opcode not in PURE or not i.shape.is_array or 0 not in i.shape.dimensions:
+    if not is_pure(i) or not i.shape.is_array or 0 not in i.shape.dimensions:
         return False
     return i.shape.is_static and not i.control_predecessors and not i.control_successors

@@ -34,7 +34,7 @@ from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
-from hloom.passes.layout.product_views import VIEWS
+from hloom.passes.layout.product_views import is_view
 
 Plan = InnerProduct | TilePlan
 
@@ -231,7 +231,7 @@ def has_kernel(i: HloInstruction) -> bool:
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
         return False
     _, roots, members = kernel_parts(i)
-    behind = [m for m in members if m.opcode in VIEWS and _follows(m, dot)]
+    behind = [m for m in members if is_view(m) and _follows(m, dot)]
     if not behind:
         return True
     placed = written_through(dot, roots[0])
@@ -294,7 +294,7 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
     """The array that an operand of a member of a fusion is, or is a part of, seen from outside."""
     if i is member:
         return operand
-    while operand.opcode in VIEWS:
+    while is_view(operand):
         (operand,) = operand.operands
     return i.operands[parameter_number(operand)]
 

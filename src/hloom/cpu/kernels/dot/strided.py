@@ -8,7 +8,7 @@ from typing import Any
 from hloom.codegen.index import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
-from hloom.passes.layout.product_views import VIEWS
+from hloom.passes.layout.product_views import is_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def read_through(i: HloInstruction) -> Strided | None:
     """Where the elements of slices, reshapes and transposes of an array lie; None if not at strides."""
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] = tuple(map(Index.of, variables))
-    while i.opcode in VIEWS:
+    while is_view(i):
         (source,) = i.operands
         operation: Any = i.operation
         if i.opcode == "slice":

@@ -17,9 +17,9 @@ from hloom.codegen.elements import NEAR, Elements, View
 from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Module, Value
 from hloom.codegen.loops import (
-    NESTED,
     LoopKernel,
     Space,
+    is_nested,
     outer_loops,
     result_shapes,
     root_values,
@@ -88,7 +88,7 @@ def find_rows(
 
     ``reduced`` says that members may be reductions of such rows, which are written out.
     """
-    nested = any(m.opcode in NESTED or m.opcode == "gather" for m in members)
+    nested = any(is_nested(m) or m.opcode == "gather" for m in members)
     if len(space.variables) < 2 or (nested and not reduced):
         return None
     columns, width = 0, 1

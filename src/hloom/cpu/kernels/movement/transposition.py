@@ -17,10 +17,10 @@ from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.index import Index, Variable, linearize
 from hloom.codegen.llvm_text import F32, F64, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import (
-    NESTED,
     LoopKernel,
     Space,
     emit_loop_kernel,
+    is_nested,
     planned_space,
     result_shapes,
     root_values,
@@ -30,6 +30,7 @@ from hloom.codegen.loops import (
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Family
 from hloom.shape.element_type import ElementType
 
 MOST_MEMBERS: Final = 24
@@ -76,7 +77,7 @@ def emit_elements_kernel(
     members: Sequence[HloInstruction],
 ) -> LoopKernel:  # fmt: skip
     """The kernel that computes ``roots`` from ``inputs``: in tiles, narrow rows, or by vectors."""
-    if any(m.opcode in _MOVING for m in members):
+    if any(m.operation.family is Family.MOVEMENT and m.operands for m in members):
         space = planned_space(inputs, roots, members)
         tiling = find_tiling(space, inputs, roots, members)
         if tiling is not None:
@@ -87,18 +88,12 @@ def emit_elements_kernel(
     return emit_loop_kernel(module, name, inputs, roots, members)
 
 
-_MOVING: Final = frozenset(
-    ("transpose", "reshape", "broadcast", "bitcast", "reverse", "slice", "concatenate")
-)
-"""Operations through which an element may be read far from its neighbours."""
-
-
 def find_tiling(
     space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
     members: Sequence[HloInstruction],
 ) -> Tiling | None:  # fmt: skip
     """The tile of a kernel; None if its loads lie side by side, or nowhere."""
-    if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(m.opcode in NESTED for m in members):
+    if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
         return None
     *others, lane = space.variables
     types = [v.shape.element_type for v in (*inputs, *members) if v.shape.is_array]

@@ -31,6 +31,7 @@ from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_row
 from hloom.cpu.kernels.reduction.reduction import RowReduction
 from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import ElementCost
 
 MOST_SCRATCH: Final = 1 << 16
 """Bytes of a row that may be kept aside; longer ones are computed again."""
@@ -205,7 +206,12 @@ class _Rows:
         operand = reduction.operands[0]
         size = storage_bytes(operand.shape.element_type) * self.plan.length
         again = len(operand.users) > 1 or operand.is_root
-        if again and operand not in self.vectors.views and size <= MOST_SCRATCH and operand.opcode in COSTLY:
+        if (
+            again
+            and operand not in self.vectors.views
+            and size <= MOST_SCRATCH
+            and operand.operation.element_cost >= ElementCost.MODERATE
+        ):
             view = self.aside(operand, size)
 
             def keep(source: Indices, values: list[Element]) -> None:
@@ -236,19 +242,3 @@ class _Rows:
         made = [self.vectors.element(root, indices) for root, _ in whole]
         for (_, target), value in zip(whole, made, strict=True):
             self.vectors.store(target, indices, value)
-
-
-COSTLY: Final = frozenset(
-    (
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "tanh",
-        "power",
-        "divide",
-        "erf",
-    )
-)
-"""Operations that are better stored and read again than computed twice."""

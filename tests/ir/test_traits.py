@@ -1,0 +1,57 @@
+"""Traits: every operation states them, and they are true of what it evaluates to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hloom.operations  # noqa: F401
+from evaluation import evaluate
+from hloom.ir.operation import REGISTRY, Operation
+from hloom.ir.traits import ElementCost, Family, Traits
+from hloom.shape.element_type import ElementType
+
+REQUIRED = ("family", "element_cost")
+COMMUTATIVE = [opcode for opcode, operation in REGISTRY.items() if operation.commutative]
+FLOATS = ("f64", "f32", "bf16", "f16", "f8e5m2", "f8e4m3fn")
+TYPES = [t for t in ElementType.all() if t.is_integer or t.is_predicate or t.name in FLOATS]
+
+
+@pytest.mark.parametrize("opcode", REGISTRY)
+def test_each_operation_states_its_family_and_its_cost(opcode: str) -> None:
+    for trait in REQUIRED:
+        stated = [c for c in REGISTRY[opcode].__mro__ if trait in vars(c) and c not in (Traits, Operation)]
+        assert stated, f"{opcode} does not state {trait}"
+
+
+@pytest.mark.parametrize("opcode", REGISTRY)
+def test_families_and_traits_agree(opcode: str) -> None:
+    operation = REGISTRY[opcode]
+    if operation.elementwise:
+        assert operation.family is Family.ELEMENTWISE
+        assert operation.element_cost <= ElementCost.TRANSCENDENTAL
+    if operation.family in (Family.COLLECTIVE, Family.TRANSFER) and not operation.distinct:
+        assert operation.communicates
+    if operation.idempotent:
+        assert operation.commutative
+    if operation.side_effect:
+        assert operation.family in (Family.TRANSFER, Family.RANDOM)
+
+
+@pytest.mark.parametrize("opcode", COMMUTATIVE)
+@pytest.mark.parametrize("element_type", TYPES, ids=lambda t: t.name)
+def test_neutral_elements_change_no_bit(opcode: str, element_type: ElementType) -> None:
+    operation = REGISTRY[opcode]
+    neutral = operation().neutral_element(element_type)
+    kinds = operation.accepts  # type: ignore[attr-defined]
+    if element_type not in kinds:
+        pytest.skip(f"{opcode} does not take {element_type.name}")
+    assert neutral is not None
+    low, high = element_type.limits
+    values = [0, 1, low, high] + ([-0.0] if element_type.is_floating else [])
+    x = np.stack([np.asarray(v).astype(element_type.numpy_dtype) for v in values])
+    e = np.full(x.shape, np.asarray(neutral).astype(element_type.numpy_dtype))
+    name, n = element_type.name, len(values)
+    text = f"p = {name}[{n}] parameter(0)  q = {name}[{n}] parameter(1)  ROOT r = {name}[{n}] {opcode}(p, q)"
+    for a, b in ((x, e), (e, x)):
+        assert np.asarray(evaluate(text, a, b)).tobytes() == x.tobytes()
