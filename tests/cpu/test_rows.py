@@ -78,3 +78,55 @@ def test_a_vector_for_every_row(length: int) -> None:
   ROOT r = f32[{sizes}] multiply(soft, scale)""".replace("{last_size}", str(length))
     text = softmax("f32", 65, length, result=result)
     agree(text, *arguments(np.random.default_rng(0), text), rounded=True)
+
+
+OTHER_ROWS = {
+    "reverse": "ROOT o = f32[24,24] reverse(t), dimensions={0}",
+    "within the row": "ROOT o = f32[24,24] reverse(t), dimensions={1}",
+    "transpose": "ROOT o = f32[24,24] transpose(t), dimensions={1,0}",
+    "pad": """cut = f32[23,24] slice(t), slice={[1:24],[0:24]}
+      zero = f32[] constant(0)
+      ROOT o = f32[24,24] pad(cut, zero), padding=0_1x0_0""",
+    "concatenate": """a = f32[9,24] slice(t), slice={[15:24],[0:24]}
+      b = f32[15,24] slice(t), slice={[0:15],[0:24]}
+      ROOT o = f32[24,24] concatenate(a, b), dimensions={0}""",
+    "reshape": """flat = f32[576] reshape(t)
+      turned = f32[576] reverse(flat), dimensions={0}
+      ROOT o = f32[24,24] reshape(turned)""",
+    "dynamic-slice": """zero = s32[] constant(0)
+      d = f32[1,24] dynamic-slice(t, n, zero), dynamic_slice_sizes={1,24}
+      line = f32[24] reshape(d)
+      ROOT o = f32[24,24] broadcast(line), dimensions={1}""",
+}
+
+
+@pytest.mark.parametrize("place", OTHER_ROWS)
+def test_values_kept_for_one_row_are_not_read_in_others(place: str) -> None:
+    """What the reduction of a row has computed is read again by an operation that moves it elsewhere."""
+    text = f"""
+HloModule moved
+max {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }}
+move {{
+  t = f32[24,24] parameter(0)
+  n = s32[] parameter(1)
+  {OTHER_ROWS[place]}
+}}
+ENTRY main {{
+  x = f32[24,24] parameter(0)
+  y = f32[24,24] parameter(1)
+  n = s32[] parameter(2)
+  t = f32[24,24] divide(x, y)
+  low = f32[] constant(-inf)
+  m = f32[24] reduce(t, low), dimensions={{1}}, to_apply=max
+  b = f32[24,24] broadcast(m), dimensions={{0}}
+  s = f32[24,24] subtract(t, b)
+  o = f32[24,24] call(t, n), to_apply=move
+  q = f32[24,24] sine(o)
+  p = f32[24,24] subtract(s, q)
+  ROOT r = f32[24,24] add(p, o)
+}}
+"""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-50, 50, (24, 24)).astype(np.float32)
+    y = 2.0 ** rng.integers(-2, 3, (24, 24)).astype(np.float32)
+    agree(text, x, y, np.int32(3), rounded=True)

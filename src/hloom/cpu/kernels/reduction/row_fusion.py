@@ -68,13 +68,18 @@ def _narrow_rows(
 
 @dataclass(slots=True)
 class _Plan:
-    """What a row kernel does: sizes, loops, reductions in order."""
+    """What a row kernel does: sizes, loops, reductions in order.
+
+    Attributes:
+        local: operands of reductions of which each row reads only elements of its own.
+    """
 
     rows: tuple[int, ...]
     length: int
     space: Space
     lane: Variable
     reductions: list[HloInstruction]
+    local: set[HloInstruction]
 
 
 def _planned(
@@ -84,21 +89,51 @@ def _planned(
     *rows, length = reductions[0].operands[0].shape.dimensions
     space = split_space(rows, [m.shape.dimensions for m in (*members, *inputs) if m.shape.is_array])
     lane = Variable(length)
+    elements = _walked(inputs, roots, reductions, space, lane)
+    indices = (*space.indices, Index.of(lane))
+    first = linearize((*space.indices, Index(0)), (*rows, length))
+    local = {
+        r.operands[0]
+        for r in reductions
+        if r.operands[0] not in inputs
+        and _reads_own_row(_walked(inputs, roots, reductions, space, lane, r.operands[0]), first, length)
+    }
+    accesses = [*elements.accesses, linearize(space.indices, rows), linearize(indices, [*rows, length])]
+    merged = merge_loops(space, accesses, elements.pinned)
+    return _Plan(tuple(rows), length, merged, lane, reductions, local)
+
+
+_OBSERVED: Final = "%observed"
+"""The address of the array whose reads are looked at."""
+
+
+def _walked(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], reductions: Sequence[HloInstruction],
+    space: Space, lane: Variable, observed: HloInstruction | None = None,
+) -> Elements:  # fmt: skip
+    """The elements of a row kernel emitted into nowhere; of ``observed`` as if it were an array in memory."""
     scratch = Module().function("plan", [PTR] * len(inputs))
     elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
+    if observed is not None:
+        shape = observed.shape
+        elements.views[observed] = View(Value(scratch, PTR, _OBSERVED), shape.element_type, shape.dimensions)
     for variable in (*space.variables, lane):
         variable.value = Value(scratch, I64, "%plan")
-    indices = (*space.indices, Index.of(lane))
     for reduction in reductions:
-        elements.element(reduction.operands[0], indices)
+        elements.element(reduction.operands[0], (*space.indices, Index.of(lane)))
         elements.know(reduction, space.indices, _some_value(scratch, reduction))
     for root in roots:
         if root.opcode != "reduce":
-            elements.element(root, _place(root, space.indices, lane, length))
+            elements.element(root, _place(root, space.indices, lane, lane.extent))
     for variable in (*space.variables, lane):
         variable.value = None
-    accesses = [*elements.accesses, linearize(space.indices, rows), linearize(indices, [*rows, length])]
-    return _Plan(tuple(rows), length, merge_loops(space, accesses, elements.pinned), lane, reductions)
+    return elements
+
+
+def _reads_own_row(elements: Elements, first: Index, length: int) -> bool:
+    """Whether the observed array is read only in the row that begins at a linear index."""
+    distances = [linear - first for linear in elements.reads.get(_OBSERVED, ())]
+    return all(d.minimum() >= 0 and d.maximum() < length for d in distances)
 
 
 def _some_value(function: Function, instruction: HloInstruction) -> Element:
@@ -205,7 +240,7 @@ class _Rows:
         )
         operand = reduction.operands[0]
         size = storage_bytes(operand.shape.element_type) * self.plan.length
-        again = len(operand.users) > 1 or operand.is_root
+        again = operand in self.plan.local and (len(operand.users) > 1 or operand.is_root)
         if (
             again
             and operand not in self.vectors.views
