@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hloom import HloError, HloModule, Literal, load, save
-from hloom.files import Snapshot, load_all, load_snapshot, save_snapshot
+from hloom.files import Snapshot, encoded, load_all, load_snapshot, save_snapshot
 
 TEXT = """HloModule m
 
@@ -161,3 +161,25 @@ def test_unknown_suffixes_are_not_written(tmp_path: Path, module: HloModule) -> 
     assert caught.value.rule == "file.suffix"
     with pytest.raises(HloError):
         save(module, tmp_path / "program")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be", "utf-32-be", "utf-16-le"])
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("suffix", [".hlo", ".pbtxt"])
+def test_text_with_a_byte_order_mark(
+    tmp_path: Path, module: HloModule, encoding: str, compressed: bool, suffix: str
+) -> None:
+    text = encoded(module, suffix).decode().replace("\n", "\r\n")
+    mark = "\ufeff" if encoding.endswith(("le", "be")) else ""
+    data = (mark + text).encode(encoding)
+    path = tmp_path / "program"
+    path.write_bytes(gzip.compress(data) if compressed else data)
+    assert load(path).to_text() == module.to_text()
+
+
+def test_bytes_that_only_begin_like_a_mark_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "program"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(HloError) as caught:
+        load(path)
+    assert caught.value.rule == "proto.no-module"

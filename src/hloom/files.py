@@ -6,6 +6,7 @@ HloUnoptimizedSnapshot), their text form (`.pbtxt`), and any of these in gzip; `
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import re
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 _GZIP: Final = b"\x1f\x8b"
 _MOST_BYTES: Final = (1 << 31) - 1
 """No proto is longer; nor does a small file that grows when it is decompressed get more memory."""
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+"""UTF-32's come first: the little-endian one begins with UTF-16's."""
 _NEVER_IN_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _PROTO_TEXT: Final = re.compile(r"(?:\s|#[^\n]*)*[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-tf{<])")
 
@@ -97,7 +106,7 @@ def contents(path: str | Path) -> bytes:
     """The bytes of a file, decompressed if they are gzip; ParseError for damaged gzip or more than 2 GiB."""
     data = Path(path).read_bytes()
     if not data.startswith(_GZIP):
-        return data
+        return _in_utf8(data)
     try:
         with gzip.open(io.BytesIO(data)) as stream:
             plain = stream.read(_MOST_BYTES + 1)
@@ -105,7 +114,21 @@ def contents(path: str | Path) -> bytes:
         raise ParseError(f"{path} is damaged gzip: {error}", rule="file.gzip") from None
     if len(plain) > _MOST_BYTES:
         raise ParseError(f"{path} holds more than {_MOST_BYTES} bytes", rule="file.size")
-    return plain
+    return _in_utf8(plain)
+
+
+def _in_utf8(data: bytes) -> bytes:
+    """Return text with a byte order mark as UTF-8 without one; other bytes as they are.
+
+    Only bytes that begin with a mark and decode as its encoding count as text.
+    """
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            try:
+                return data[len(mark) :].decode(encoding).encode("utf-8")
+            except UnicodeError:
+                return data
+    return data
 
 
 def kind_of(data: bytes) -> str:

@@ -314,3 +314,16 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(HloError) as caught:
         compiled(monkeypatch, f"--xla_dump_to={tmp_path / 'file'}")
     assert caught.value.rule == "dump.directory"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a/b", "..", "a" * 300, "a\nb"])
+def test_any_name_of_a_module_can_be_dumped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={tmp_path / 'dumps'}")
+    module = parse(PROGRAM)
+    module.name = name
+    hloom.compile(module)
+    files = list((tmp_path / "dumps").glob("module_*before_optimizations*"))
+    assert [load(path).entry.name for path in files] == ["main"]
+    assert [path.name for path in tmp_path.iterdir()] == ["dumps"]

@@ -175,3 +175,65 @@ def test_static_form_of_shapes_and_values() -> None:
     (array, rows, columns), *_ = enclosed(value, shape)
     assert array.shape == (4, 3) and (rows, columns) == (2, 1)
     agreement.same(actual(enclosed(value, shape), shape), value)
+
+
+STATIC_AS_DYNAMIC = """HloModule m
+dynamic { a = f32[<=4] parameter(0) ROOT c = f32[<=4] copy(a) }
+static { a = f32[4] parameter(0) ROOT c = f32[4] copy(a) }
+less {
+  p = (f32[<=4], s32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=1
+  k = s32[] constant(2)
+  ROOT r = pred[] compare(i, k), direction=LT
+}
+next {
+  p = (f32[<=4], s32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=1
+  k = s32[] constant(1)
+  j = s32[] add(i, k)
+  q = f32[4] constant({1, 2, 3, 4})
+  ROOT r = (f32[<=4], s32[]) tuple(q, j)
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  n = s32[] parameter(1)
+  p = pred[] parameter(2)
+  d = f32[<=4] set-dimension-size(x, n), dimensions={0}
+  zero = s32[] constant(0)
+  BODY
+}
+"""
+
+
+@pytest.mark.parametrize("flag", [False, True])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ROOT t = (f32[<=4], f32[4]) tuple(x, x)",
+        "a = (f32[4]) tuple(x) ROOT t = f32[<=4] get-tuple-element(a), index=0",
+        "b = (f32[<=4]) tuple(x) a = ((f32[<=4]), f32[<=4]) tuple(b, d)"
+        " ROOT c = ((f32[<=4]), f32[<=4]) copy(a)",
+        "ROOT c = f32[<=4] conditional(p, d, x), true_computation=dynamic, false_computation=static",
+        "ROOT c = f32[<=4] conditional(p, x, x), true_computation=dynamic, false_computation=static",
+        "a = f32[<=4] call(x), to_apply=dynamic ROOT s = s32[] get-dimension-size(a), dimensions={0}",
+        "a = f32[<=4] call(x), to_apply=static b = f32[4] call(x), to_apply=static"
+        " ROOT t = (f32[<=4], f32[4]) tuple(a, b)",
+        "t = (f32[<=4], s32[]) tuple(d, zero) ROOT w = (f32[<=4], s32[]) while(t), condition=less, body=next",
+        "t = (f32[4], s32[]) tuple(x, zero) ROOT w = (f32[<=4], s32[]) while(t), condition=less, body=next",
+        "ROOT b = f32[<=4] opt-barrier(x)",
+    ],
+)
+def test_static_arrays_are_passed_on_as_dynamic_ones(body: str, flag: bool) -> None:
+    text = STATIC_AS_DYNAMIC.replace("BODY", body)
+    module = parse(text)
+    module.verify()
+    arguments = [np.arange(4, dtype=np.float32), np.int32(2), np.bool_(flag)]
+    expected = hloom.compile(module, backend="evaluator")(*arguments)
+    actual_result = hloom.compile(module)(*arguments)
+    for ours, theirs in zip(arrays_of(actual_result), arrays_of(expected), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def arrays_of(value: Any) -> list[Any]:
+    """The arrays in nested tuples."""
+    return [leaf for part in value for leaf in arrays_of(part)] if isinstance(value, tuple) else [value]

@@ -465,3 +465,40 @@ def test_computations_of_other_modules_are_not_called() -> None:
     with pytest.raises(VerifyError) as caught:
         module.to_proto()
     assert caught.value.rule == "module.callee"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("", "module_entry"), ("a b", "a_b"), ("1x", "_x"), ("ENTRY", "%ENTRY"), ("f32", "f32_"),
+        ("h\u00e9", "h__"), ("a\nb", "a_b"), ("a\0b", "a_b"), ("__x", "a_x"), ("jit_f.1-2", "jit_f.1-2"),
+    ],
+)  # fmt: skip
+def test_any_name_of_a_module_is_printed_so_that_it_can_be_read(name: str, shown: str) -> None:
+    message = message_of()
+    message.name = name
+    module = read(message)
+    text = module.to_text()
+    assert text.startswith(f"HloModule {shown},")
+    assert HloModule.from_text(text).to_text() == text
+    assert again(message).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("", "_"), ("a b", "a_b"), ("1x", "_x"), ("x=", "x_"), ("h\u00e9", "h__"), ("f32", "f32"), ("}", "_"),
+        ("a,b", "a_b"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [3.0, float("inf"), float("nan"), -1e300])
+def test_any_name_of_a_statistic_is_printed_so_that_it_can_be_read(
+    name: str, shown: str, value: float
+) -> None:
+    message = message_of()
+    part(message, "s").statistics_viz.statistics.add(stat_name=name, stat_val=value)
+    text = read(message).to_text()
+    assert f"statistics={{visualizing_index=0,{shown}=" in text
+    assert HloModule.from_text(text).to_text() == text
+    written = part(again(message), "s").statistics_viz.statistics
+    assert [(s.stat_name, repr(s.stat_val)) for s in written] == [(name, repr(value))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,3 +131,21 @@ def test_what_is_no_function(function: Any) -> None:
 def test_the_target_is_a_string() -> None:
     with pytest.raises(EvaluationError, match=r"custom-call\.name"):
         hloom.register_custom_call(3, abs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+def test_an_exception_in_a_python_function_stays_the_cause(backend: str) -> None:
+    def failing(_: Any) -> Any:
+        raise KeyError("of the caller")
+
+    hloom.register_custom_call("myfunc", failing)
+    text = 'f32[2] custom-call(x), custom_call_target="myfunc"'
+    module = hloom.HloModule.from_text(f"HloModule m\nENTRY e {{ x = f32[2] parameter(0) ROOT y = {text} }}")
+    with pytest.raises(EvaluationError) as caught:
+        hloom.compile(module, backend=backend)(np.ones(2, np.float32))
+    cause = caught.value.__cause__
+    assert isinstance(cause, KeyError)
+    assert cause.__traceback__ is not None
+    frames = traceback.extract_tb(cause.__traceback__)
+    assert frames[-1].name == "failing"
+    assert caught.value.instruction == "y"

@@ -226,3 +226,23 @@ def test_only_modules_are_compiled(wrong: object) -> None:
     with pytest.raises(HloError) as caught:
         hloom.compile(wrong)  # type: ignore[arg-type]
     assert caught.value.rule == "compile.modules"
+
+
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "b = f32[0,4611686018427387904] broadcast(x), dimensions={}"
+        " ROOT t = f32[4611686018427387904,0] transpose(b), dimensions={1,0}",
+        "b = f32[2,4611686018427387904] broadcast(x), dimensions={}"
+        " ROOT t = f32[2,2] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "b = (f32[9223372036854775807], f32[]) custom-call(x), custom_call_target=\"f\""
+        " ROOT t = f32[] get-tuple-element(b), index=1",
+    ],
+)  # fmt: skip
+def test_arrays_beyond_the_address_space_are_refused(backend: str, text: str) -> None:
+    module = hloom.HloModule.from_text(f"HloModule m\nENTRY e {{ x = f32[] parameter(0) {text} }}")
+    module.verify()
+    with pytest.raises(HloError) as caught:
+        hloom.compile(module, backend=backend)
+    assert (caught.value.rule, caught.value.instruction) == ("compile.array-size", "b")

@@ -154,7 +154,7 @@ class XlaBuilder:
             operation.verify(instruction)
         except HloError as error:
             instruction.detach()
-            raise error.at(instruction=final) from None
+            raise error.at(instruction=final) from error.__cause__
         return XlaOp(self, self._computation.add(instruction))
 
     @staticmethod

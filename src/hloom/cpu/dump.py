@@ -71,7 +71,7 @@ class Dump:
     def __init__(self, options: DumpOptions, module: HloModule, pipeline: Pipeline, number: int) -> None:
         self._options = options
         self._given = module
-        self._name = re.sub(r"[/\\\[\] ]", "_", module.name)
+        self._name = re.sub(r"[/\\\[\] \0]", "_", module.name)
         self._number = number
         self._prefix = f"{time.time_ns() // 1000}." if options.dump_include_timestamp else ""
         self._places = {id(item): (title, before) for title, item, before in _places(pipeline)}

@@ -202,6 +202,8 @@ class NativeExecutable:
         flat = result.is_array or (result.is_tuple and all(s.is_array for s in result.tuple_shapes))
         if not flat or not all(s.is_array and s.is_static for s in shapes):
             return fallback
+        if any(s.element_type.bits < 8 and not s.element_type.is_predicate for s in parameters):
+            return fallback  # which clears the bits of their bytes that are no part of an element
         signature = Signature(parameters, self.result_leaves, result.is_tuple, self.memory.temp, self._long)
         held = (self, self._context)
         return builtin_for(signature, self._address, self._context.address, fallback, held)

@@ -20,6 +20,7 @@ from hloom.passes.expand.result_caster import ResultCaster
 from hloom.passes.expand.rng_expander import RngExpander
 from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.scan_expander import ScanExpander, is_elementwise
+from hloom.passes.expand.single_result_tuples import SingleResultTuples
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.expand.unscheduler import Unscheduler
@@ -68,6 +69,7 @@ EXPANSION: Final = Pipeline(
         ScanExpander(keeps=is_elementwise),
         CallInliner(),
         MapInliner(),
+        SingleResultTuples(),
         BatchNormExpander(),
         BitcastExpander(),
         SynchronousOperations(),

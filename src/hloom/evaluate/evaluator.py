@@ -220,7 +220,7 @@ def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value])
     try:
         return evaluate(step, *operands)
     except HloError as error:
-        raise error.at(instruction=step.instruction.name) from None
+        raise error.at(instruction=step.instruction.name) from error.__cause__
     except MemoryError:
         message = f"not enough memory for {step.shape}"
         raise EvaluationError(message, rule="evaluate.memory", instruction=step.instruction.name) from None

@@ -80,7 +80,7 @@ class TypedLiteralCodec:
         try:
             literal, cursor.position = parse_literal_at(cursor.text, start, shape)
         except HloError as error:
-            raise cursor.locate(error, start) from None
+            raise cursor.locate(error, start) from error.__cause__
         return literal
 
     def text(self, value: Literal) -> str:

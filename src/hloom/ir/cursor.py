@@ -230,7 +230,7 @@ class Cursor:
         try:
             shape, self.position = parse_shape_at(self.text, self.position)
         except HloError as error:
-            raise self.locate(error) from None
+            raise self.locate(error) from error.__cause__
         return shape
 
 

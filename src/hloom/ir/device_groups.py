@@ -83,7 +83,7 @@ class IotaTiles:
         try:
             return checked_tiles(reshape, permutation)
         except ParseError as error:
-            raise cursor.locate(error, start) from None
+            raise cursor.locate(error, start) from error.__cause__
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Mesh:
         try:
             return Mesh.checked(tuple(axes), ids)
         except ParseError as error:
-            raise cursor.locate(error, start) from None
+            raise cursor.locate(error, start) from error.__cause__
 
     def parse_axis(self, cursor: Cursor) -> AxisRef:
         """``'a'`` or ``'a':(1)2``."""
@@ -218,7 +218,7 @@ class Mesh:
         try:
             check_axes(self, (reference,))
         except ParseError as error:
-            raise cursor.locate(error, start) from None
+            raise cursor.locate(error, start) from error.__cause__
         return reference
 
 
@@ -315,7 +315,7 @@ class ReplicaGroupsCodec:
         try:
             return _groups_of(int(found[1]), int(found[2]), tiles)
         except ParseError as error:
-            raise cursor.locate(error, start) from None
+            raise cursor.locate(error, start) from error.__cause__
 
     @staticmethod
     def _mesh(cursor: Cursor) -> MeshDeviceList:
@@ -330,7 +330,7 @@ class ReplicaGroupsCodec:
         try:
             return _along(mesh, tuple(axes))
         except ParseError as error:
-            raise cursor.locate(error, start) from None
+            raise cursor.locate(error, start) from error.__cause__
 
     def text(self, value: ReplicaGroups) -> str:
         """The notation of the value."""

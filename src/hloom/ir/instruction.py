@@ -195,7 +195,7 @@ class HloInstruction:
             else:
                 operation.check(self.shape, *shapes)
         except HloError as error:
-            raise error.at(instruction=self.name) from None
+            raise error.at(instruction=self.name) from error.__cause__
 
 
 def check_arity(operation: Operation | type[Operation], count: int) -> None:

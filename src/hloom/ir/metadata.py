@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from hloom.errors import ParseError, did_you_mean
 from hloom.ir.codec import float_text
 from hloom.ir.cursor import Cursor, escape, is_json_dictionary
+from hloom.ir.naming import sanitized
 
 Message: TypeAlias = Any
 ShapeIndex: TypeAlias = tuple[int, ...]
@@ -235,6 +236,9 @@ def quoted_or_json(value: str) -> str:
 # -- statistics
 
 
+_STATISTIC: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Named numbers for viewers; ``visualizing_index`` is the one to show first."""
@@ -259,7 +263,7 @@ class Statistics:
 
     def text(self) -> str:
         """``{visualizing_index=0,flops=3}``."""
-        values = "".join(f",{name}={float_text(value)}" for name, value in self.values)
+        values = "".join(f",{_statistic_name(name)}={float_text(value)}" for name, value in self.values)
         return f"{{visualizing_index={self.visualizing_index}{values}}}"
 
     def write(self, message: Message) -> None:
@@ -274,6 +278,11 @@ class Statistics:
         """The statistics of a StatisticsViz message."""
         values = tuple((s.stat_name, s.stat_val) for s in message.statistics)
         return Statistics(message.stat_index_to_visualize, values)
+
+
+def _statistic_name(name: str) -> str:
+    """Return a name that text can hold; a proto may have any."""
+    return name if _STATISTIC.fullmatch(name) else sanitized(name) or "_"
 
 
 # -- original values

@@ -21,6 +21,8 @@ def sanitized(name: str) -> str:
     """
     if not name:
         return ""
+    if not name.isascii():
+        name = name.encode("utf-8", "surrogateescape").decode("latin-1")  # every byte is replaced
     name = _BAD_START.sub("_", name[0]) + _BAD.sub("_", name[1:])
     if name in NAMES and name not in ("tuple", "buffer"):
         name += "_"

@@ -245,7 +245,12 @@ def operation(
         made.operand_names = tuple(operands.split())
         made.attributes = attributes_of(made)
         made.roles = tuple(Role(r) if isinstance(r, str) else r for r in computations)
-        if opcode in REGISTRY:
+        known = REGISTRY.get(opcode)
+        # An import that was interrupted, by Ctrl-C for example, runs the same module again.
+        if known is not None and (known.__module__, known.__qualname__) != (
+            made.__module__,
+            made.__qualname__,
+        ):
             raise TypeError(f"opcode {opcode!r} is declared twice")
         REGISTRY[opcode] = made
         return made

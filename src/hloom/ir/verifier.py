@@ -124,7 +124,7 @@ def _operation(instruction: HloInstruction) -> None:
     try:
         instruction.operation.verify(instruction)
     except HloError as error:
-        raise error.at(instruction=instruction.name) from None
+        raise error.at(instruction=instruction.name) from error.__cause__
 
 
 def _calls(computation: HloComputation, module: HloModule) -> None:

@@ -37,6 +37,15 @@ class WindowDimension:
         """Extent of the dilated window in the base; 0 for an empty window."""
         return dilate(self.size, self.window_dilation)
 
+    def extents(self, base: int) -> tuple[int, ...]:
+        """Return the numbers of the dimension and the extents that positions over a base dimension reach."""
+        dilated = dilate(base, self.base_dilation)
+        return (
+            self.size, self.stride, self.padding_low, self.padding_high, self.window_dilation,
+            self.base_dilation, self.dilated_size, dilated, dilated + self.padding_low,
+            dilated + self.padding_high, dilated + self.padding_low + self.padding_high,
+        )  # fmt: skip
+
     def output_size(self, base: int) -> int:
         """The number of window positions over a base of ``base`` elements; 0 if none fits."""
         padded = dilate(base, self.base_dilation) + self.padding_low + self.padding_high
@@ -44,6 +53,10 @@ class WindowDimension:
         if padded < extent or padded <= 0:
             return 0
         return (padded - extent) // self.stride + 1
+
+
+INT64: Final = range(-(1 << 63), 1 << 63)
+"""The numbers that attributes can hold, and in which positions are computed."""
 
 
 def dilate(size: int, dilation: int) -> int:
@@ -148,6 +161,14 @@ class PaddingDimension:
     low: int
     high: int
     interior: int = 0
+
+    def extents(self, size: int) -> tuple[int, ...]:
+        """Return the numbers of the dimension and the extents that positions in the result reach."""
+        dilated = dilate(size, self.interior + 1)
+        return (
+            self.low, self.high, self.interior + 1, dilated, dilated + self.low, dilated + self.high,
+            dilated + self.low + self.high,
+        )  # fmt: skip
 
     def output_size(self, size: int) -> int:
         """For a size d: d + max(d - 1, 0) * interior + low + high."""

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hloom.errors import ShapeError
+from hloom.ir.calling import OutputAlias, output_to_operand_aliasing
 from hloom.ir.codec import Message, ScalarCodec, attribute
 from hloom.ir.cursor import Cursor, escape
 from hloom.ir.device import arrived
 from hloom.ir.operation import Operation, ProgramShape, Run, Value, operation
 from hloom.ir.traits import ElementCost, Family
-from hloom.operations.control_flow import check_arguments
+from hloom.operations.control_flow import check_aliasing, check_arguments
 from hloom.operations.values import context, zeros
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
@@ -44,6 +45,7 @@ class AsyncStart(Operation):
         operands: the arguments of the computation.
         calls: the computation.
         async_execution_thread: the thread that runs it.
+        output_to_operand_aliasing: parts of the shape that share the buffer of an operand.
     """
 
     family: ClassVar[Family] = Family.CONTROL
@@ -54,6 +56,7 @@ class AsyncStart(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
     infers: ClassVar[bool] = False
     async_execution_thread: str = attribute(_ThreadCodec(), default="main")
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """((operands), result, contexts ...)."""
@@ -68,6 +71,7 @@ class AsyncStart(Operation):
         if not shape.tuple_shapes[1].compatible(calls.result):
             message = f"the shape says {shape.tuple_shapes[1]}, the computation gives {calls.result}"
             raise ShapeError(message, rule="async-start.result")
+        check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """Run the computation up to where it waits for other devices."""

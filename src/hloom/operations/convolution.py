@@ -97,7 +97,7 @@ class Convolution(Operation):
             labels.output_spatial_dimensions,
         ):  # fmt: skip
             dynamic = lhs.dynamic_dimensions[i] or rhs.dynamic_dimensions[k]
-            result[o] = (output_dimension(d, lhs.dimensions[i]), dynamic)
+            result[o] = (output_dimension("convolution", d, lhs.dimensions[i]), dynamic)
         return Shape(
             joint_precision(lhs.element_type, rhs.element_type),
             tuple(size for size, _ in result),

@@ -16,7 +16,7 @@ from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import INTEGER, FirstCodec, attribute, dims
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.traits import ElementCost, Family, shape_bytes
-from hloom.ir.window import PaddingDimension, SliceDimension, padding_config, slice_ranges
+from hloom.ir.window import INT64, PaddingDimension, SliceDimension, padding_config, slice_ranges
 from hloom.operations.elementwise import joint_element_type
 from hloom.shape.shape import Shape
 
@@ -391,6 +391,9 @@ class Pad(Operation):
             if d.interior < 0:
                 message = f"interior padding {d.interior} in dimension {number} is negative"
                 raise ShapeError(message, rule="pad.interior")
+            if any(extent not in INT64 for extent in d.extents(max(size, 0))):
+                message = f"{d} of {size} elements in dimension {number} needs numbers of more than 64 bits"
+                raise ShapeError(message, rule="pad.range")
             sizes.append(UNBOUNDED if size == UNBOUNDED else d.output_size(size))
             if sizes[-1] < 0 and size != UNBOUNDED:
                 message = (

@@ -89,6 +89,16 @@ def tuple_or_single(shapes: Sequence[Shape]) -> Shape:
     return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
 
 
+class ReductionResult(Operation):
+    """An operation whose result is one array or, for several operands, a tuple of arrays."""
+
+    def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
+        """XLA also takes a single array that is stated as a tuple of one."""
+        if shape.is_tuple and len(shape.tuple_shapes) == 1:
+            shape = shape.tuple_shapes[0]
+        super().check(shape, *operands, computations=computations)
+
+
 # -- combining values
 
 
@@ -176,7 +186,7 @@ def fold(reducer: Reducer, arrays: Arrays, init: Arrays) -> Arrays:
 
 
 @operation("reduce", "*operands", computations=["to_apply"])
-class Reduce(Operation):
+class Reduce(ReductionResult):
     """Combines all elements along some dimensions with a computation.
 
     ``reduce(x, init), dimensions={1}, to_apply=%add`` of f32[4,6] gives f32[4] with the elements

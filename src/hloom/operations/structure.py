@@ -171,7 +171,7 @@ class Constant(Operation):
         try:
             literal, cursor.position = parse_literal_at(cursor.text, start, _unpacked(shape))
         except HloError as error:
-            raise cursor.locate(error, start) from None
+            raise cursor.locate(error, start) from error.__cause__
         return {"literal": literal}
 
     def evaluate(self, run: Run) -> Value:

@@ -19,6 +19,7 @@ from hloom.ir.window import Window, WindowDimension, window
 from hloom.operations.reduction import (
     Arrays,
     Reducer,
+    ReductionResult,
     check_reducer,
     same_arrays,
     same_type,
@@ -84,7 +85,7 @@ def slide_one_by_one(reducer: Reducer, arrays: Arrays, init: Arrays, window: Win
 
 
 @operation("reduce-window", "*operands", computations=["to_apply"])
-class ReduceWindow(Operation):
+class ReduceWindow(ReductionResult):
     """Combines the elements of every window of an array with a computation; pooling and cumulative sums.
 
     The base area is the operand with base dilation and padding, both filled with the initial value. Each

@@ -8,7 +8,7 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.operation import Array
-from hloom.ir.window import Window, WindowDimension, dilate
+from hloom.ir.window import INT64, Window, WindowDimension, dilate
 from hloom.shape.shape import Shape
 
 
@@ -26,8 +26,11 @@ def check_window(opcode: str, window: Window) -> None:
                 raise ShapeError(message, rule=f"{opcode}.window-{name.replace(' ', '-')}")
 
 
-def output_dimension(d: WindowDimension, size: int) -> int:
+def output_dimension(opcode: str, d: WindowDimension, size: int) -> int:
     """The number of window positions over a base dimension; unbounded where the base is."""
+    if any(extent not in INT64 for extent in d.extents(max(size, 0))):
+        message = f"{d} over {size} elements needs numbers of more than 64 bits"
+        raise ShapeError(message, rule=f"{opcode}.window-range")
     return Shape.UNBOUNDED if size == Shape.UNBOUNDED else d.output_size(size)
 
 
@@ -37,7 +40,7 @@ def windowed_shape(opcode: str, base: Shape, window: Window) -> Shape:
         message = f"the window has {len(window)} dimensions, the operand is {base}"
         raise ShapeError(message, rule=f"{opcode}.window-rank")
     check_window(opcode, window)
-    sizes = tuple(output_dimension(d, size) for d, size in zip(window, base.dimensions))
+    sizes = tuple(output_dimension(opcode, d, size) for d, size in zip(window, base.dimensions))
     return Shape(base.element_type, sizes, base.dynamic_dimensions)
 
 

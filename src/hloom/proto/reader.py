@@ -142,7 +142,7 @@ class _ModuleReader:
             instruction = self.operation(message, before)
             self.annotations(message, instruction)
         except HloError as error:
-            raise error.at(instruction=message.name) from None
+            raise error.at(instruction=message.name) from error.__cause__
         return instruction
 
     def operation(self, message: HloInstructionProto, before: dict[int, HloInstruction]) -> HloInstruction:

@@ -118,7 +118,7 @@ class _ModuleWriter:
             try:
                 self.instruction(instruction, ids, message.instructions.add())
             except HloError as error:
-                raise error.at(instruction=instruction.name) from None
+                raise error.at(instruction=instruction.name) from error.__cause__
             except (ValueError, TypeError, OverflowError) as error:
                 text = f"a value has no proto form: {error}"
                 raise HloError(text, rule="proto.value", instruction=instruction.name) from None

@@ -12,11 +12,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
 from hloom.cpu.native import NativeExecutable
 from hloom.errors import EvaluationError, HloError
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 BACKENDS: Final = ("cpu", "evaluator")
 """What can run a program; the first is the default."""
+_MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
 """Seconds on one device from which on threads for the devices are worth their start."""
 
@@ -78,6 +81,8 @@ def compile(
         message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
         raise HloError(message, rule="compile.module-count")
     distinct = dict.fromkeys(modules)
+    for each in distinct:
+        _check_sizes(each)
     if backend == "cpu":
         made = {
             each: Refinements(each) if is_unbounded(each) else NativeExecutable(each) for each in distinct
@@ -266,6 +271,19 @@ class Executable:
             message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
             raise HloError(message, rule="compile.unbounded")
         return native
+
+
+def _check_sizes(module: HloModule) -> None:
+    """Refuse arrays beyond the address space; as for numpy, sizes of 0 count as 1."""
+    for instruction in module.instructions():
+        for _, shape in leaves(instruction.shape):
+            if not shape.is_array:
+                continue
+            count = math.prod(max(size, 1) for size in shape.dimensions)
+            if count * shape.element_type.bytes > _MOST_BYTES:
+                message = f"{shape.to_string(layout=False)} is larger than the address space"
+                error = HloError(message, rule="compile.array-size", instruction=instruction.name)
+                raise module.locate(error)
 
 
 def _nothing_compiled() -> HloError:

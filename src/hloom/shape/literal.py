@@ -308,7 +308,9 @@ def _fitted(value: Any, shape: Shape) -> tuple[Shape, Array | tuple[Literal, ...
                 f"got {array.dtype}",
                 rule="literal.element-type",
             )
-        array = array.astype(shape.element_type.numpy_dtype, copy=False)
+        array = _without_upper_bits(
+            array.astype(shape.element_type.numpy_dtype, copy=False), shape.element_type
+        )
     else:
         array = _converted(array, shape.element_type)
     if shape.is_unbounded:
@@ -322,6 +324,18 @@ def _fitted(value: Any, shape: Shape) -> tuple[Shape, Array | tuple[Literal, ...
         ]
         shape = shape.with_dimensions(bounds, flags)
     return shape, _read_only(array)
+
+
+def _without_upper_bits(array: Array, element_type: ElementType) -> Array:
+    """Clear the bits of each byte that are no part of an element of less than 8 bits.
+
+    An array that is made of bytes by a view may have them set; native code relies on zeros.
+    """
+    if element_type.is_predicate or element_type.bits >= 8:
+        return array
+    octets = np.ascontiguousarray(array).view(np.uint8)
+    mask = np.uint8((1 << element_type.bits) - 1)
+    return (octets & mask).view(array.dtype) if np.any(octets > mask) else array
 
 
 def _check_sizes(sizes: tuple[int, ...], shape: Shape) -> None:

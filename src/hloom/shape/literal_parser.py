@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from hloom.errors import HloError, ShapeError
-from hloom.shape.element_type import F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E8M0FNU, U64, ElementType
+from hloom.shape.element_type import F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E8M0FNU, S64, U64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.literal_text import NAN_PAYLOAD_TYPES
 from hloom.shape.packing import bit_patterns
@@ -39,6 +39,7 @@ _ODD_NUMBER = re.compile(r"(?<![eE])\+|(?<![-0-9])\.")
 _BRACES_TO_BLANKS = bytes.maketrans(b"{}()", b"    ")
 _MOST_DIMENSIONS = 64
 _ALWAYS_FINITE = frozenset((F4E2M1FN, F6E2M3FN, F6E3M2FN))
+_ALL_64: Final = (1 << 64) - 1
 _LARGEST_FILL = 1 << 28
 
 
@@ -144,6 +145,16 @@ def _plain_numbers(numbers: list[bytes], element_type: ElementType, text: str) -
         return None
     elements, bad = _rounded(doubles, element_type.component)
     return None if bad.any() else elements.view(element_type.numpy_dtype)
+
+
+def _accepted(element_type: ElementType) -> tuple[int, int]:
+    """The smallest and the largest integer that stands for an element.
+
+    XLA reads constants as integers of 64 bits, signed or unsigned, and lets those of the other kind wrap.
+    """
+    if element_type.is_predicate:
+        return -(1 << 63), (1 << 63) - 1
+    return (-(1 << 63), (1 << 64) - 1) if element_type in (S64, U64) else element_type.limits
 
 
 def _narrowed(integers: Array, element_type: ElementType) -> Array | None:
@@ -327,7 +338,7 @@ class _Scanner(Scanner):
         if not (element_type.is_floating or element_type.is_complex):
             for value, place in zip(self.values, self.places, strict=True):
                 self.check_integer(int(value), element_type, place)
-            integers = np.array(self.values, np.uint64 if element_type is U64 else np.int64)
+            integers = np.array([int(value) & _ALL_64 for value in self.values], np.uint64)
             return integers != 0 if element_type.is_predicate else integers.astype(element_type.numpy_dtype)
         component = element_type.component
         doubles = np.array(self.values, np.float64)
@@ -346,10 +357,7 @@ class _Scanner(Scanner):
         return patterns.view(component.numpy_dtype).view(element_type.numpy_dtype)
 
     def check_integer(self, value: int, element_type: ElementType, place: int) -> None:
-        if element_type.is_predicate:
-            lowest, highest = -(1 << 63), (1 << 63) - 1
-        else:
-            lowest, highest = element_type.limits
+        lowest, highest = _accepted(element_type)
         if not lowest <= value <= highest:
             message = f"{value} is out of range for {element_type}: [{lowest}, {highest}]"
             self.refuse(message, "literal.value-in-range", place)

@@ -114,7 +114,7 @@ class _Scanner(Scanner):
         try:
             return make()
         except HloError as error:
-            raise error.at(**place_in_text(self.text, start)) from None
+            raise error.at(**place_in_text(self.text, start)) from error.__cause__
 
     def integer(self) -> int:
         self.peek()

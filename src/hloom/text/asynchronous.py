@@ -43,15 +43,31 @@ def short_opcode(instruction: HloInstruction) -> str | None:
 
 def wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
     """The operation that an asynchronous instruction runs, if its computation is nothing but that one."""
-    computation = wrapped_computation(instruction)
-    return computation.root if computation is not None and is_single(computation) else None
+    start = chain_start(instruction)
+    return start.called_computations[0].root if start is not None and is_short(start) else None
 
 
-def wrapped_computation(instruction: HloInstruction) -> HloComputation | None:
-    """The computation that the first instruction of an asynchronous chain calls."""
+def chain_start(instruction: HloInstruction) -> HloInstruction | None:
+    """Return the async-start of an asynchronous chain, or None if the chain begins with something else."""
     while instruction.opcode in CHAINED and instruction.operands:
         instruction = instruction.operands[0]
-    return instruction.called_computations[0] if instruction.opcode == START else None
+    return instruction if instruction.opcode == START else None
+
+
+def is_short(start: HloInstruction) -> bool:
+    """Return whether an async-start has a short form.
+
+    It calls a single operation, which has no attribute that the async-start states too.
+    """
+    (computation,) = start.called_computations
+    if not is_single(computation):
+        return False
+    names = {attribute.name for attribute in computation.root.operation.attributes}
+    return all(
+        getattr(start.operation, attribute.field) == attribute.default
+        for attribute in start.operation.attributes
+        if attribute.name in names
+    )
 
 
 def is_single(computation: HloComputation) -> bool:
@@ -143,11 +159,10 @@ def _continuation(
     if instruction.opcode == "async-update" and instruction.shape != before.shape:
         message = f"async-update is of its operand's shape {before.shape}, not {instruction.shape}"
         raise parser.cursor.error(message, rule="async-update.shape", position=position)
-    computation = wrapped_computation(before)
-    assert computation is not None
-    while before.opcode != START:
-        before = before.operands[0]
-    thread: str = before.operation.async_execution_thread  # type: ignore[attr-defined]
+    start = chain_start(before)
+    assert start is not None
+    (computation,) = start.called_computations
+    thread: str = start.operation.async_execution_thread  # type: ignore[attr-defined]
     if wrapped is not None and computation.root.opcode != wrapped:
         message = f"the chain runs {computation.root.opcode}, not {wrapped}"
         raise parser.cursor.error(message, rule="async.wrapped-opcode", position=position)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.errors import HloError
-from hloom.ir.cursor import Cursor
+from hloom.ir.cursor import KEYWORDS, Cursor
 from hloom.ir.metadata import OriginalArray, frontend_attributes_text, parse_frontend_attributes
 from hloom.ir.module import ALIAS_KINDS, Alias, HloModule, ModuleConfig, ShapeIndex
+from hloom.ir.naming import sanitized
 from hloom.ir.operation import ProgramShape
 from hloom.shape.shape import Shape
 
@@ -183,10 +184,16 @@ _READERS: Final[dict[str, Reader]] = {
 # -- printing
 
 
+def _name_text(module: HloModule) -> str:
+    """Return the module's name in a form that can be read; names of protos need not be well formed."""
+    name = sanitized(module.name) or f"module_{module.entry.name}"
+    return f"%{name}" if name in KEYWORDS else name
+
+
 def header_text(module: HloModule, options: PrintOptions) -> str:
     """The header as XLA prints it, without the line's end."""
     config = module.config
-    parts = [f"HloModule {module.name}" if options.print_ids else "HloModule "]
+    parts = [f"HloModule {_name_text(module)}" if options.print_ids else "HloModule "]
     if config.is_scheduled:
         parts.append("is_scheduled=true")
     if config.aliases:

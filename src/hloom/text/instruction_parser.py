@@ -124,7 +124,7 @@ class InstructionParser:
         try:
             instruction = self._right_hand_side(computation, name, nested)
         except HloError as error:
-            raise cursor.locate(error, start).at(instruction=name or None) from None
+            raise cursor.locate(error, start).at(instruction=name or None) from error.__cause__
         self._depth -= 1
         if nested:
             instruction.name = self._anonymous_name(instruction.opcode)

@@ -96,7 +96,7 @@ class _Printer:
             for instruction in module.instructions()
             if instruction.opcode == asynchronous.START
             for computation in instruction.called_computations
-            if asynchronous.is_single(computation)
+            if asynchronous.is_short(instruction)
         }
 
     def stack_frames(self, module: HloModule) -> str:
@@ -224,12 +224,13 @@ class _Printer:
     def wrapped_attributes(self, instruction: HloInstruction, wrapped: HloInstruction, indent: int) -> str:
         """The attributes of an asynchronous instruction in its short form: its own, then the operation's."""
         operation = instruction.operation
-        out = self.own_attributes(operation, instruction)
         if operation.opcode != asynchronous.START:
-            return out
+            return self.own_attributes(operation, instruction)
+        out = self.own_attributes(operation.replace(output_to_operand_aliasing=()), instruction)
         if self.options.print_extra_attributes:
             out += self.attributes(wrapped, indent)
             out += self.shared_attributes(wrapped, besides=instruction)
+            out += self.own_attributes(operation.replace(async_execution_thread="main"), instruction)
         if self.options.print_subcomputations:
             out += self.called_computations(operation, instruction, indent)
         return out

@@ -31,7 +31,7 @@ def fingerprint(module: HloModule) -> str:
                 try:
                     _add(digest, literal.numpy())
                 except HloError as error:
-                    raise error.at(instruction=instruction.name) from None
+                    raise error.at(instruction=instruction.name) from error.__cause__
     return digest.hexdigest()
 
 

@@ -10,8 +10,9 @@ from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
 from hloom.passes.expand import dynamic_rules as dynamic_rules  # registers the rules
-from hloom.passes.expand.dynamic_form import is_dynamic
+from hloom.passes.expand.dynamic_form import is_dynamic, static_form
 from hloom.passes.expand.dynamic_writer import DynamicWriter
+from hloom.shape.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +45,23 @@ class _Module:
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
-        self.rewritten: dict[HloComputation, HloComputation] = {}
+        self.rewritten: dict[tuple[HloComputation, Shape], HloComputation] = {}
 
     def run(self) -> None:
         """Rewrite from the entry on."""
         old = self.module.entry
-        new = self.computation(old)
-        for computation in list(self.rewritten):
+        new = self.computation(old, old.root.shape)
+        for computation in dict.fromkeys(computation for computation, _ in self.rewritten):
             self.module.remove(computation)
         self.module.remove(new)
         self.module.add(new, entry=True)
         self.module.config.entry_layout = None
 
-    def computation(self, old: HloComputation) -> HloComputation:
-        """The static form of a computation of control flow."""
-        if old not in self.rewritten:
+    def computation(self, old: HloComputation, result: Shape) -> HloComputation:
+        """The static form of a computation of control flow; see `Computations`."""
+        key = old, static_form(result).without_layout()
+        if key not in self.rewritten:
             new = HloComputation(self.module.unique_name(old.name))
-            self.rewritten[old] = self.module.add(new)
-            DynamicWriter(self, old, new).run()
-        return self.rewritten[old]
+            self.rewritten[key] = self.module.add(new)
+            DynamicWriter(self, old, new, result).run()
+        return self.rewritten[key]

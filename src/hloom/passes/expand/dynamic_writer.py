@@ -43,16 +43,16 @@ class Computations(Protocol):
 
     module: HloModule
 
-    def computation(self, old: HloComputation) -> HloComputation:
-        """The static form of a computation of control flow."""
+    def computation(self, old: HloComputation, result: Shape) -> HloComputation:
+        """The static form of a computation of control flow, its result in the static form of a shape."""
         ...
 
 
 class DynamicWriter(Writer):
     """Writes the static form of one computation."""
 
-    def __init__(self, owner: Computations, old: HloComputation, new: HloComputation) -> None:
-        self.owner, self.old = owner, old
+    def __init__(self, owner: Computations, old: HloComputation, new: HloComputation, result: Shape) -> None:
+        self.owner, self.old, self.root_shape = owner, old, result
         self.computation, self.module = new, owner.module
         self.replaced = old.root
         self.values: dict[HloInstruction, Carried] = {}
@@ -70,7 +70,7 @@ class DynamicWriter(Writer):
                 for predecessor in i.control_predecessors:
                     if predecessor in made:
                         made[predecessor].add_control_dependency_to(written[-1])
-        self.computation.root = self.packed(self.values[self.old.root])
+        self.computation.root = self.packed(self.fitted(self.values[self.old.root], self.root_shape))
 
     # -- the two forms of a value
 
@@ -94,25 +94,49 @@ class DynamicWriter(Writer):
         sizes = {d: self.op("get-tuple-element", i, index=n + 1) for n, d in enumerate(dynamic)}
         return Sized(array, sizes)
 
+    def fitted(self, value: Carried, shape: Shape) -> Carried:
+        """The value with sizes for exactly the dynamic dimensions of a shape.
+
+        An array of static sizes may be passed on as one of dynamic sizes, which then are the bounds.
+        """
+        if isinstance(value, list):
+            return [self.fitted(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True)]
+        if not shape.is_array:
+            return value
+        flags = enumerate(shape.dynamic_dimensions)
+        return Sized(value.array, {d: self.size(value, d) for d, flag in flags if flag})
+
     # -- instructions
 
     def instruction(self, i: HloInstruction) -> Carried:
         """The static form of an instruction."""
         operands = [self.values[o] for o in i.operands]
         if i.opcode == "tuple":
-            return operands
+            return self.fitted(operands, i.shape)
         if i.opcode == "get-tuple-element":
             (whole,) = operands
             assert isinstance(whole, list)
-            return whole[attributes(i).index]
+            return self.fitted(whole[attributes(i).index], i.shape)
         if i.opcode in ("opt-barrier", "add-dependency", "domain"):
+            operands = [self.fitted(operands[0], i.shape), *operands[1:]]
             whole = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape))
             return self.unpacked(whole, i.shape)
         if i.opcode == "parameter":
             return self.unpacked(self.copy(i, [], static_form(i.shape)), i.shape)
         if i.operation.calls_program and i.opcode != "async-start":
-            called = [self.owner.computation(c) for c in i.called_computations]
-            made = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape), called)
+            called: list[HloComputation] = []
+            for computation in i.called_computations:
+                condition = i.opcode == "while" and computation.root.shape.is_scalar
+                result = computation.root.shape if condition else i.shape
+                called.append(self.owner.computation(computation, result))
+            # A conditional passes one operand to each branch, behind the choice; the others pass all of them.
+            wanted = (
+                [i.operands[0].shape, *(c.parameters[0].shape for c in i.called_computations)]
+                if i.opcode == "conditional"
+                else [p.shape for p in i.called_computations[0].parameters]
+            )
+            given = [self.fitted(o, shape) for o, shape in zip(operands, wanted, strict=True)]
+            made = self.copy(i, [self.packed(o) for o in given], static_form(i.shape), called)
             return self.unpacked(made, i.shape)
         if not i.shape.is_dynamic and not any(o.shape.is_dynamic for o in i.operands):
             return self.unpacked(self.copy(i, [self.packed(o) for o in operands], i.shape), i.shape)

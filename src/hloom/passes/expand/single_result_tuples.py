@@ -1,0 +1,39 @@
+"""single-result-tuples: reductions of one array that are stated as a tuple of one give the array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.reduction import ReductionResult
+from hloom.passes.writing import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class SingleResultTuples:
+    """``(f32[4]) reduce(x, init)`` → ``tuple(f32[4] reduce(x, init))``; windows too. Bitwise."""
+
+    name: ClassVar[str] = "single-result-tuples"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every one."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if is_tuple_of_one(instruction):
+                    writer = Writer(instruction)
+                    (shape,) = instruction.shape.tuple_shapes
+                    array = instruction.clone(writer.module.unique_name(instruction.name), shape=shape)
+                    writer.replace(writer.op("tuple", writer.computation.add(array)))
+                    changed = True
+        return changed
+
+
+def is_tuple_of_one(instruction: HloInstruction) -> bool:
+    """Return whether an instruction is such a reduction."""
+    shape = instruction.shape
+    return (
+        isinstance(instruction.operation, ReductionResult) and shape.is_tuple and len(shape.tuple_shapes) == 1
+    )
