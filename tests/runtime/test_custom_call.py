@@ -117,7 +117,7 @@ def test_booleans_are_bytes() -> None:
 
 def test_only_the_original_signature() -> None:
     hloom.register_custom_call("myfunc", native(page_example))
-    text = PAGE.replace('"myfunc"', '"myfunc", api_version=API_VERSION_TYPED_FFI')
+    text = PAGE.replace('"myfunc"', '"myfunc", api_version=API_VERSION_STATUS_RETURNING')
     assert fails(executable(text), [[]]).rule == "custom-call.api-version"
 
 

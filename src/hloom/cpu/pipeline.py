@@ -20,8 +20,10 @@ from hloom.passes.expand.result_caster import ResultCaster
 from hloom.passes.expand.rng_expander import RngExpander
 from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.scan_expander import ScanExpander, is_elementwise
+from hloom.passes.expand.sharding_remover import ShardingRemover
 from hloom.passes.expand.single_result_tuples import SingleResultTuples
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
+from hloom.passes.expand.topk_custom_calls import TopkCustomCalls
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.facts import FLAT
@@ -66,6 +68,7 @@ def ends_in_more(product: HloInstruction) -> bool:
 EXPANSION: Final = Pipeline(
     [
         Unscheduler(),
+        ShardingRemover(),
         ScanExpander(keeps=is_elementwise),
         CallInliner(),
         MapInliner(),
@@ -73,6 +76,7 @@ EXPANSION: Final = Pipeline(
         BatchNormExpander(),
         BitcastExpander(),
         SynchronousOperations(),
+        TopkCustomCalls(),
         TopkDecomposer(),
         RngExpander(),
         LinearAlgebraUpcaster(),

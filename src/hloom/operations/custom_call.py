@@ -5,7 +5,9 @@ What a target computes is not part of HLO: `TARGETS` says it for the evaluator, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
@@ -35,7 +37,41 @@ Target: TypeAlias = Callable[[HloInstruction, Sequence[Value]], Any]
 """What a custom call runs: the instruction and the operands' values in, the value out."""
 
 TARGETS: Final[dict[str, Target]] = {}
-"""The targets that the evaluator knows, by name."""
+"""The targets that were registered, by name."""
+
+KNOWN: Final[dict[str, Target]] = {}
+"""The targets that hloom brings along, as far as their modules have been loaded; see `target_of`."""
+
+_HOMES: Final = (
+    (re.compile(r"lapack_[sdcz]\w+_ffi"), "hloom.runtime.lapack"),
+    (re.compile(r"TopK"), "hloom.runtime.top_k"),
+)
+"""Modules that fill `KNOWN` when they are imported, by the names of their targets."""
+
+_IDENTITIES: Final = re.compile(
+    r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|xla\.sdy\.\w+"
+    r"|MoveToHost|MoveToDevice|annotate_device_placement|Pin|Unpin"
+)
+"""Targets that only say something about their operands: on one partition they give them as they are."""
+
+
+def target_of(name: str) -> Target | None:
+    """Return what a target runs: what was registered, else what hloom knows under this name, else None."""
+    if name in TARGETS:
+        return TARGETS[name]
+    for pattern, home in _HOMES:
+        if pattern.fullmatch(name):
+            import_module(home)
+    return KNOWN.get(name)
+
+
+def is_identity(instruction: HloInstruction) -> bool:
+    """Return whether an instruction is a custom call that gives its operand, or the tuple of its operands."""
+    operation = instruction.operation
+    if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
+        return False
+    return _IDENTITIES.fullmatch(operation.custom_call_target) is not None
+
 
 PADDING_TYPES: Final = ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME")
 SCHEDULES: Final = ("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST")
@@ -126,7 +162,10 @@ class CustomCall(Operation):
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
         """What the registered function gives, checked against the stated shape."""
-        function = TARGETS.get(self.custom_call_target)
+        if is_identity(run.instruction):
+            value = operands if run.shape.is_tuple and not _is_passed_on(run.instruction) else operands[0]
+            return _result(self.custom_call_target, value, run.shape)
+        function = target_of(self.custom_call_target)
         if function is None:
             known = ", ".join(sorted(TARGETS)) or "none"
             message = (
@@ -135,6 +174,12 @@ class CustomCall(Operation):
             )
             raise EvaluationError(message, rule="custom-call.target-registered")
         return _result(self.custom_call_target, function(run.instruction, operands), run.shape)
+
+
+def _is_passed_on(identity: HloInstruction) -> bool:
+    """Return whether an identity gives its operand itself, not the tuple of its operands."""
+    operands = identity.operands
+    return len(operands) == 1 and operands[0].shape.compatible(identity.shape)
 
 
 def _result(target: str, value: Any, shape: Shape) -> Value:

@@ -128,6 +128,11 @@ class TopK(Operation):
 
     def evaluate(self, run: Run, operand: Array) -> Value:
         """The first k of a stable sort."""
-        keys = order_keys(operand)
-        order = np.argsort(~keys if self.largest else keys, -1, kind="stable")[..., : self.k]
-        return np.take_along_axis(operand, order, -1), order.astype(np.int32)
+        return leading_elements(operand, self.k, largest=self.largest)
+
+
+def leading_elements(operand: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
+    """Return the first ``k`` elements of each line of a stable sort, and their indices as s32."""
+    keys = order_keys(operand)
+    order = np.argsort(~keys if largest else keys, -1, kind="stable")[..., :k]
+    return np.take_along_axis(operand, order, -1), order.astype(np.int32)

@@ -19,9 +19,12 @@ from hloom.errors import EvaluationError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Value
 from hloom.operations.custom_call import TARGETS, CustomCall, Target
+from hloom.runtime.ffi import Handler
+from hloom.runtime.ffi_attributes import parse_attributes
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
+_TYPED: Final = "API_VERSION_TYPED_FFI"
 _EXTRAS: Final[dict[str, Callable[[HloInstruction], Any]]] = {
     "backend_config": lambda instruction: instruction.backend_config,
     "instruction": lambda instruction: instruction,
@@ -37,19 +40,22 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
         name: the ``custom_call_target``.
         function: a Python function that takes the operands as numpy arrays (nested tuples, None for a token)
             and gives the result in the same way; it also gets ``backend_config`` or ``instruction`` if it
-            has a keyword parameter of that name. Or a C function ``void target(void* out, void** in)``: a
-            function of a ctypes library, or its address. ``in`` holds a pointer for each operand, to its
-            elements in the order of its layout; ``out`` points to room for the result. Where an operand or
-            the result is a tuple, the pointer is to an array of pointers, one for each element.
+            has a keyword parameter of that name. Or a C function: a function of a ctypes library, its
+            address, or a capsule with it. Calls of API_VERSION_TYPED_FFI take it as a handler of XLA's typed
+            FFI (`hloom.runtime.ffi`), others as ``void target(void* out, void** in)``. ``in`` holds a pointer
+            for each operand, to its elements in the order of its layout; ``out`` points to room for the
+            result. Where an operand or the result is a tuple, the pointer is to an array of pointers, one
+            for each element.
 
     Raises EvaluationError for something that is not such a function.
     """
     if not isinstance(cast("object", name), str):
         raise EvaluationError(f"a custom call target is a string, got {name!r}", rule="custom-call.name")
-    if isinstance(function, bool) or not (isinstance(function, int) or callable(function)):
+    capsule = _is_capsule(function)
+    if isinstance(function, bool) or not (isinstance(function, int) or callable(function) or capsule):
         message = f"custom call target {name!r}: a function or an address is wanted, got {function!r}"
         raise EvaluationError(message, rule="custom-call.function")
-    native = isinstance(function, int) or isinstance(cast("object", function), _CFunction)
+    native = isinstance(function, int) or capsule or isinstance(cast("object", function), _CFunction)
     TARGETS[name] = (_native if native else _python)(name, cast("Any", function))
 
 
@@ -84,19 +90,22 @@ def _python(name: str, function: Callable[..., Any]) -> Target:
 
 
 def _native(name: str, function: Any) -> Target:
-    address = function if isinstance(function, int) else ctypes.cast(function, ctypes.c_void_p).value
-    call = _SIGNATURE(address or 0)
+    address = _address(function) or 0
+    call, handler = _SIGNATURE(address), Handler(name, address)
 
     def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
         operation = instruction.operation
         assert isinstance(operation, CustomCall)
-        if operation.api_version != "API_VERSION_ORIGINAL":
+        if operation.api_version not in ("API_VERSION_ORIGINAL", _TYPED):
             version = operation.api_version
-            message = f"custom call target {name!r} is a C function of the original form, not {version}"
+            message = f"C functions have the original form or that of the typed FFI, not {version}"
             raise EvaluationError(message, rule="custom-call.api-version")
         shapes = operation.operand_layout_constraints or [operand.shape for operand in instruction.operands]
         sources = [_Buffer(shape, value) for shape, value in zip(shapes, operands, strict=True)]
         result = _Buffer(instruction.shape, None)
+        if operation.api_version == _TYPED:
+            handler(sources, result, parse_attributes(instruction.backend_config))
+            return result.value()
         pointers = (ctypes.c_void_p * max(1, len(sources)))(*[source.address for source in sources])
         call(result.address, pointers)
         return result.value()
@@ -105,6 +114,22 @@ def _native(name: str, function: Any) -> Target:
     # hands its own memory to the C function where that has the right form.
     target.function, target.native = function, call  # type: ignore[attr-defined]
     return target
+
+
+def _address(function: Any) -> int | None:
+    if isinstance(function, int):
+        return function
+    if not _is_capsule(function):
+        return ctypes.cast(function, ctypes.c_void_p).value
+    get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    get_name.argtypes, get_name.restype = [ctypes.py_object], ctypes.c_char_p
+    get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    return get_pointer(function, get_name(function))
+
+
+def _is_capsule(function: Any) -> bool:
+    """Return whether an object is a PyCapsule, in which extension modules hand out addresses."""
+    return type(function).__name__ == "PyCapsule"
 
 
 class _Buffer:
@@ -139,14 +164,3 @@ class _Buffer:
         if not self.shape.is_array:
             return None
         return Literal.from_bytes(self.shape, self.memory.raw[: self.shape.byte_size]).numpy()
-
-
-# -- targets that only say something about their operand
-
-
-def _operand(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
-    return operands[0]
-
-
-for _name in ("Sharding", "MoveToHost", "MoveToDevice", "annotate_device_placement", "Pin", "Unpin"):
-    TARGETS[_name] = _operand

@@ -1,0 +1,49 @@
+"""sharding-remover: custom calls that only say something about their operands go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.custom_call import is_identity
+from hloom.passes.writing import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingRemover:
+    """``custom-call(x), custom_call_target="Sharding"`` → ``x``, on one partition. Bitwise.
+
+    Where shapes differ, as between a whole array and its shard, the call stays: no value follows from it.
+    """
+
+    name: ClassVar[str] = "sharding-remover"
+
+    def run(self, module: HloModule) -> bool:
+        """Remove every one."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if is_identity(instruction):
+                    changed |= remove(instruction)
+        return changed
+
+
+def remove(instruction: HloInstruction) -> bool:
+    """Let the users of one call use its operands; returns whether they fit."""
+    shapes = [operand.shape for operand in instruction.operands]
+    if len(shapes) == 1 and shapes[0].compatible(instruction.shape):
+        (new,) = instruction.operands
+        if instruction.control_predecessors or instruction.control_successors:
+            new = Writer(instruction).op("opt-barrier", new, shape=instruction.shape)
+        Writer(instruction).replace(new)
+        return True
+    parts = instruction.shape.tuple_shapes
+    if not instruction.shape.is_tuple or len(parts) != len(shapes):
+        return False
+    if not all(map(lambda ours, theirs: ours.compatible(theirs), shapes, parts)):
+        return False
+    writer = Writer(instruction)
+    writer.replace(writer.op("tuple", *instruction.operands))
+    return True

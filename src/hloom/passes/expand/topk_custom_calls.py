@@ -1,0 +1,65 @@
+"""topk-custom-calls: the custom calls into which XLA:CPU turns sorts of which the beginning is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.custom_call import TARGETS, CustomCall
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import S32
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class TopkCustomCalls:
+    """``custom-call(x), custom_call_target="TopK"`` → ``topk(x)``. Bitwise, but for the order of equals."""
+
+    name: ClassVar[str] = "topk-custom-calls"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every one that is of topk's form."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if _is_top_k(instruction):
+                    _rewrite(instruction)
+                    changed = True
+        return changed
+
+
+def is_descending(instruction: HloInstruction) -> bool:
+    """Return whether the largest elements come first, as the comparator says; without one they do."""
+    if not instruction.called_computations:
+        return True
+    (comparator,) = instruction.called_computations
+    kinds = [p.shape.element_type.numpy_dtype for p in comparator.parameters]
+    values = [np.asarray(1 - number % 2).astype(kind) for number, kind in enumerate(kinds)]
+    return bool(Evaluator().call(comparator, values))
+
+
+def _is_top_k(instruction: HloInstruction) -> bool:
+    operation, shape = instruction.operation, instruction.shape
+    if not isinstance(operation, CustomCall) or operation.custom_call_target != "TopK":
+        return False
+    if "TopK" in TARGETS or len(instruction.operands) != 1 or len(shape.tuple_shapes) != 2:
+        return False
+    operand, (values, indices) = instruction.operands[0].shape, shape.tuple_shapes
+    if not operand.is_array or not operand.is_static or not operand.rank or not values.rank:
+        return False
+    k = values.dimensions[-1]
+    result = Shape(operand.element_type, (*operand.dimensions[:-1], k))
+    fits = values.compatible(result) and indices.compatible(result.with_element_type(S32))
+    return fits and k <= operand.dimensions[-1]
+
+
+def _rewrite(instruction: HloInstruction) -> None:
+    writer = Writer(instruction)
+    k = instruction.shape.tuple_shapes[0].dimensions[-1]
+    (operand,) = instruction.operands
+    writer.replace(writer.op("topk", operand, k=k, largest=is_descending(instruction)))

@@ -1,0 +1,13 @@
+"""JAX's factorizations on CPUs: custom calls of the targets ``lapack_*_ffi``, by scipy's LAPACK.
+
+Operands and results have batch dimensions in front; each matrix is handed to LAPACK in column-major order.
+Where LAPACK overwrites its argument, the result holds what it left there, as the handlers of jaxlib do.
+"""
+
+from __future__ import annotations
+
+from hloom.runtime.lapack import eigenvalues as eigenvalues
+from hloom.runtime.lapack import factorizations as factorizations
+from hloom.runtime.lapack import reduced_forms as reduced_forms
+from hloom.runtime.lapack import singular_values as singular_values
+from hloom.runtime.lapack import solves as solves

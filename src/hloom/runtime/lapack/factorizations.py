@@ -1,0 +1,58 @@
+"""Triangular and orthogonal factors: potrf, getrf, geqrf, geqp3, orgqr and ungqr."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.runtime.lapack.library import Array, Call, leading, register
+
+
+@register("potrf", operands=[2])
+def cholesky(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """(a) -> (factor beside the untouched other triangle, info)."""
+    (a,), (factor, info) = operands, results
+    factor[...] = a
+    call.run("potrf", call.letter("uplo"), len(a), factor, leading(factor), info)
+
+
+@register("getrf", operands=[2])
+def lu(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """(a) -> (L and U, pivots from 1, info)."""
+    (a,), (factors, pivots, info) = operands, results
+    factors[...] = a
+    call.run("getrf", *a.shape, factors, leading(factors), pivots, info)
+
+
+@register("geqrf", operands=[2])
+def qr(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """(a) -> (R above the reflectors, their factors)."""
+    (a,), (packed, tau) = operands, results
+    packed[...] = a
+    call.run_with_work("geqrf", *a.shape, packed, leading(packed), tau)
+
+
+@register("geqp3", operands=[2, 1])
+def pivoted_qr(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """(a, columns that come first) -> (R above the reflectors, columns from 1, factors)."""
+    (a, fixed), (packed, columns, tau) = operands, results
+    packed[...], columns[...] = a, fixed
+    real = max(1, 2 * a.shape[1]) if call.is_complex else 0
+    call.run_with_work("geqp3", *a.shape, packed, leading(packed), columns, tau, real=real)
+
+
+@register("orgqr", operands=[2, 1], prefixes="sd")
+def orthogonal(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """(reflectors, their factors) -> (their product's first columns)."""
+    _product(call, "orgqr", operands, results)
+
+
+@register("ungqr", operands=[2, 1], prefixes="cz")
+def unitary(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """(reflectors, their factors) -> (their product's first columns)."""
+    _product(call, "ungqr", operands, results)
+
+
+def _product(call: Call, routine: str, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    (packed, tau), (q,) = operands, results
+    q[...] = packed
+    call.run_with_work(routine, *q.shape, len(tau), q, leading(q), tau)

@@ -1,0 +1,167 @@
+"""Calls of LAPACK and BLAS, and custom calls made of them.
+
+The routines are those that scipy gives to Cython code: C functions with Fortran's arguments, all pointers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from hloom.errors import EvaluationError
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.custom_call import KNOWN
+from hloom.runtime.ffi_attributes import Attributes, parse_attributes
+from hloom.shape.shape import Shape
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Kernel: TypeAlias = "Callable[[Call, Sequence[Array], Sequence[Array]], None]"
+"""Fills the results of one matrix from its operands, all in column-major order."""
+
+_TYPES: Final = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+_MODULES: Final = ("scipy.linalg.cython_lapack", "scipy.linalg.cython_blas")
+
+
+class Call:
+    """One custom call: its routine's type and attributes.
+
+    Attributes:
+        prefix: ``s``, ``d``, ``c`` or ``z``.
+        attributes: as the call states them.
+    """
+
+    def __init__(self, prefix: str, attributes: Attributes) -> None:
+        self.prefix = prefix
+        self.attributes = attributes
+        self.dtype = np.dtype(_TYPES[prefix])
+        self.real = np.dtype(_TYPES[{"c": "s", "z": "d"}.get(prefix, prefix)])
+
+    @property
+    def is_complex(self) -> bool:
+        """Return whether the matrices are complex."""
+        return self.prefix in "cz"
+
+    def letter(self, name: str) -> bytes:
+        """Return an attribute that is the code of a letter, such as 76 for ``L``."""
+        if name not in self.attributes:
+            message = f"the attribute {name} is missing; the call has {sorted(self.attributes) or 'none'}"
+            raise EvaluationError(message, rule="custom-call.attribute")
+        return bytes([int(self.attributes[name])])
+
+    def run(self, routine: str, *arguments: Any) -> None:
+        """Call ``?routine`` with arrays, and with addresses of integers and letters; None is null."""
+        held = [_referred(argument) for argument in arguments]
+        _function(self.prefix + routine, len(arguments))(*[address for address, _ in held])
+
+    def run_with_work(self, routine: str, *arguments: Any, real: int = 0, integers: int = 0) -> int:
+        """Call ``?routine(..., work, lwork, [rwork], [iwork], info)`` and return its info.
+
+        Args:
+            arguments: what comes before the work space, whose size the routine itself tells.
+            real, integers: the lengths of rwork and iwork, which have no lengths among the arguments; 0 for
+                routines that have none.
+        """
+        behind: list[Array] = []
+        if real:
+            behind.append(np.empty(real, self.real))
+        if integers:
+            behind.append(np.empty(integers, np.int32))
+        info = np.zeros(1, np.int32)
+        query = np.zeros(1, self.dtype)
+        self.run(routine, *arguments, query, -1, *behind, info)
+        size = max(1, int(query[0].real))
+        self.run(routine, *arguments, np.empty(size, self.dtype), size, *behind, info)
+        return int(info[0])
+
+
+def leading(matrix: Array) -> int:
+    """Return the leading dimension of a column-major matrix."""
+    return max(1, matrix.shape[0])
+
+
+def register(routine: str, *, operands: Sequence[int], prefixes: str = "sdcz") -> Callable[[Kernel], Kernel]:
+    """Let the targets ``lapack_?routine_ffi`` run a kernel for every matrix of the batch.
+
+    Args:
+        routine: the routine's name without its type.
+        operands: the ranks of the operands without batch dimensions.
+        prefixes: the types that there are.
+    """
+
+    def add(kernel: Kernel) -> Kernel:
+        for prefix in prefixes:
+            KNOWN[f"lapack_{prefix}{routine}_ffi"] = _target(prefix, tuple(operands), kernel)
+        return kernel
+
+    return add
+
+
+def _target(
+    prefix: str, ranks: tuple[int, ...], kernel: Kernel
+) -> Callable[[HloInstruction, Sequence[Any]], Any]:
+    def target(instruction: HloInstruction, operands: Sequence[Any]) -> Any:
+        arrays = [np.asarray(operand) for operand in operands]
+        if len(arrays) != len(ranks) or any(a.ndim < rank for a, rank in zip(arrays, ranks, strict=True)):
+            shapes = ", ".join(str(o.shape) for o in instruction.operands)
+            message = f"operands of ranks {ranks} behind the batch dimensions are wanted, got ({shapes})"
+            raise EvaluationError(message, rule="custom-call.operands")
+        batch = arrays[0].ndim - ranks[0]
+        shape = instruction.shape
+        leaves = list(shape.tuple_shapes) if shape.is_tuple else [shape]
+        results = [np.zeros(leaf.dimensions, leaf.element_type.numpy_dtype) for leaf in leaves]
+        call = Call(prefix, parse_attributes(instruction.backend_config))
+        _check(call, instruction, arrays, results, batch)
+        for index in np.ndindex(arrays[0].shape[:batch]):
+            given = [np.array(a[index], order="F") for a in arrays]
+            made = [np.array(r[index], order="F") for r in results]
+            kernel(call, given, made)
+            for result, one in zip(results, made, strict=True):
+                result[index] = one
+        return tuple(results) if shape.is_tuple else results[0]
+
+    return target
+
+
+def _check(
+    call: Call, instruction: HloInstruction, arrays: Sequence[Array], results: Sequence[Array], batch: int
+) -> None:
+    """Refuse operands and results of types and batches that the routine does not have."""
+    known = (call.dtype, call.real, np.dtype(np.int32), np.result_type(call.dtype, np.complex64))
+    sizes = arrays[0].shape[:batch]
+    for array, shape in zip((*arrays, *results), _shapes(instruction), strict=True):
+        if array.dtype not in known or array.shape[:batch] != sizes or array.ndim - batch > 2:
+            message = f"{shape} fits no {call.dtype} routine with the batch {list(sizes)}"
+            raise EvaluationError(message, rule="custom-call.operands")
+
+
+def _shapes(instruction: HloInstruction) -> Iterator[Shape]:
+    yield from (operand.shape for operand in instruction.operands)
+    yield from instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
+
+
+def _referred(argument: Array | bytes | int | None) -> tuple[int | None, object]:
+    """Return the address that stands for an argument, and what keeps it alive."""
+    if argument is None:
+        return None, None
+    if isinstance(argument, np.ndarray):
+        return argument.ctypes.data, argument
+    cell = ctypes.c_char(argument) if isinstance(argument, bytes) else ctypes.c_int32(argument)
+    return ctypes.addressof(cell), cell
+
+
+@cache
+def _function(name: str, count: int) -> Any:
+    """Return a routine by its name, of so many arguments."""
+    for module in _MODULES:
+        capsule = import_module(module).__pyx_capi__.get(name)
+        if capsule is not None:
+            get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+            get_name.argtypes, get_name.restype = [ctypes.py_object], ctypes.c_char_p
+            get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+            return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(get_pointer(capsule, get_name(capsule)))
+    raise EvaluationError(f"scipy's LAPACK has no {name}", rule="custom-call.routine")
