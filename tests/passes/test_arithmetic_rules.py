@@ -184,6 +184,7 @@ EXAMPLES = {
         Example("x: s64[40]", "a = s32[40] convert(x); r = s8[40] convert(a)"),
         Example("x: f32[40]", "a = c64[40] convert(x); r = f64[40] convert(a)"),
         Example("x: pred[40]", "a = s32[40] convert(x); r = f32[40] convert(a)"),
+        Example("x: s8[40]", "a = f32[40] convert(x); r = s32[40] convert(a)"),
     ],
     "bitcast_convert_again": [
         Example("x: f32[40]", "a = s32[40] bitcast-convert(x); r = f32[40] bitcast-convert(a)"),

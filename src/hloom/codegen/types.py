@@ -84,10 +84,8 @@ def from_storage(value: Value, element_type: ElementType) -> Value:
         return value.cast("fpext", F32)
     if is_small(element_type):
         return unpack(_as_integer(value), element_type)
-    if element_type.is_signed and element_type.bits < 8:
-        spare = 8 - element_type.bits
-        return (value << spare) >> spare
-    return value
+    # whatever the other bits of a byte are
+    return wrap(value, element_type)
 
 
 def to_storage(value: Value, element_type: ElementType) -> Value:

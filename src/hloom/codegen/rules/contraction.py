@@ -9,7 +9,7 @@ from hloom.codegen.elements import Elements, Indices, element_rule
 from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, Value
 from hloom.codegen.target import fuses
-from hloom.codegen.types import Element, constant, register_type, round_to
+from hloom.codegen.types import Element, constant, register_type, round_to, wrap
 from hloom.ir.instruction import HloInstruction
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -46,7 +46,9 @@ def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
         return [multiply_add(e, kind, a, b, accumulators[0])]
 
     made = nested_reduction(e, contracted, [zero], step)[0] if contracted else step([zero])[0]
-    return made if isinstance(made, tuple) or kind is result else round_to(made, result)
+    if isinstance(made, tuple):
+        return made
+    return wrap(made, result) if kind is result else round_to(made, result)
 
 
 def _operand_index(

@@ -1,4 +1,4 @@
-"""result-caster: products whose result is stated narrower than they are computed round at the end."""
+"""result-caster: products whose result is stated narrower than they are computed are converted at the end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot, RaggedDot, joint_precision
 from hloom.operations.convolution import Convolution
 from hloom.passes.writing import Writer
+from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 
 @dataclass(frozen=True, slots=True)
 class ResultCaster:
-    """``f32 dot(f64 a, f64 b)`` → ``convert(f64 dot(a, b))``; ragged dots and convolutions too."""
+    """``f32 dot(f64 a, f64 b)`` → ``convert(f64 dot(a, b))``; ragged dots and convolutions too.
+
+    Also ``s32 dot(f32 a, f32 b)``: floats are summed as floats, then converted.
+    """
 
     name: ClassVar[str] = "result-caster"
 
@@ -35,16 +39,18 @@ class ResultCaster:
 
 
 def natural_type(instruction: HloInstruction) -> ElementType:
-    """The type that holds the products of both operands."""
+    """The type that holds the products of both operands; for an integer result at least f32."""
     lhs, rhs = (o.shape.element_type for o in instruction.operands[:2])
-    return joint_precision(lhs, rhs)
+    natural = joint_precision(lhs, rhs)
+    narrow = natural.is_floating and natural.bits < et.F32.bits
+    return et.F32 if narrow and instruction.shape.element_type.is_integer else natural
 
 
 def _rounds(instruction: HloInstruction) -> bool:
     natural, stated = natural_type(instruction), instruction.shape.element_type
     if natural.is_complex != stated.is_complex or not (natural.is_floating or natural.is_complex):
         return False
-    return natural.component.bits > max(stated.component.bits, 32)
+    return stated.is_integer or natural.component.bits > max(stated.component.bits, 32)
 
 
 def _cast(instruction: HloInstruction, natural: ElementType) -> None:

@@ -26,7 +26,8 @@ def convert_twice(i: HloInstruction) -> HloInstruction | None:
     """``convert(convert(x))`` → ``convert(x)``, where the first one loses nothing that the second keeps.
 
     That is: the middle type holds every value of the first, or all three are integers, each no wider than the
-    one before.
+    one before. Integers that were floats in between saturate instead of wrapping: the last type must then
+    hold every value of the first.
     """
     (middle,) = i.operands
     if middle.opcode != "convert":
@@ -35,6 +36,9 @@ def convert_twice(i: HloInstruction) -> HloInstruction | None:
     first, second, third = x.shape.element_type, middle.shape.element_type, i.shape.element_type
     narrowing = all(t.is_integer for t in (first, second, third)) and first.bits >= second.bits >= third.bits
     if not holds(second, first) and not narrowing:
+        return None
+    saturates = first.is_integer and not second.is_integer and third.is_integer
+    if saturates and not holds(third, first):
         return None
     return Writer(i).convert(x, third)
 

@@ -174,7 +174,8 @@ class RowReduction:
         source = source_indices(self.root, self.kept, self.reduced.indices)
         values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
         self.observe(source, values)
-        return self.combiner.combine(self.vectors, accumulators, values)
+        # a combiner that ignores its arguments gives a scalar
+        return [spread(self.vectors, x) for x in self.combiner.combine(self.vectors, accumulators, values)]
 
     def _across(self, accumulators: list[Element]) -> list[Element]:
         """Combine the lanes: halves with halves, until one is left."""

@@ -52,9 +52,10 @@ def _window(i: HloInstruction) -> list[WindowDimension]:
     return [replace(d, window_reversal=False) for d in operation.window]
 
 
-def untouched(d: WindowDimension) -> bool:
-    """Whether windows are single elements along a dimension, each at its own place."""
-    return d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
+def untouched(d: WindowDimension, windows: int, size: int) -> bool:
+    """Whether windows are single elements along a dimension, each at its own place inside the operand."""
+    plain = d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
+    return plain and windows <= size
 
 
 def apart(d: WindowDimension) -> bool:
@@ -128,7 +129,8 @@ class _Windows:
     def _lane(self) -> Variable | None:
         if not self.window or self.positions[-1].extent == 1:
             return None
-        return self.positions[-1] if self.side_by_side or untouched(self.window[-1]) else None
+        alone = untouched(self.window[-1], self.positions[-1].extent, self.operand.dimensions[-1])
+        return self.positions[-1] if self.side_by_side or alone else None
 
     def _is_side_by_side(self) -> bool:
         """Whether windows follow each other along the minor dimension without gaps."""
