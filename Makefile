@@ -4,6 +4,7 @@
 #   make check   format, lint, types, layering
 #   make format  let ruff rewrite the sources
 #   make bench   time the example programs beside XLA:CPU (BENCH="--json OUT --plot OUT.svg": its options)
+#   make mutation  are wrong changes of the sources found by tests? (N=300 SEED=1; some hours)
 #   make docs    rewrite docs/operations/ from the declarations
 #   make proto   regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make lock    refresh requirements.lock from what .venv holds
@@ -20,7 +21,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SCHEMA := src/hloom/proto/schema
 
-.PHONY: help demo test check format bench docs proto lock wheel clean
+.PHONY: help demo test check format bench mutation docs proto lock wheel clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -56,6 +57,11 @@ format: $(VENV)/.develop
 
 bench: $(VENV)/.develop
 	@$(BIN)/python -m benchmarks $(BENCH)
+
+N ?= 300
+SEED ?= 1
+mutation: $(VENV)/.develop
+	@$(BIN)/python -m tests.mutation --count $(N) --seed $(SEED)
 
 docs: $(VENV)/.develop
 	$(BIN)/python -m hloom.tools.op_docs docs/operations

@@ -56,6 +56,7 @@ class Case:
         dynamic: results have dynamic dimensions. XLA gives arrays as large as the bound, with the actual
             elements in front.
         folded: arguments are constants in the program, and XLA evaluates what it can before it compiles.
+        as_xla: arguments with which hloom gives what XLA makes of the real ones, by a known difference.
         replicas: how many devices run the program; the arguments are those of all, one after the other.
     """
 
@@ -69,6 +70,7 @@ class Case:
     tolerance: Tolerance = EXACT
     dynamic: bool = False
     replicas: int = 1
+    as_xla: tuple[Array, ...] | None = None
     folded: bool = False
 
     def __str__(self) -> str:
@@ -118,12 +120,13 @@ class Body:
 
     def case(
         self, operation: str, *roots: str, tolerance: Tolerance = EXACT, dynamic: bool = False,
-        replicas: int = 1,
+        replicas: int = 1, as_xla: Sequence[Array] | None = None,
     ) -> Case:  # fmt: skip
         """The case with these results."""
         return Case(
             "", operation, tuple(self.shapes), tuple(self.arguments), tuple(self.lines), roots,
             tuple(self.computations), tolerance, dynamic, replicas,
+            None if as_xla is None else tuple(as_xla),
         )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from hloom import HloModule, Literal, save
 from hloom.tools.cli import main
+from raised_rules import printed
 
 PROGRAM = """HloModule scaled
 
@@ -127,7 +128,7 @@ def refusal(*arguments: object) -> str:
     result = hloom(*arguments)
     assert result.exit_code == 1
     assert "Traceback" not in result.output
-    return result.output
+    return printed(result.output)
 
 
 def test_run_says_what_is_missing(tmp_path: Path, program: Path) -> None:

@@ -1,0 +1,175 @@
+"""One-line changes of Python sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of one line.
+
+    Attributes:
+        path: of the file, relative to the root of the tree.
+        line: its number, from 1.
+        kind: of the change.
+        before, after: the line.
+    """
+
+    path: str
+    line: int
+    kind: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}:{self.line} ({self.kind})\n    - {self.before.strip()}\n    + {self.after.strip()}"
+        )
+
+    def apply(self, root: Path) -> None:
+        """Write the changed file below a root."""
+        file = root / self.path
+        lines = file.read_text().split("\n")
+        assert lines[self.line - 1] == self.before, f"{self.path} is another version"
+        lines[self.line - 1] = self.after
+        file.write_text("\n".join(lines))
+
+
+COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"),
+}  # fmt: skip
+ARITHMETIC: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "+"), ast.FloorDiv: ("//", "*"),
+    ast.Div: ("/", "*"), ast.Mod: ("%", "+"), ast.LShift: ("<<", ">>"), ast.RShift: (">>", "<<"),
+    ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"),
+}  # fmt: skip
+NEIGHBOURS = {
+    "min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum",
+}  # fmt: skip
+
+
+def mutants_of(root: Path, path: str) -> list[Mutant]:
+    """All mutants of a file that still compile."""
+    text = (root / path).read_text()
+    lines = text.split("\n")
+    made: dict[tuple[int, str], Mutant] = {}
+    for function in functions(ast.parse(text)):
+        for line, start, end, kind, new in changes(function, lines):
+            source = lines[line - 1].encode()
+            after = (source[:start] + new.encode() + source[end:]).decode()
+            changed = [*lines[: line - 1], after, *lines[line:]]
+            if after != lines[line - 1] and (line, after) not in made and compiles("\n".join(changed)):
+                made[line, after] = Mutant(path, line, kind, lines[line - 1], after)
+    return sorted(made.values(), key=lambda m: (m.line, m.after))
+
+
+def compiles(text: str) -> bool:
+    """Whether a text is Python."""
+    try:
+        compile(text, "mutant", "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
+
+
+def functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements of functions, without docstrings: what runs when a function is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in node.body:
+                if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+                    yield statement
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those in annotations, in ``strict=`` of zip (lengths are known to be equal there), and in
+    f-strings (whose places Python 3.11 does not know)."""
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return
+    yield node
+    for name, child in ast.iter_fields(node):
+        for part in child if isinstance(child, list) else [child]:
+            if isinstance(part, ast.AST) and not isinstance(part, ast.JoinedStr) and name != "annotation":
+                yield from walk(part)
+
+
+Change = tuple[int, int, int, str, str]
+
+
+def changes(statement: ast.AST, lines: list[str]) -> Iterator[Change]:
+    """(line, first byte, end, kind, new text) of every change of a statement."""
+    returns = [n for n in ast.walk(statement) if isinstance(n, ast.Return) and n.value is not None]
+    for node in walk(statement):
+        line = getattr(node, "lineno", None)
+        if line is None or node.end_lineno != line:  # type: ignore[attr-defined]
+            continue
+        for start, end, kind, new in _changes_of(node, lines[line - 1], returns):
+            yield line, start, end, kind, new
+
+
+def _changes_of(node: ast.AST, line: str, returns: list[ast.Return]) -> Iterator[tuple[int, int, str, str]]:
+    def text(part: ast.AST) -> str:
+        return line.encode()[part.col_offset : part.end_col_offset].decode()  # type: ignore[attr-defined]
+
+    start, end = node.col_offset, node.end_col_offset  # type: ignore[attr-defined]
+    if isinstance(node, ast.Compare):
+        yield from _between(
+            node.left, node.comparators[0], "comparison", COMPARISONS[type(node.ops[0])], line
+        )
+    elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+        yield from _between(node.left, node.right, "arithmetic", ARITHMETIC[type(node.op)], line)
+    elif isinstance(node, ast.BoolOp):
+        words = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        yield from _between(node.values[0], node.values[1], "boolean", words, line)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield start, end, "removed not", f"bool({text(node.operand)})"
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield start, end, "constant", str(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+        yield start, end, "constant", str(node.value + 1)
+        yield start, end, "constant", f"({node.value - 1})"
+    elif isinstance(node, ast.Call):
+        yield from _changes_of_call(node, text)
+    elif isinstance(node, ast.IfExp):
+        yield (
+            start,
+            end,
+            "branches swapped",
+            f"({text(node.orelse)} if {text(node.test)} else {text(node.body)})",
+        )
+    elif isinstance(node, ast.Return) and node.value is not None:
+        others = [r for r in returns if r is not node and r.end_lineno == r.lineno and r.value is not None]
+        yield start, end, "return", "return None"
+        for other in others[:2]:
+            yield start, end, "return of a neighbour", f"return {ast.unparse(other.value)}"  # type: ignore[arg-type]
+    elif isinstance(node, ast.Expr | ast.AugAssign | ast.Raise | ast.Continue | ast.Break | ast.Delete):
+        yield start, end, "statement deleted", "pass"
+
+
+def _between(
+    left: ast.AST, right: ast.AST, kind: str, words: tuple[str, str], line: str
+) -> Iterator[tuple[int, int, str, str]]:
+    """The operator between two operands of one line."""
+    old, new = words
+    first, last = left.end_col_offset, right.col_offset  # type: ignore[attr-defined]
+    place = line.encode()[first:last].find(old.encode())
+    if place >= 0:
+        yield first + place, first + place + len(old), kind, new
+
+
+def _changes_of_call(node: ast.Call, text: object) -> Iterator[tuple[int, int, str, str]]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in NEIGHBOURS and node.func.end_col_offset is not None:
+        end = node.func.end_col_offset
+        yield end - len(name), end, "neighbour", NEIGHBOURS[name]
+    plain = [a for a in node.args[:2] if not isinstance(a, ast.Starred)]
+    if len(plain) == 2 and name != "isinstance":
+        first, second = plain
+        whole = f"{text(second)}, {text(first)}"  # type: ignore[operator]
+        yield first.col_offset, second.end_col_offset, "arguments swapped", whole  # type: ignore[misc]

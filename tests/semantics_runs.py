@@ -1,0 +1,59 @@
+"""Run small programs on the backend of the test: every test that takes `backend` runs on each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hloom
+from evaluation import parse
+
+F, I, U8, U32 = np.float32, np.int32, np.uint8, np.uint32  # noqa: E741
+MIN = np.iinfo(np.int32).min
+INF, NAN = np.float32(np.inf), np.float32(np.nan)
+
+
+@pytest.fixture(params=["evaluator", "cpu"], autouse=True)
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test here runs on both."""
+    monkeypatch.setattr(THIS, "backend", request.param)
+    return request.param
+
+
+class THIS:
+    """The backend of the test that runs."""
+
+    backend = "evaluator"
+
+
+def compiled(module: hloom.HloModule, **options) -> hloom.Executable:
+    """A module on the backend of the test."""
+    module.verify()
+    return hloom.compile(module, backend=THIS.backend, **options)
+
+
+def evaluate(text: str, *arguments):
+    """The value of a program on the backend of the test."""
+    return compiled(parse(text))(*map(np.asarray, arguments))
+
+
+def binary(opcode: str, x, y, attributes: str = "", result: str = ""):
+    """One operation on two arrays of one shape."""
+    shape = hloom.Shape.of(np.asarray(x)).to_string(layout=False)
+    return evaluate(
+        f"x = {shape} parameter(0)\ny = {shape} parameter(1)\n"
+        f"ROOT r = {result or shape} {opcode}(x, y){attributes}",
+        x,
+        y,
+    )
+
+
+def unary(opcode: str, x, result: str = "", attributes: str = ""):
+    """One operation on one array."""
+    shape = hloom.Shape.of(np.asarray(x)).to_string(layout=False)
+    return evaluate(f"x = {shape} parameter(0)\nROOT r = {result or shape} {opcode}(x){attributes}", x)
+
+
+def shown(value) -> str:
+    """The elements as text, in which -0.0 is not 0.0 and NaN is equal to itself."""
+    return str(np.asarray(value).tolist())

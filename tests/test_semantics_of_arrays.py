@@ -1,0 +1,286 @@
+"""What operations do in the corners, as `test_semantics.py`: indices, windows, random numbers, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agreement
+import hloom
+from evaluation import refused
+from semantics_runs import (
+    MIN,
+    NAN,
+    F,
+    I,
+    backend,
+    compiled,
+    evaluate,
+)
+
+__all__ = ["backend"]
+
+# -- indexing and windows
+
+
+def test_starts_of_slices_are_clamped_each_for_itself() -> None:
+    found = evaluate(
+        "x = f32[10] parameter(0)\na = s32[] constant(9)\nb = s32[] constant(0)\n"
+        "s = f32[4] dynamic-slice(x, a), dynamic_slice_sizes={4}\n"
+        "ROOT r = f32[1] dynamic-slice(s, b), dynamic_slice_sizes={1}",
+        F(np.arange(10)),
+    )
+    assert found.tolist() == [6]
+    negative = "x = f32[4] parameter(0)\ni = s32[] constant(-7)\nu = f32[2] constant({8, 9})\n"
+    updated = evaluate(negative + "ROOT r = f32[4] dynamic-update-slice(x, u, i)", F([0, 1, 2, 3]))
+    assert updated.tolist() == [8, 9, 2, 3]
+
+
+def test_narrow_unsigned_starts_do_not_wrap() -> None:
+    found = evaluate(
+        "x = s32[300] parameter(0)\ni = u8[] constant(200)\n"
+        "ROOT r = s32[1] dynamic-slice(x, i), dynamic_slice_sizes={1}",
+        I(np.arange(300)),
+    )
+    assert found.tolist() == [200]
+
+
+def test_gather_clamps_the_start_and_then_adds_the_offset() -> None:
+    found = evaluate(
+        "x = s32[5] parameter(0)\ni = s32[3,1] constant({{-9},{1},{99}})\n"
+        "ROOT r = s32[3,2] gather(x, i), offset_dims={1}, "
+        "collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={2}",
+        I(np.arange(5)),
+    )
+    assert found.tolist() == [[0, 1], [1, 2], [3, 4]]
+
+
+SCATTER = """HloModule m
+f {{ old = s32[] parameter(0)
+    new = s32[] parameter(1)
+    ROOT r = s32[] {combine} }}
+ENTRY e {{ x = s32[{n}] parameter(0)
+    i = s32[{indices}] parameter(1)
+    u = s32[{updates}] parameter(2)
+    ROOT r = s32[{n}] scatter(x, i, u), update_window_dims={{{window}}}, inserted_window_dims={{{inserted}}},
+        scatter_dims_to_operand_dims={{{dims}}}, index_vector_dim={vector}, to_apply=f }}"""
+
+
+def test_scatter_drops_single_elements_out_of_bounds() -> None:
+    text = SCATTER.format(
+        combine="add(old, new)", n=5, indices="2,1", updates="2,3", window=1, inserted="", dims=0, vector=1
+    )
+    found = evaluate(text, I([0] * 5), I([[3], [-1]]), I([[1, 2, 3], [10, 20, 30]]))
+    assert found.tolist() == [20, 30, 0, 1, 2]
+
+
+def test_scatter_combines_the_current_value_with_each_update_in_order() -> None:
+    text = SCATTER.format(
+        combine="subtract(new, old)", n=2, indices="3,1", updates="3", window="", inserted=0, dims=0, vector=1
+    )
+    found = evaluate(text, I([0, 100]), I([[1], [1], [1]]), I([1, 2, 3]))
+    assert found.tolist() == [0, 3 - (2 - (1 - 100))]
+
+
+def test_scatter_with_an_empty_index_vector_lands_on_one_window() -> None:
+    text = SCATTER.format(
+        combine="add(old, new)", n=2, indices="3,0", updates="3,2", window=1, inserted="", dims="", vector=1
+    )
+    found = evaluate(text, I([0, 0]), np.zeros((3, 0), I), I([[1, 2], [10, 20], [100, 200]]))
+    assert found.tolist() == [111, 222]
+
+
+def test_an_update_with_a_shifted_part_of_itself_reads_the_old_values() -> None:
+    found = evaluate(
+        "x = s32[5] parameter(0)\none = s32[] constant(1)\ns = s32[4] slice(x), slice={[0:4]}\n"
+        "ROOT r = s32[5] dynamic-update-slice(x, s, one)",
+        I([1, 2, 3, 4, 5]),
+    )
+    assert found.tolist() == [1, 1, 2, 3, 4]
+
+
+def test_a_branch_out_of_range_is_the_last() -> None:
+    text = """HloModule m
+    a { x = s32[] parameter(0)
+        ROOT r = s32[] negate(x) }
+    b { y = s32[] parameter(0)
+        ROOT s = s32[] add(y, y) }
+    ENTRY e { i = s32[] parameter(0)
+        v = s32[] constant(7)
+        ROOT r = s32[] conditional(i, v, v), branch_computations={a, b} }"""
+    assert [int(evaluate(text, I(i))) for i in (0, 1, 2, -1, MIN)] == [-7, 14, 14, 14, 14]
+
+
+def test_select_and_scatter_with_ge_keeps_the_first_of_equals() -> None:
+    found = evaluate(
+        """HloModule m
+        ge { a = f32[] parameter(0)
+             b = f32[] parameter(1)
+             ROOT r = pred[] compare(a, b), direction=GE }
+        add { c = f32[] parameter(0)
+             d = f32[] parameter(1)
+             ROOT s = f32[] add(c, d) }
+        ENTRY e { x = f32[4] parameter(0)
+             s = f32[2] parameter(1)
+             z = f32[] constant(0)
+             ROOT r = f32[4] select-and-scatter(x, s, z), window={size=2 stride=2},
+                 select=ge, scatter=add }""",
+        F([5, 5, 5, 5]),
+        F([1, 2]),
+    )
+    assert found.tolist() == [1, 0, 2, 0]
+
+
+def test_pad_spreads_first_and_crops_then() -> None:
+    text = "x = s32[3] parameter(0)\nz = s32[] constant(0)\nROOT r = s32[{n}] pad(x, z), padding={p}"
+    assert evaluate(text.format(n=4, p="-1_0_1"), I([1, 2, 3])).tolist() == [0, 2, 0, 3]
+    assert evaluate(text.format(n=6, p="2_-1_1"), I([1, 2, 3])).tolist() == [0, 0, 1, 0, 2, 0]
+    empty = "x = s32[0] parameter(0)\nz = s32[] constant(9)\nROOT r = s32[2] pad(x, z), padding=1_1_3"
+    assert evaluate(empty, np.zeros(0, I)).tolist() == [9, 9]
+
+
+ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }\n"
+
+
+def windowed(n: int, result: int, window: str, x):
+    return evaluate(
+        "HloModule m\n" + ADD + f"ENTRY e {{ x = f32[{n}] parameter(0)\n z = f32[] constant(0)\n"
+        f" ROOT r = f32[{result}] reduce-window(x, z), window={{{window}}}, to_apply=add }}",
+        F(x),
+    )
+
+
+def test_windows_of_dilated_nothing_and_of_too_little() -> None:
+    assert windowed(0, 0, "size=1 lhs_dilate=3", []).tolist() == []
+    assert windowed(0, 2, "size=1 lhs_dilate=3 pad=1_1", []).tolist() == [0, 0]
+    assert windowed(2, 0, "size=3", [1, 2]).tolist() == []
+
+
+def test_negative_padding_of_convolutions_crops() -> None:
+    text = (
+        "x = f32[1,1,5] parameter(0)\nk = f32[1,1,2] parameter(1)\n"
+        "ROOT r = f32[1,1,2] convolution(x, k), window={size=2 pad=-1_-1}, dim_labels=bf0_oi0->bf0"
+    )
+    assert evaluate(text, F([[[1, 2, 3, 4, 5]]]), F([[[1, 10]]])).tolist() == [[[32, 43]]]
+
+
+def test_a_device_that_nobody_sends_to_gets_zeros() -> None:
+    module = hloom.HloModule.from_text(
+        "HloModule m\nENTRY e { x = s32[] parameter(0)\n"
+        " ROOT r = s32[] collective-permute(x), source_target_pairs={{0,1}} }"
+    )
+    assert [int(r) for r in compiled(module, num_replicas=3).run([[I(5)], [I(6)], [I(7)]])] == [0, 5, 0]
+
+
+def test_reductions_ignore_what_lies_beyond_a_dynamic_size() -> None:
+    found = evaluate(
+        "HloModule m\n"
+        + ADD
+        + "ENTRY e { x = f32[4] parameter(0)\n n = s32[] constant(2)\n z = f32[] constant(0)\n"
+        " d = f32[<=4] set-dimension-size(x, n), dimensions={0}\n"
+        " ROOT r = f32[] reduce(d, z), dimensions={0}, to_apply=add }",
+        F([1, 2, 4, 8]),
+    )
+    assert found == 3
+
+
+def test_the_other_triangle_is_never_read() -> None:
+    a = F([[4, NAN], [2, 5]])
+    lower = evaluate("a = f32[2,2] parameter(0)\nROOT r = f32[2,2] cholesky(a), lower=true", a)
+    assert (lower[0, 0], lower[1, 0], lower[1, 1]) == (2, 1, 2)
+    solved = evaluate(
+        "a = f32[2,2] parameter(0)\nb = f32[2,1] parameter(1)\nROOT r = f32[2,1] triangular-solve(a, b), "
+        "left_side=true, lower=true, transpose_a=NO_TRANSPOSE",
+        a,
+        F([[4], [7]]),
+    )
+    assert solved.tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("shape", ["0", "2,0", "", "1,1"])
+def test_arrays_of_size_zero_rank_zero_and_size_one(shape: str) -> None:
+    dimensions = tuple(map(int, filter(None, shape.split(","))))
+    x = np.zeros(dimensions, F)
+    every = ",".join(map(str, range(len(dimensions))))
+    found = evaluate(
+        "HloModule m\n" + ADD + f"ENTRY e {{ x = f32[{shape}] parameter(0)\n z = f32[] constant(1)\n"
+        f" n = f32[{shape}] negate(x)\n r = f32[{shape}] reverse(n), dimensions={{{every}}}\n"
+        f" t = f32[{shape}] transpose(r), dimensions={{{every}}}\n"
+        f" ROOT s = f32[] reduce(t, z), dimensions={{{every}}}, to_apply=add }}",
+        x,
+    )
+    assert found == 1
+
+
+# -- random numbers
+
+
+def test_threefry_gives_the_numbers_of_the_specification() -> None:
+    state, bits = evaluate(
+        "s = u64[2] parameter(0)\nROOT r = (u64[2], u64[2,2]) rng-bit-generator(s), algorithm=rng_three_fry",
+        np.uint64([1, 2]),
+    )
+    assert state.tolist() == [1, 6]
+    assert bits.flat[0] == 9236835810183407956
+
+
+@pytest.mark.parametrize("words", [2, 3])
+def test_philox_is_a_function_of_its_state(words: int) -> None:
+    text = (
+        f"s = u64[{words}] parameter(0)\n"
+        f"ROOT r = (u64[{words}], u32[8]) rng-bit-generator(s), algorithm=rng_philox"
+    )
+    first, again = (evaluate(text, np.uint64(range(words))) for _ in range(2))
+    assert [a.tolist() for a in first] == [a.tolist() for a in again]
+    other = evaluate(text, np.uint64(range(1, words + 1)))
+    assert other[1].tolist() != first[1].tolist()
+
+
+def test_jax_random_numbers_come_out_to_the_last_bit() -> None:
+    jax = pytest.importorskip("jax")
+    key = np.uint32([0, 42])
+
+    def draw(key):
+        return jax.random.normal(jax.random.wrap_key_data(key), (3, 5), "float32")
+
+    text = jax.jit(draw).lower(key).compiler_ir("hlo").as_hlo_text(True)
+    module = hloom.HloModule.from_text(text)
+    agreement.computed(compiled(module)(key), module, [key])
+    agreement.computed(np.asarray(draw(key)), module, [key])
+    bits = jax.jit(lambda k: jax.random.bits(jax.random.wrap_key_data(k), (100,)))
+    found = compiled(hloom.HloModule.from_text(bits.lower(key).compiler_ir("hlo").as_hlo_text(True)))(key)
+    assert (found == np.asarray(bits(key))).all()
+
+
+# -- errors
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("f32[] reduce(x, z), dimensions={0}, to_apply=nope", "text.computation"),
+        ("f32[2] conditional(x, x, x), true_computation=a, false_computation=b", "text.computation"),
+        ("f32[3] add(x, x)", "instruction.shape-matches"),
+        ("f32[0] pad(x, z), padding=-2_-1", "pad.result-size"),
+    ],
+)
+def test_errors_name_rule_instruction_and_place(text: str, rule: str) -> None:
+    error = refused(f"x = f32[2] parameter(0)\nz = f32[] constant(0)\nROOT r = {text}")
+    assert error.rule == rule
+    assert error.instruction == "r"
+    assert error.line == 5
+    assert error.column is not None
+
+
+def test_branches_of_mismatched_types_are_refused() -> None:
+    error = refused(
+        """HloModule m
+        a { x = f32[2] parameter(0)
+            ROOT r = f32[2] negate(x) }
+        b { y = s32[2] parameter(0)
+            ROOT s = f32[2] convert(y) }
+        ENTRY e { p = pred[] parameter(0)
+            v = f32[2] parameter(1)
+            ROOT c = f32[2] conditional(p, v, v), true_computation=a, false_computation=b }"""
+    )
+    assert (error.rule, error.instruction, error.line) == ("conditional.arguments", "c", 8)
