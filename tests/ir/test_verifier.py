@@ -233,3 +233,18 @@ def test_a_computation_knows_its_own() -> None:
     assert isinstance(p.add, HloComputation)
     assert p["sum"] in p.add
     assert p["sum"] not in p.entry
+
+
+def test_an_instruction_is_checked_although_others_share_its_operation_and_shape() -> None:
+    text = "HloModule m\nENTRY e { p = f32[2] parameter(0) q = f32[3] parameter(1)\n"
+    text += (
+        " a = f32[2] add(p, p)\n b = f32[2] add(a, p)\n ROOT t = (f32[2], f32[2], f32[3]) tuple(a, b, q) }"
+    )
+    module = parse(text)
+    module.verify()
+    named = {i.name: i for i in module.entry}
+    named["b"].operation, named["b"].shape = named["a"].operation, named["a"].shape
+    named["b"].replace_operand(1, named["q"])
+    with pytest.raises(HloError) as caught:
+        module.verify()
+    assert caught.value.instruction == "b"

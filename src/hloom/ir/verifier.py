@@ -12,7 +12,7 @@ from hloom.errors import HloError, ShapeError, VerifyError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import Alias, HloModule, ShapeIndex
-from hloom.ir.operation import ProgramShape
+from hloom.ir.operation import Operation, ProgramShape
 from hloom.shape.shape import Shape
 
 
@@ -24,6 +24,7 @@ def verify(module: HloModule) -> None:
     for computation in module.computations:
         _instructions(computation)
         _operands(computation)
+    shapes = _CheckedShapes()
     for computation in module.computations:
         _use_lists(computation)
         _control_dependencies(computation)
@@ -33,7 +34,7 @@ def verify(module: HloModule) -> None:
         if module.config.is_scheduled and computation.is_scheduled:
             _schedule(computation)
         for instruction in order:
-            _operation(instruction)
+            _operation(instruction, shapes)
     _recursion(module)
     _entry_layout(module)
     _aliases(module)
@@ -117,12 +118,38 @@ def _schedule(computation: HloComputation) -> None:
 # -- operations
 
 
-def _operation(instruction: HloInstruction) -> None:
+class _CheckedShapes:
+    """Shape rules that hold, so that equal instructions are checked once.
+
+    Objects are told apart by their identities, which stay while the module is verified: those that read text
+    and protos share equal operations and shapes.
+    """
+
+    def __init__(self) -> None:
+        self.known: set[tuple[int, ...]] = set()
+
+    def check(self, instruction: HloInstruction) -> None:
+        """Apply an instruction's shape rule, if no equal one has been checked."""
+        key = (
+            id(instruction.operation),
+            id(instruction.shape),
+            *[id(operand.shape) for operand in instruction.operands],
+            *map(id, instruction.called_computations),
+        )
+        if key not in self.known:
+            instruction.check_shape()
+            self.known.add(key)
+
+
+def _operation(instruction: HloInstruction, shapes: _CheckedShapes) -> None:
     """Operands, attributes, called computations and the stated shape agree."""
-    instruction.check_shape()
+    shapes.check(instruction)
     _asynchronous_pair(instruction)
+    operation = instruction.operation
+    if type(operation).verify is Operation.verify:
+        return
     try:
-        instruction.operation.verify(instruction)
+        operation.verify(instruction)
     except HloError as error:
         raise error.at(instruction=instruction.name) from error.__cause__
 
