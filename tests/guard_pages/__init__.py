@@ -1,0 +1,1 @@
+"""Programs run with every array next to memory that is not mapped."""
