@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloom
-from hloom import HloModule, Layout, Literal, Shape, Tile
+from hloom import HloError, HloModule, Layout, Literal, Shape, Tile
 from hloom.shape.element_type import BF16, F32
 from hloom.shape.index import linear_indices, physical_form, to_physical
 from hloom.tools.layout import explain_layout
@@ -53,6 +53,57 @@ def test_parts_of_a_fusion() -> None:
     assert fusion.shape.layout is not None
     assert fusion.shape.layout.memory_space == 1
     assert "kind=kCustom, calls=%all-reduce-scatter.3" in module.to_text()
+
+
+def test_the_pages_lines_are_programs_by_themselves() -> None:
+    add = HloModule.from_text(
+        "add.936 = bf16[8,1,1280,16384]{3,2,0,1:T(8,128)(2,1)}\n"
+        "          add(exponential.183, broadcast.3115)"
+    ).entry.root
+    assert [operand.name for operand in add.operands] == ["exponential.183", "broadcast.3115"]
+    fusion = HloModule.from_text(
+        "%fusion.3 = bf16[32,32,4096]{2,1,0:T(8,128)(2,1)S(1)}\n"
+        "            fusion(bf16[32,32,8192]{2,1,0:T(8,128)(2,1)S(1)} %fusion.32),\n"
+        "            kind=kCustom, calls=%all-reduce-scatter.3"
+    ).entry.root
+    assert [called.name for called in fusion.called_computations] == ["all-reduce-scatter.3"]
+
+
+def test_a_layout_is_optional_and_then_from_major_to_minor_without_tiles() -> None:
+    for rank in range(5):
+        text = f"f32[{','.join(map(str, range(2, 2 + rank)))}]"
+        assert Shape.parse(text).layout == Layout(range(rank)[::-1])
+
+
+def test_sizes_of_zero_are_valid() -> None:
+    shape = Shape.parse("f32[3,0,2]")
+    assert (shape.element_count, shape.byte_size, shape.true_rank) == (0, 0, 2)
+
+
+def test_padded_dimensions_have_one_size_for_each_dimension() -> None:
+    with pytest.raises(HloError) as caught:
+        Layout((0, 1), padded_dimensions=(3,))
+    assert caught.value.rule == "layout.padded-dimensions-rank"
+
+
+@pytest.mark.parametrize("alignment", [1, 4, 7, 16])
+def test_tail_padding_rounds_up_after_tiling(alignment: int) -> None:
+    shape = Shape.parse(f"u8[3,5]{{1,0:T(2,2)L({alignment})}}")
+    assert shape.byte_size == -(-24 // alignment) * alignment
+
+
+@pytest.mark.parametrize("layout", ["{1,0}", "{0,1}", "{1,0:T(2,2)}", "{0,1:T(2,4)(2,1)}", "{1,0:L(32)}"])
+def test_linear_and_multidimensional_indices_are_inverse(layout: str) -> None:
+    shape = Shape.parse(f"f32[4,8]{layout}")
+    for index in np.ndindex(4, 8):
+        assert hloom.multi_index(shape, hloom.linear_index(shape, index)) == index
+    with_padding = [hloom.multi_index(shape, place) for place in range(shape.byte_size // 4)]
+    assert sorted(index for index in with_padding if index is not None) == list(np.ndindex(4, 8))
+
+
+def test_memory_space_0_is_left_out() -> None:
+    assert str(Shape.parse("f32[2]{0:S(0)}")) == "f32[2]{0}"
+    assert str(Shape.parse("f32[2]{0:S(5)}")) == "f32[2]{0:S(5)}"
 
 
 def test_dimension_numbers_and_ranks() -> None:
@@ -159,6 +210,7 @@ def test_combined_dimensions() -> None:
     combined = Shape.parse("F32[112,110]{1,0:(2,3)}")
     assert (linear_indices(shape).reshape(112, 110) == linear_indices(combined)).all()
     assert [tile.dimensions for tile in shape.layout.tiles] == [(-1, -1, 2, -1, 3)]
+    assert shape == Shape.parse("F32[2,7,8,11,10]{4,3,2,1,0:(∗,∗,2,∗,3)}")  # the page's sign
 
 
 # -- the examples of formats
@@ -192,3 +244,19 @@ def test_formats_of_fewer_bits(tiles: str, rows: int) -> None:
 def test_small_tiles_save_memory() -> None:
     sizes = [Shape.parse(f"f32[2,128]{{1,0:T({rows},128)}}").byte_size for rows in (8, 4, 2)]
     assert sizes == [4096, 2048, 1024]
+
+
+def test_a_tile_of_fewer_dimensions_is_for_the_minor_ones() -> None:
+    shape = Shape.parse("f32[3,5,4]{2,1,0:T(2,2)}")
+    matrix = Shape.parse("f32[5,4]{1,0:T(2,2)}")
+    size = matrix.byte_size // 4
+    assert (linear_indices(shape) == [linear_indices(matrix) + size * n for n in range(3)]).all()
+
+
+def test_padding_has_no_value_of_its_own() -> None:
+    shape = Shape.parse("s8[3,5]{1,0:T(2,2)}")
+    data = bytearray(Literal(np.arange(15, dtype=np.int8).reshape(3, 5), shape).to_bytes())
+    for place in range(len(data)):
+        if hloom.multi_index(shape, place) is None:
+            data[place] = 0x7F
+    assert Literal.from_bytes(shape, data).array.ravel().tolist() == list(range(15))
