@@ -22,8 +22,8 @@ FOUNDATION = {"errors", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
 READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
-MIDDLE = MEANING | {"analysis", "passes", "codegen"}
-BACK = READERS | {"analysis", "codegen", "buffers"}
+MIDDLE = MEANING | {"analysis", "plan", "codegen"}
+BACK = READERS | {"analysis", "plan", "codegen", "buffers"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": MEANING,
     "analysis": MEANING | {"evaluate"},
     "passes": MEANING | {"evaluate", "analysis"},
+    "plan": MEANING | {"analysis"},
     "codegen": MIDDLE,
     "buffers": MIDDLE,
     "cpu": BACK,

@@ -12,7 +12,6 @@ from tests.evaluation import parse
 
 from hloom.codegen import elementwise
 from hloom.codegen.elements import Elements
-from hloom.codegen.index import Index
 from hloom.codegen.llvm_text import F32, Module
 from hloom.codegen.target import Target, host
 from hloom.codegen.types import storage_type
@@ -20,6 +19,7 @@ from hloom.cpu.jit import llvm, loader, relocation
 from hloom.cpu.jit.loader import Image, LoadedObject
 from hloom.cpu.runtime.host import HostCalls
 from hloom.errors import HloError
+from hloom.plan.index import Index
 from hloom.shape import element_type as et
 
 PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"

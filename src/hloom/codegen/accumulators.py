@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.index import Variable
 from hloom.codegen.llvm_text import Value
 from hloom.codegen.types import Element
+from hloom.plan.index import Variable
 
 
 def flatten(elements: Sequence[Element]) -> list[Value]:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hloom.codegen.index import Index, Variable, linearize
 from hloom.codegen.llvm_text import I1, I32, I64, Function, Type, Value
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
+from hloom.plan.index import Index, Variable, linearize
 from hloom.shape.element_type import ElementType
 
 if TYPE_CHECKING:

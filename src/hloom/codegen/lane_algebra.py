@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.codegen.elements import Elements, Indices, View, make_pointers
-from hloom.codegen.index import linearize
 from hloom.codegen.llvm_text import I1, I32, I64, Type, Value
 from hloom.codegen.types import Element, register_type, storage_type
+from hloom.plan.index import linearize
 from hloom.shape.element_type import ElementType
 
 

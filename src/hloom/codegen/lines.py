@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloom.codegen.elements import Elements, Indices
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, Function, Value
 from hloom.codegen.loops import outer_loops, vector_lanes, vector_loop
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, Variable
 
 MOST_LANES: Final = 128
 """Lines that are walked together: some registers' worth, so that each step reads whole cache lines."""

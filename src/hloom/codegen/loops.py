@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.analysis.trip_count import TripCount
-from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.index import Index, Variable, linearize, refine
+from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.traits import ElementCost, Family
-from hloom.shape.shape import Shape
+from hloom.ir.traits import ElementCost
+from hloom.plan.index import Index, Variable
+from hloom.plan.iteration import is_nested, planned_space, result_shapes, steady_elements
 
 VECTOR_BYTES: Final = 64
 LONG: Final = 1 << 14
@@ -28,62 +28,8 @@ LONG: Final = 1 << 14
 MOST_LANES: Final = 128
 
 
-def is_nested(i: HloInstruction) -> bool:
-    """Return whether each element of an instruction is a loop of its own over operand elements."""
-    return i.operation.element_cost is ElementCost.COMBINED and i.operation.family is not Family.CONTROL
-
-
 LATENCY: Final = {ElementCost.MODERATE: 1, ElementCost.TRANSCENDENTAL: 12}
 """Dependent instructions of an elementwise operation, by class; 1 for the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """An iteration space: loops from the outermost in, and what the dimensions are in their terms."""
-
-    variables: tuple[Variable, ...]
-    indices: tuple[Index, ...]
-
-
-def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> Space:
-    """The space of an array's dimensions, split where reshapes to ``shapes`` cut them."""
-    variables: list[Variable] = []
-    indices: list[Index] = []
-    for factors in refine(dimensions, shapes):
-        index = Index(0)
-        stride = math.prod(factors)
-        for factor in factors:
-            stride //= max(factor, 1)
-            variable = Variable(factor)
-            variables.append(variable)
-            index = index + Index.of(variable) * stride
-        indices.append(index)
-    return Space(tuple(variables), tuple(indices))
-
-
-def merge_loops(space: Space, accesses: Sequence[Index], pinned: set[Variable]) -> Space:
-    """Merge neighbouring loops where every access goes on from one round to the next by the same stride."""
-    coefficients = [dict(index.terms) for index in set(accesses)]
-    kept: list[Variable] = []
-    gone: dict[Variable, None] = {}
-    for variable in reversed(space.variables):
-        if variable.extent == 1:
-            gone[variable] = None
-            continue
-        if kept:
-            inner = kept[-1]
-            fits = (
-                variable not in pinned
-                and inner not in pinned
-                and all(terms.get(variable, 0) == terms.get(inner, 0) * inner.trips for terms in coefficients)
-            )
-            if fits:
-                inner.trips *= variable.extent
-                gone[variable] = None
-                continue
-        kept.append(variable)
-    indices = tuple(Index(i.constant, ((v, c) for v, c in i.terms if v not in gone)) for i in space.indices)
-    return Space(tuple(reversed(kept)), indices)
 
 
 def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
@@ -203,7 +149,7 @@ def emit_loop_kernel(
     elif len(space.variables) == 1:
         _innermost(elements, lane, begin, end, body, exact=lanes > 0 and lane.trips % lanes == 0)
     else:
-        steady = _steady_elements(inputs, roots, space)
+        steady = steady_elements(inputs, roots, space)
         with outer_loops(function, space.variables[:-1], begin, end), elements.scope():
             for instruction, indices in steady:
                 elements.element(instruction, indices)
@@ -245,13 +191,6 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
     return wanted
 
 
-def result_shapes(roots: Sequence[HloInstruction]) -> list[Shape]:
-    """The shapes of a kernel's results: of several roots, or of the leaves of one tuple-shaped root."""
-    if roots[0].shape.is_tuple:
-        return list(roots[0].shape.tuple_shapes)
-    return [root.shape for root in roots]
-
-
 def root_values(
     elements: Elements, roots: Sequence[HloInstruction], indices: Sequence[Index]
 ) -> list[Element]:
@@ -278,60 +217,3 @@ def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[
         for i, p in zip(inputs, pointers, strict=False)
         if i.shape.is_array
     }
-
-
-def _steady_elements(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
-) -> list[tuple[HloInstruction, Indices]]:
-    """The scalar elements that stay the same along the innermost loop: they are made before it."""
-    elements = walk(inputs, roots, space)
-    outer = set(space.variables[:-1])
-    return [
-        (instruction, indices)
-        for instruction, indices in elements.requests
-        if instruction.shape.is_array
-        and not is_nested(instruction)
-        and all(variable in outer for index in indices for variable, _ in index.terms)
-    ]
-
-
-def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:
-    """The inputs of which a kernel reads, for each element it writes, only the element in the same place."""
-    elements, space = _walked(inputs, [root], [root])
-    written = linearize(space.indices, root.shape.dimensions)
-    return {
-        i
-        for number, i in enumerate(inputs)
-        if i.shape.element_count == root.shape.element_count
-        and elements.reads.get(f"%a{number}", set()) <= {written}
-    }
-
-
-def planned_space(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
-) -> Space:
-    """The iteration space of a kernel, found by walking the elements once without keeping the code."""
-    elements, space = _walked(inputs, roots, members)
-    accesses = [*elements.accesses, linearize(space.indices, result_shapes(roots)[0].dimensions)]
-    return merge_loops(space, accesses, elements.pinned)
-
-
-def _walked(
-    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
-) -> tuple[Elements, Space]:
-    """The elements of the roots at the indices of their unmerged space, emitted into nowhere."""
-    shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
-    space = split_space(result_shapes(roots)[0].dimensions, shapes)
-    return walk(inputs, roots, space), space
-
-
-def walk(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space) -> Elements:
-    """The elements of the roots at the indices of a space, emitted into nowhere."""
-    scratch = Module().function("plan", [PTR] * len(inputs))
-    elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
-    for variable in space.variables:
-        variable.value = Value(scratch, I64, "%plan")
-    root_values(elements, roots, space.indices)
-    for variable in space.variables:
-        variable.value = None
-    return elements

@@ -22,7 +22,7 @@ from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.loops import LoopKernel, read_where_written, root_values
+from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.llvm import INLINED, SIMPLIFIED
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
@@ -32,6 +32,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.structure import parameter_number
+from hloom.plan.iteration import read_where_written
 
 ENTRY: Final = "hloom_run"
 SCALAR_WORK: Final = 8

@@ -6,11 +6,11 @@ from typing import Any
 
 from hloom.codegen.accumulators import nested_reduction
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, Value
 from hloom.codegen.target import fuses
 from hloom.codegen.types import Element, constant, register_type, round_to, wrap
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index_maps import dot_operand_indices
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
@@ -22,20 +22,8 @@ def accumulator_type(result: ElementType) -> ElementType:
 
 @element_rule("dot")
 def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    operation: Any = instruction.operation
     lhs, rhs = instruction.operands
-    contracting: tuple[int, ...] = operation.lhs_contracting_dims
-    contracted = [Variable(lhs.shape.dimensions[d], "k") for d in contracting]
-    batch = len(operation.lhs_batch_dims)
-    lhs_kept = lhs.shape.rank - batch - len(contracted)
-    lhs_index = _operand_index(
-        lhs.shape.rank, operation.lhs_batch_dims, indices[:batch], operation.lhs_contracting_dims, contracted,
-        indices[batch : batch + lhs_kept],
-    )  # fmt: skip
-    rhs_index = _operand_index(
-        rhs.shape.rank, operation.rhs_batch_dims, indices[:batch], operation.rhs_contracting_dims, contracted,
-        indices[batch + lhs_kept :],
-    )  # fmt: skip
+    lhs_index, rhs_index, contracted = dot_operand_indices(instruction, indices)
     result = instruction.shape.element_type
     kind = accumulator_type(result)
     zero = constant(e.function, kind, 0, e.lanes)
@@ -49,23 +37,6 @@ def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     if isinstance(made, tuple):
         return made
     return wrap(made, result) if kind is result else round_to(made, result)
-
-
-def _operand_index(
-    rank: int,
-    batch_dims: tuple[int, ...],
-    batch: Indices,
-    contracting: tuple[int, ...],
-    contracted: list[Variable],
-    kept: Indices,
-) -> Indices:
-    found: list[Index | None] = [None] * rank
-    for d, index in zip(batch_dims, batch, strict=True):
-        found[d] = index
-    for d, variable in zip(contracting, contracted, strict=True):
-        found[d] = Index.of(variable)
-    rest = iter(kept)
-    return tuple(index if index is not None else next(rest) for index in found)
 
 
 def converted(value: Element, source: ElementType, target: ElementType) -> Element:

@@ -8,10 +8,11 @@ import numpy as np
 
 from hloom.codegen import types
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.index import Index, delinearize, linearize
 from hloom.codegen.llvm_text import I64, Value
 from hloom.codegen.types import Element, wrap
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, delinearize, linearize
+from hloom.plan.index_maps import moved_indices
 
 
 def _operation(instruction: HloInstruction) -> Any:
@@ -19,20 +20,11 @@ def _operation(instruction: HloInstruction) -> Any:
     return instruction.operation
 
 
-@element_rule("broadcast")
-def _broadcast(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    operand = instruction.operands[0]
-    chosen: list[Index] = [indices[d] for d in _operation(instruction).dimensions]
-    sizes = operand.shape.dimensions
-    return e.element(operand, tuple(Index(0) if n == 1 else i for i, n in zip(chosen, sizes, strict=True)))
-
-
-@element_rule("transpose")
-def _transpose(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    source: list[Index] = [Index(0)] * len(indices)
-    for to, dimension in enumerate(_operation(instruction).dimensions):
-        source[dimension] = indices[to]
-    return e.element(instruction.operands[0], tuple(source))
+@element_rule("broadcast", "transpose", "slice", "reverse")
+def _moved(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
+    source = moved_indices(instruction, indices)
+    assert source is not None
+    return e.element(instruction.operands[0], source)
 
 
 @element_rule("reshape", "dynamic-reshape")
@@ -93,24 +85,6 @@ def held_inside(e: Elements, index: Index, size: int) -> Index:
     value = e.index_value(index)
     top = e.function.constant(value.type, max(size - 1, 0))
     return e.opaque(e.function.intrinsic("umin", value, top), size)
-
-
-@element_rule("slice")
-def _slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    ranges = _operation(instruction).slice
-    return e.element(
-        instruction.operands[0], tuple(i * r.stride + r.start for i, r in zip(indices, ranges, strict=True))
-    )
-
-
-@element_rule("reverse")
-def _reverse(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    reversed_ = _operation(instruction).dimensions
-    sizes = instruction.shape.dimensions
-    return e.element(
-        instruction.operands[0],
-        tuple(i * -1 + (sizes[d] - 1) if d in reversed_ else i for d, i in enumerate(indices)),
-    )
 
 
 @element_rule("pad")

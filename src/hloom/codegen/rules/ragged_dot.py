@@ -7,11 +7,11 @@ from typing import Any
 
 from hloom.codegen.accumulators import nested_reduction
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, Variable
 
 
 @element_rule("ragged-dot")

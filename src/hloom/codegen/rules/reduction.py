@@ -8,23 +8,10 @@ from collections.abc import Sequence
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import LEAF_RULES, Elements, Indices, element_rule
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
-
-
-def source_indices(instruction: HloInstruction, kept: Indices, reduced: Sequence[Index]) -> Indices:
-    """The operand's index from the result's and the reduced dimensions'."""
-    dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
-    rank = instruction.operands[0].shape.rank
-    of_result, of_reduced = iter(kept), iter(reduced)
-    return tuple(next(of_reduced) if d in dimensions else next(of_result) for d in range(rank))
-
-
-def reduced_sizes(instruction: HloInstruction) -> list[int]:
-    """Return the sizes of the reduced dimensions, in the order of the operand's dimensions."""
-    dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
-    return [size for d, size in enumerate(instruction.operands[0].shape.dimensions) if d in dimensions]
+from hloom.plan.index import Index, Variable
+from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
 
 
 def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
@@ -38,7 +25,7 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
     start = combiner.starts([spread(e, e.element(i, ())) for i in initial], types)
 
     def round_at(accumulators: list[Element], place: Sequence[Index]) -> list[Element]:
-        source = source_indices(instruction, indices, place)
+        source = reduced_operand_indices(instruction, indices, place)
         return combiner.combine(e, accumulators, [e.element(o, source) for o in operands])
 
     def round_(accumulators: list[Element]) -> list[Element]:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import LEAF_RULES, Elements, Indices, element_rule
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
-
-WRITTEN_OUT: Final = 16
-"""Windows of at most so many elements are code without loops."""
+from hloom.plan.accesses import MOST_UNROLLED_WINDOW
+from hloom.plan.index import Index, Variable
+from hloom.plan.index_maps import convolution_group
 
 
 def window_place(
@@ -84,7 +83,7 @@ def folded(
 ) -> list[Element]:  # fmt: skip
     """Carry values through every element of a window, in order; small windows are written out."""
     sizes = [d.size for d in window]
-    if math.prod(sizes) <= WRITTEN_OUT:
+    if math.prod(sizes) <= MOST_UNROLLED_WINDOW:
         for offsets in itertools.product(*map(range, sizes)):
             start = step(start, [Index(o) for o in offsets])
         return start
@@ -155,12 +154,10 @@ def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 
 def _group(e: Elements, output: Index, outputs: int, groups: int) -> Index:
     """The group that an output feature belongs to."""
-    if groups == 1:
-        return Index(0)
+    group = convolution_group(output, outputs, groups)
+    if group is not None:
+        return group
     size = outputs // groups
-    quotient = output.divide(size)
-    if quotient is not None:
-        return quotient
     e.pin(output)
     value = e.index_value(output)
     return e.opaque(value.unsigned_divide(e.function.constant(I64.vector(value.type.lanes), size)), groups)

@@ -31,7 +31,18 @@ _SUFFIX: Final = ".hloomcode"
 _DIGEST: Final = hashlib.sha256
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
-_ROOMS: Final = ("shape", "ir", "operations", "evaluate", "analysis", "passes", "codegen", "buffers", "cpu")
+_ROOMS: Final = (
+    "shape",
+    "ir",
+    "operations",
+    "evaluate",
+    "analysis",
+    "passes",
+    "plan",
+    "codegen",
+    "buffers",
+    "cpu",
+)
 """The parts of hloom that compiled code depends on."""
 _KEPT_PART: Final = 0.75
 """The part of the limit that is left after old files were removed."""

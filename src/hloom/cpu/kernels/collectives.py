@@ -15,13 +15,13 @@ from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import as_type
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Value
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.cpu.program import ProgramEmitter, emitter
 from hloom.cpu.runtime.context import PARTITION_WORD, REPLICA_WORD, SEATS_WORD
 from hloom.cpu.runtime.host import AWAIT_FUNCTION, emit_host_call
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, Variable
 from hloom.shape.shape import Shape
 
 SEAT_WORDS: Final = 4

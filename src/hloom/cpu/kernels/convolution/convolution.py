@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm_text import Module, Value
-from hloom.codegen.loops import LoopKernel, result_shapes, root_values
+from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.types import Element, round_to, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_depth import DepthTiles, emit_pack_depth
 from hloom.cpu.kernels.convolution.convolution_groups import GroupTiles
@@ -35,6 +35,7 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
 from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
+from hloom.plan.iteration import result_shapes
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops
 from hloom.codegen.rules.contraction import converted, multiply_add
@@ -11,6 +10,7 @@ from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import Tiles, load_vector, store_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
 from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, packed_strides, tap_axes
+from hloom.plan.index import Index, Variable
 
 
 def emit_pack_depth(

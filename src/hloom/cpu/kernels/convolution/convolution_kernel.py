@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, Indices
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import multiply_add
@@ -26,6 +25,7 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
     packed_strides,
     tap_axes,
 )
+from hloom.plan.index import Index, Variable
 from hloom.shape.element_type import ElementType
 
 WRITTEN_OUT: Final = 4

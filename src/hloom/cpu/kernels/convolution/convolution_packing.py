@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.contraction import converted
@@ -14,6 +13,7 @@ from hloom.codegen.types import constant, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_kernel import store_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
 from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, packed_strides, tap_axes
+from hloom.plan.index import Index, Variable
 
 
 def emit_pack_kernel(

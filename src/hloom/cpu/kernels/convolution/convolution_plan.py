@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hloom.codegen.elements import Elements, Indices
-from hloom.codegen.index import Index, row_major_strides
 from hloom.codegen.llvm_text import Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.rules.movement import divided
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
+from hloom.plan.index import Index, row_major_strides
 from hloom.shape.element_type import ElementType
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.index import Index, row_major_strides
 from hloom.codegen.llvm_text import I64, Function, Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.types import Element, register_type, round_to, storage_bytes, wrap
 from hloom.cpu.kernels.dot.strided import Strided, read_through
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, row_major_strides
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import batch_base, load_at
 from hloom.cpu.kernels.dot.gemm_plan import TilePlan
 from hloom.cpu.kernels.movement.transposition import transposed
+from hloom.plan.index import Index, Variable
 
 CHUNK: Final = 16
 """Steps along k that are packed by one task."""

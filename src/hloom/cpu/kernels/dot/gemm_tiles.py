@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
@@ -14,6 +13,7 @@ from hloom.codegen.types import Element, constant, from_storage, register_type, 
 from hloom.cpu.kernels.dot.gemm import Finish, batch_base
 from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
 from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
+from hloom.plan.index import Index, Variable
 
 
 def emit_gemm(

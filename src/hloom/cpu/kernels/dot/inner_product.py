@@ -15,13 +15,13 @@ from typing import Final
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, constant, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import Finish, Gemm, Matrix, batch_base, load_at
+from hloom.plan.index import Index, Variable
 from hloom.shape.element_type import ElementType
 
 MOST_COLUMNS: Final = 8

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.index import Index
 from hloom.codegen.llvm_text import I8, PTR, Value
-from hloom.codegen.loops import LoopKernel, result_shapes, root_values
+from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.rules.movement import divided
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element
@@ -35,6 +34,8 @@ from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import is_view
+from hloom.plan.index import Index
+from hloom.plan.iteration import result_shapes
 
 Plan = InnerProduct | TilePlan
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hloom.codegen.index import Index, Variable, delinearize, linearize
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
 from hloom.passes.layout.product_views import is_view
+from hloom.plan.index import Index, Variable, delinearize, linearize
 
 
 @dataclass(frozen=True, slots=True)

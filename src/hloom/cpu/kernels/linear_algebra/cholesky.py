@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from hloom.codegen.accumulators import unflatten
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.lane_algebra import (
     Scratch,
     by_real,
@@ -28,6 +27,7 @@ from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import ProgramEmitter, emitter
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, Variable
 from hloom.shape.element_type import ElementType
 
 BLOCK: Final = 4

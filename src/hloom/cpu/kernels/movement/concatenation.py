@@ -6,23 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, row_major_strides
 from hloom.codegen.llvm_text import I8, I64, PTR, Module
-from hloom.codegen.loops import (
-    LoopKernel,
-    Space,
-    merge_loops,
-    outer_loops,
-    planned_space,
-    split_space,
-    vector_lanes,
-    vector_loop,
-    walk,
-)
+from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, row_major_strides
+from hloom.plan.iteration import accesses_of, planned_space
+from hloom.plan.space import Space, merge_loops, split_space
 
 
 @emitter("concatenate")
@@ -87,8 +79,8 @@ class _Part:
         """The loops over the operand, merged where it and its place in the result go on by one stride."""
         shapes = [x.shape.dimensions for x in (*members, *inputs) if x.shape.is_array]
         space = split_space(self.operand.shape.dimensions, shapes)
-        elements = walk(inputs, [self.operand], space)
-        return merge_loops(space, [*elements.accesses, self.written(space.indices)], elements.pinned)
+        accesses = accesses_of(inputs, [self.operand], space.indices)
+        return merge_loops(space, [*accesses.linear, self.written(space.indices)], accesses.pinned)
 
     def emit(
         self, module: Module, name: str, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]

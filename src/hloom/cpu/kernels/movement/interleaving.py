@@ -14,21 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import NEAR, Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Module, Value
-from hloom.codegen.loops import (
-    LoopKernel,
-    Space,
-    is_nested,
-    outer_loops,
-    result_shapes,
-    root_values,
-    vector_lanes,
-    vector_loop,
-    walk,
-)
+from hloom.codegen.loops import LoopKernel, outer_loops, root_values, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.accesses import Accesses
+from hloom.plan.index import Index, Variable
+from hloom.plan.iteration import accesses_of, is_nested, result_shapes
+from hloom.plan.space import Space
 
 MOST_COLUMNS: Final = 16
 MOST_OPERATIONS: Final = 600
@@ -101,7 +94,7 @@ def find_rows(
     if not columns:
         return None
     lane = space.variables[-1]
-    coefficients = [dict(access.terms) for access in walk(inputs, roots, space).accesses]
+    coefficients = [dict(access.terms) for access in accesses_of(inputs, roots, space.indices).linear]
     along = all(terms.get(lane, 0) in (0, 1) for terms in coefficients)
     joined = any(m.opcode == "concatenate" for m in members)
     if lane.trips >= LEAST_LANES and along and not reduced and not joined:
@@ -116,16 +109,10 @@ def find_rows(
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
     """How many elements all columns of a row are made of: what they share counts once."""
-    scratch = Module().function("plan", [PTR] * len(inputs))
-    e = Elements(scratch, 0, _views(inputs, scratch.parameters))
-    e.unrolls = True
-    for variable in rows.space.variables:
-        variable.value = Value(scratch, I64, "%plan")
+    accesses = Accesses([i for i in inputs if i.shape.is_array], unrolls=True)
     for place in rows.places():
-        root_values(e, roots, place)
-    for variable in rows.space.variables:
-        variable.value = None
-    return len(e.requests)
+        accesses.results(roots, place)
+    return len(accesses.requests)
 
 
 def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[HloInstruction, View]:

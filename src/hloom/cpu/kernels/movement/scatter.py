@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import also
@@ -21,6 +20,7 @@ from hloom.cpu.cores import thread_count
 from hloom.cpu.program import ProgramEmitter, emitter, hero, kernel_parts
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
+from hloom.plan.index import Index, Variable
 
 LEAST_SHARED: Final = 4096
 """So many updates are worth two looks at their indices."""

@@ -14,23 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.index import Index, Variable, linearize
 from hloom.codegen.llvm_text import F32, F64, I64, PTR, Function, Module, Type, Value
-from hloom.codegen.loops import (
-    LoopKernel,
-    Space,
-    emit_loop_kernel,
-    is_nested,
-    planned_space,
-    result_shapes,
-    root_values,
-    vector_loop,
-    walk,
-)
+from hloom.codegen.loops import LoopKernel, emit_loop_kernel, root_values, vector_loop
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
+from hloom.plan.index import Index, Variable, linearize
+from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
+from hloom.plan.space import Space
 from hloom.shape.element_type import ElementType
 
 MOST_MEMBERS: Final = 24
@@ -100,7 +92,7 @@ def find_tiling(
     if lane.trips < LEAST_TRIPS or any(storage_bytes(t) > 8 for t in types):
         return None
     found: set[Variable] = set()
-    for access in set(walk(inputs, roots, space).accesses):
+    for access in accesses_of(inputs, roots, space.indices).linear:
         terms = dict(access.terms)
         if terms.get(lane, 0) in (0, 1):
             continue

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Module
-from hloom.codegen.loops import LoopKernel, outer_loops, split_space, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import clamped_start
 from hloom.cpu.program import ProgramEmitter, emitter, hero, kernel_parts
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
+from hloom.plan.index import Index, Variable
+from hloom.plan.space import split_space
 
 
 @emitter("dynamic-update-slice")

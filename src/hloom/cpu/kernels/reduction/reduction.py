@@ -8,20 +8,14 @@ from collections.abc import Callable, Sequence
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.index import Variable, linearize
 from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
-from hloom.codegen.loops import (
-    LoopKernel,
-    Space,
-    emit_loop_kernel,
-    merge_loops,
-    outer_loops,
-    split_space,
-    vector_lanes,
-)
-from hloom.codegen.rules.reduction import reduced_sizes, source_indices
+from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.accesses import Accesses
+from hloom.plan.index import Variable, linearize
+from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
+from hloom.plan.space import Space, merge_loops, split_space
 
 
 def is_row_reduction(instruction: HloInstruction) -> bool:
@@ -82,25 +76,14 @@ def _planned(
     kept_sizes: Sequence[int], sizes: Sequence[int],
 ) -> tuple[Space, Space]:  # fmt: skip
     kept, reduced = split_space(kept_sizes, []), split_space(sizes, [])
-    scratch = Module().function("plan", [PTR] * len(inputs))
-    elements = Elements(
-        scratch, 0,
-        {
-            i: View(p, i.shape.element_type, i.shape.dimensions)
-            for i, p in zip(inputs, scratch.parameters, strict=True)
-        },
-    )  # fmt: skip
-    for variable in (*kept.variables, *reduced.variables):
-        variable.value = Value(scratch, I64, "%plan")
-    source = source_indices(root, kept.indices, reduced.indices)
+    accesses = Accesses(inputs)
+    source = reduced_operand_indices(root, kept.indices, reduced.indices)
     for operand in root.operands[: len(root.operands) // 2]:
-        elements.element(operand, source)
-    for variable in (*kept.variables, *reduced.variables):
-        variable.value = None
-    kept_accesses = [*elements.accesses, linearize(kept.indices, kept_sizes)]
+        accesses.element(operand, source)
+    written = linearize(kept.indices, kept_sizes)
     return (
-        merge_loops(kept, kept_accesses, elements.pinned),
-        merge_loops(reduced, elements.accesses, elements.pinned),
+        merge_loops(kept, [*accesses.linear, written], accesses.pinned),
+        merge_loops(reduced, accesses.linear, accesses.pinned),
     )
 
 
@@ -140,7 +123,7 @@ class RowReduction:
     def _first(self, lane: Variable) -> list[Element]:
         """The first vector of values: accumulators of a combiner that has no neutral element."""
         lane.is_lane, lane.value = True, self.function.constant(I64, 0)
-        source = source_indices(self.root, self.kept, self.reduced.indices)
+        source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
         with self.vectors.scope():
             values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
             self.observe(source, values)
@@ -171,7 +154,7 @@ class RowReduction:
         return made
 
     def _combined(self, accumulators: list[Element]) -> list[Element]:
-        source = source_indices(self.root, self.kept, self.reduced.indices)
+        source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
         values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
         self.observe(source, values)
         # a combiner that ignores its arguments gives a scalar

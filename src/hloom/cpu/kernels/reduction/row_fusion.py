@@ -14,24 +14,19 @@ from typing import Final
 
 from hloom.codegen.combining import neutral_element
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.index import Index, Variable, linearize
 from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
-from hloom.codegen.loops import (
-    LoopKernel,
-    Space,
-    merge_loops,
-    outer_loops,
-    planned_space,
-    split_space,
-    vector_lanes,
-    vector_loop,
-)
-from hloom.codegen.types import Element, register_type, storage_bytes
+from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
 from hloom.cpu.kernels.reduction.reduction import RowReduction
 from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
+from hloom.operations.reduction import Reduce
+from hloom.plan.accesses import Accesses
+from hloom.plan.index import Index, Variable, linearize
+from hloom.plan.iteration import planned_space
+from hloom.plan.space import Space, merge_loops, split_space
 
 MOST_SCRATCH: Final = 1 << 16
 """Bytes of a row that may be kept aside; longer ones are computed again."""
@@ -89,57 +84,43 @@ def _planned(
     *rows, length = reductions[0].operands[0].shape.dimensions
     space = split_space(rows, [m.shape.dimensions for m in (*members, *inputs) if m.shape.is_array])
     lane = Variable(length)
-    elements = _walked(inputs, roots, reductions, space, lane)
-    indices = (*space.indices, Index.of(lane))
+    accesses = _walked(inputs, roots, reductions, space, lane)
     first = linearize((*space.indices, Index(0)), (*rows, length))
     local = {
         r.operands[0]
         for r in reductions
         if r.operands[0] not in inputs
-        and _reads_own_row(_walked(inputs, roots, reductions, space, lane, r.operands[0]), first, length)
+        and _reads_own_row(inputs, roots, reductions, space, lane, r.operands[0], first)
     }
-    accesses = [*elements.accesses, linearize(space.indices, rows), linearize(indices, [*rows, length])]
-    merged = merge_loops(space, accesses, elements.pinned)
+    indices = (*space.indices, Index.of(lane))
+    linear = [*accesses.linear, linearize(space.indices, rows), linearize(indices, [*rows, length])]
+    merged = merge_loops(space, linear, accesses.pinned)
     return _Plan(tuple(rows), length, merged, lane, reductions, local)
-
-
-_OBSERVED: Final = "%observed"
-"""The address of the array whose reads are looked at."""
 
 
 def _walked(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], reductions: Sequence[HloInstruction],
-    space: Space, lane: Variable, observed: HloInstruction | None = None,
-) -> Elements:  # fmt: skip
-    """The elements of a row kernel emitted into nowhere; of ``observed`` as if it were an array in memory."""
-    scratch = Module().function("plan", [PTR] * len(inputs))
-    elements = Elements(scratch, 0, _views(inputs, scratch.parameters))
-    if observed is not None:
-        shape = observed.shape
-        elements.views[observed] = View(Value(scratch, PTR, _OBSERVED), shape.element_type, shape.dimensions)
-    for variable in (*space.variables, lane):
-        variable.value = Value(scratch, I64, "%plan")
+    space: Space, lane: Variable,
+) -> Accesses:  # fmt: skip
+    """Return the accesses of a row kernel: of each reduced array, then of the results."""
+    accesses = Accesses(inputs)
     for reduction in reductions:
-        elements.element(reduction.operands[0], (*space.indices, Index.of(lane)))
-        elements.know(reduction, space.indices, _some_value(scratch, reduction))
+        accesses.element(reduction.operands[0], (*space.indices, Index.of(lane)))
+        accesses.know(reduction, space.indices)
     for root in roots:
-        if root.opcode != "reduce":
-            elements.element(root, _place(root, space.indices, lane, lane.extent))
-    for variable in (*space.variables, lane):
-        variable.value = None
-    return elements
+        if not isinstance(root.operation, Reduce):
+            accesses.element(root, _place(root, space.indices, lane, lane.extent))
+    return accesses
 
 
-def _reads_own_row(elements: Elements, first: Index, length: int) -> bool:
-    """Whether the observed array is read only in the row that begins at a linear index."""
-    distances = [linear - first for linear in elements.reads.get(_OBSERVED, ())]
-    return all(d.minimum() >= 0 and d.maximum() < length for d in distances)
-
-
-def _some_value(function: Function, instruction: HloInstruction) -> Element:
-    """A stand-in for an element, of its type."""
-    part = Value(function, register_type(instruction.shape.element_type), "%plan")
-    return (part, part) if instruction.shape.element_type.is_complex else part
+def _reads_own_row(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], reductions: Sequence[HloInstruction],
+    space: Space, lane: Variable, observed: HloInstruction, first: Index,
+) -> bool:  # fmt: skip
+    """Return whether a computed array is read only in the row that begins at a linear index."""
+    accesses = _walked([*inputs, observed], roots, reductions, space, lane)
+    distances = [linear - first for linear in accesses.reads.get(observed, ())]
+    return all(d.minimum() >= 0 and d.maximum() < lane.extent for d in distances)
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, Variable
 
 
 def merge_sort_bytes(i: HloInstruction) -> int:

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element
@@ -23,6 +22,7 @@ from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_ne
 from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, Variable
 from hloom.shape import element_type as et
 
 NETWORK: Final = 4096

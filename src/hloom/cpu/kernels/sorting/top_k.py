@@ -11,13 +11,13 @@ import math
 from typing import Any, Final
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
 from hloom.cpu.program import ProgramEmitter, emitter
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Index, Variable
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

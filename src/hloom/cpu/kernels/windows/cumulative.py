@@ -16,7 +16,6 @@ import numpy as np
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm_text import I1, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel
@@ -24,6 +23,7 @@ from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
+from hloom.plan.index import Index, Variable
 
 VECTORS: Final = 8
 """Registers of a line that are scanned at once."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.llvm_text import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import also
@@ -23,6 +22,7 @@ from hloom.cpu.kernels.convolution.convolution_plan import Axis
 from hloom.cpu.kernels.windows.cumulative import settled
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
+from hloom.plan.index import Index, Variable
 
 MOST_LANES: Final = 64
 MOST_SINGLE: Final = 6

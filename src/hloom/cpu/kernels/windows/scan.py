@@ -12,7 +12,6 @@ from typing import Any
 
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.index import Index, Variable
 from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm_text import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel
@@ -20,6 +19,7 @@ from hloom.codegen.types import Element
 from hloom.cpu.program import EMITTERS, HOST, ProgramEmitter, emitter
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.expand.scan_expander import Parts, is_elementwise, parts_of
+from hloom.plan.index import Index, Variable
 
 
 @emitter("scan")

@@ -18,15 +18,16 @@ from typing import Any, Final
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner, as_type
 from hloom.codegen.elements import NEAR, Elements, Indices, View
-from hloom.codegen.index import Index, Variable, linearize
 from hloom.codegen.llvm_text import I32, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import also
-from hloom.codegen.rules.windows import WRITTEN_OUT, window_place
+from hloom.codegen.rules.windows import window_place
 from hloom.codegen.types import Element, constant, to_storage
 from hloom.cpu.program import ProgramEmitter, emitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
+from hloom.plan.accesses import MOST_UNROLLED_WINDOW
+from hloom.plan.index import Index, Variable, linearize
 
 WIDE: Final = 64
 """Lanes of the loop over whole vectors: several registers, whose chains of selections run side by side."""
@@ -139,7 +140,7 @@ class _Windows:
         d, positions = self.window[-1], self.positions[-1].extent
         inside = not d.padding_low and positions * d.size <= self.operand.dimensions[-1]
         close = 1 < d.size <= NEAR and d.stride == d.size and d.window_dilation == 1
-        small = math.prod(d.size for d in self.window) <= WRITTEN_OUT
+        small = math.prod(d.size for d in self.window) <= MOST_UNROLLED_WINDOW
         return inside and close and small and positions >= 4
 
     def emit(self) -> LoopKernel:
@@ -182,7 +183,7 @@ class _Windows:
         at = [Index.of(v) for v in self.positions]
         value = self.e.load(self.source, tuple(at))
         (lifted,) = self.scatter.lift([value], [self.source.element_type])
-        if math.prod(d.size for d in self.window) > WRITTEN_OUT:
+        if math.prod(d.size for d in self.window) > MOST_UNROLLED_WINDOW:
             self._looped(at, lifted)
             return
         table = [

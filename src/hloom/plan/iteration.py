@@ -1,0 +1,78 @@
+"""The iteration space of a kernel, and what it reads along it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import ElementCost, Family
+from hloom.plan.accesses import Accesses
+from hloom.plan.index import Index, linearize
+from hloom.plan.index_maps import Indices
+from hloom.plan.space import Space, merge_loops, split_space
+from hloom.shape.shape import Shape
+
+
+def is_nested(i: HloInstruction) -> bool:
+    """Return whether each element of an instruction is a loop of its own over operand elements."""
+    return i.operation.element_cost is ElementCost.COMBINED and i.operation.family is not Family.CONTROL
+
+
+def result_shapes(roots: Sequence[HloInstruction]) -> list[Shape]:
+    """Return the shapes of the results: of several roots, or of the leaves of a tuple-shaped root."""
+    if roots[0].shape.is_tuple:
+        return list(roots[0].shape.tuple_shapes)
+    return [root.shape for root in roots]
+
+
+def accesses_of(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], indices: Indices
+) -> Accesses:
+    """Return the accesses of a kernel for the results at an index."""
+    accesses = Accesses([i for i in inputs if i.shape.is_array])
+    accesses.results(roots, indices)
+    return accesses
+
+
+def unmerged_space(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> Space:
+    """Return the space of the results' dimensions, split where reshapes inside the kernel cut them."""
+    shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
+    return split_space(result_shapes(roots)[0].dimensions, shapes)
+
+
+def planned_space(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
+) -> Space:
+    """Return the iteration space of a kernel, its loops merged where all accesses allow it."""
+    space = unmerged_space(inputs, roots, members)
+    accesses = accesses_of(inputs, roots, space.indices)
+    written = linearize(space.indices, result_shapes(roots)[0].dimensions)
+    return merge_loops(space, [*accesses.linear, written], accesses.pinned)
+
+
+def steady_elements(
+    inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
+) -> list[tuple[HloInstruction, tuple[Index, ...]]]:
+    """Return the elements that stay the same along the innermost loop, to be computed before it."""
+    outer = set(space.variables[:-1])
+    return [
+        (instruction, indices)
+        for instruction, indices in accesses_of(inputs, roots, space.indices).requests
+        if instruction.shape.is_array
+        and not is_nested(instruction)
+        and all(variable in outer for index in indices for variable, _ in index.terms)
+    ]
+
+
+def read_where_written(inputs: Sequence[HloInstruction], root: HloInstruction) -> set[HloInstruction]:
+    """Return the inputs of which a kernel reads only the element at the index that it writes."""
+    space = unmerged_space(inputs, [root], [root])
+    accesses = accesses_of(inputs, [root], space.indices)
+    written = linearize(space.indices, root.shape.dimensions)
+    return {
+        i
+        for i in inputs
+        if i.shape.element_count == root.shape.element_count and accesses.reads.get(i, set()) <= {written}
+    }

@@ -1,0 +1,72 @@
+"""Iteration spaces: the loops of a kernel, and the dimensions of its results in terms of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hloom.plan.index import Index, Variable, refine
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """An iteration space.
+
+    Attributes:
+        variables: of the loops, outermost first.
+        indices: of each dimension of the results, affine in the variables.
+    """
+
+    variables: tuple[Variable, ...]
+    indices: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return " × ".join(str(v.trips) for v in self.variables) or "scalar"
+
+
+def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> Space:
+    """Return the space of an array's dimensions, split where reshapes to ``shapes`` cut them."""
+    variables: list[Variable] = []
+    indices: list[Index] = []
+    for factors in refine(dimensions, shapes):
+        index = Index(0)
+        stride = math.prod(factors)
+        for factor in factors:
+            stride //= max(factor, 1)
+            variable = Variable(factor)
+            variables.append(variable)
+            index = index + Index.of(variable) * stride
+        indices.append(index)
+    return Space(tuple(variables), tuple(indices))
+
+
+def merge_loops(space: Space, accesses: Collection[Index], pinned: Collection[Variable]) -> Space:
+    """Merge neighbouring loops across which every access advances by one stride.
+
+    Args:
+        space: the loops.
+        accesses: linear indices of all loads and stores.
+        pinned: variables whose values are used otherwise than in addresses; their loops stay.
+    """
+    coefficients = [dict(index.terms) for index in set(accesses)]
+    kept: list[Variable] = []
+    gone: dict[Variable, None] = {}
+    for variable in reversed(space.variables):
+        if variable.extent == 1:
+            gone[variable] = None
+            continue
+        if kept:
+            inner = kept[-1]
+            fits = (
+                variable not in pinned
+                and inner not in pinned
+                and all(terms.get(variable, 0) == terms.get(inner, 0) * inner.trips for terms in coefficients)
+            )
+            if fits:
+                inner.trips *= variable.extent
+                gone[variable] = None
+                continue
+        kept.append(variable)
+    indices = tuple(Index(i.constant, ((v, c) for v, c in i.terms if v not in gone)) for i in space.indices)
+    return Space(tuple(reversed(kept)), indices)
