@@ -60,6 +60,8 @@ def draw_module(number: int, seed: int) -> Module:
     large = draw.chance(0.08)
     sizes = tuple(draw.subset(SIZES, 3)) + ((draw.one([256, 500, 1025]), 130) if large else ())
     writer = Writer(draw, 200_000 if large else draw.one([60, 600, 4000, 20_000]), sizes)
+    order = Draw(seed, "order", number)
+    writer.order = order if order.chance(0.3) else None
     entry = Scope(writer)
     arguments: list[Array] = []
     shapes: list[str] = []
@@ -71,6 +73,7 @@ def draw_module(number: int, seed: int) -> Module:
         entry.values.append(value)
     with np.errstate(all="ignore"):
         take_steps(entry, draw.integer(5, 45))
+    entry.lines = writer.ordered(entry.lines)
     used = set(re.findall(r"@\w+", " ".join(line.split(" = ", 1)[1] for line in entry.lines)))
     idle = [v for v in entry.values if v.name not in used][-12:]
     chosen = [*idle, *(entry.some() for _ in range(draw.integer(0, 2)))]

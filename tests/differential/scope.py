@@ -73,6 +73,7 @@ class Writer:
         most: values have at most so many elements.
         shared: computations that may be called from several places.
         sizes: the sizes that dimensions have, but for those that operations make.
+        order: draws control dependencies; None for a module without any.
     """
 
     draw: Draw
@@ -81,6 +82,19 @@ class Writer:
     computations: list[str] = field(default_factory=list)
     count: int = 0
     shared: dict[tuple[str, str], str] = field(default_factory=dict)
+    order: Draw | None = None
+
+    def ordered(self, lines: Sequence[str]) -> list[str]:
+        """The lines of a computation, some of them with control dependencies on earlier ones."""
+        lines = list(lines)
+        later = [n for n, line in enumerate(lines) if n and " parameter(" not in line]
+        if self.order is None or not later:
+            return lines
+        for n in self.order.subset(later, min(len(later), self.order.integer(0, 4))):
+            before = self.order.subset(range(n), min(n, self.order.integer(1, 2)))
+            names = ", ".join(lines[m].split(" = ")[0] for m in before)
+            lines[n] += f", control-predecessors={{{names}}}"
+        return lines
 
     def fresh(self, letter: str = "v") -> str:
         """A name."""
@@ -152,6 +166,7 @@ class Scope:
     def finish(self, root: str) -> str:
         """Close a nested computation whose last value is the root; its name."""
         name = self.writer.fresh("f")
+        self.lines = self.writer.ordered(self.lines)
         lines = [("ROOT " if line.startswith(f"{root} =") else "") + line for line in self.lines]
         self.writer.computations.append(f"{name} {{\n  " + "\n  ".join(lines) + "\n}\n")
         return name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,10 @@ import hloom
 from evaluation import parse
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.fusion.fusion import Fusion
+from hloom.passes.fusion.spans import Spans
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from pass_checks import after
+from reducers import binary
 
 SHARED_CONSTANT = """
 HloModule shared_constant
@@ -177,3 +182,57 @@ ENTRY main {{
     fusions = [i for i in module.entry.instructions if i.opcode == "fusion"]
     # the sum so far comes on top
     assert fusions and all(len(f.operands) <= Fusion().most_inputs + 1 for f in fusions)
+
+
+def random_graph(seed: int, count: int, *, ordered: bool) -> str:
+    """Elementwise operations, reductions of rows and sorts, which no kernel takes in, over a few others."""
+    draw = random.Random(seed)
+    lines = ["a = f32[16,8] parameter(0)", "b = f32[16,8] parameter(1)", "z = f32[] constant(0)"]
+    names = ["a", "b"]
+    for n in range(count):
+        x, y = (draw.choice(names[-draw.choice([3, 12, 60]) :]) for _ in range(2))
+        kind = draw.random()
+        if kind < 0.45:
+            made = f"power({x}, {y})"
+        elif kind < 0.6:
+            made = f"sort({x}), dimensions={{0}}, to_apply=less"
+        elif kind < 0.7:
+            made = f"reverse({x}), dimensions={{0}}"
+        elif kind < 0.85:
+            lines.append(f"sum{n} = f32[16] reduce({x}, z), dimensions={{1}}, to_apply=add")
+            made = f"broadcast(sum{n}), dimensions={{0}}"
+        else:
+            made = f"exponential({x})"
+        if ordered and draw.random() < 0.1:
+            made += f", control-predecessors={{{draw.choice(names)}}}"
+        lines.append(f"v{n} = f32[16,8] {made}")
+        names.append(f"v{n}")
+    kept = names[-count // 5 :]
+    lines.append(f"ROOT t = ({', '.join(['f32[16,8]'] * len(kept))}) tuple({', '.join(kept)})")
+    return (
+        "HloModule m\nless {\n p = f32[] parameter(0)\n q = f32[] parameter(1)\n"
+        " ROOT l = pred[] compare(p, q), direction=LT\n}\n"
+        f"{binary('add', name='add')}ENTRY e {{\n" + "\n".join(lines) + "\n}"
+    )
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("seed", range(36))
+def test_kernels_of_random_graphs_do_not_need_each_other(seed: int, ordered: bool) -> None:
+    """Groups with several outputs and rows that were joined are where a path can lead back."""
+    module = parse(random_graph(seed, 160, ordered=ordered))
+    DeadCodeElimination().run(module)
+    before = {(p.name, i.name) for i in module.entry.instructions for p in i.control_predecessors}
+    Fusion().run(module)
+    module.verify()
+    after = {(p.name, i.name) for i in module.entry.instructions for p in i.control_predecessors}
+    assert after == before
+
+
+def test_spans_that_overlap_are_one() -> None:
+    spans = Spans()
+    for low, high in ((2, 5), (8, 9), (20, 30), (4, 8)):
+        spans.add(low, high)
+    assert [spans.limit(n) for n in (0, 1, 2, 5, 9, 10, 19, 20, 25, 30, 31)] == [
+        0, 1, 9, 9, 9, 10, 19, 30, 30, 30, 31
+    ]  # fmt: skip

@@ -23,6 +23,7 @@ from hloom.operations.conversion import BitcastConvert
 from hloom.operations.movement import Broadcast
 from hloom.operations.structure import Constant, Iota
 from hloom.passes.fusion.row_groups import join_rows
+from hloom.passes.fusion.spans import Spans
 from hloom.shape.shape import Shape
 
 _FEW: Final = 6
@@ -127,6 +128,11 @@ def _gives_starts(p: HloInstruction) -> bool:
     )
 
 
+def _is_ordered(p: HloInstruction) -> bool:
+    """Return true if control dependencies order an instruction, so that it stays one of its own."""
+    return bool(p.control_predecessors or p.control_successors)
+
+
 class _Plan:
     """The grouping of one computation."""
 
@@ -137,6 +143,8 @@ class _Plan:
         self.position = {i: n for n, i in enumerate(self.order)}
         self.groups: dict[HloInstruction, list[_Group]] = {}
         self.all: list[_Group] = []
+        self.spans = Spans()
+        """Of the positions of groups with several outputs."""
         self._steps: dict[HloInstruction, int] = {}
         for instruction in self.order:
             self.steps(instruction)
@@ -146,7 +154,7 @@ class _Plan:
 
     def place(self, p: HloInstruction) -> list[_Group]:
         """The groups an instruction belongs to: those of its users that take it, or one of its own."""
-        if p.opcode in ("dot", "convolution") and self.ends_in(p):
+        if p.opcode in ("dot", "convolution") and not _is_ordered(p) and self.ends_in(p):
             return self.groups[next(iter(p.users))]
         if not self.fusible(p):
             return [self.open(p)]
@@ -162,6 +170,7 @@ class _Plan:
             if self.takes(group, p) and self.may_output(group, p, users):
                 group.members[p] = None
                 group.outputs.append(p)
+                self.spans.add(self.position[p], self.position[group.outputs[0]])
                 return [group]
         return [self.open(p)]
 
@@ -215,7 +224,7 @@ class _Plan:
         """A new group with ``p`` as its root."""
         reduces, updates = p.opcode == "reduce", p.opcode == "dynamic-update-slice"
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
-        accepts = reduces or updates or self.loops(p)
+        accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p)
         group = _Group(shape.dimensions if shape.is_array else (), accepts, reduces)
         group.members[p] = None
         group.outputs.append(p)
@@ -233,7 +242,7 @@ class _Plan:
 
     def fusible(self, p: HloInstruction) -> bool:
         """Whether an instruction may join the group of its users."""
-        if has_side_effect(p) or p.control_predecessors or p.control_successors or not p.shape.is_static:
+        if has_side_effect(p) or _is_ordered(p) or not p.shape.is_static:
             return False
         if p.opcode == "constant":
             return p.shape.rank == 0
@@ -336,20 +345,23 @@ class _Plan:
         return not self.reaches(outside, group)
 
     def reaches(self, starts: Iterable[_Group], group: _Group) -> bool:
-        """Whether a group uses, directly or not, what one of ``starts`` computes."""
-        last = max(self.position[m] for m in group.members)
+        """Return true if a group uses, directly or not, what one of ``starts`` computes."""
+        limit = self.spans.limit(self.position[group.outputs[0]])
         seen: set[_Group] = set()
         waiting = list(starts)
         while waiting:
             other = waiting.pop()
             if other is group:
                 return True
-            if other not in seen and min(self.position[o] for o in other.outputs) < last:
+            if other not in seen and min(self.position[o] for o in other.outputs) <= limit:
                 seen.add(other)
-                waiting.extend(
-                    g for o in other.outputs for u in o.users for g in self.groups[u] if g is not other
-                )
+                waiting.extend(g for g in self.following(other) if g is not other)
         return False
+
+    def following(self, group: _Group) -> dict[_Group, None]:
+        """Return the groups that must run after one: users of its outputs, and by control dependencies."""
+        after = (u for o in group.outputs for u in (*o.users, *o.control_successors))
+        return dict.fromkeys(g for u in after for g in self.groups[u])
 
     # -- rows
 
@@ -357,24 +369,10 @@ class _Plan:
         """Join groups that go along the same rows."""
         users: dict[int, list[_Group]] = {}
         for group in self.all:
-            found = dict.fromkeys(g for o in group.outputs for u in o.users for g in self.groups[u])
-            users[id(group)] = [g for g in found if g is not group]
+            users[id(group)] = [g for g in self.following(group) if g is not group]
 
-        def reaches(starts: Sequence[_Group], targets: set[int]) -> bool:
-            seen: set[int] = set()
-            waiting = list(starts)
-            while waiting:
-                group = waiting.pop()
-                if id(group) in targets:
-                    return True
-                if id(group) not in seen:
-                    seen.add(id(group))
-                    waiting.extend(users[id(group)])
-            return False
-
-        limit = self.options.most_members
-        candidates = [g for g in self.all if not self.tiles(g)]
-        for cluster in join_rows(candidates, lambda g: users[id(g)], reaches, limit):
+        candidates = {id(g) for g in self.all if not self.tiles(g)}
+        for cluster in join_rows(self.all, candidates, users, self.options.most_members):
             self.join(cluster)
 
     def join(self, cluster: Sequence[_Group]) -> None:

@@ -6,11 +6,13 @@ A softmax is two row reductions and a loop over the same rows; together they are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence, Set
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, Protocol, TypeVar
 
 from hloom.analysis.scalar_computations import commutes
 from hloom.ir.instruction import HloInstruction
+from hloom.passes.fusion.spans import Spans
 
 SHORTEST_ROW = 2
 """Rows of fewer elements are not worth a kernel of their own kind."""
@@ -45,44 +47,114 @@ def reduces_rows(group: Group) -> bool:
 
 
 def join_rows(
-    groups: Sequence[G],
-    users: Callable[[G], Sequence[G]],
-    reaches: Callable[[Sequence[G], set[int]], bool],
-    limit: int,
+    groups: Sequence[G], candidates: Set[int], users: Mapping[int, Sequence[G]], limit: int
 ) -> list[list[G]]:
-    """Clusters of groups that become one row kernel each.
+    """Return the clusters of groups that become one row kernel each.
+
+    Joining a cluster leaves the graph of groups without cycles, also together with the other clusters.
 
     Args:
         groups: every group, consumers before producers.
-        users: the groups that use a group's outputs.
-        reaches: whether one of some groups leads, directly or not, into a set of groups (given by their ids).
+        candidates: the ids of those that may be joined.
+        users: the groups that use a group's outputs, by its id.
         limit: most instructions in a cluster.
     """
-    taken: set[int] = set()
+    graph = _Graph(groups, users)
+    free = set(candidates)
     clusters: list[list[G]] = []
     for seed in groups:
-        if id(seed) in taken or not _row_space(seed):
+        if id(seed) not in free or not _row_space(seed):
             continue
-        cluster = [seed]
-        dimensions = seed.dimensions
-        inside = {id(seed)}
-        for candidate in groups:
-            if id(candidate) in inside or id(candidate) in taken:
-                continue
-            mine = users(candidate)
-            if not any(id(u) in inside for u in mine) or not _same_rows(candidate, dimensions):
-                continue
-            if sum(len(g.members) for g in cluster) + len(candidate.members) > limit:
-                continue
-            outside = [u for u in mine if id(u) not in inside]
-            if outside and reaches(outside, inside):
-                continue
-            cluster.append(candidate)
-            inside.add(id(candidate))
+        cluster = _grown(graph, seed, free, limit)
         if len(cluster) > 1 and any(reduces_rows(g) for g in cluster):
             clusters.append(cluster)
-            taken |= inside
+            free.difference_update(map(id, cluster))
+            graph.join(cluster)
     return clusters
+
+
+def _grown(graph: _Graph[G], seed: G, candidates: Set[int], limit: int) -> list[G]:
+    """Return a cluster: a group, and of its producers, theirs and so on those that may run in its kernel."""
+    cluster, inside = [seed], {id(seed)}
+    count = len(seed.members)
+    waiting = graph.producers(seed)
+    heapify(waiting)
+    done = -1
+    while waiting:
+        number = heappop(waiting)
+        candidate = graph.groups[number]
+        if number <= done or id(candidate) not in candidates or id(candidate) in inside:
+            continue
+        done = number
+        if not _same_rows(candidate, seed.dimensions) or count + len(candidate.members) > limit:
+            continue
+        if graph.returns([*cluster, candidate]):
+            continue
+        cluster.append(candidate)
+        inside.add(id(candidate))
+        count += len(candidate.members)
+        for producer in graph.producers(candidate):
+            heappush(waiting, producer)
+    return cluster
+
+
+class _Graph(Generic[G]):
+    """Groups and who uses whom, as clusters of them are joined."""
+
+    def __init__(self, groups: Sequence[G], users: Mapping[int, Sequence[G]]) -> None:
+        self.groups, self._users = groups, users
+        self._numbers = {id(g): n for n, g in enumerate(groups)}
+        self._producers: dict[int, list[int]] = {id(g): [] for g in groups}
+        for number, group in enumerate(groups):
+            for user in users[id(group)]:
+                self._producers[id(user)].append(number)
+        self._ranks = self._ranked()
+        self._mates: dict[int, list[G]] = {}
+        self._spans = Spans()
+
+    def _ranked(self) -> dict[int, int]:
+        """The place of every group in an order in which producers come before consumers."""
+        left = {id(g): len(self._users[id(g)]) for g in self.groups}
+        ready = [g for g in self.groups if not left[id(g)]]
+        ranks: dict[int, int] = {}
+        while ready:
+            group = ready.pop()
+            ranks[id(group)] = len(self.groups) - len(ranks)
+            for number in self._producers[id(group)]:
+                producer = self.groups[number]
+                left[id(producer)] -= 1
+                if not left[id(producer)]:
+                    ready.append(producer)
+        return ranks
+
+    def producers(self, group: G) -> list[int]:
+        """Return the numbers of the groups whose outputs a group uses."""
+        return list(self._producers[id(group)])
+
+    def join(self, cluster: list[G]) -> None:
+        """Take a cluster for one group from now on."""
+        ranks = [self._ranks[id(g)] for g in cluster]
+        self._spans.add(min(ranks), max(ranks))
+        for group in cluster:
+            self._mates[id(group)] = cluster
+
+    def returns(self, cluster: Sequence[G]) -> bool:
+        """Return true if a path leaves a cluster and comes back, so that it cannot run as one."""
+        inside = set(map(id, cluster))
+        limit = self._spans.limit(max(self._ranks[id(g)] for g in cluster))
+        seen = set(inside)
+        waiting = [u for g in cluster for u in self._users[id(g)] if id(u) not in inside]
+        while waiting:
+            entered = waiting.pop()
+            for group in self._mates.get(id(entered), [entered]):
+                if id(group) in seen or self._ranks[id(group)] > limit:
+                    continue
+                seen.add(id(group))
+                found = self._users[id(group)]
+                if any(id(u) in inside for u in found):
+                    return True
+                waiting.extend(found)
+        return False
 
 
 def _row_space(group: Group) -> bool:

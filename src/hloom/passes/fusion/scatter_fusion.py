@@ -52,7 +52,8 @@ class _ScatterGroup:
     def fuse(self) -> bool:
         """Make the fusion, if anything is taken in."""
         operand, *others = self.scatter.operands
-        if has_side_effect(self.scatter) or operand in others:
+        ordered = self.scatter.control_predecessors or self.scatter.control_successors
+        if has_side_effect(self.scatter) or ordered or operand in others:
             return False
         waiting = list(others)
         while waiting:

@@ -1,0 +1,33 @@
+"""Bounds for searches of cycles, in a graph whose nodes are being joined.
+
+Nodes have positions in a topological order: edges lead to higher ones. Once nodes are joined into one, a path
+may enter the joined node at its highest position and leave it at its lowest. Only there can it go back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+
+class Spans:
+    """The ranges of positions that joined nodes cover, as disjoint intervals in order."""
+
+    def __init__(self) -> None:
+        self._lows: list[int] = []
+        self._highs: list[int] = []
+
+    def add(self, low: int, high: int) -> None:
+        """Note a joined node with parts from position ``low`` to ``high``."""
+        first = bisect_left(self._highs, low)
+        last = first
+        while last < len(self._lows) and self._lows[last] <= high:
+            low, high = min(low, self._lows[last]), max(high, self._highs[last])
+            last += 1
+        self._lows[first:last] = [low]
+        self._highs[first:last] = [high]
+
+    def limit(self, position: int) -> int:
+        """Return the highest position from which a path can lead to this one or below."""
+        place = bisect_left(self._highs, position)
+        inside = place < len(self._lows) and self._lows[place] <= position
+        return self._highs[place] if inside else position
