@@ -5,7 +5,6 @@ Operations across devices and with the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,11 @@ import pytest
 
 import hloom
 from builder.building import ADD, built
-from hloom import DeadlockError, HloError, Shape, XlaOp, ops
+from hloom import DeadlockError, XlaOp, ops
+from pages.both import on_replicas, rule_of
 
 F = np.float32
 I = np.int32  # noqa: E741
-
-
-def on_replicas(function: Callable[..., XlaOp], *inputs: Any) -> list[Any]:
-    """What each replica gets from a program of one parameter."""
-    module = built(function, str(Shape.of(inputs[0])))
-    return hloom.compile(module, num_replicas=len(inputs)).run([[each] for each in inputs])
-
-
-def rule_of(function: Callable[..., XlaOp], *shapes: str) -> str:
-    with pytest.raises(HloError) as caught:
-        built(function, *shapes)
-    return caught.value.rule
 
 
 # -- collectives, whose examples have two replicas with [1.0, 2.5] and [3.0, 5.25]
@@ -62,7 +50,7 @@ def test_a_replica_that_reduces_more_often_than_another_waits_for_ever() -> None
         body = built(lambda state: ops.Tuple([state[0] - 1, ops.AllReduce(state[1], ADD)]), "(s32[], f32[])")
         return ops.While(more, body, ops.Tuple([times, ops.Constant(times.builder, F(1))]))
 
-    with pytest.raises(DeadlockError) as caught:
+    with pytest.raises(DeadlockError) as caught:  # of the first backend
         on_replicas(reduce_so_often, I(2), I(3))
     assert "(replica 1, partition 0) waits in all-reduce %all-reduce for device (replica 0" in str(
         caught.value
