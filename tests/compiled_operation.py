@@ -23,6 +23,11 @@ from samples import assert_equal_bits
 
 Array = np.ndarray[Any, Any]
 LANES = 8
+_NAMED = [Target.named("x86_64-linux-gnu", cpu) for cpu in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")]
+TARGETS = {"host": host()} | {
+    t.cpu: t for t in _NAMED if t.architecture == host().architecture and t.features <= host().features
+}
+"""This machine, and every named target whose code it can run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

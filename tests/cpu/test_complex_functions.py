@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
 import agreement
-from compiled_operation import assert_as_evaluated, case, compiled
+from compiled_operation import TARGETS, assert_as_evaluated, case, compiled, run_compiled
 from one_operation import apply
 from samples import steps_off
 
@@ -19,7 +20,10 @@ FUNCTIONS = (
     "cosine", "tan", "asin", "acos", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sign",
 )  # fmt: skip
 DTYPES = {"c64": np.complex64, "c128": np.complex128}
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.0, np.inf, -np.inf, np.nan, 1e-30, -1e30)
+SPECIAL = (
+    0.0, -0.0, 1.0, -1.0, 0.5, -2.0, np.inf, -np.inf, np.nan, 1e-30, -1e30, 95.0, -104.5, 719.0, -750.0,
+    1e-310,
+)  # fmt: skip
 
 
 def points(name: str, count: int = 400, scale: float = 3.0) -> Array:
@@ -66,17 +70,45 @@ def test_double_precision(opcode: str) -> None:
     assert relative_error(compiled(opcode, z), apply(opcode, z)).max() <= 5
 
 
-SPECIAL_UNITS = {"c64": 1, "c128": 8}
-
-
-@pytest.mark.parametrize("opcode", FUNCTIONS)
-def test_special_values(opcode: str) -> None:
-    """Zeros, infinities and NaN in every combination."""
-    for name in DTYPES:
-        z = grid(name)
-        got, wanted = compiled(opcode, z), apply(opcode, z)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", DTYPES)
+def test_special_values(name: str, target: str) -> None:
+    """Zeros, infinities, NaN and parts where exponentials overflow or vanish, in every combination."""
+    z = grid(name)
+    cases = [case(opcode, z) for opcode in FUNCTIONS]
+    for one, got in zip(cases, run_compiled(cases, 4, TARGETS[target]), strict=True):
+        wanted = one.evaluated()
         for a, b in ((got.real, wanted.real), (got.imag, wanted.imag)):
-            agreement.near(a, b, SPECIAL_UNITS[name])
+            agreement.near(a, b, 16)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", DTYPES)
+def test_random_numbers_on_every_target(name: str, target: str) -> None:
+    """As precise without fused multiplication and without instructions that round."""
+    z = points(name)
+    cases = [case(opcode, z) for opcode in FUNCTIONS]
+    for one, got in zip(cases, run_compiled(cases, 4, TARGETS[target]), strict=True):
+        assert relative_error(got, one.evaluated()).max() <= 5, one.opcode
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("opcode", ["exponential", "sinh", "cosh"])
+def test_growth_outweighed_by_a_small_angle(opcode: str, target: str) -> None:
+    """e^x overflows, but its product with the sine of the angle does not."""
+    z = pairs("c128", [1440.0, 1000.0, 720.0, -700.0], [5e-324, 1e-200, 1e-310, 1e-10])
+    (got,) = run_compiled([case(opcode, z)], 4, TARGETS[target])
+    with mpmath.workprec(4000):
+        grown = {"exponential": mpmath.exp, "sinh": mpmath.cosh, "cosh": mpmath.sinh}[opcode]
+        exact = [grown(mpmath.mpf(float(a.real))) * mpmath.sin(mpmath.mpf(float(a.imag))) for a in z]
+        agreement.near(got.imag, np.array([float(e) for e in exact]), 45)
+
+
+def test_inverse_hyperbolic_tangent_next_to_its_poles() -> None:
+    """The squared distance from the pole vanishes, the logarithm does not."""
+    height = 2.0 ** np.concatenate([np.arange(-1074.0, -400.0, 7), [-1.0, -27.0, -53.0]])
+    z = pairs("c128", np.resize([1.0, -1.0], len(height)), height)
+    agreement.near(compiled("atanh", z), apply("atanh", z), 4)
 
 
 def test_large_and_small_numbers_neither_overflow_nor_vanish() -> None:

@@ -23,8 +23,9 @@ from hloom.codegen.vector_math.power import power as real_power
 from hloom.codegen.vector_math.reals import Pair, Reals, any_lane, product_of_sums
 from hloom.codegen.vector_math.trigonometry import cosine, sine, sine_and_cosine_as_sums
 
-_LARGEST: Final = 1500.0
-"""An exponent whose power overflows even after it is multiplied by the sine of a tiny angle."""
+LARGEST: Final = {True: 300.0, False: 1500.0}
+"""An x of which e^x overflows, and e^-x vanishes, even if multiplied by the sine of the smallest angle, or
+divided by it; by whether the operands are f32 numbers."""
 _SQUARED_ROUNDS: Final = 7
 _SMALL_POWER: Final = 100.0
 """Below it, powers with integral exponents are products."""
@@ -38,14 +39,28 @@ def exponential(z: Pair) -> Pair:
 def _exponential(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
-    fraction, exponent = exponential_as_sum(r, r.at_least(r.at_most(x, _LARGEST), -_LARGEST))
+    fraction, exponent = exponential_as_sum(r, r.at_least(r.at_most(x, LARGEST[single]), -LARGEST[single]))
     sin, cos = sine_and_cosine_as_sums(y)
-    real, imag = (r.scale(product_of_sums(r, fraction, part), exponent) for part in (cos, sin))
+    if single:
+        real, imag = (r.scale_normal(product_of_sums(r, fraction, part), exponent) for part in (cos, sin))
+    else:
+        real, imag = (scaled_product(r, fraction, part, exponent) for part in (cos, sin))
     endless = is_infinite(r, x) & ~is_finite(r, y)
     positive = x.compare("ogt", 0.0)
     real = endless.select(positive.select(r.constant(math.inf), 0.0), real)
     imag = endless.select(positive.select(math.nan, r.copysign(r.constant(0.0), y)), imag)
     return real, y.compare("oeq", 0.0).select(y, imag)
+
+
+def scaled_product(r: Reals, a: Pair, b: Pair, n: Value) -> Value:
+    """Return a b 2^n for a about 1 and b from -1 to 1; if n is positive, b becomes larger first.
+
+    The product of a and a subnormal b would be rounded to the few bits of b.
+    """
+    f = r.function
+    ahead = f.intrinsic("smin", f.intrinsic("smax", n, f.constant(n.type, 0)), f.constant(n.type, r.bias))
+    factor = r.power_of_two(ahead)
+    return r.scale_far(product_of_sums(r, a, (b[0] * factor, b[1] * factor)), n - ahead)
 
 
 def exponential_minus_one(z: Pair) -> Pair:

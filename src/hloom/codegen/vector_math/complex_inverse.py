@@ -24,6 +24,8 @@ from hloom.codegen.vector_math.reals import Pair, Reals
 _ENDLESS: Final = 2.0**200
 """What stands for infinity."""
 
+_LOG_2: Final = math.log(2.0)
+
 _BEYOND_PI: Final = math.pi * (1.0 + 1e-15)
 """More than π by more than rounding errors."""
 
@@ -113,7 +115,7 @@ def _inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
     x, y = z
     size, height = r.absolute(x), r.absolute(y)
     less = 1.0 - size
-    real = logarithm_plus_one(size * 4.0 / r.fma(less, less, height * height)) * 0.25
+    real = _atanh_modulus(r, size, less, height, single=single)
     imag = arc_tangent(height + height, r.fma(less, size + 1.0, -(height * height))) * 0.5
     # far out: x / |z|² and π/2
     far = size.compare("ogt", 2.0**54) | height.compare("ogt", 2.0**54)
@@ -130,6 +132,18 @@ def _inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
     real = (undefined & ~endless & ~x.compare("oeq", 0.0)).select(math.nan, real)
     real = (undefined & (endless | x.compare("oeq", 0.0))).select(0.0, real)
     return r.copysign(real, x), r.copysign(imag, y)
+
+
+def _atanh_modulus(r: Reals, size: Value, less: Value, height: Value, *, single: bool) -> Value:
+    """log1p(4x / (less² + y²)) / 4; next to 1, where y² would vanish in f64, log(2 / y) / 2."""
+    argument = size * 4.0 / r.fma(less, less, height * height)
+    if single:
+        return logarithm_plus_one(argument) * 0.25
+    next_to_pole = less.compare("oeq", 0.0) & height.compare("olt", 2.0**-500)
+    # the quotient is scaled, as it overflows where y is subnormal
+    argument = next_to_pole.select(2.0 / (height * 2.0**100), argument)
+    factor = next_to_pole.select(r.constant(0.5), 0.25)
+    return r.fma(logarithm_plus_one(argument), factor, next_to_pole.select(r.constant(50.0 * _LOG_2), 0.0))
 
 
 def inverse_tangent(y: Pair, x: Pair) -> Pair:

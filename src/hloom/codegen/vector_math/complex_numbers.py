@@ -70,7 +70,7 @@ def _divide(numerator: Pair, denominator: Pair, *, single: bool) -> Pair:
         (above, scale), (below, divisor_scale) = _normalized(r, numerator), _normalized(r, denominator)
         real, imag = _plain_quotient(above, below)
         difference = scale - divisor_scale
-        quotient = _load_exponent(r, real, difference), _load_exponent(r, imag, difference)
+        quotient = r.scale_far(real, difference), r.scale_far(imag, difference)
     return _special_quotient(r, numerator, denominator, quotient)
 
 
@@ -90,18 +90,7 @@ def _normalized(r: Reals, z: Pair) -> tuple[Pair, Value]:
     exponent = field - tiny.select(r.function.constant(r.integer, 1022 + 52), 1022)
     ordinary = larger.compare("ogt", 0.0) & larger.compare("olt", math.inf)
     exponent = ordinary.select(exponent, 0)
-    return (_load_exponent(r, z[0], -exponent), _load_exponent(r, z[1], -exponent)), exponent
-
-
-def _load_exponent(r: Reals, x: Value, n: Value) -> Value:
-    """The product x 2^n, rounded once, for f64 numbers and every n."""
-    if r.has_avx512:
-        return r.scale(x, n)
-    f = r.function
-    near = f.intrinsic("smin", f.intrinsic("smax", n, f.constant(n.type, -1022)), f.constant(n.type, 1023))
-    far = n - near
-    far = f.intrinsic("smin", f.intrinsic("smax", far, f.constant(n.type, -1022)), f.constant(n.type, 1023))
-    return (x * r.power_of_two(far)) * r.power_of_two(near)
+    return (r.scale_far(z[0], -exponent), r.scale_far(z[1], -exponent)), exponent
 
 
 def _special_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pair) -> Pair:

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from hloom.codegen.llvm_text import Value
+from hloom.codegen.vector_math.complex_exponential import LARGEST, scaled_product
 from hloom.codegen.vector_math.complex_numbers import choose, in_doubles, is_finite, is_infinite
 from hloom.codegen.vector_math.exponential import exponential_as_sum, exponential_parts, small_sinh_as_sum
 from hloom.codegen.vector_math.reals import Pair, Reals, product_of_sums, quotient_of_sums
@@ -43,7 +44,7 @@ def sine(z: Pair) -> Pair:
 
 def _cosh(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
-    hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0])
+    hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0], single=single)
     circular_sine, circular_cosine = sine_and_cosine_as_sums(z[1])
     real = _product(r, hyperbolic_cosine, circular_cosine, exponent)
     imag = _product(r, hyperbolic_sine, circular_sine, exponent)
@@ -53,7 +54,7 @@ def _cosh(z: Pair, *, single: bool) -> Pair:
 
 def _sinh(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
-    hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0])
+    hyperbolic_sine, hyperbolic_cosine, exponent = _hyperbolic(r, z[0], single=single)
     circular_sine, circular_cosine = sine_and_cosine_as_sums(z[1])
     real = _product(r, hyperbolic_sine, circular_cosine, exponent)
     imag = _product(r, hyperbolic_cosine, circular_sine, exponent)
@@ -61,28 +62,31 @@ def _sinh(z: Pair, *, single: bool) -> Pair:
     return real, imag
 
 
-def _hyperbolic(r: Reals, x: Value) -> tuple[Pair, Pair, Value]:
+def _hyperbolic(r: Reals, x: Value, *, single: bool) -> tuple[Pair, Pair, Value | None]:
     """(s, c, n) with sinh x = s 2^n, cosh x = c 2^n, both with what they are short of.
 
-    n is 0 up to where both are finite.
+    n is 0 up to where both are finite in f64, and None if no f32 number is beyond that.
     """
     size = r.absolute(x)
-    (fraction, fraction_short), exponent = exponential_as_sum(r, r.at_most(size, 2.0 * _LARGE))
+    (fraction, fraction_short), exponent = exponential_as_sum(r, r.at_most(size, LARGEST[single]))
     half = exponent - 1
-    large = size.compare("ogt", _LARGE)
-    grown = large.select(fraction, r.scale(fraction, half))
-    short = large.select(fraction_short, r.scale(fraction_short, half))
-    decayed = large.select(0.0, 0.25 / grown)
+    grown, short = r.scale_normal(fraction, half), r.scale_normal(fraction_short, half)
+    decayed = 0.25 / grown
+    large = None if single else size.compare("ogt", _LARGE)
+    if large is not None:
+        grown, short = large.select(fraction, grown), large.select(fraction_short, short)
+        decayed = large.select(0.0, decayed)
     c, c_lost = r.fast_two_sum(grown, decayed)
     s, s_lost = choose(size.compare("olt", 1.0), small_sinh_as_sum(r, size), r.fast_two_sum(grown, -decayed))
     s_short = size.compare("olt", 1.0).select(s_lost, s_lost + short)
     s_short = r.bits(x).compare("slt", 0).select(-s_short, s_short)
-    return (r.copysign(s, x), s_short), (c, c_lost + short), large.select(half, 0)
+    scale = None if large is None else large.select(half, 0)
+    return (r.copysign(s, x), s_short), (c, c_lost + short), scale
 
 
-def _product(r: Reals, a: Pair, b: Pair, exponent: Value) -> Value:
+def _product(r: Reals, a: Pair, b: Pair, exponent: Value | None) -> Value:
     """The product a b 2^n, where 0 times anything is 0."""
-    product = r.scale(product_of_sums(r, a, b), exponent)
+    product = product_of_sums(r, a, b) if exponent is None else scaled_product(r, a, b, exponent)
     zero, other_zero = a[0].compare("oeq", 0.0), b[0].compare("oeq", 0.0)
     return zero.select(signed_zero(r, a[0], b[0]), other_zero.select(signed_zero(r, b[0], a[0]), product))
 
@@ -107,7 +111,8 @@ def tangent(z: Pair) -> Pair:
 def _tanh(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
-    s, c, _ = _hyperbolic(r, r.at_least(r.at_most(x, _FLAT), -_FLAT))
+    # bounded, so that nothing has to be scaled
+    s, c, _ = _hyperbolic(r, r.at_least(r.at_most(x, _FLAT), -_FLAT), single=True)
     sin, cos = sine_and_cosine_as_sums(y)
     first, first_short = _long_product(r, s, s)
     second, second_short = _long_product(r, cos, cos)
@@ -117,9 +122,9 @@ def _tanh(z: Pair, *, single: bool) -> Pair:
     imag = quotient_of_sums(r, _long_product(r, sin, cos), below)
     # far out the imaginary part is 4 sin y cos y e^-2|x|
     size = r.absolute(x)
-    fraction, exponent = exponential_parts(r, r.at_least(size * -2.0, -1400.0))
+    fraction, exponent = exponential_parts(r, r.at_least(size * -2.0, -LARGEST[single]))
     product = sin[0] * cos[0]
-    decayed = r.scale(product * fraction * 4.0, exponent)
+    decayed = (r.scale_normal if single else r.scale_far)(product * fraction * 4.0, exponent)
     decayed = is_infinite(r, x).select(
         r.copysign(r.constant(0.0), is_finite(r, y).select(product, y)), decayed
     )

@@ -140,13 +140,35 @@ class Reals:
         return self.from_bits((n + self.bias) << self.mantissa_bits)
 
     def scale(self, x: Value, n: Value) -> Value:
-        """The product x 2^n, rounded once, for integers n up to twice the largest exponent in size."""
+        """Return x 2^n, rounded once, for x from 1/4 to 4 and |n| < 2 (bias - 1)."""
         if self.has_avx512:
-            n32 = n.cast("trunc", I32) if self.is_double else n
-            name = f"llvm.ldexp.{self.type.suffix}.{n32.type.suffix}"
-            return self.function.call(self.type, name, x, n32)
+            return self._load_exponent(x, n)
         half = n >> 1
         return (x * self.power_of_two(half)) * self.power_of_two(n - half)
+
+    def scale_far(self, x: Value, n: Value) -> Value:
+        """Return x 2^n, rounded once, for every x and |n| < 3 (bias - 1).
+
+        The last factor takes what it can: if it is smaller than 1, the products before it are exact or
+        so small that the result is 0.
+        """
+        if self.has_avx512:
+            return self._load_exponent(x, n)
+        last = self._bounded_exponent(n)
+        middle = self._bounded_exponent(n - last)
+        first = n - last - middle
+        scaled = (x * self.power_of_two(first)) * self.power_of_two(middle)
+        return scaled * self.power_of_two(last)
+
+    def _load_exponent(self, x: Value, n: Value) -> Value:
+        n32 = n.cast("trunc", I32) if self.is_double else n
+        return self.function.call(self.type, f"llvm.ldexp.{self.type.suffix}.{n32.type.suffix}", x, n32)
+
+    def _bounded_exponent(self, n: Value) -> Value:
+        """Return the exponent of a normal power of two that is nearest to n."""
+        f = self.function
+        above = f.intrinsic("smax", n, f.constant(n.type, 1 - self.bias))
+        return f.intrinsic("smin", above, f.constant(n.type, self.bias))
 
     def scale_normal(self, x: Value, n: Value) -> Value:
         """The product x 2^n where 2^n is a normal number."""

@@ -28,7 +28,7 @@ def remainder(x: Value, y: Value) -> Value:
         (rest,) = loop.values
         excess = _exponent(r, rest) - smallest - digits
         shift = f.intrinsic("smax", excess, f.constant(excess.type, 0))
-        scaled = r.scale(divisor, shift)
+        scaled = r.scale_far(divisor, shift)
         quotient = r.truncate(rest / scaled)
         left = _left(r, rest, quotient, scaled)
         # the rounded quotient may be one too large
