@@ -56,7 +56,6 @@ class Case:
         dynamic: results have dynamic dimensions. XLA gives arrays as large as the bound, with the actual
             elements in front.
         folded: arguments are constants in the program, and XLA evaluates what it can before it compiles.
-        as_xla: arguments with which hloom gives what XLA makes of the real ones, by a known difference.
         replicas: how many devices run the program; the arguments are those of all, one after the other.
     """
 
@@ -70,7 +69,6 @@ class Case:
     tolerance: Tolerance = EXACT
     dynamic: bool = False
     replicas: int = 1
-    as_xla: tuple[Array, ...] | None = None
     folded: bool = False
 
     def __str__(self) -> str:
@@ -120,13 +118,12 @@ class Body:
 
     def case(
         self, operation: str, *roots: str, tolerance: Tolerance = EXACT, dynamic: bool = False,
-        replicas: int = 1, as_xla: Sequence[Array] | None = None,
+        replicas: int = 1,
     ) -> Case:  # fmt: skip
         """The case with these results."""
         return Case(
             "", operation, tuple(self.shapes), tuple(self.arguments), tuple(self.lines), roots,
             tuple(self.computations), tolerance, dynamic, replicas,
-            None if as_xla is None else tuple(as_xla),
         )  # fmt: skip
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from .case import EXACT, Body, Case, Generator, Tolerance
 from .draw import COMPLEX, EVERY, INDEX_TYPES, INTEGERS, Array, Draw
 from .movement import braces
@@ -121,8 +119,7 @@ def scatter(draw: Draw) -> Case:
     any_will_do = opcode == "replace" or element_type == "pred" or element_type in INTEGERS
     values = draw.values if any_will_do else draw.small_values
     operands = [body.parameter(values(element_type, p.sizes)) for _ in range(count)]
-    starts = index_values(draw, index_type, p.indices)
-    indices = body.parameter(starts)
+    indices = body.parameter(index_values(draw, index_type, p.indices))
     updates = [body.parameter(values(element_type, p.result)) for _ in range(count)]
     function = combiner(body, opcode, element_type, count)
     attributes = f"update_window_dims={braces(p.offset_dims)}, inserted_window_dims={braces(p.dropped)}"
@@ -135,24 +132,8 @@ def scatter(draw: Draw) -> Case:
     roots = body.elements(root, count) if count > 1 else [root]
     narrow = opcode in ("add", "subtract", "multiply") and element_type[0] in "fb"
     tolerance = Tolerance(terms=8) if narrow and element_type not in ("f32", "f64") else EXACT
-    as_xla = [*body.arguments[:count], whole_windows_only(p, starts), *body.arguments[count + 1 :]]
     label = f"scatter {opcode} {element_type} {index_type}" + (" without index" if not p.index_map else "")
-    return body.case(label, *roots, tolerance=tolerance, as_xla=as_xla)
-
-
-def whole_windows_only(p: Plan, starts: Array) -> Array:
-    """The indices, with windows that lie partly outside moved such that they lie outside in whole."""
-    vectors = starts if p.index_vector_dim == starts.ndim else np.moveaxis(starts, p.index_vector_dim, -1)
-    vectors = (vectors[..., None] if p.index_vector_dim == starts.ndim else vectors).copy()
-    cut = np.zeros(vectors.shape[:-1], np.bool_)
-    for number, d in enumerate(p.index_map):
-        numbers = vectors[..., number].astype(object)
-        cut |= np.asarray((numbers < 0) | (numbers + p.window[d] > p.sizes[d]), np.bool_)
-    for number, d in enumerate(p.index_map):
-        vectors[..., number][cut] = p.sizes[d]
-    if p.index_vector_dim == starts.ndim:
-        return vectors[..., 0]
-    return np.moveaxis(vectors, -1, p.index_vector_dim)
+    return body.case(label, *roots, tolerance=tolerance)
 
 
 def combiner(body: Body, opcode: str, element_type: str, count: int) -> str:

@@ -120,14 +120,6 @@ def subnormal_keys_in_f16(difference: Difference) -> Array:
     return difference.where & (np.count_nonzero((keys > 0) & (keys < 2.0**-14)) > 1)
 
 
-def as_xla(difference: Difference) -> Array:
-    """The elements that agree with other arguments, which the case names."""
-    case = difference.case
-    if case.as_xla is None:
-        return np.zeros_like(difference.where)
-    return ~differs(difference.again(case.as_xla), difference.theirs, case.tolerance)
-
-
 def six_bits_of_the_exponent(difference: Difference) -> Array:
     """Integer powers with exponents that six bits do not hold, or negative ones."""
     exponent = difference.case.arguments[1]
@@ -235,12 +227,6 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         ("sort f8e5m2fnuz*",),
         "XLA:CPU compares these numbers in f16, and takes those that are subnormal there for equal.",
         subnormal_keys_in_f16,
-    ),
-    KnownDifference(
-        "windows of scatter that lie partly outside",
-        ("scatter *",),
-        "XLA:CPU drops the whole window; the page says that elements outside are dropped, and so does hloom.",
-        as_xla,
     ),
     KnownDifference(
         "which of equals is selected",

@@ -65,9 +65,12 @@ def scatter_one_by_one(
             place[d] = int(vector[k])
         for d, b in zip(o.input_batching_dims, o.scatter_indices_batching_dims, strict=True):
             place[d] = batch[b - (b > o.index_vector_dim)]
+        sizes = [1] * operand.ndim
         for k, d in enumerate(window):
-            place[d] += u[o.update_window_dims[k]]
-        if all(0 <= i < size for i, size in zip(place, operand.shape, strict=True)):
+            sizes[d] = updates.shape[o.update_window_dims[k]]
+        if all(0 <= p <= n - w for p, n, w in zip(place, operand.shape, sizes, strict=True)):
+            for k, d in enumerate(window):
+                place[d] += u[o.update_window_dims[k]]
             result[tuple(place)] = result[tuple(place)] * 3 - updates[u]
     return result
 
@@ -144,12 +147,12 @@ def test_window_elements_that_overlap_are_all_applied() -> None:
 # Out of bounds.
 
 
-def test_an_element_out_of_bounds_is_dropped_and_the_rest_of_its_window_lands() -> None:
+def test_a_window_partly_out_of_bounds_is_dropped_in_whole() -> None:
     result = scatter(
-        np.zeros(5, np.float32), np.array([[-1], [3], [5], [-3]], np.int32),
-        np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]], np.float32), attributes=WINDOWS,
+        np.zeros(5, np.float32), np.array([[-1], [3], [2], [5], [-3]], np.int32),
+        np.array([[1, 2, 3], [4, 5, 6], [1, 2, 3], [7, 8, 9], [10, 11, 12]], np.float32), attributes=WINDOWS,
     )  # fmt: skip
-    assert result.tolist() == [2, 3, 0, 4, 5]
+    assert result.tolist() == [0, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -283,8 +283,8 @@ class Scatter(Operation):
     ``scatter_dims_to_operand_dims[k]`` is the operand dimension of its component k, dimensions without one
     start at 0, and batching dimensions at the component of G that goes with them. The element at
     I = start + W, with W spread over the dimensions that are neither inserted nor batching, becomes
-    ``to_apply(current element at I, updates[U])``. An update whose I is out of bounds is dropped. Updates
-    are applied one after the other, in row-major order of ``updates``.
+    ``to_apply(current element at I, updates[U])``. A window that does not lie inside the operand in whole is
+    dropped in whole. Updates are applied one after the other, in row-major order of ``updates``.
 
     Arguments:
         arguments: N operands of equal dimensions, ``scatter_indices``, and N updates of equal dimensions.
@@ -415,18 +415,17 @@ class Scatter(Operation):
         for d, number in zip(self.input_batching_dims, self.scatter_indices_batching_dims, strict=True):
             axis = batch_axes[_batch_number(number, self.index_vector_dim)]
             place[d] = _spread(np.arange(indices.shape[number], dtype=np.int64), [axis], rank)
-        for d in addressed:
-            if d in axis_of:
-                offset = _spread(np.arange(update_shape[axis_of[d]], dtype=np.int64), [axis_of[d]], rank)
-                place[d] = place[d] + offset if d in place else offset
         spanned = {axis_of[d] for d in range(len(shape)) if d not in addressed}
         space = [1 if axis in spanned else size for axis, size in enumerate(update_shape)]
         rows = np.zeros(space, np.int64)
         inside = np.ones(space, np.bool_)
         for d in addressed:
-            index = np.clip(place.get(d, np.zeros((), np.int64)), -1, shape[d])
-            inside &= (index >= 0) & (index < shape[d])
-            rows = rows * shape[d] + index
+            size = update_shape[axis_of[d]] if d in axis_of else 1
+            start = np.clip(place.get(d, np.zeros((), np.int64)), -1, shape[d])
+            inside &= (start >= 0) & (start <= shape[d] - size)
+            if d in axis_of:
+                start = start + _spread(np.arange(size, dtype=np.int64), [axis_of[d]], rank)
+            rows = rows * shape[d] + start
         return rows.reshape(-1)[inside.reshape(-1)], inside.reshape(-1)
 
 

@@ -104,9 +104,8 @@ def scatter_of_nothing(i: HloInstruction) -> HloInstruction | None:
 def scatter_of_one_window(i: HloInstruction) -> HloInstruction | None:
     """``scatter(x, index, u)`` of one window → ``dynamic-update-slice(x, f(x there, u))``.
 
-    What would lie outside is dropped by a scatter but moved inside by an update. So a window must be at a
-    constant place inside, or one element in each dimension that the index moves: one element that lies
-    outside writes what is there already.
+    A window that is not inside in whole is dropped by a scatter but moved inside by an update: then the
+    update writes what is there already.
     """
     operation = attributes(i)
     if len(i.operands) != 3 or not _is_combiner(i):
@@ -126,12 +125,10 @@ def scatter_of_one_window(i: HloInstruction) -> HloInstruction | None:
     if starts is None:
         return None
     inside = _constants_inside(starts, sizes, x.shape)
-    if not inside and any(sizes[d] != 1 for d in moved):
-        return None
     u = w.reshape(updates, sizes)
     there = w.op("dynamic-slice", x, *starts, dynamic_slice_sizes=tuple(sizes))
     new = _combined(w, i.called_computations[0], there, u)
-    test = None if inside else _all_inside(w, starts, moved, x.shape)
+    test = None if inside else _all_inside(w, starts, sizes, moved, x.shape)
     if test is not None:
         new = w.op("select", test, new, there)
     return w.op("dynamic-update-slice", x, new, *starts)
@@ -170,9 +167,9 @@ def _not_negative(s: HloInstruction) -> bool:
 
 
 def _all_inside(
-    w: Writer, starts: list[HloInstruction], moved: tuple[int, ...], shape: Shape
+    w: Writer, starts: list[HloInstruction], sizes: list[int], moved: tuple[int, ...], shape: Shape
 ) -> HloInstruction | None:
-    """Whether an element at the start indices lies inside, as a scalar pred; None if it always does."""
+    """Return a scalar pred: a window at the start indices lies inside; None if it always does."""
     result: HloInstruction | None = None
     for d in moved:
         index = starts[d]
@@ -180,8 +177,9 @@ def _all_inside(
         tests: list[HloInstruction] = []
         if kind.is_signed:
             tests.append(w.compare(index, "GE", w.scalar(0, kind)))
-        if shape.dimensions[d] - 1 < kind.limits[1]:
-            tests.append(w.compare(index, "LT", w.scalar(shape.dimensions[d], kind)))
+        last = shape.dimensions[d] - sizes[d]
+        if last < kind.limits[1]:
+            tests.append(w.compare(index, "LE", w.scalar(last, kind)))
         for test in tests:
             result = test if result is None else w.op("and", result, test)
     return result

@@ -13,7 +13,6 @@ from typing import Any, Final
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
-from hloom.codegen.rules.movement import also
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
 from hloom.cpu.cores import thread_count
@@ -83,6 +82,11 @@ class _Kernel:
         self.body = _Body(self.elements, i, results, self.variables)
         self.batch = [v for d, v in enumerate(self.variables) if d not in windows]
         self.inner = [v for d, v in enumerate(self.variables) if d in windows and v is not lane]
+        self.outer = self.batch
+        if self._order_matters():
+            last = max(d for d in range(len(self.sizes)) if d not in windows)
+            self.outer, self.inner = self.variables[: last + 1], self.variables[last + 1 :]
+            self.inner = [v for v in self.inner if v is not lane]
         self.work = 4 * updates[0].shape.element_count
 
     def emit(self) -> LoopKernel:
@@ -90,12 +94,41 @@ class _Kernel:
         if self.shares():
             return self.emit_shared()
         by_batch = bool(self.operation.input_batching_dims) and self._first_is_batching()
-        zero = self.f.constant(I64, 0)
-        low, high = (self.begin, self.end) if by_batch else (zero, _limit(self.f, self.batch))
-        with outer_loops(self.f, self.batch, low, high), self.elements.scope():
-            self.window(self.body.starts())
+        zero, outer = self.f.constant(I64, 0), self.outer
+        low, high = zero, _limit(self.f, outer)
+        if by_batch:
+            low, high = self.begin, self.end
+            outer = [self.batch[0], *(v for v in outer if v is not self.batch[0])]
+        with outer_loops(self.f, outer, low, high), self.elements.scope():
+            starts = self.body.starts()
+            inside = self.body.inside(starts)
+            if inside is None:
+                self.window(starts)
+            else:
+                with self.f.when(inside), self.elements.scope():
+                    self.window(starts)
         self.f.finish()
         return LoopKernel(self.name, self.batch[0].trips if by_batch else 1, 1, self.work)
+
+    def _order_matters(self) -> bool:
+        """Return true if going through one window after the other is not the row-major order of the updates.
+
+        Windows that start at different places along a dimension may overlap in it. If that dimension of the
+        updates stands before one of the batch, the updates of one place alternate between windows.
+        """
+        operation = self.operation
+        operand_dimensions = [
+            d
+            for d in range(self.operands[0].shape.rank)
+            if d not in (*operation.inserted_window_dims, *operation.input_batching_dims)
+        ]
+        moved = [
+            u
+            for u, d in zip(operation.update_window_dims, operand_dimensions, strict=True)
+            if d in self.indexed and self.sizes[u] > 1
+        ]
+        batch = [u for u, size in enumerate(self.sizes) if u not in operation.update_window_dims and size > 1]
+        return bool(moved and batch) and min(moved) < max(batch)
 
     def _first_is_batching(self) -> bool:
         first = 1 if self.operation.index_vector_dim == 0 else 0
@@ -156,7 +189,6 @@ class _Kernel:
                 starts = {
                     d: self.kept_number(place, own.index) for d, place in zip(self.indexed, kept, strict=True)
                 }
-                self.body.certain = True
                 self.window(starts)
             last.value = None
         f.finish()
@@ -216,11 +248,7 @@ def _minor_window(operation: Any, rank: int) -> bool:
 
 
 class _Body:
-    """One update element, or a vector of them along the window.
-
-    Attributes:
-        certain: whether all starts are known to lie inside.
-    """
+    """One update element, or a vector of them along the window."""
 
     def __init__(
         self, elements: Elements, i: HloInstruction, results: list[View], variables: list[Variable]
@@ -228,7 +256,6 @@ class _Body:
         self.e, self.i, self.results, self.variables = elements, i, results, variables
         self.operation: Any = i.operation
         self.count = len(i.operands) // 2
-        self.certain = False
 
     def components(self) -> list[tuple[int, Value, bool]]:
         """The operand dimensions that the index vector gives, its elements, and whether they have signs."""
@@ -269,15 +296,31 @@ class _Body:
             found[dimension] = start if start.type.scalar is I32 else start.cast("trunc", I32)
         return found, inside
 
-    def place(self, starts: dict[int, Value]) -> tuple[Indices, Value | None]:
-        """The index in the operand, and the condition that it lies inside."""
+    def inside(self, starts: dict[int, Value]) -> Value | None:
+        """Return the condition that a window lies inside the operand in whole; None if it always does."""
+        dimensions, sizes = self.results[0].dimensions, self.window_sizes()
+        condition: Value | None = None
+        for d, start in starts.items():
+            fits = start.compare("ule", dimensions[d] - sizes[d])
+            condition = fits if condition is None else condition & fits
+        return condition
+
+    def window_sizes(self) -> list[int]:
+        """Return the size of a window in every dimension of the operand."""
         operation = self.operation
-        dimensions = self.results[0].dimensions
+        dropped = (*operation.inserted_window_dims, *operation.input_batching_dims)
+        windows: tuple[int, ...] = operation.update_window_dims
+        sizes = iter([self.variables[d].extent for d in windows])
+        return [1 if d in dropped else next(sizes) for d in range(len(self.results[0].dimensions))]
+
+    def place(self, starts: dict[int, Value]) -> Indices:
+        """Return the index in the operand, of a window that lies inside."""
+        operation = self.operation
+        dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
         windows: tuple[int, ...] = operation.update_window_dims
         window = iter([self.variables[d] for d in windows])
         place: list[Index] = []
-        condition: Value | None = None
         for d, size in enumerate(dimensions):
             index = Index(0)
             if d in operation.input_batching_dims:
@@ -287,26 +330,14 @@ class _Body:
                 index = Index.of(batch[dimension - (dimension > vector_dim)])
             elif d not in operation.inserted_window_dims:
                 index = Index.of(next(window))
-            if d in starts and self.certain:
-                index = index + self.e.opaque(starts[d], size)
-            elif d in starts:
-                index = index + self.e.opaque(starts[d], 1 << 62)
-                condition = also(self.e, condition, self.e.index_value(index).compare("ult", size))
+            if d in starts:
+                index = index + self.e.opaque(starts[d], size - sizes[d] + 1)
             place.append(index)
-        return tuple(place), condition
+        return tuple(place)
 
     def run(self, starts: dict[int, Value]) -> None:
-        """Combine and store, where the place is inside."""
-        place, condition = self.place(starts)
-        if condition is not None and not condition.type.lanes:
-            with self.e.function.when(condition), self.e.scope():
-                self._combine(place)
-            return
-        with self.e.masked(condition):
-            self._combine(place)
-
-    def _combine(self, place: Indices) -> None:
-        e = self.e
+        """Combine and store."""
+        e, place = self.e, self.place(starts)
         here = tuple(Index.of(v) for v in self.variables)
         updates = self.i.operands[self.count + 1 :]
         old: list[Element] = [e.load(result, place) for result in self.results]
