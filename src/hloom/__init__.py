@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from hloom.runtime.custom_call import register_custom_call as register_custom_call
     from hloom.runtime.executable import Executable as Executable
     from hloom.runtime.executable import compile as compile
+    from hloom.shape import index_util as index_util
+    from hloom.shape import layout_util as layout_util
+    from hloom.shape import shape_util as shape_util
     from hloom.shape.element_type import ElementType as ElementType
     from hloom.shape.index import linear_index as linear_index
     from hloom.shape.index import multi_index as multi_index
@@ -59,13 +62,20 @@ _HOMES: Final = {
     "text.options": ("PrintOptions",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES: Final = {
+    "index_util": "shape.index_util",
+    "layout_util": "shape.layout_util",
+    "ops": "ops",
+    "shape_util": "shape.shape_util",
+}
+"""Modules that are used by their own names: functions as XLA names them."""
 
-__all__ = sorted([*_HOME_OF, "ops"])  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted([*_HOME_OF, *_MODULES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ops":
-        return import_module("hloom.ops")
+    if name in _MODULES:
+        return import_module(f"hloom.{_MODULES[name]}")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'hloom' has no attribute {name!r}")
     value = getattr(import_module(f"hloom.{_HOME_OF[name]}"), name)

@@ -172,6 +172,18 @@ class Operation(Traits):
         """Whether an attribute is left out of the text although it does not have its default value."""
         return False
 
+    # -- hooks for instructions whose operands and callees are only named
+
+    @classmethod
+    def operand_of(cls, result: Shape) -> Shape | None:
+        """Return the shape that every operand has for a result of this shape; None if it does not follow."""
+        return None
+
+    @classmethod
+    def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
+        """Return the signature of the called computation; None if operands and result do not tell it."""
+        return None
+
     # -- proto hooks
 
     def canonical(self, *operands: Shape) -> Operation:

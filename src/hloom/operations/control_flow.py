@@ -58,6 +58,11 @@ class Call(Operation):
     calls_program: ClassVar[bool] = True
     is_composite: bool = flag(after_computations=True)
 
+    @classmethod
+    def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
+        """The operands' shapes and the result's."""
+        return ProgramShape(tuple(operands), result)
+
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """The result of the computation, whose parameters have the shapes of the operands."""
         (to_apply,) = computations
@@ -197,6 +202,11 @@ class Fusion(Operation):
     infers: ClassVar[bool] = False
     kind: str = enum(("kLoop", "kInput", "kOutput", "kCustom"), proto="fusion_kind", stored_as_text=True)
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
+
+    @classmethod
+    def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
+        """The operands' shapes and the result's."""
+        return ProgramShape(tuple(operands), result)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """The computation takes the operands and gives the stated shape."""

@@ -49,6 +49,12 @@ class Elementwise(Operation):
         """The element type of the result for operands of one type."""
         return operand
 
+    @classmethod
+    def operand_of(cls, result: Shape) -> Shape | None:
+        """The result's shape, unless the operation changes element types or dimensions."""
+        keeps = cls.infers and cls.result_type is Elementwise.result_type and cls.infer is Elementwise.infer
+        return result if keeps and result.is_array else None
+
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
         """Operands of equal dimensions and one element type; a float may be mixed with a wider one."""
         check_element_types(self.opcode, operands, self.accepts)

@@ -59,6 +59,13 @@ class Tile:
     def __str__(self) -> str:
         return f"({','.join('*' if size == Tile.COMBINE else str(size) for size in self.dimensions)})"
 
+    @staticmethod
+    def parse(text: str) -> Tile:
+        """The tile that a text such as `(2,2)` or `(*,128)` spells; raises ParseError or ShapeError."""
+        from hloom.shape.shape_parser import parse_tile
+
+        return parse_tile(text)
+
     @property
     def element_count(self) -> int:
         """Elements of one tile, combined dimensions counting once."""
@@ -86,8 +93,9 @@ class Layout:
     `minor_to_major` orders the dimensions from the fastest-varying one; `tiles` (or their sizes) are applied
     one after the other; `element_size_in_bits` is 0 for the element type's own size;
     `tail_padding_alignment_in_elements` rounds the tiled element count up. `padded_dimensions` (empty or one
-    size per dimension) and `padding_value` are the older page's padding and have no text form. The other
-    fields are carried as XLA prints them. Every malformed layout is a ShapeError whose rule starts with
+    size per dimension) and `padding_value` are the older page's padding, which today's XLA has no more; hloom
+    writes it `PD(3,5)` or `PD(3,5:zero)`, after all other components. The other fields are carried as XLA
+    prints them. Every malformed layout is a ShapeError whose rule starts with
     "layout.".
     """
 
@@ -184,6 +192,16 @@ class Layout:
         return replace(self, element_size_in_bits=bits)
 
     @staticmethod
+    def parse(text: str) -> Layout:
+        """The layout that a text such as `{1,0:T(8,128)}`, or `1,0:(2,2)` without its braces, spells.
+
+        Raises ParseError or ShapeError, with the column.
+        """
+        from hloom.shape.shape_parser import parse_layout
+
+        return parse_layout(text)
+
+    @staticmethod
     def default(rank: int) -> Layout:
         """The layout of a new shape: dimensions from major to minor, no tiles."""
         return _default_layout(rank)
@@ -192,6 +210,12 @@ class Layout:
 @lru_cache(maxsize=256)
 def _default_layout(rank: int) -> Layout:
     return Layout(tuple(range(rank - 1, -1, -1)))
+
+
+def padding_text(layout: Layout) -> str:
+    """``PD(3,5:zero)``: the padded dimensions and, if one is stated, the padding value."""
+    value = "" if layout.padding_value is PaddingValue.INVALID else f":{layout.padding_value.name.lower()}"
+    return f"PD({','.join(map(str, layout.padded_dimensions))}{value})"
 
 
 @lru_cache(maxsize=4096)
@@ -216,5 +240,7 @@ def _layout_text(layout: Layout) -> str:
         parts.append(f"P({layout.physical_shape})")
     if layout.dynamic_shape_metadata_prefix_bytes:
         parts.append(f"M({layout.dynamic_shape_metadata_prefix_bytes})")
+    if layout.padded_dimensions or layout.padding_value is not PaddingValue.INVALID:
+        parts.append(padding_text(layout))
     order = ",".join(map(str, layout.minor_to_major))
     return f"{{{order}{':' if parts else ''}{''.join(parts)}}}"

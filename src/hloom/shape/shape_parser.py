@@ -1,5 +1,7 @@
 """The text of shapes: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2]{0}, /*index=1*/token[])`, `b(f32[2])`.
 
+Layouts and tiles have their text alone, too.
+
 A dump repeats few shapes many times, so results are kept by text: the extent of an array or of a flat tuple
 is found by a regular expression and looked up. A scanner reads what is new; it also knows comments, blanks
 and the older page's tile spelling.
@@ -14,7 +16,7 @@ from typing import Any
 
 from hloom.errors import HloError
 from hloom.shape.element_type import ElementType
-from hloom.shape.layout import Layout, SplitConfig, Tile
+from hloom.shape.layout import Layout, PaddingValue, SplitConfig, Tile
 from hloom.shape.scanner import Scanner, place_in_text
 from hloom.shape.shape import Shape
 
@@ -24,6 +26,8 @@ _LAYOUT_AHEAD = re.compile(r"\s*(?:/\*|\{\s*(?:[0-9:]|/\*))")
 _WORD = re.compile(r"[A-Za-z]\w*")
 _INTEGER = re.compile(r"-?[0-9]+")
 _LAYOUT_START = re.compile(r"\{(?:\s++|/\*(?:[^*]++|\*(?!/))*+\*/)*+[0-9:]")
+_ASTERISK_OPERATOR = "\N{ASTERISK OPERATOR}"
+"""The sign for combined dimensions in the page "Tiled layout"."""
 _INT64_END = 1 << 63
 _DEEPEST_TUPLE = 200
 _LONGEST_KEPT_TEXT = 1 << 14
@@ -76,6 +80,24 @@ def _shape_of_text(text: str) -> Shape:
     if end != len(text):
         scanner.fail("the end of the shape", "shape.text-ends")
     return shape
+
+
+def parse_layout(text: str) -> Layout:
+    """The layout that is the whole of `text`, with or without braces; ParseError or ShapeError otherwise."""
+    scanner = _Scanner(text, 0)
+    layout = scanner.layout(braces=scanner.peek() == "{")
+    if scanner.peek():
+        scanner.fail("the end of the layout", "shape.text-ends")
+    return layout
+
+
+def parse_tile(text: str) -> Tile:
+    """The tile that is the whole of `text`; ParseError or ShapeError otherwise."""
+    scanner = _Scanner(text, 0)
+    tile = scanner.tile()
+    if scanner.peek():
+        scanner.fail("the end of the tile", "shape.text-ends")
+    return tile
 
 
 class _Scanner(Scanner):
@@ -194,14 +216,16 @@ class _Scanner(Scanner):
         self.expect("]", "after the dimensions")
         return sizes, dynamic
 
-    def layout(self) -> Layout:
+    def layout(self, *, braces: bool = True) -> Layout:
         start = self.position
-        self.expect("{", "before the layout")
+        if braces:
+            self.expect("{", "before the layout")
         order = self.layout_order()
         fields: dict[str, Any] = {}
         if self.take(":"):
             self.components(fields)
-        self.expect("}", "after the layout")
+        if braces:
+            self.expect("}", "after the layout")
         return self.placed(start, lambda: Layout(order, **fields))
 
     def layout_order(self) -> tuple[int, ...]:
@@ -236,6 +260,23 @@ class _Scanner(Scanner):
             self.expect(")", "after the physical shape")
         if self.letter("M"):
             fields["dynamic_shape_metadata_prefix_bytes"] = self.in_parentheses()
+        if self.letter("PD"):
+            self.padding(fields)
+
+    def padding(self, fields: dict[str, Any]) -> None:
+        """``(3,5:zero)``: padded dimensions and the value in between, which the older proto has."""
+        self.expect("(", "before the padded dimensions")
+        if self.peek() not in (":", ")"):
+            fields["padded_dimensions"] = self.layout_order()
+        if self.take(":"):
+            self.peek()
+            start = self.position
+            word = self.word()
+            if word.upper() not in PaddingValue.__members__:
+                known = ", ".join(value.name.lower() for value in PaddingValue)
+                self.fail(f"a padding value ({known})", "layout.padding-value", start)
+            fields["padding_value"] = PaddingValue[word.upper()]
+        self.expect(")", "after the padding")
 
     def letter(self, name: str) -> bool:
         """Take the component name if it is the next word."""
@@ -278,16 +319,20 @@ class _Scanner(Scanner):
     def tiles(self) -> tuple[Tile, ...]:
         found: list[Tile] = []
         while self.peek() == "(" or not found:
-            start = self.position
-            self.expect("(", "before a tile")
-            sizes = self.tile_sizes()
-            found.append(self.placed(start, lambda sizes=sizes: Tile(sizes)))
+            found.append(self.tile())
         return tuple(found)
+
+    def tile(self) -> Tile:
+        start = self.position
+        self.expect("(", "before a tile")
+        sizes = self.tile_sizes()
+        return self.placed(start, lambda: Tile(sizes))
 
     def tile_sizes(self) -> tuple[int, ...]:
         sizes: list[int] = []
         while self.peek() != ")" or sizes:
-            sizes.append(Tile.COMBINE if self.take("*") else self.integer())
+            combines = self.take("*") or self.take(_ASTERISK_OPERATOR)
+            sizes.append(Tile.COMBINE if combines else self.integer())
             if not self.take(","):
                 break
         self.expect(")", "after a tile")

@@ -12,7 +12,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.cursor import KEYWORDS, Cursor
 from hloom.ir.instruction import HloInstruction, check_arity
 from hloom.ir.naming import NameUniquer, sanitized
-from hloom.ir.operation import REGISTRY, Operation, Role
+from hloom.ir.operation import REGISTRY, Operation, ProgramShape, Role
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES, READERS
@@ -68,6 +68,7 @@ class InstructionParser:
         self._anonymous: NameUniquer | None = None
         self._all_names: list[dict[str, HloInstruction]] = []
         self._depth = 0
+        self._callee: ProgramShape | None = None
 
     # -- bodies
 
@@ -154,7 +155,8 @@ class InstructionParser:
             raise cursor.error(message, rule="text.shape-stated", position=opcode_at)
         cursor.expect("(")
         fields = cls.parse_operands(cursor, shape)
-        operands = [] if fields is not None else self._operands(computation)
+        likely = None if shape is None or nested else cls.operand_of(shape)
+        operands = [] if fields is not None else self._operands(computation, likely)
         cursor.expect(")")
         instruction = HloInstruction(name, _UNFINISHED, shape or _NO_SHAPE, operands)
         target = REGISTRY[wrapped] if wrapped is not None and opcode == asynchronous.START else cls
@@ -218,19 +220,19 @@ class InstructionParser:
 
     # -- operands
 
-    def _operands(self, computation: HloComputation) -> list[HloInstruction]:
-        """Operands up to the closing parenthesis."""
+    def _operands(self, computation: HloComputation, likely: Shape | None) -> list[HloInstruction]:
+        """Operands up to the closing parenthesis; `likely` is the shape of those that do not say theirs."""
         cursor = self.cursor
         operands: list[HloInstruction] = []
         if cursor.peek(")"):
             return operands
         while True:
             if not cursor.peek(",") and not cursor.peek(")"):  # XLA overlooks a comma too many
-                operands.append(self._operand(computation))
+                operands.append(self._operand(computation, likely))
             if not cursor.accept(","):
                 return operands
 
-    def _operand(self, computation: HloComputation) -> HloInstruction:
+    def _operand(self, computation: HloComputation, likely: Shape | None) -> HloInstruction:
         """A name with or without its shape before it, or an instruction without attributes."""
         cursor = self.cursor
         cursor.skip()
@@ -246,8 +248,9 @@ class InstructionParser:
         name = cursor.name("an operand")
         found = self.names.get(name)
         if found is None:
-            if self.create_missing is not None and shape is not None:
-                return self.create_missing(name, shape)
+            known = likely if shape is None else shape
+            if self.create_missing is not None and known is not None:
+                return self.create_missing(name, known)
             message = f"instruction {name!r} does not exist{did_you_mean(name, self.names)}"
             raise cursor.error(message, rule="text.operand", position=named_at)
         if shape is not None and not shape.compatible(found.shape):
@@ -283,6 +286,7 @@ class InstructionParser:
             if key in known:
                 read.fields[known[key].field] = known[key].codec.parse(cursor)
             elif key in roles:
+                self._callee = self._signature(instruction, target)
                 read.called[key] = self._computations(many=roles[key].many)
             elif key in READERS:
                 READERS[key](cursor, instruction)
@@ -298,6 +302,12 @@ class InstructionParser:
                 )
                 raise cursor.error(message, rule="text.attribute", position=start)
         return read
+
+    def _signature(self, instruction: HloInstruction, target: type[Operation]) -> ProgramShape | None:
+        """The signature of a computation that an instruction, standing alone, calls by name only."""
+        if self.create_missing is None or instruction.shape is _NO_SHAPE:
+            return None
+        return target.callee_of([operand.shape for operand in instruction.operands], instruction.shape)
 
     def _control_predecessors(self, instruction: HloInstruction) -> None:
         """``{%a, %b}``: at least one."""
@@ -338,10 +348,25 @@ class InstructionParser:
             return self.body("_")
         start = cursor.position
         name = cursor.name("a computation")
+        if name not in self.pool and self._callee is not None:
+            self.pool[name] = named_only(name, self._callee)
+            self.computations.append(self.pool[name])
         if name not in self.pool:
             message = f"computation {name!r} does not stand before this one{did_you_mean(name, self.pool)}"
             raise cursor.error(message, rule="text.computation", position=start)
         return self.pool[name]
+
+
+def named_only(name: str, signature: ProgramShape) -> HloComputation:
+    """Return a stand-in for a computation whose body is not in the text: a custom call of the same name."""
+    computation = HloComputation(name)
+    parameters = [
+        computation.add(HloInstruction(f"p{number}", REGISTRY["parameter"](parameter_number=number), shape))  # type: ignore[call-arg]
+        for number, shape in enumerate(signature.parameters)
+    ]
+    call = REGISTRY["custom-call"](custom_call_target=name)  # type: ignore[call-arg]
+    computation.root = computation.add(HloInstruction("r", call, signature.result, parameters))
+    return computation
 
 
 class Attributes(NamedTuple):

@@ -35,8 +35,10 @@ def parse_module(text: str, *, quick: bool = True) -> HloModule:
     """Parse the text of one module; raises ParseError with line, column and caret.
 
     Three forms are read, as in XLA: a module with its ``HloModule`` header; computations without a header
-    (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands, given with
-    their shapes, become parameters. With ``quick`` off every line is read by the general reader.
+    (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands become
+    parameters. Beyond XLA, operands need not state shapes that follow from the result's, and a fusion or call
+    may name a computation that is not there: a custom call of that name stands for its body. With ``quick``
+    off every line is read by the general reader.
     """
     if not isinstance(cast("object", text), str):
         raise ParseError(f"HLO text is a str, got {type(text).__name__}", rule="text.string")

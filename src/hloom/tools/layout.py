@@ -11,7 +11,7 @@ from pathlib import Path
 from hloom.errors import HloError
 from hloom.shape.element_type import ElementType, Kind
 from hloom.shape.index import physical_byte_size, physical_element_count, physical_form, waste
-from hloom.shape.layout import Layout, PaddingValue, Tile
+from hloom.shape.layout import Layout, PaddingValue, Tile, padding_text
 from hloom.shape.shape import Shape
 from hloom.tools.layout_grid import GAP, LayoutGrid, axis_names, layout_grid
 
@@ -184,7 +184,7 @@ def _component_lines(shape: Shape, layout: Layout) -> list[Line]:
     if layout.padded_dimensions:
         sizes = " × ".join(map(str, layout.padded_dimensions))
         filled = "" if layout.padding_value is PaddingValue.INVALID else f" with {layout.padding_value.name}"
-        lines.append(("padding", f"padded{filled.lower()} to {sizes}"))
+        lines.append((padding_text(layout), f"padded{filled.lower()} to {sizes}"))
     return lines
 
 
