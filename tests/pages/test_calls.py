@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pages.both import each_value, rule_of, shape_of, value
 
 from builder.building import ADD, built, scalar
 from hloom import ops
+from pages.both import each_value, rule_of, shape_of, value
 
 F = np.float32
 I = np.int32  # noqa: E741

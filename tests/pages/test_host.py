@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pages.both import BACKENDS, rule_of, shape_of, value
 
 import hloom
 from builder.building import built
 from hloom import Literal, XlaOp, ops
+from pages.both import BACKENDS, rule_of, shape_of, value
 
 F = np.float32
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pages.both import rule_of, shape_of, value
 
 from hloom import ops
+from pages.both import rule_of, shape_of, value
 
 F = np.float32
 
