@@ -66,12 +66,12 @@ ENTRY e {{ x = s32[{n}] parameter(0)
         scatter_dims_to_operand_dims={{{dims}}}, index_vector_dim={vector}, to_apply=f }}"""
 
 
-def test_scatter_drops_single_elements_out_of_bounds() -> None:
+def test_scatter_drops_a_window_partly_out_of_bounds_in_whole() -> None:
     text = SCATTER.format(
-        combine="add(old, new)", n=5, indices="2,1", updates="2,3", window=1, inserted="", dims=0, vector=1
+        combine="add(old, new)", n=5, indices="3,1", updates="3,3", window=1, inserted="", dims=0, vector=1
     )
-    found = evaluate(text, I([0] * 5), I([[3], [-1]]), I([[1, 2, 3], [10, 20, 30]]))
-    assert found.tolist() == [20, 30, 0, 1, 2]
+    found = evaluate(text, I([0] * 5), I([[3], [-1], [2]]), I([[1, 2, 3], [10, 20, 30], [4, 5, 6]]))
+    assert found.tolist() == [0, 0, 4, 5, 6]
 
 
 def test_scatter_combines_the_current_value_with_each_update_in_order() -> None:
