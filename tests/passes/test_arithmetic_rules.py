@@ -186,12 +186,12 @@ EXAMPLES = {
         Example("x: pred[40]", "a = s32[40] convert(x); r = f32[40] convert(a)"),
         Example("x: s8[40]", "a = f32[40] convert(x); r = s32[40] convert(a)"),
     ],
-    "bitcast_convert_again": [
+    "bitcast_convert_twice": [
         Example("x: f32[40]", "a = s32[40] bitcast-convert(x); r = f32[40] bitcast-convert(a)"),
         Example("x: f32[40]", "a = s32[40] bitcast-convert(x); r = u32[40] bitcast-convert(a)"),
         Example("x: f32[40]", "a = u8[40,4] bitcast-convert(x); r = f32[40] bitcast-convert(a)"),
-        Example("x: f32[40]", "r = f32[40] bitcast-convert(x)"),
     ],
+    "bitcast_convert_to_the_same": [Example("x: f32[40]", "r = f32[40] bitcast-convert(x)")],
     "reduce_precision_of_fewer_bits": [
         Example("x: f32[40]", "r = f32[40] reduce-precision(x), exponent_bits=8, mantissa_bits=23"),
         Example("x: f32[40]", "a = f32[40] reduce-precision(x), exponent_bits=5, mantissa_bits=10;"

@@ -9,8 +9,8 @@ import agreement
 from evaluation import parse
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module
+from hloom.operations.convolution import Convolution
 from hloom.passes.layout.convolution_layout import ConvolutionLayout
-from hloom.passes.rules.convolution import labels_of
 from native_runs import draw
 
 FORWARD = ("s32[2,4,6,7]", "s32[16,4,3,3]", "window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01")
@@ -35,7 +35,8 @@ def test_values_stay(case: tuple[str, str, str]) -> None:
     assert ConvolutionLayout().run(changed)
     changed.verify()
     (convolution,) = [i for i in changed.entry.instructions if i.opcode == "convolution"]
-    labels, rank = labels_of(convolution), convolution.shape.rank
+    assert isinstance(convolution.operation, Convolution)
+    labels, rank = convolution.operation.dim_labels, convolution.shape.rank
     assert labels.output_feature_dimension == labels.kernel_output_feature_dimension == rank - 1
     assert rank - 1 in (labels.input_feature_dimension, labels.input_batch_dimension)
     for wanted, got in zip(Evaluator().run(module.entry, values), Evaluator().run(changed.entry, values)):

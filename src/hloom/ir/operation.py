@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
 from hloom.errors import HloError, ShapeError
 from hloom.ir.codec import (
@@ -206,8 +206,8 @@ class Operation(Traits):
             return [(self.roles[0], computations)]
         return [(role, [c]) for role, c in zip(self.roles, computations, strict=False)]
 
-    def replace(self, **changes: Any) -> Any:
-        """A copy with some fields changed."""
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     @classmethod

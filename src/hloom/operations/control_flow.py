@@ -56,7 +56,7 @@ class Call(Operation):
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     calls_program: ClassVar[bool] = True
-    is_composite: bool = flag(after_computations=True)
+    is_composite: bool = flag(default=False, after_computations=True)
 
     @classmethod
     def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:

@@ -2,27 +2,45 @@
 
 A rule is a function that looks at one instruction and either returns what can stand in its place (an
 instruction that exists, or new ones that it wrote beside it) or None. It is registered in the family of its
-file for the opcodes it looks at; its docstring shows ``before → after``. A rule is exact to the last bit (any
-NaN counting as any other) unless it says how far it may be off.
+file for a pattern: the classes of operations it looks at, and those of the first operands where the rule
+needs certain operations there. It receives the instruction and the matched operations, whose attributes are
+typed::
+
+    @RULES.rewrites(Slice, of=Broadcast)
+    def slice_of_broadcast(i: HloInstruction, cut: Slice, spread: Broadcast) -> HloInstruction | None:
+        \"\"\"``slice(broadcast(x))`` → ``broadcast(slice(x))``.\"\"\"
+
+Its docstring shows ``before → after``. A rule is exact to the last bit (any NaN counting as any other) unless
+it says how far it may be off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, TypeVar, overload
 
 from hloom.analysis.instructions import splat
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.operation import Operation
 from hloom.passes.simplify.dead_code import is_dead
 from hloom.shape.shape import Shape
 
-Rewrite: TypeAlias = Callable[[HloInstruction], "HloInstruction | None"]
+A = TypeVar("A", bound=Operation)
+B = TypeVar("B", bound=Operation)
+C = TypeVar("C", bound=Operation)
 
-ByOpcode: TypeAlias = dict[str, tuple[list[Rewrite], list[Rewrite]]]
-"""Rules for any operands, and rules for constants."""
+Rewrite: TypeAlias = Callable[..., "HloInstruction | None"]
+"""The function of a rule: of the instruction and the matched operations, its own first."""
+Rewrite1: TypeAlias = Callable[[HloInstruction, A], "HloInstruction | None"]
+Rewrite2: TypeAlias = Callable[[HloInstruction, A, B], "HloInstruction | None"]
+Rewrite3: TypeAlias = Callable[[HloInstruction, A, B, C], "HloInstruction | None"]
+
+Classes: TypeAlias = tuple[type[Operation], ...]
+"""Operations of which a pattern wants one."""
+OneOf: TypeAlias = type[B] | tuple[type[B], ...]
 
 REWRITES_PER_INSTRUCTION: Final = 40
 """A computation is rewritten at most so many times for each of its instructions, whatever the rules do."""
@@ -34,19 +52,36 @@ class Rule:
 
     Attributes:
         name: of the function.
-        opcodes: of the instructions it looks at.
+        pattern: classes of the instruction's operation, then of the operations of its first operands.
         rewrite: the function.
-        ulps: how many units in the last place the results may differ; 0: they are the same bits.
+        ulps: the units in the last place by which results may differ; 0: they are the same bits.
         reorders: sums are formed in another order, or of fewer roundings; which order is taken is free.
         constant: it looks only at instructions whose last operand is one number everywhere.
     """
 
     name: str
-    opcodes: tuple[str, ...]
+    pattern: tuple[Classes, ...]
     rewrite: Rewrite
     ulps: float = 0.0
     reorders: bool = False
     constant: bool = False
+
+    def matches(self, operands: Classes) -> bool:
+        """Return whether the operations of the first operands are those that the pattern wants."""
+        wanted = self.pattern[1:]
+        return len(operands) >= len(wanted) and all(o in w for o, w in zip(operands, wanted, strict=False))
+
+    def apply(self, i: HloInstruction) -> HloInstruction | None:
+        """Call the function on an instruction that fits the pattern."""
+        match len(self.pattern):
+            case 1:
+                return self.rewrite(i, i.operation)
+            case 2:
+                return self.rewrite(i, i.operation, i.operands[0].operation)
+            case _:
+                return self.rewrite(
+                    i, i.operation, *(o.operation for o in i.operands[: len(self.pattern) - 1])
+                )
 
 
 class Family:
@@ -56,14 +91,42 @@ class Family:
         self.name = name
         self.rules: dict[str, Rule] = {}
 
+    @overload
     def rewrites(
-        self, *opcodes: str, ulps: float = 0.0, reorders: bool = False, constant: bool = False
-    ) -> Callable[[Rewrite], Rewrite]:
-        """Register a function as a rule for some opcodes."""
+        self, *classes: type[A], ulps: float = ..., reorders: bool = ..., constant: bool = ...
+    ) -> Callable[[Rewrite1[A]], Rewrite1[A]]: ...
+
+    @overload
+    def rewrites(
+        self, *classes: type[A], of: OneOf[B],
+        ulps: float = ..., reorders: bool = ..., constant: bool = ...,
+    ) -> Callable[[Rewrite2[A, B]], Rewrite2[A, B]]: ...  # fmt: skip
+
+    @overload
+    def rewrites(
+        self, *classes: type[A], operands: tuple[OneOf[B], OneOf[C]],
+        ulps: float = ..., reorders: bool = ..., constant: bool = ...,
+    ) -> Callable[[Rewrite3[A, B, C]], Rewrite3[A, B, C]]: ...  # fmt: skip
+
+    def rewrites(
+        self, *classes: type[Operation], of: OneOf[Operation] | None = None,
+        operands: tuple[OneOf[Operation], ...] = (),
+        ulps: float = 0.0, reorders: bool = False, constant: bool = False,
+    ) -> Callable[[Rewrite], Rewrite]:  # fmt: skip
+        """Register a function as a rule.
+
+        Args:
+            classes: operations of the instructions it looks at.
+            of: operations of which the first operand must be one.
+            operands: the same for the first two operands.
+            ulps, reorders, constant: see `Rule`.
+        """
+        wanted = operands if of is None else (of,)
+        pattern = (classes, *(w if isinstance(w, tuple) else (w,) for w in wanted))
 
         def register(function: Rewrite) -> Rewrite:
             name = function.__name__
-            self.rules[name] = Rule(name, opcodes, function, ulps, reorders, constant)
+            self.rules[name] = Rule(name, pattern, function, ulps, reorders, constant)
             return function
 
         return register
@@ -72,15 +135,44 @@ class Family:
         return iter(self.rules.values())
 
 
+_Fitting: TypeAlias = tuple[list[Rule], list[Rule]]
+"""Rules for any operands, and rules for a constant as the last operand followed by the others."""
+
+
+@dataclass(slots=True)
+class _Dispatch:
+    """The rules for one class of operations.
+
+    Attributes:
+        rules: all of them, in the order in which they are tried.
+        depth: the number of operands whose operations decide which rules fit.
+        chosen: the rules that fit, by the operations of so many operands.
+    """
+
+    rules: list[Rule] = field(default_factory=list[Rule])
+    depth: int = 0
+    chosen: dict[Classes, _Fitting] = field(default_factory=dict[Classes, "_Fitting"])
+
+    def choose(self, operands: Classes) -> _Fitting:
+        """Return the rules that fit the operations of the first operands, and remember them."""
+        fitting = [rule for rule in self.rules if rule.matches(operands)]
+        plain = [rule for rule in fitting if not rule.constant]
+        constant = [rule for rule in fitting if rule.constant]
+        self.chosen[operands] = plain, constant + plain if constant else []
+        return self.chosen[operands]
+
+
 class RuleTable:
-    """Rules by the opcode that they look at."""
+    """Rules by the operations that they look at."""
 
     def __init__(self, *families: Iterable[Rule]) -> None:
-        self.by_opcode: ByOpcode = {}
+        self.by_class: dict[type[Operation], _Dispatch] = {}
         for family in families:
             for rule in family:
-                for opcode in rule.opcodes:
-                    self.by_opcode.setdefault(opcode, ([], []))[rule.constant].append(rule.rewrite)
+                for cls in rule.pattern[0]:
+                    entry = self.by_class.setdefault(cls, _Dispatch())
+                    entry.rules.append(rule)
+                    entry.depth = max(entry.depth, len(rule.pattern) - 1)
 
     def rewrite_module(self, module: HloModule) -> bool:
         """Apply the rules to every computation."""
@@ -91,18 +183,18 @@ class RuleTable:
 
     def rewrite(self, computation: HloComputation) -> bool:
         """Apply the rules until none fits; returns whether anything changed."""
-        if all(i.operation.opcode not in self.by_opcode for i in computation.instructions):
+        if all(type(i.operation) not in self.by_class for i in computation.instructions):
             return False
-        return _Rewriter(computation, self.by_opcode).run()
+        return _Rewriter(computation, self.by_class).run()
 
 
 class _Rewriter:
     """One computation being rewritten: the instructions that are still to be looked at, operands first."""
 
-    def __init__(self, computation: HloComputation, rules: ByOpcode) -> None:
+    def __init__(self, computation: HloComputation, rules: dict[type[Operation], _Dispatch]) -> None:
         self.computation = computation
         self.rules = rules
-        order = [i for i in computation.instructions if i.operation.opcode in rules]
+        order = [i for i in computation.instructions if type(i.operation) in rules]
         self.known: set[HloInstruction] = set(computation.instructions)
         self.waiting: dict[HloInstruction, None] = dict.fromkeys(reversed(order))
         self.dynamic = any(_has_dynamic(i.shape) for i in self.known)
@@ -122,10 +214,11 @@ class _Rewriter:
         """Apply the first rule that fits an instruction."""
         if old.control_predecessors or old.control_successors or (self.dynamic and _is_dynamic(old)):
             return False
-        plain, for_constants = self.rules[old.opcode]
-        of_constant = bool(for_constants) and splat(old.operands[-1]) is not None
-        for rule in (*for_constants, *plain) if of_constant else plain:
-            new = rule(old)
+        dispatch = self.rules[type(old.operation)]
+        operands = tuple([type(o.operation) for o in old.operands[: dispatch.depth]])
+        plain, with_constant = dispatch.chosen.get(operands) or dispatch.choose(operands)
+        for rule in with_constant if with_constant and splat(old.operands[-1]) is not None else plain:
+            new = rule.apply(old)
             if new is not None and new is not old and self.replace(old, new):
                 return True
         return False
@@ -163,7 +256,7 @@ class _Rewriter:
 
     def wait(self, instruction: HloInstruction) -> None:
         """Look at an instruction (again): next, or when it is its turn if it waits already."""
-        if instruction.opcode in self.rules:
+        if type(instruction.operation) in self.rules:
             self.waiting.setdefault(instruction)
 
     def remove(self, old: HloInstruction) -> None:

@@ -1,16 +1,21 @@
-"""How passes write instructions: by opcode, shapes following from operands where they do."""
+"""Write instructions: from operation values, with shapes that follow from the operands where they do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
+from hloom.ir.operation import Operation
+from hloom.operations.arithmetic import Add
+from hloom.operations.comparison import Compare
+from hloom.operations.conversion import Convert
+from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.reduction import Reduce
+from hloom.operations.structure import Constant, Parameter
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -26,13 +31,16 @@ class Writer:
         self.module: HloModule = replaced.parent.module
 
     def op(
-        self, opcode: str, *operands: HloInstruction, shape: Shape | None = None,
-        computations: Sequence[HloComputation] = (), **attributes: Any,
+        self, operation: Operation, *operands: HloInstruction, shape: Shape | None = None,
+        computations: Sequence[HloComputation] = (),
     ) -> HloInstruction:  # fmt: skip
-        """A new instruction; its shape follows from the operands unless it is stated."""
-        operation = REGISTRY[opcode](**attributes)
+        """Add an instruction; its shape follows from the operands unless it is stated."""
         made = HloInstruction(
-            self.module.unique_name(opcode), operation, shape or Shape.token(), operands, computations
+            self.module.unique_name(operation.opcode),
+            operation,
+            shape or Shape.token(),
+            operands,
+            computations,
         )
         if shape is None:
             made.shape = made.infer_shape()
@@ -56,7 +64,7 @@ class Writer:
         """A constant of rank 0."""
         with np.errstate(all="ignore"):
             literal = Literal(np.asarray(value).astype(element_type.numpy_dtype), Shape(element_type))
-        return self.op("constant", shape=literal.shape, literal=literal)
+        return self.op(Constant(literal=literal), shape=literal.shape)
 
     def full(self, value: complex, shape: Shape) -> HloInstruction:
         """An array with one value everywhere."""
@@ -69,48 +77,50 @@ class Writer:
         if x.shape.dimensions == tuple(dimensions) and tuple(into) == tuple(range(x.shape.rank)):
             return x
         shape = Shape(x.shape.element_type, tuple(dimensions))
-        return self.op("broadcast", x, shape=shape, dimensions=tuple(into))
+        return self.op(Broadcast(dimensions=tuple(into)), x, shape=shape)
 
     def convert(self, x: HloInstruction, element_type: ElementType) -> HloInstruction:
         """The array in another element type; itself if it is of that type."""
         if x.shape.element_type is element_type:
             return x
-        return self.op("convert", x, shape=Shape(element_type, x.shape.dimensions))
+        return self.op(Convert(), x, shape=Shape(element_type, x.shape.dimensions))
 
     def reshape(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
         """The elements in other dimensions; itself if they are the same."""
-        while x.opcode == "reshape" and x.operands[0].shape.is_static:
+        while isinstance(x.operation, Reshape) and x.operands[0].shape.is_static:
             x = x.operands[0]
         if x.shape.dimensions == tuple(dimensions):
             return x
-        return self.op("reshape", x, shape=Shape(x.shape.element_type, tuple(dimensions)))
+        return self.op(Reshape(), x, shape=Shape(x.shape.element_type, tuple(dimensions)))
 
     def compare(self, a: HloInstruction, direction: str, b: HloInstruction) -> HloInstruction:
         """Element by element: ``EQ``, ``LT`` ..."""
-        return self.op("compare", a, b, shape=Shape(PRED, a.shape.dimensions), direction=direction)
+        return self.op(Compare(direction=direction), a, b, shape=Shape(PRED, a.shape.dimensions))
 
     def sum(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
         """The sums along dimensions."""
         kind = x.shape.element_type
         return self.op(
-            "reduce", x, self.scalar(0, kind), dimensions=tuple(dimensions),
-            computations=[self.combiner("add", kind)],
-        )  # fmt: skip
+            Reduce(dimensions=tuple(dimensions)),
+            x,
+            self.scalar(0, kind),
+            computations=[self.combiner(Add(), kind)],
+        )
 
-    def combiner(self, opcode: str, element_type: ElementType) -> HloComputation:
-        """A new computation of an operation on two scalars."""
-        computation = HloComputation(self.module.unique_name(opcode))
+    def combiner(self, operation: Operation, element_type: ElementType) -> HloComputation:
+        """Add a computation of an operation on two scalars to the module."""
+        computation = HloComputation(self.module.unique_name(operation.opcode))
         parameters = [
             computation.add(
                 HloInstruction(
                     self.module.unique_name(name),
-                    REGISTRY["parameter"](parameter_number=number),  # type: ignore[call-arg]
+                    Parameter(parameter_number=number),
                     Shape(element_type),
                 )
             )
             for number, name in enumerate(("x", "y"))
         ]
-        name = self.module.unique_name(opcode)
-        root = HloInstruction(name, REGISTRY[opcode](), Shape(element_type), parameters)
+        name = self.module.unique_name(operation.opcode)
+        root = HloInstruction(name, operation, Shape(element_type), parameters)
         computation.add(root, root=True)
         return self.module.add(computation)

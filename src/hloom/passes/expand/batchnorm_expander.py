@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.arithmetic import Add, Divide, Multiply, Subtract
+from hloom.operations.structure import Tuple
+from hloom.operations.transcendental import SquareRoot
 from hloom.passes.facts import NO_BATCH_NORM
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
@@ -57,7 +60,7 @@ class _Expansion:
         shape = self.instruction.shape
         leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
         results = [self.w.convert(x, leaf.element_type) for x, leaf in zip(made, leaves, strict=True)]
-        self.w.replace(self.w.op("tuple", *results) if shape.is_tuple else results[0])
+        self.w.replace(self.w.op(Tuple(), *results) if shape.is_tuple else results[0])
 
     def spread(self, vector: HloInstruction) -> HloInstruction:
         """One value a feature, everywhere."""
@@ -67,12 +70,12 @@ class _Expansion:
         """The mean of every feature."""
         count = math.prod(self.sizes[d] for d in self.others)
         total = self.w.sum(x, self.others)
-        return self.w.op("divide", total, self.w.full(count, total.shape))
+        return self.w.op(Divide(), total, self.w.full(count, total.shape))
 
     def deviation(self, variance: HloInstruction) -> HloInstruction:
         """The square root of variance + epsilon, of every feature."""
         epsilon = self.w.full(self.operation.epsilon, variance.shape)
-        return self.w.op("sqrt", self.w.op("add", variance, epsilon))
+        return self.w.op(SquareRoot(), self.w.op(Add(), variance, epsilon))
 
     def normalized(
         self,
@@ -83,31 +86,31 @@ class _Expansion:
     ) -> HloInstruction:
         """Centered / deviation * scale + offset."""
         w = self.w
-        unit = w.op("divide", centered, self.spread(self.deviation(variance)))
-        return w.op("add", w.op("multiply", unit, self.spread(scale)), self.spread(offset))
+        unit = w.op(Divide(), centered, self.spread(self.deviation(variance)))
+        return w.op(Add(), w.op(Multiply(), unit, self.spread(scale)), self.spread(offset))
 
     def training(self) -> list[HloInstruction]:
         """(output, mean, variance)."""
         x, scale, offset = self.operands
         mean = self.mean(x)
-        centered = self.w.op("subtract", x, self.spread(mean))
-        variance = self.mean(self.w.op("multiply", centered, centered))
+        centered = self.w.op(Subtract(), x, self.spread(mean))
+        variance = self.mean(self.w.op(Multiply(), centered, centered))
         return [self.normalized(centered, variance, scale, offset), mean, variance]
 
     def inference(self) -> HloInstruction:
         """The output."""
         x, scale, offset, mean, variance = self.operands
-        return self.normalized(self.w.op("subtract", x, self.spread(mean)), variance, scale, offset)
+        return self.normalized(self.w.op(Subtract(), x, self.spread(mean)), variance, scale, offset)
 
     def gradients(self) -> list[HloInstruction]:
         """(operand's, scale's, offset's)."""
         w = self.w
         x, scale, mean, variance, grad = self.operands
         deviation = self.spread(self.deviation(variance))
-        unit = w.op("divide", w.op("subtract", x, self.spread(mean)), deviation)
-        of_unit = w.op("multiply", grad, unit)
+        unit = w.op(Divide(), w.op(Subtract(), x, self.spread(mean)), deviation)
+        of_unit = w.op(Multiply(), grad, unit)
         grad_scale, grad_offset = w.sum(of_unit, self.others), w.sum(grad, self.others)
-        centered = w.op("subtract", grad, self.spread(self.mean(grad)))
-        inner = w.op("subtract", centered, w.op("multiply", unit, self.spread(self.mean(of_unit))))
-        grad_x = w.op("divide", w.op("multiply", self.spread(scale), inner), deviation)
+        centered = w.op(Subtract(), grad, self.spread(self.mean(grad)))
+        inner = w.op(Subtract(), centered, w.op(Multiply(), unit, self.spread(self.mean(of_unit))))
+        grad_x = w.op(Divide(), w.op(Multiply(), self.spread(scale), inner), deviation)
         return [grad_x, grad_scale, grad_offset]

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.conversion import BitcastConvert
+from hloom.operations.movement import Transpose
 from hloom.passes.writing import Writer
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
@@ -55,14 +57,14 @@ def expand(instruction: HloInstruction) -> None:
     target = instruction.shape
     order = _major_to_minor(x.shape)
     if order != tuple(range(x.shape.rank)):
-        x = writer.op("transpose", x, dimensions=order)
+        x = writer.op(Transpose(dimensions=order), x)
     before, after = x.shape.element_type, target.element_type
     if before is not after:
         x = _reinterpreted(writer, writer.reshape(x, [x.shape.element_count]), target)
     order = _major_to_minor(target)
     x = writer.reshape(x, [target.dimensions[d] for d in order])
     if order != tuple(range(target.rank)):
-        x = writer.op("transpose", x, dimensions=tuple(order.index(d) for d in range(target.rank)))
+        x = writer.op(Transpose(dimensions=tuple(order.index(d) for d in range(target.rank))), x)
     writer.replace(x)
 
 
@@ -70,12 +72,12 @@ def _reinterpreted(writer: Writer, x: HloInstruction, target: Shape) -> HloInstr
     before, after = x.shape.element_type, target.element_type
     count = math.prod(target.dimensions)
     if before.bits == after.bits:
-        return writer.op("bitcast-convert", x, shape=Shape(after, (count,)))
+        return writer.op(BitcastConvert(), x, shape=Shape(after, (count,)))
     if before.bits > after.bits:
         ratio = before.bits // after.bits
-        return writer.op("bitcast-convert", x, shape=Shape(after, (count // ratio, ratio)))
+        return writer.op(BitcastConvert(), x, shape=Shape(after, (count // ratio, ratio)))
     ratio = after.bits // before.bits
-    return writer.op("bitcast-convert", writer.reshape(x, [count, ratio]), shape=Shape(after, (count,)))
+    return writer.op(BitcastConvert(), writer.reshape(x, [count, ratio]), shape=Shape(after, (count,)))
 
 
 def _major_to_minor(shape: Shape) -> tuple[int, ...]:

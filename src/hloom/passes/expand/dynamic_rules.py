@@ -10,6 +10,11 @@ from hloom.analysis.instructions import attributes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
+from hloom.operations.arithmetic import Add, Divide, Maximum, Minimum, Multiply, Subtract
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.movement import Concatenate
+from hloom.operations.sorting import Sort
+from hloom.operations.structure import GetTupleElement
 from hloom.passes.expand.dynamic_writer import RULES, Carried, DynamicWriter, Sized, padding
 from hloom.shape.element_type import BF16, F16, F32, F64, PRED, S32
 from hloom.shape.shape import Shape
@@ -80,7 +85,7 @@ def _outermost(w: DynamicWriter, i: HloInstruction, x: Sized) -> Sized | None:
     inner, piece = math.prod(before[d + 1 :]), math.prod(after[e + 1 :])
     if math.prod(before[:d]) != 1 or math.prod(after[:e]) != 1 or not piece or inner % piece:
         return None
-    size = w.op("multiply", x.sizes[d], w.number(inner // piece))
+    size = w.op(Multiply(), x.sizes[d], w.number(inner // piece))
     return w.result(i, w.on_bounds(i, [x.array]), {e: size})
 
 
@@ -97,10 +102,10 @@ def _reverse(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Size
     for d in reversed_:
         if d in x.sizes:
             whole = array.shape.dimensions
-            behind = w.op("concatenate", array, w.full(0, array.shape), dimensions=(d,))
-            start = w.op("subtract", w.number(whole[d]), x.sizes[d])
+            behind = w.op(Concatenate(dimensions=(d,)), array, w.full(0, array.shape))
+            start = w.op(Subtract(), w.number(whole[d]), x.sizes[d])
             starts = [start if n == d else w.number(0) for n in range(len(whole))]
-            array = w.op("dynamic-slice", behind, *starts, dynamic_slice_sizes=whole)
+            array = w.op(DynamicSlice(dynamic_slice_sizes=whole), behind, *starts)
     return w.result(i, array, x.sizes)
 
 
@@ -119,11 +124,12 @@ def _sort(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried
         arrays.append(w.masked(Sized(zeros, {d: sizes[d]}), w.number(1), [d]))
     comparator = i.called_computations[0]
     made = w.op(
-        "sort", *arrays, dimensions=(d,), is_stable=True,
+        Sort(dimensions=(d,), is_stable=True),
+        *arrays,
         computations=[_beyond_last(w, comparator) if d in sizes else comparator],
-    )  # fmt: skip
+    )
     single = len(arrays) == 1
-    parts = [made if single else w.op("get-tuple-element", made, index=n) for n in range(len(operands))]
+    parts = [made if single else w.op(GetTupleElement(index=n), made) for n in range(len(operands))]
     if not i.shape.is_tuple:
         return w.result(i, parts[0], sizes)
     return [Sized(part, dict(sizes)) for part in parts]
@@ -189,10 +195,10 @@ def _slice(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized 
         cut = attributes(i).slice[d]
         if not i.shape.dynamic_dimensions[d]:
             return None
-        end = w.op("minimum", size, w.number(cut.limit))
-        count = w.op("subtract", end, w.number(cut.start - cut.stride + 1))
-        count = w.op("maximum", count, w.number(0))
-        sizes[d] = w.op("divide", count, w.number(cut.stride))
+        end = w.op(Minimum(), size, w.number(cut.limit))
+        count = w.op(Subtract(), end, w.number(cut.start - cut.stride + 1))
+        count = w.op(Maximum(), count, w.number(0))
+        sizes[d] = w.op(Divide(), count, w.number(cut.stride))
     return w.result(i, w.on_bounds(i, [x.array]), sizes)
 
 
@@ -202,11 +208,11 @@ def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
     sizes: dict[int, HloInstruction] = {}
     for d, size in x.sizes.items():
         pad = attributes(i).padding[d]
-        gaps = w.op("maximum", w.op("subtract", size, w.number(1)), w.number(0))
-        grown = w.op("add", size, w.op("multiply", gaps, w.number(pad.interior)))
+        gaps = w.op(Maximum(), w.op(Subtract(), size, w.number(1)), w.number(0))
+        grown = w.op(Add(), size, w.op(Multiply(), gaps, w.number(pad.interior)))
         if pad.low + pad.high < 0:
             return None
-        sizes[d] = w.op("add", grown, w.number(pad.low + pad.high))
+        sizes[d] = w.op(Add(), grown, w.number(pad.low + pad.high))
     filled = w.masked(x, value.array, sorted(x.sizes))
     return w.result(i, w.on_bounds(i, [filled, value.array]), sizes)
 
@@ -226,8 +232,8 @@ def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> 
     start = zero = w.number(0)
     for o in operands:
         starts = [start if d == dimension else zero for d in range(i.shape.rank)]
-        total = w.op("dynamic-update-slice", total, o.array, *starts)
-        start = w.op("add", start, w.size(o, dimension))
+        total = w.op(DynamicUpdateSlice(), total, o.array, *starts)
+        start = w.op(Add(), start, w.size(o, dimension))
     sizes[dimension] = start
     return w.result(i, total, sizes)
 
@@ -276,7 +282,7 @@ def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carri
     if not i.shape.is_tuple:
         return w.result(i, made, sizes)
     return [
-        Sized(w.op("get-tuple-element", made, index=n), sizes if s.is_dynamic else {})
+        Sized(w.op(GetTupleElement(index=n), made), sizes if s.is_dynamic else {})
         for n, s in enumerate(i.shape.tuple_shapes)
     ]
 
@@ -319,7 +325,7 @@ def _dot(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
         return None
     for d, e in zip(o.lhs_contracting_dims, o.rhs_contracting_dims, strict=True):
         if d in lhs.sizes or e in rhs.sizes:
-            shared = w.op("minimum", w.size(lhs, d), w.size(rhs, e))
+            shared = w.op(Minimum(), w.size(lhs, d), w.size(rhs, e))
             lhs, rhs = Sized(lhs.array, {**lhs.sizes, d: shared}), Sized(rhs.array, {**rhs.sizes, e: shared})
     a = w.masked(lhs, w.zero(lhs), o.lhs_contracting_dims)
     b = w.masked(rhs, w.zero(rhs), o.rhs_contracting_dims)

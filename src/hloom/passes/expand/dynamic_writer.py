@@ -17,7 +17,10 @@ from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
+from hloom.operations.arithmetic import And
+from hloom.operations.comparison import Clamp, Select
+from hloom.operations.custom_call import CustomCall
+from hloom.operations.structure import GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.expand.dynamic_form import HOST_TARGET, static_form
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
@@ -77,21 +80,21 @@ class DynamicWriter(Writer):
     def packed(self, value: Carried) -> HloInstruction:
         """One instruction of the static form."""
         if isinstance(value, list):
-            return self.op("tuple", *map(self.packed, value))
+            return self.op(Tuple(), *map(self.packed, value))
         if not value.sizes:
             return value.array
-        return self.op("tuple", value.array, *(value.sizes[d] for d in sorted(value.sizes)))
+        return self.op(Tuple(), value.array, *(value.sizes[d] for d in sorted(value.sizes)))
 
     def unpacked(self, i: HloInstruction, shape: Shape) -> Carried:
         """The parts of an instruction of the static form of a shape."""
         if shape.is_tuple:
             parts = enumerate(shape.tuple_shapes)
-            return [self.unpacked(self.op("get-tuple-element", i, index=n), s) for n, s in parts]
+            return [self.unpacked(self.op(GetTupleElement(index=n), i), s) for n, s in parts]
         if not shape.is_array or not shape.is_dynamic:
             return Sized(i)
         dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
-        array = self.op("get-tuple-element", i, index=0)
-        sizes = {d: self.op("get-tuple-element", i, index=n + 1) for n, d in enumerate(dynamic)}
+        array = self.op(GetTupleElement(index=0), i)
+        sizes = {d: self.op(GetTupleElement(index=n + 1), i) for n, d in enumerate(dynamic)}
         return Sized(array, sizes)
 
     def fitted(self, value: Carried, shape: Shape) -> Carried:
@@ -165,7 +168,7 @@ class DynamicWriter(Writer):
             body.add(
                 HloInstruction(
                     self.module.unique_name("p"),
-                    REGISTRY["parameter"](parameter_number=n),  # type: ignore[call-arg]
+                    Parameter(parameter_number=n),
                     o.shape,
                 )
             )
@@ -174,9 +177,11 @@ class DynamicWriter(Writer):
         body.add(i.clone(operands=parameters), root=True)
         self.module.add(body)
         call = self.op(
-            "custom-call", *map(self.packed, operands), shape=static_form(i.shape), computations=[body],
-            custom_call_target=HOST_TARGET, custom_call_has_side_effect=has_side_effect(i),
-        )  # fmt: skip
+            CustomCall(custom_call_target=HOST_TARGET, custom_call_has_side_effect=has_side_effect(i)),
+            *map(self.packed, operands),
+            shape=static_form(i.shape),
+            computations=[body],
+        )
         return self.unpacked(call, i.shape)
 
     # -- sizes
@@ -192,7 +197,7 @@ class DynamicWriter(Writer):
 
     def limited(self, size: HloInstruction, low: int, high: int) -> HloInstruction:
         """A size held between two numbers."""
-        return self.op("clamp", self.number(low), size, self.number(high))
+        return self.op(Clamp(), self.number(low), size, self.number(high))
 
     def result(self, i: HloInstruction, array: HloInstruction, sizes: dict[int, HloInstruction]) -> Sized:
         """An array with the sizes of those dimensions that the instruction says are dynamic."""
@@ -208,9 +213,9 @@ class DynamicWriter(Writer):
         mask: HloInstruction | None = None
         for d in dimensions:
             if d in value.sizes:
-                place = self.op("iota", shape=shape, iota_dimension=d)
+                place = self.op(Iota(iota_dimension=d), shape=shape)
                 here = self.compare(place, "LT", self.broadcast(value.sizes[d], shape.dimensions))
-                mask = here if mask is None else self.op("and", mask, here)
+                mask = here if mask is None else self.op(And(), mask, here)
         return mask
 
     def masked(self, value: Sized, fill: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
@@ -218,7 +223,7 @@ class DynamicWriter(Writer):
         mask = self.inside(value, dimensions)
         if mask is None:
             return value.array
-        return self.op("select", mask, value.array, self.broadcast(fill, value.array.shape.dimensions))
+        return self.op(Select(), mask, value.array, self.broadcast(fill, value.array.shape.dimensions))
 
     def zero(self, value: Sized) -> HloInstruction:
         """A zero of the array's type."""

@@ -15,6 +15,12 @@ import numpy as np
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.operations.arithmetic import Complex, Multiply
+from hloom.operations.comparison import Select
+from hloom.operations.linear_algebra import Fft
+from hloom.operations.movement import Concatenate, Pad, Reverse, Slice, Transpose
+from hloom.operations.structure import Constant
+from hloom.operations.unary import Imag, Negate, Real
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64
 from hloom.shape.literal import Literal
@@ -96,9 +102,9 @@ class _Decomposition:
             x = self.along(x, rank - len(self.lengths) + number, length)
         result = self.instruction.shape
         if self.kind == "RFFT":
-            x = w.op("slice", x, slice=tuple(SliceDimension(0, size) for size in result.dimensions))
+            x = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in result.dimensions)), x)
         if self.kind == "IRFFT":
-            x = w.op("real", x)
+            x = w.op(Real(), x)
         w.replace(x)
 
     def completed(self, x: HloInstruction) -> HloInstruction:
@@ -115,9 +121,9 @@ class _Decomposition:
         limits = (*sizes[:-1], n - half + 1)
         if limits[-1] > 1:
             ranges = tuple(SliceDimension(a, b) for a, b in zip(ends, limits, strict=True))
-            rest = w.op("reverse", w.op("slice", x, slice=ranges), dimensions=(rank - 1,))
-            mirror = w.op("complex", w.op("real", rest), w.op("negate", w.op("imag", rest)))
-            x = w.op("concatenate", x, mirror, dimensions=(rank - 1,))
+            rest = w.op(Reverse(dimensions=(rank - 1,)), w.op(Slice(slice=ranges), x))
+            mirror = w.op(Complex(), w.op(Real(), rest), w.op(Negate(), w.op(Imag(), rest)))
+            x = w.op(Concatenate(dimensions=(rank - 1,)), x, mirror)
         return self.without_imaginary(x, n)
 
     def without_imaginary(self, x: HloInstruction, n: int) -> HloInstruction:
@@ -132,12 +138,12 @@ class _Decomposition:
         spread = w.broadcast(mask, x.shape.dimensions, [x.shape.rank - 1])
         zero = w.full(0, spread.shape)
         wanted = w.compare(spread, "NE", zero)
-        return w.op("complex", w.op("real", x), w.op("select", wanted, w.op("imag", x), zero))
+        return w.op(Complex(), w.op(Real(), x), w.op(Select(), wanted, w.op(Imag(), x), zero))
 
     def constant(self, values: Any, kind: Any) -> HloInstruction:
         """A vector."""
         shape = Shape(kind, values.shape)
-        return self.w.op("constant", shape=shape, literal=Literal(values.astype(kind.numpy_dtype), shape))
+        return self.w.op(Constant(literal=Literal(values.astype(kind.numpy_dtype), shape)), shape=shape)
 
     def along(self, x: HloInstruction, dimension: int, n: int) -> HloInstruction:
         """The transform along one dimension, which is brought to the end for it."""
@@ -145,10 +151,10 @@ class _Decomposition:
         order = [d for d in range(rank) if d != dimension] + [dimension]
         last = dimension == rank - 1
         if not last:
-            x = w.op("transpose", x, dimensions=tuple(order))
+            x = w.op(Transpose(dimensions=tuple(order)), x)
         x = self.row_transform(x, n)
         if not last:
-            x = w.op("transpose", x, dimensions=tuple(order.index(d) for d in range(rank)))
+            x = w.op(Transpose(dimensions=tuple(order.index(d) for d in range(rank))), x)
         return x
 
     def row_transform(self, x: HloInstruction, n: int) -> HloInstruction:
@@ -157,7 +163,7 @@ class _Decomposition:
         inverse = self.kind[0] == "I"
         if largest_factor(n) <= 13:
             kind = "IFFT" if inverse else "FFT"
-            return w.op("fft", x, fft_type=kind, fft_length=(n,))
+            return w.op(Fft(fft_type=kind, fft_length=(n,)), x)
         sizes, rank = x.shape.dimensions, x.shape.rank
         j = np.arange(n, dtype=object)
         sign = 1 if inverse else -1
@@ -170,11 +176,11 @@ class _Decomposition:
         scaled = chirp / n if inverse else chirp
         spread = w.broadcast(self.constant(chirp, self.complex), sizes, [rank - 1])
         padding = tuple(PaddingDimension(0, m - n if d == rank - 1 else 0, 0) for d in range(rank))
-        long = w.op("pad", w.op("multiply", x, spread), w.scalar(0, self.complex), padding=padding)
-        spectrum = w.op("fft", long, fft_type="FFT", fft_length=(m,))
+        long = w.op(Pad(padding=padding), w.op(Multiply(), x, spread), w.scalar(0, self.complex))
+        spectrum = w.op(Fft(fft_type="FFT", fft_length=(m,)), long)
         filter_ = w.broadcast(
             self.constant(np.fft.fft(kernel), self.complex), spectrum.shape.dimensions, [rank - 1]
         )
-        back = w.op("fft", w.op("multiply", spectrum, filter_), fft_type="IFFT", fft_length=(m,))
-        kept = w.op("slice", back, slice=tuple(SliceDimension(0, size) for size in sizes))
-        return w.op("multiply", kept, w.broadcast(self.constant(scaled, self.complex), sizes, [rank - 1]))
+        back = w.op(Fft(fft_type="IFFT", fft_length=(m,)), w.op(Multiply(), spectrum, filter_))
+        kept = w.op(Slice(slice=tuple(SliceDimension(0, size) for size in sizes)), back)
+        return w.op(Multiply(), kept, w.broadcast(self.constant(scaled, self.complex), sizes, [rank - 1]))

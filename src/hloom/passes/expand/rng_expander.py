@@ -8,6 +8,12 @@ from typing import Any, ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.arithmetic import Add, And, Multiply, Remainder, ShiftRightLogical, Subtract
+from hloom.operations.comparison import Select
+from hloom.operations.movement import Concatenate
+from hloom.operations.random import RngBitGenerator, RngGetAndUpdateState
+from hloom.operations.structure import GetTupleElement
+from hloom.operations.transcendental import Cosine, Logarithm, SquareRoot
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, U64
 from hloom.shape.shape import Shape
@@ -61,20 +67,20 @@ class _Expansion:
         """One word of 64 bits for every element."""
         w = self.w
         count = math.prod(self.sizes)
-        counter = w.op("rng-get-and-update-state", shape=Shape(U64, (2,)), delta=count)
+        counter = w.op(RngGetAndUpdateState(delta=count), shape=Shape(U64, (2,)))
         key = w.full(0, Shape(U64, (1,)))
-        state = w.op("concatenate", key, counter, dimensions=(0,))
+        state = w.op(Concatenate(dimensions=(0,)), key, counter)
         shape = Shape.tuple_([state.shape, Shape(U64, (count,))])
-        pair = w.op("rng-bit-generator", state, shape=shape, algorithm="rng_philox")
-        return w.reshape(w.op("get-tuple-element", pair, index=1), self.sizes)
+        pair = w.op(RngBitGenerator(algorithm="rng_philox"), state, shape=shape)
+        return w.reshape(w.op(GetTupleElement(index=1), pair), self.sizes)
 
     def unit(self) -> HloInstruction:
         """Uniform numbers in [0, 1) of 53 bits."""
         w = self.w
         words = self.words()
-        kept = w.op("shift-right-logical", words, w.full(11, words.shape))
+        kept = w.op(ShiftRightLogical(), words, w.full(11, words.shape))
         wide = w.convert(kept, F64)
-        return w.op("multiply", wide, w.full(2.0**-53, wide.shape))
+        return w.op(Multiply(), wide, w.full(2.0**-53, wide.shape))
 
     def spread(self, scalar: HloInstruction) -> HloInstruction:
         """A parameter everywhere, in f64."""
@@ -85,30 +91,30 @@ class _Expansion:
         w = self.w
         first, second = self.unit(), self.unit()
         one = w.full(1, first.shape)
-        logarithm = w.op("log", w.op("subtract", one, first))
-        radius = w.op("sqrt", w.op("multiply", w.full(-2, first.shape), logarithm))
-        angle = w.op("multiply", w.full(2 * math.pi, first.shape), second)
-        standard = w.op("multiply", radius, w.op("cosine", angle))
+        logarithm = w.op(Logarithm(), w.op(Subtract(), one, first))
+        radius = w.op(SquareRoot(), w.op(Multiply(), w.full(-2, first.shape), logarithm))
+        angle = w.op(Multiply(), w.full(2 * math.pi, first.shape), second)
+        standard = w.op(Multiply(), radius, w.op(Cosine(), angle))
         mean, deviation = map(self.spread, self.instruction.operands)
-        return w.convert(w.op("add", mean, w.op("multiply", deviation, standard)), self.shape.element_type)
+        return w.convert(w.op(Add(), mean, w.op(Multiply(), deviation, standard)), self.shape.element_type)
 
     def uniform(self) -> HloInstruction:
         """Low + (high - low) * u, or low where rounding reaches the excluded end."""
         w = self.w
         low, high = map(self.spread, self.instruction.operands)
-        scaled = w.op("multiply", w.op("subtract", high, low), self.unit())
-        values = w.convert(w.op("add", low, scaled), self.shape.element_type)
+        scaled = w.op(Multiply(), w.op(Subtract(), high, low), self.unit())
+        values = w.convert(w.op(Add(), low, scaled), self.shape.element_type)
         a, b = (w.broadcast(o, self.sizes) for o in self.instruction.operands)
-        reached = w.op("and", w.compare(values, "GE", b), w.compare(a, "LT", b))
-        return w.op("select", reached, a, values)
+        reached = w.op(And(), w.compare(values, "GE", b), w.compare(a, "LT", b))
+        return w.op(Select(), reached, a, values)
 
     def integers(self) -> HloInstruction:
         """Low + word modulo (high - low); low where the interval is empty."""
         w = self.w
         a, b = self.instruction.operands
         low, high = w.convert(a, U64), w.convert(b, U64)
-        width = w.op("select", w.compare(a, "LT", b), w.op("subtract", high, low), w.scalar(1, U64))
+        width = w.op(Select(), w.compare(a, "LT", b), w.op(Subtract(), high, low), w.scalar(1, U64))
         words = self.words()
-        offsets = w.op("remainder", words, w.broadcast(width, self.sizes))
-        values = w.op("add", w.broadcast(low, self.sizes), offsets)
+        offsets = w.op(Remainder(), words, w.broadcast(width, self.sizes))
+        values = w.op(Add(), w.broadcast(low, self.sizes), offsets)
         return w.convert(values, self.shape.element_type)

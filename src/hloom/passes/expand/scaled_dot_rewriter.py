@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.arithmetic import Multiply
+from hloom.operations.contraction import Dot
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
 
@@ -37,14 +39,15 @@ def rewrite(instruction: HloInstruction) -> None:
     types = (instruction.shape.element_type, *(o.shape.element_type for o in instruction.operands))
     kind = F64 if F64 in types else F32
     dot = writer.op(
-        "dot",
+        Dot(
+            lhs_batch_dims=operation.lhs_batch_dims,
+            lhs_contracting_dims=operation.lhs_contracting_dims,
+            rhs_batch_dims=operation.rhs_batch_dims,
+            rhs_contracting_dims=operation.rhs_contracting_dims,
+        ),
         _scaled(writer, lhs, lhs_scale, kind),
         _scaled(writer, rhs, rhs_scale, kind),
         shape=instruction.shape.without_layout().with_element_type(kind),
-        lhs_batch_dims=operation.lhs_batch_dims,
-        lhs_contracting_dims=operation.lhs_contracting_dims,
-        rhs_batch_dims=operation.rhs_batch_dims,
-        rhs_contracting_dims=operation.rhs_contracting_dims,
     )
     writer.replace(writer.convert(dot, instruction.shape.element_type))
 
@@ -62,4 +65,4 @@ def _scaled(
         n for size, count in zip(sizes, blocks, strict=True) for n in (count, size // count if count else 0)
     ]
     spread = writer.broadcast(factors, split, list(range(0, len(split), 2)))
-    return writer.op("multiply", values, writer.reshape(spread, sizes))
+    return writer.op(Multiply(), values, writer.reshape(spread, sizes))

@@ -11,7 +11,13 @@ import numpy as np
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
+from hloom.ir.operation import Operation
+from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.comparison import Compare
+from hloom.operations.control_flow import Call, While
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.movement import Reshape
+from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S64
 from hloom.shape.literal import Literal
@@ -112,22 +118,22 @@ def expand(i: HloInstruction) -> None:
     writer, parts = Writer(i), parts_of(i)
     counter = writer.scalar(0, S64)
     empty = [writer.full(0, shape.without_layout()) for shape in parts.outputs]
-    state = writer.op("tuple", counter, *parts.inputs, *parts.carries, *empty)
+    state = writer.op(Tuple(), counter, *parts.inputs, *parts.carries, *empty)
     body = _Step(writer.module, "scan_body", state.shape)
     body.write(i, parts)
     condition = _Step(writer.module, "scan_condition", state.shape)
     going = condition.op(
-        "compare", condition.element(0), condition.scalar(parts.steps), shape=Shape(PRED), direction="LT"
+        Compare(direction="LT"), condition.element(0), condition.scalar(parts.steps), shape=Shape(PRED)
     )
     condition.finish(going)
     loop = writer.op(
-        "while", state, shape=state.shape, computations=[body.computation, condition.computation]
+        While(), state, shape=state.shape, computations=[body.computation, condition.computation]
     )
     first = 1 + len(parts.inputs)
     carried = range(first, first + len(parts.carries))
     stacked = range(first + len(parts.carries), len(state.operands))
-    leaves = [writer.op("get-tuple-element", loop, index=n) for n in (*stacked, *carried)]
-    writer.replace(writer.op("tuple", *leaves, shape=i.shape) if i.shape.is_tuple else leaves[0])
+    leaves = [writer.op(GetTupleElement(index=n), loop) for n in (*stacked, *carried)]
+    writer.replace(writer.op(Tuple(), *leaves, shape=i.shape) if i.shape.is_tuple else leaves[0])
 
 
 class _Step:
@@ -136,15 +142,14 @@ class _Step:
     def __init__(self, module: HloModule, name: str, state: Shape) -> None:
         self.module = module
         self.computation = HloComputation(module.unique_name(name))
-        self.state = self.op("parameter", shape=state, parameter_number=0)
+        self.state = self.op(Parameter(parameter_number=0), shape=state)
 
     def op(
-        self, opcode: str, *operands: HloInstruction, shape: Shape | None = None,
-        computations: Sequence[HloComputation] = (), **attributes: Any,
+        self, operation: Operation, *operands: HloInstruction, shape: Shape | None = None,
+        computations: Sequence[HloComputation] = (),
     ) -> HloInstruction:  # fmt: skip
-        """Add an instruction."""
-        operation = REGISTRY[opcode](**attributes)
-        name = self.module.unique_name(opcode)
+        """Add an instruction; its shape follows from the operands unless it is stated."""
+        name = self.module.unique_name(operation.opcode)
         made = HloInstruction(name, operation, shape or Shape.token(), operands, computations)
         if shape is None:
             made.shape = made.infer_shape()
@@ -153,11 +158,11 @@ class _Step:
     def scalar(self, value: int) -> HloInstruction:
         """A number as the counter is one."""
         literal = Literal(np.asarray(value, np.int64), Shape(S64))
-        return self.op("constant", shape=literal.shape, literal=literal)
+        return self.op(Constant(literal=literal), shape=literal.shape)
 
     def element(self, number: int) -> HloInstruction:
         """An element of the state."""
-        return self.op("get-tuple-element", self.state, index=number)
+        return self.op(GetTupleElement(index=number), self.state)
 
     def finish(self, root: HloInstruction) -> None:
         """Make an instruction the result."""
@@ -171,7 +176,7 @@ class _Step:
         counter, zero = self.element(0), self.scalar(0)
         number = counter
         if operation.is_reverse:
-            number = self.op("subtract", self.scalar(parts.steps - 1), counter)
+            number = self.op(Subtract(), self.scalar(parts.steps - 1), counter)
 
         def starts(rank: int) -> list[HloInstruction]:
             return [number if d == parts.axis else zero for d in range(rank)]
@@ -180,25 +185,25 @@ class _Step:
         for n, whole in enumerate(parts.inputs):
             sizes = _with(_without(whole.shape.dimensions, parts.axis), parts.axis)
             cut = self.op(
-                "dynamic-slice", self.element(1 + n), *starts(whole.shape.rank), dynamic_slice_sizes=sizes
+                DynamicSlice(dynamic_slice_sizes=sizes), self.element(1 + n), *starts(whole.shape.rank)
             )
-            slices.append(self.op("reshape", cut, shape=step.parameters[n].shape.without_layout()))
+            slices.append(self.op(Reshape(), cut, shape=step.parameters[n].shape.without_layout()))
         first = 1 + len(parts.inputs)
         carries = [self.element(first + n) for n in range(len(parts.carries))]
-        made = self.op("call", *slices, *carries, shape=step.root.shape, computations=[step])
+        made = self.op(Call(), *slices, *carries, shape=step.root.shape, computations=[step])
         leaves = [made]
         if step.root.shape.is_tuple:
             count = len(step.root.shape.tuple_shapes)
-            leaves = [self.op("get-tuple-element", made, index=n) for n in range(count)]
+            leaves = [self.op(GetTupleElement(index=n), made) for n in range(count)]
         outputs: list[HloInstruction] = []
         for n, leaf in enumerate(leaves[: len(parts.outputs)]):
             sizes = _with(leaf.shape.dimensions, parts.axis)
-            update = self.op("reshape", leaf, shape=Shape(leaf.shape.element_type, sizes))
+            update = self.op(Reshape(), leaf, shape=Shape(leaf.shape.element_type, sizes))
             whole = self.element(first + len(carries) + n)
-            outputs.append(self.op("dynamic-update-slice", whole, update, *starts(whole.shape.rank)))
-        following = self.op("add", counter, self.scalar(1))
+            outputs.append(self.op(DynamicUpdateSlice(), whole, update, *starts(whole.shape.rank)))
+        following = self.op(Add(), counter, self.scalar(1))
         inputs = [self.element(1 + n) for n in range(len(parts.inputs))]
-        self.finish(self.op("tuple", following, *inputs, *leaves[len(parts.outputs) :], *outputs))
+        self.finish(self.op(Tuple(), following, *inputs, *leaves[len(parts.outputs) :], *outputs))
 
 
 def _leaves(shape: Shape) -> tuple[Shape, ...]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import is_identity
+from hloom.operations.structure import OptimizationBarrier, Tuple
 from hloom.passes.writing import Writer
 
 
@@ -36,7 +37,7 @@ def remove(instruction: HloInstruction) -> bool:
     if len(shapes) == 1 and shapes[0].compatible(instruction.shape):
         (new,) = instruction.operands
         if instruction.control_predecessors or instruction.control_successors:
-            new = Writer(instruction).op("opt-barrier", new, shape=instruction.shape)
+            new = Writer(instruction).op(OptimizationBarrier(), new, shape=instruction.shape)
         Writer(instruction).replace(new)
         return True
     parts = instruction.shape.tuple_shapes
@@ -45,5 +46,5 @@ def remove(instruction: HloInstruction) -> bool:
     if not all(map(lambda ours, theirs: ours.compatible(theirs), shapes, parts)):
         return False
     writer = Writer(instruction)
-    writer.replace(writer.op("tuple", *instruction.operands))
+    writer.replace(writer.op(Tuple(), *instruction.operands))
     return True

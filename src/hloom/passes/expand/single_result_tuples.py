@@ -8,6 +8,7 @@ from typing import ClassVar
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.reduction import ReductionResult
+from hloom.operations.structure import Tuple
 from hloom.passes.writing import Writer
 
 
@@ -26,7 +27,7 @@ class SingleResultTuples:
                     writer = Writer(instruction)
                     (shape,) = instruction.shape.tuple_shapes
                     array = instruction.clone(writer.module.unique_name(instruction.name), shape=shape)
-                    writer.replace(writer.op("tuple", writer.computation.add(array)))
+                    writer.replace(writer.op(Tuple(), writer.computation.add(array)))
                     changed = True
         return changed
 

@@ -12,6 +12,8 @@ from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.control_flow import Call
+from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import inline
 from hloom.passes.writing import Writer
 
@@ -31,7 +33,7 @@ class SynchronousOperations:
                     _copy(instruction)
                 elif instruction.opcode == "copy-done":
                     writer = Writer(instruction)
-                    writer.replace(writer.op("get-tuple-element", instruction.operands[0], index=0))
+                    writer.replace(writer.op(GetTupleElement(index=0), instruction.operands[0]))
                 elif (
                     instruction.opcode == "async-start" and not waits(instruction) and _ends_here(instruction)
                 ):
@@ -51,7 +53,7 @@ def _copy(instruction: HloInstruction) -> None:
     writer = Writer(instruction)
     (operand,) = instruction.operands
     contexts = [writer.full(0, s) for s in instruction.shape.tuple_shapes[2:]]
-    writer.replace(writer.op("tuple", operand, operand, *contexts))
+    writer.replace(writer.op(Tuple(), operand, operand, *contexts))
 
 
 def _chain(start: HloInstruction) -> Iterator[HloInstruction]:
@@ -70,10 +72,10 @@ def _ends_here(start: HloInstruction) -> bool:
 
 def _call(start: HloInstruction) -> None:
     writer = Writer(start)
-    result = writer.op("call", *start.operands, computations=start.called_computations)
+    result = writer.op(Call(), *start.operands, computations=start.called_computations)
     contexts = [writer.full(0, s) for s in start.shape.tuple_shapes[2:]]
-    operands = writer.op("tuple", *start.operands)
-    whole = writer.op("tuple", operands, result, *contexts)
+    operands = writer.op(Tuple(), *start.operands)
+    whole = writer.op(Tuple(), operands, result, *contexts)
     for user in list(dict.fromkeys(_chain(start))):
         if user.opcode == "async-done":
             Writer(user).replace(result)

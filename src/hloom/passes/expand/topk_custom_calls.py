@@ -11,6 +11,7 @@ from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import TARGETS, CustomCall
+from hloom.operations.sorting import TopK
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
@@ -62,4 +63,4 @@ def _rewrite(instruction: HloInstruction) -> None:
     writer = Writer(instruction)
     k = instruction.shape.tuple_shapes[0].dimensions[-1]
     (operand,) = instruction.operands
-    writer.replace(writer.op("topk", operand, k=k, largest=is_descending(instruction)))
+    writer.replace(writer.op(TopK(k=k, largest=is_descending(instruction)), operand))

@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
 from hloom.ir.window import SliceDimension
+from hloom.operations.comparison import Compare
+from hloom.operations.movement import Slice
+from hloom.operations.sorting import Sort
+from hloom.operations.structure import GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32, ElementType
 from hloom.shape.shape import Shape
@@ -53,16 +56,16 @@ def decompose(instruction: HloInstruction) -> None:
     (x,) = instruction.operands
     shape = x.shape.without_layout()
     dimension = shape.rank - 1
-    numbers = writer.op("iota", shape=Shape(S32, shape.dimensions), iota_dimension=dimension)
+    numbers = writer.op(Iota(iota_dimension=dimension), shape=Shape(S32, shape.dimensions))
     comparator = _comparator(writer, shape.element_type, "GT" if operation.largest else "LT")
-    pair = writer.op("sort", x, numbers, computations=[comparator], dimensions=(dimension,), is_stable=True)
+    pair = writer.op(Sort(dimensions=(dimension,), is_stable=True), x, numbers, computations=[comparator])
     parts: list[HloInstruction] = []
     for number in range(2):
-        whole = writer.op("get-tuple-element", pair, index=number)
+        whole = writer.op(GetTupleElement(index=number), pair)
         sizes = (*shape.dimensions[:-1], operation.k)
         kept = tuple(SliceDimension(0, size) for size in sizes)
-        parts.append(writer.op("slice", whole, slice=kept))
-    writer.replace(writer.op("tuple", *parts))
+        parts.append(writer.op(Slice(slice=kept), whole))
+    writer.replace(writer.op(Tuple(), *parts))
 
 
 def _comparator(writer: Writer, kind: ElementType, direction: str) -> HloComputation:
@@ -72,14 +75,14 @@ def _comparator(writer: Writer, kind: ElementType, direction: str) -> HloComputa
         computation.add(
             HloInstruction(
                 writer.module.unique_name("p"),
-                REGISTRY["parameter"](parameter_number=number),  # type: ignore[call-arg]
+                Parameter(parameter_number=number),
                 Shape(kind if number < 2 else S32),
             )
         )
         for number in range(4)
     ]
     total = {"comparison_type": "TOTALORDER"} if kind.is_floating else {}
-    operation = REGISTRY["compare"](direction=direction, **total)  # type: ignore[call-arg]
+    operation = Compare(direction=direction, **total)
     root = HloInstruction(writer.module.unique_name("compare"), operation, Shape(PRED), parameters[:2])
     computation.add(root, root=True)
     return writer.module.add(computation)

@@ -17,11 +17,11 @@ from hloom.analysis.purity import has_side_effect, is_free
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
 from hloom.ir.traits import ElementCost, Family
+from hloom.operations import control_flow
 from hloom.operations.conversion import BitcastConvert
 from hloom.operations.movement import Broadcast
-from hloom.operations.structure import Constant, Iota
+from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.fusion.row_groups import join_rows
 from hloom.passes.fusion.spans import Spans
 from hloom.shape.shape import Shape
@@ -412,7 +412,6 @@ class _Plan:
         members = sorted(group.members, key=self.position.__getitem__)
         inputs: dict[HloInstruction, HloInstruction] = {}
         copies: dict[HloInstruction, HloInstruction] = {}
-        parameter = REGISTRY["parameter"]
         for member in members:
             operands: list[HloInstruction] = []
             for operand in member.operands:
@@ -423,7 +422,7 @@ class _Plan:
                     number = len(inputs)
                     made = HloInstruction(
                         module.unique_name(f"param_{number}"),
-                        parameter(parameter_number=number),  # type: ignore[call-arg]
+                        Parameter(parameter_number=number),
                         operand.shape,
                     )
                     inputs[operand] = body.add(made)
@@ -434,13 +433,11 @@ class _Plan:
             body.root = copies[outputs[0]]
         else:
             shape = Shape.tuple_(o.shape for o in outputs)
-            tuple_ = HloInstruction(
-                module.unique_name("tuple"), REGISTRY["tuple"](), shape, [copies[o] for o in outputs]
-            )
+            tuple_ = HloInstruction(module.unique_name("tuple"), Tuple(), shape, [copies[o] for o in outputs])
             body.add(tuple_, root=True)
         module.add(body)
         kind = "kCustom" if group.rows else "kInput" if group.reduces else "kLoop"
-        operation = REGISTRY["fusion"](kind=kind)  # type: ignore[call-arg]
+        operation = control_flow.Fusion(kind=kind)
         fusion = HloInstruction(
             module.unique_name(f"{outputs[0].name}_fusion"), operation, body.root.shape, list(inputs), [body]
         )
@@ -458,7 +455,7 @@ class _Plan:
         for number, output in enumerate(outputs):
             new = fusion
             if len(outputs) > 1:
-                operation = REGISTRY["get-tuple-element"](index=number)  # type: ignore[call-arg]
+                operation = GetTupleElement(index=number)
                 new = self.computation.add(
                     HloInstruction(module.unique_name("get-tuple-element"), operation, output.shape, [fusion])
                 )

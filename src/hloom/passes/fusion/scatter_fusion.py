@@ -10,11 +10,11 @@ from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
 from hloom.ir.traits import ElementCost
+from hloom.operations.control_flow import Fusion
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.movement import Pad, Reshape, Reverse, Transpose
-from hloom.operations.structure import Constant, parameter_number
+from hloom.operations.structure import Constant, Parameter, parameter_number
 from hloom.passes.fusion.fusion import control_computations
 
 
@@ -70,7 +70,7 @@ class _ScatterGroup:
         self.made: dict[HloInstruction, HloInstruction] = {}
         self.body.root = self.copy(self.scatter, [self.inside(o) for o in self.scatter.operands])
         module.add(self.body)
-        operation = REGISTRY["fusion"](kind="kLoop")  # type: ignore[call-arg]
+        operation = Fusion(kind="kLoop")
         name = module.unique_name(f"{self.scatter.name}_fusion")
         fusion = HloInstruction(name, operation, self.scatter.shape, list(self.inputs), [self.body])
         fusion.metadata = self.scatter.metadata
@@ -130,7 +130,7 @@ class _ScatterGroup:
         module = self.computation.module
         assert module is not None
         number = len(self.inputs)
-        operation = REGISTRY["parameter"](parameter_number=number)  # type: ignore[call-arg]
+        operation = Parameter(parameter_number=number)
         made = self.body.add(HloInstruction(module.unique_name(f"param_{number}"), operation, p.shape))
         self.inputs[p] = made
         return made

@@ -17,6 +17,9 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.traits import Family
+from hloom.operations.contraction import Dot
+from hloom.operations.convolution import Convolution
+from hloom.operations.reduction import Reduce
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
 
@@ -61,15 +64,15 @@ class TreeReductionRewriter:
             return False
         pieces = self.divisor(rows, columns)
         neutral = neutral_value(operation, kind)
-        if pieces is None or neutral is None or x.opcode in ("dot", "convolution"):
+        if pieces is None or neutral is None or isinstance(x.operation, (Dot, Convolution)):
             return False
         joined = self.joined(rows // pieces, columns) if is_in_order(x) else 1
         w = Writer(i)
         parts = w.reshape(x, (pieces, rows // pieces // joined, joined * columns))
-        combine = w.combiner(operation.opcode, kind)
-        first = w.op("reduce", parts, w.scalar(neutral, kind), dimensions=(1,), computations=[combine])
+        combine = w.combiner(operation, kind)
+        first = w.op(Reduce(dimensions=(1,)), parts, w.scalar(neutral, kind), computations=[combine])
         left = w.reshape(first, (pieces * joined, columns) if columns > 1 else (pieces * joined,))
-        second = w.op("reduce", left, initial, dimensions=(0,), computations=[combine])
+        second = w.op(Reduce(dimensions=(0,)), left, initial, computations=[combine])
         w.replace(w.reshape(second, i.shape.dimensions))
         if columns > self.width:
             self.split(second)

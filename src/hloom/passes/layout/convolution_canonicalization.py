@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.operation import Operation
+from hloom.operations.convolution import Convolution
 from hloom.passes.layout.dot_decomposer import dot_in, every_dot
-from hloom.passes.rewriting import Family, RuleTable, discard
+from hloom.passes.rewriting import Rewrite, Rule, RuleTable, discard
 from hloom.passes.rules import convolution
 
 
@@ -30,21 +32,23 @@ class ConvolutionCanonicalization:
         table = RuleTable(convolution.RULES, self.dots())
         changed = False
         for computation in module.computations:
-            if any(i.opcode == "convolution" for i in computation.instructions):
+            if any(isinstance(i.operation, Convolution) for i in computation.instructions):
                 changed |= table.rewrite(computation)
         return changed
 
-    def dots(self) -> Family:
-        """The rules that make dots, where these are products."""
-        family = Family(convolution.DOTS.name)
-        for rule in convolution.DOTS:
-            family.rewrites(*rule.opcodes)(lambda i, rewrite=rule.rewrite: self.checked(rewrite(i)))
-        return family
+    def dots(self) -> list[Rule]:
+        """Return the rules that make dots, where these are products."""
+        return [replace(rule, rewrite=self.checked(rule.rewrite)) for rule in convolution.DOTS]
 
-    def checked(self, new: HloInstruction | None) -> HloInstruction | None:
-        """What a rule made, if it is a product."""
-        dot = None if new is None else dot_in(new)
-        if new is None or dot is None or self.is_product(dot):
-            return new
-        discard(new)
-        return None
+    def checked(self, rewrite: Rewrite) -> Rewrite:
+        """Return a rule that makes only products."""
+
+        def checked(i: HloInstruction, *operations: Operation) -> HloInstruction | None:
+            new = rewrite(i, *operations)
+            dot = None if new is None else dot_in(new)
+            if new is None or dot is None or self.is_product(dot):
+                return new
+            discard(new)
+            return None
+
+        return checked

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.instructions import attributes
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.passes.rules.convolution import conv_like, labels_of, relabelled
+from hloom.operations.convolution import Convolution
+from hloom.operations.movement import Transpose
+from hloom.passes.rules.convolution import convolution_like, relabelled
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
 
@@ -36,25 +37,26 @@ class ConvolutionLayout:
         changed = False
         for computation in module.computations:
             for instruction in list(computation):
-                if instruction.opcode == "convolution" and self.pays(instruction):
-                    changed |= arrange(instruction)
+                operation = instruction.operation
+                if isinstance(operation, Convolution) and self.pays(instruction, operation):
+                    changed |= arrange(instruction, operation)
         return changed
 
-    def pays(self, i: HloInstruction) -> bool:
+    def pays(self, i: HloInstruction, convolution: Convolution) -> bool:
         """Whether there are enough features, and enough to compute."""
-        labels, operation = labels_of(i), attributes(i)
+        labels = convolution.dim_labels
         kernel = i.operands[1].shape
         if not (i.shape.is_static and i.operands[0].shape.is_static and kernel.is_static):
             return False
-        groups: int = operation.feature_group_count * operation.batch_group_count
+        groups = convolution.feature_group_count * convolution.batch_group_count
         outputs = kernel.dimensions[labels.kernel_output_feature_dimension]
         terms = math.prod(kernel.dimensions) // max(1, outputs)
         return outputs >= self.least_features and (groups > 1 or terms >= self.least_terms)
 
 
-def arrange(i: HloInstruction) -> bool:
+def arrange(i: HloInstruction, convolution: Convolution) -> bool:
     """Replace one convolution, unless its features are last already; returns whether it was."""
-    labels = labels_of(i)
+    labels = convolution.dim_labels
     batch, feature = labels.input_batch_dimension, labels.input_feature_dimension
     first, last = sorted((batch, feature))
     base = [first, *labels.input_spatial_dimensions, last]
@@ -72,7 +74,7 @@ def arrange(i: HloInstruction) -> bool:
     for part, order in (("input", base), ("kernel", kernel), ("output", result)):
         labels = relabelled(labels, part, inverse(tuple(order)))
     x, k = (_transposed(i, o, order) for o, order in zip(i.operands, (base, kernel), strict=True))
-    made = conv_like(i, x, k, dim_labels=labels)
+    made = convolution_like(i, convolution.replace(dim_labels=labels), x, k)
     Writer(i).replace(_transposed(i, made, inverse(tuple(result))))
     return True
 
@@ -89,4 +91,4 @@ def _transposed(i: HloInstruction, x: HloInstruction, order: Sequence[int]) -> H
     sizes = x.shape.dimensions
     if not _moves([d for d in order if sizes[d] != 1]):
         return writer.reshape(x, [sizes[d] for d in order])
-    return writer.op("transpose", x, dimensions=tuple(order))
+    return writer.op(Transpose(dimensions=tuple(order)), x)

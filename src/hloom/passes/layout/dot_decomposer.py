@@ -7,12 +7,15 @@ becomes one, if it has to be by transposing an operand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.passes.rewriting import Family, Rewrite, RuleTable, discard
+from hloom.ir.operation import Operation
+from hloom.operations.contraction import Dot
+from hloom.operations.movement import Reshape, Transpose
+from hloom.passes.rewriting import Family, Rewrite, Rule, RuleTable, discard
 from hloom.passes.rules import contraction
 
 
@@ -38,25 +41,24 @@ class DotDecomposer:
         table = RuleTable(self.guarded(contraction.FOLDS, False), self.guarded(contraction.REPAIRS, True))
         changed = False
         for computation in module.computations:
-            if any(i.opcode == "dot" for i in computation.instructions) and table.rewrite(computation):
+            if any(isinstance(i.operation, Dot) for i in computation.instructions) and table.rewrite(
+                computation
+            ):
                 changed = True
         return changed
 
-    def guarded(self, family: Family, repairs: bool) -> Family:
-        """The rules of a family, each undone where it would make things worse."""
-        result = Family(family.name)
-        for rule in family:
-            result.rewrites(*rule.opcodes)(self.guard(rule.rewrite, repairs))
-        return result
+    def guarded(self, family: Family, repairs: bool) -> list[Rule]:
+        """Return the rules of a family, each undone where it would make things worse."""
+        return [replace(rule, rewrite=self.guard(rule.rewrite, repairs)) for rule in family]
 
     def guard(self, rewrite: Rewrite, repairs: bool) -> Rewrite:
         """A rule that takes only what is a product, or was none before; repairs want both."""
 
-        def guarded(i: HloInstruction) -> HloInstruction | None:
+        def guarded(i: HloInstruction, *operations: Operation) -> HloInstruction | None:
             old = dot_in(i)
             if old is None or (repairs and self.is_product(old)):
                 return None
-            new = rewrite(i)
+            new = rewrite(i, *operations)
             if new is None:
                 return None
             dot = dot_in(new)
@@ -65,12 +67,11 @@ class DotDecomposer:
             discard(new)
             return None
 
-        guarded.__name__ = rewrite.__name__
         return guarded
 
 
 def dot_in(i: HloInstruction) -> HloInstruction | None:
     """The dot that an instruction is, or hands on in other dimensions."""
-    while i.opcode in ("reshape", "transpose"):
+    while isinstance(i.operation, (Reshape, Transpose)):
         i = i.operands[0]
-    return i if i.opcode == "dot" else None
+    return i if isinstance(i.operation, Dot) else None

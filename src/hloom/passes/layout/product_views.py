@@ -13,7 +13,7 @@ from typing import ClassVar
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
+from hloom.operations.control_flow import Fusion
 from hloom.operations.movement import Reshape, Slice, Transpose
 from hloom.operations.structure import Parameter
 from hloom.passes.fusion.fusion import control_computations
@@ -110,7 +110,7 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
     def value(o: HloInstruction) -> HloInstruction:
         if o not in outside:
             number = len(outside)
-            parameter = REGISTRY["parameter"](parameter_number=number)  # type: ignore[call-arg]
+            parameter = Parameter(parameter_number=number)
             outside[o] = body.add(HloInstruction(module.unique_name(f"param_{number}"), parameter, o.shape))
         return outside[o]
 
@@ -128,7 +128,7 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
     first = copied(source, [value(o) for o in source.operands])
     body.root = copied(user, [first if o is source else value(o) for o in user.operands])
     module.add(body)
-    operation = REGISTRY["fusion"](kind="kLoop")  # type: ignore[call-arg]
+    operation = Fusion(kind="kLoop")
     name = user.name if user.opcode == "fusion" else f"{user.name}_fusion"
     made = HloInstruction(module.unique_name(name), operation, user.shape, list(outside), [body])
     made.metadata = user.metadata

@@ -16,9 +16,10 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import REGISTRY
 from hloom.ir.traits import ElementCost, Family
+from hloom.operations.control_flow import Fusion
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Pad
-from hloom.operations.structure import Constant
+from hloom.operations.structure import Constant, GetTupleElement
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.simplify.dead_code import remove_dead
@@ -140,7 +141,7 @@ def fuse(loop: Loop, count: TripCount) -> None:
     shape = Shape.tuple_(m.shape for m in made)
     into.body.root = made[0] if len(made) == 1 else into.add("tuple", made, shape)
     w.module.add(into.body)
-    operation = REGISTRY["fusion"](kind="kLoop")  # type: ignore[call-arg]
+    operation = Fusion(kind="kLoop")
     fusion = HloInstruction(
         w.module.unique_name(f"{old.name}_fusion"),
         operation,
@@ -155,7 +156,7 @@ def fuse(loop: Loop, count: TripCount) -> None:
         assert number is not None
         if number in arrays:
             place = arrays.index(number)
-            new = fusion if len(arrays) == 1 else w.op("get-tuple-element", fusion, index=place)
+            new = fusion if len(arrays) == 1 else w.op(GetTupleElement(index=place), fusion)
         elif number == count.element:
             new = w.scalar(count.final, user.shape.element_type)
         else:

@@ -13,6 +13,7 @@ from typing import ClassVar
 from hloom.analysis.instructions import attributes
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.movement import Transpose
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loop_invariant_code_motion import invariants
 from hloom.passes.loops.while_loops import loop_of
@@ -63,7 +64,7 @@ class WhileLoopDotLayout:
         order = [*batch, *contracting, *free]
         w = Writer(dot)
         operands = list(dot.operands)
-        operands[number] = w.op("transpose", operands[number], dimensions=tuple(order))
+        operands[number] = w.op(Transpose(dimensions=tuple(order)), operands[number])
         dot.operation = operation.replace(
             **{
                 f"{side}_batch_dims": tuple(order.index(d) for d in batch),

@@ -12,6 +12,7 @@ from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.structure import GetTupleElement
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild, sink
@@ -127,7 +128,7 @@ def join_equal_elements(loop: Loop) -> bool:
                 users = [u for u in pick.users if u is not loop.following[n]]
                 if not users and not pick.is_root:
                     continue
-                one = Writer(pick).op("get-tuple-element", whole, index=first)
+                one = Writer(pick).op(GetTupleElement(index=first), whole)
                 for user in users:
                     for place, operand in enumerate(user.operands):
                         if operand is pick:

@@ -8,7 +8,8 @@ from hloom.analysis.instructions import attributes
 from hloom.analysis.loops import Loop, picks
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY
+from hloom.operations.control_flow import While
+from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
@@ -45,8 +46,8 @@ def take_apart(whole: HloInstruction) -> None:
 def _elements_again(whole: HloInstruction) -> HloInstruction:
     """A new tuple of the elements of a tuple."""
     w = Writer(whole)
-    parts = [w.op("get-tuple-element", whole, index=n) for n in range(len(whole.shape.tuple_shapes))]
-    return w.op("tuple", *parts, shape=whole.shape)
+    parts = [w.op(GetTupleElement(index=n), whole) for n in range(len(whole.shape.tuple_shapes))]
+    return w.op(Tuple(), *parts, shape=whole.shape)
 
 
 def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = ()) -> list[HloInstruction]:
@@ -67,8 +68,8 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
     for whole in (loop.state, loop.tested):
         _renumber(whole, place, shape)
     body = Writer(loop.body.root)
-    inside = [body.op("get-tuple-element", loop.state, index=len(kept) + n) for n in range(len(extra))]
-    root = body.op("tuple", *following, *inside)
+    inside = [body.op(GetTupleElement(index=len(kept) + n), loop.state) for n in range(len(extra))]
+    root = body.op(Tuple(), *following, *inside)
     old_root, loop.body.root = loop.body.root, root
     if not old_root.users:
         loop.body.remove(old_root)
@@ -77,13 +78,13 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
             if not user.users and not user.is_root and not user.control_successors:
                 user.drop_control_dependencies()
                 user.parent.remove(user)  # type: ignore[union-attr]
-    new = w.op("while", w.op("tuple", *initial), shape=shape, computations=old.called_computations)
+    new = w.op(While(), w.op(Tuple(), *initial), shape=shape, computations=old.called_computations)
     new.frontend_attributes = old.frontend_attributes
     values = [
-        w.op("get-tuple-element", new, index=place[n]) if n in place else loop.initial(n)
+        w.op(GetTupleElement(index=place[n]), new) if n in place else loop.initial(n)
         for n in range(loop.count)
     ]
-    result = w.op("tuple", *values)
+    result = w.op(Tuple(), *values)
     result.shape = old.shape
     w.replace(result)
     loop.instruction = new
@@ -93,7 +94,7 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
 def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> None:
     """Let picks of a parameter find the elements at their new places; those of others are dead."""
     whole.shape = shape
-    pick = REGISTRY["get-tuple-element"]
+    pick = GetTupleElement
     for user in list(whole.users):
         number: int = attributes(user).index
         if number in place:

@@ -5,54 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloom.analysis.instructions import attributes, splat
+from hloom.analysis.instructions import splat
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY
+from hloom.ir.operation import REGISTRY, Operation
+from hloom.operations.movement import Broadcast, Reshape, Transpose
+from hloom.operations.structure import Iota
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import reshape_groups, squeezed, true_dimensions
-from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 RULES: Final = Family("broadcasting")
 
-COMPUTED: Final = tuple(
-    sorted(opcode for opcode, cls in REGISTRY.items() if cls.elementwise and not cls.aliases_operand)
-)
+COMPUTED: Final = tuple(cls for cls in REGISTRY.values() if cls.elementwise and not cls.aliases_operand)
 """Elementwise operations that compute something."""
 
 
-@RULES.rewrites("broadcast")
-def broadcast_to_the_same(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Broadcast)
+def broadcast_to_the_same(i: HloInstruction, broadcast: Broadcast) -> HloInstruction | None:
     """``broadcast(x)`` → ``x``, ``reshape(x)`` or ``transpose(x)`` where nothing is repeated."""
     (x,) = i.operands
-    into = dimensions_of(i)
+    into = broadcast.dimensions
     real = [d for d in into if i.shape.dimensions[d] != 1]
     if real == sorted(real) and x.shape.element_count == i.shape.element_count and x.shape.rank:
         return Writer(i).reshape(x, i.shape.dimensions)
     if i.shape.rank != x.shape.rank or not x.shape.rank:
         return None
-    return Writer(i).op("transpose", x, dimensions=tuple(into.index(d) for d in range(i.shape.rank)))
+    return Writer(i).op(Transpose(dimensions=tuple(into.index(d) for d in range(i.shape.rank))), x)
 
 
-@RULES.rewrites("broadcast")
-def broadcast_twice(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Broadcast, of=Broadcast)
+def broadcast_twice(
+    i: HloInstruction, broadcast: Broadcast, inner_broadcast: Broadcast
+) -> HloInstruction | None:
     """``broadcast(broadcast(x))`` → ``broadcast(x)``."""
     (inner,) = i.operands
-    if inner.opcode != "broadcast":
-        return None
-    into = [dimensions_of(i)[d] for d in dimensions_of(inner)]
+    into = [broadcast.dimensions[d] for d in inner_broadcast.dimensions]
     return Writer(i).broadcast(inner.operands[0], i.shape.dimensions, into)
 
 
-@RULES.rewrites("broadcast")
-def broadcast_of_reshape(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Broadcast, of=Reshape)
+def broadcast_of_reshape(i: HloInstruction, broadcast: Broadcast, reshape: Reshape) -> HloInstruction | None:
     """``broadcast(reshape(x))`` → ``broadcast(x)`` without sizes of 1, or with a reshape that has none."""
     (inner,) = i.operands
-    if inner.opcode != "reshape" or 0 in i.shape.dimensions:
+    if 0 in i.shape.dimensions:
         return None
     (x,) = inner.operands
-    into = [dimensions_of(i)[d] for d in true_dimensions(inner.shape.dimensions)]
+    into = [broadcast.dimensions[d] for d in true_dimensions(inner.shape.dimensions)]
     if squeezed(x.shape.dimensions) == x.shape.dimensions == squeezed(inner.shape.dimensions):
         return Writer(i).broadcast(x, i.shape.dimensions, into)
     if 1 in inner.shape.dimensions:
@@ -61,27 +60,24 @@ def broadcast_of_reshape(i: HloInstruction) -> HloInstruction | None:
     return None
 
 
-@RULES.rewrites("broadcast")
-def broadcast_of_iota(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Broadcast, of=Iota)
+def broadcast_of_iota(i: HloInstruction, broadcast: Broadcast, iota: Iota) -> HloInstruction | None:
     """``broadcast(iota())`` → ``iota()`` of more dimensions."""
-    (iota,) = i.operands
-    if iota.opcode != "iota":
-        return None
-    dimension: int = attributes(iota).iota_dimension
-    return Writer(i).op("iota", shape=i.shape, iota_dimension=dimensions_of(i)[dimension])
+    dimension = iota.iota_dimension
+    return Writer(i).op(Iota(iota_dimension=broadcast.dimensions[dimension]), shape=i.shape)
 
 
-@RULES.rewrites("iota")
-def iota_of_one(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Iota)
+def iota_of_one(i: HloInstruction, iota: Iota) -> HloInstruction | None:
     """``iota()`` → ``0`` along a dimension of size 1."""
-    dimension: int = attributes(i).iota_dimension
+    dimension = iota.iota_dimension
     if i.shape.dimensions[dimension] != 1 or i.shape.element_type.is_complex:
         return None
     return Writer(i).full(0, i.shape)
 
 
 @RULES.rewrites(*COMPUTED)
-def elementwise_of_broadcasts(i: HloInstruction) -> HloInstruction | None:
+def elementwise_of_broadcasts(i: HloInstruction, operation: Operation) -> HloInstruction | None:
     """``f(broadcast(x), broadcast(y))`` → ``broadcast(f(x, y))`` where both repeat along the same dimensions.
 
     Numbers spread to every element fit in with any others.
@@ -90,15 +86,16 @@ def elementwise_of_broadcasts(i: HloInstruction) -> HloInstruction | None:
         return None
     into: tuple[int, ...] | None = None
     for operand in i.operands:
-        if operand.opcode != "broadcast":
-            if operand.shape.rank and splat(operand) is None:
-                return None
-            continue
-        if not operand.operands[0].shape.rank:
-            continue
-        if into is not None and into != dimensions_of(operand):
-            return None
-        into = dimensions_of(operand)
+        match operand.operation:
+            case Broadcast(dimensions=()):
+                continue
+            case Broadcast(dimensions=dimensions):
+                if into is not None and into != dimensions:
+                    return None
+                into = dimensions
+            case _:
+                if operand.shape.rank and splat(operand) is None:
+                    return None
     into = into or ()
     sizes = [i.shape.dimensions[d] for d in into]
     w = Writer(i)
@@ -118,10 +115,10 @@ def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> H
     """The operand with these sizes: what was repeated, or a number spread to fewer elements."""
     if operand.shape.rank == 0:
         return operand
-    if operand.opcode == "broadcast" and list(operand.operands[0].shape.dimensions) == sizes:
+    if isinstance(operand.operation, Broadcast) and list(operand.operands[0].shape.dimensions) == sizes:
         return operand.operands[0]
     source = operand
-    while source.opcode == "broadcast" and source.shape.rank:
+    while isinstance(source.operation, Broadcast) and source.shape.rank:
         source = source.operands[0]
     if not source.shape.rank:
         return w.broadcast(source, sizes)
@@ -131,18 +128,18 @@ def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> H
 
 
 @RULES.rewrites(*COMPUTED)
-def elementwise_of_reshapes(i: HloInstruction) -> HloInstruction | None:
+def elementwise_of_reshapes(i: HloInstruction, operation: Operation) -> HloInstruction | None:
     """``f(reshape(x), reshape(y))`` → ``reshape(f(x, y))`` where x and y have the same dimensions.
 
     What is repeated may be among them if it can be repeated into those dimensions as well.
     """
     source: Shape | None = None
     for operand in i.operands:
-        if operand.opcode == "reshape" and operand.shape.rank:
+        if isinstance(operand.operation, Reshape) and operand.shape.rank:
             if source is not None and source.dimensions != operand.operands[0].shape.dimensions:
                 return None
             source = operand.operands[0].shape
-        elif operand.opcode != "broadcast" and operand.shape.rank:
+        elif not isinstance(operand.operation, Broadcast) and operand.shape.rank:
             return None
     if source is None or not source.rank:
         return None
@@ -155,9 +152,9 @@ def elementwise_of_reshapes(i: HloInstruction) -> HloInstruction | None:
 
 def _reshapes_freely(operand: HloInstruction, source: Shape) -> bool:
     """Whether reshaping an operand into other dimensions leaves no reshape, or one of something smaller."""
-    if operand.opcode == "reshape" or not operand.shape.rank:
+    if not isinstance(operand.operation, Broadcast) or not operand.shape.rank:
         return True
-    own = {d for d in dimensions_of(operand) if operand.shape.dimensions[d] != 1}
+    own = {d for d in operand.operation.dimensions if operand.shape.dimensions[d] != 1}
     groups = reshape_groups(operand.shape.dimensions, source.dimensions)
     return groups is not None and all(
         not own.intersection(before) or (len(before) == len(after) == 1) for before, after in groups

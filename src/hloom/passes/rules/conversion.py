@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.analysis.instructions import attributes
 from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.conversion import BitcastConvert, Convert, Copy, ReducePrecision
 from hloom.operations.rounding import float_format
 from hloom.passes.rewriting import Family
 from hloom.passes.writing import Writer
@@ -14,15 +14,15 @@ from hloom.passes.writing import Writer
 RULES: Final = Family("conversion")
 
 
-@RULES.rewrites("convert")
-def convert_to_the_same(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Convert)
+def convert_to_the_same(i: HloInstruction, convert: Convert) -> HloInstruction | None:
     """``convert(x)`` → ``x`` where the type is the same."""
     (x,) = i.operands
     return x if x.shape.element_type is i.shape.element_type else None
 
 
-@RULES.rewrites("convert")
-def convert_twice(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Convert, of=Convert)
+def convert_twice(i: HloInstruction, convert: Convert, inner_convert: Convert) -> HloInstruction | None:
     """``convert(convert(x))`` → ``convert(x)``, where the first one loses nothing that the second keeps.
 
     That is: the middle type holds every value of the first, or all three are integers, each no wider than the
@@ -30,8 +30,6 @@ def convert_twice(i: HloInstruction) -> HloInstruction | None:
     hold every value of the first.
     """
     (middle,) = i.operands
-    if middle.opcode != "convert":
-        return None
     (x,) = middle.operands
     first, second, third = x.shape.element_type, middle.shape.element_type, i.shape.element_type
     narrowing = all(t.is_integer for t in (first, second, third)) and first.bits >= second.bits >= third.bits
@@ -43,14 +41,19 @@ def convert_twice(i: HloInstruction) -> HloInstruction | None:
     return Writer(i).convert(x, third)
 
 
-@RULES.rewrites("bitcast-convert")
-def bitcast_convert_again(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(BitcastConvert)
+def bitcast_convert_to_the_same(i: HloInstruction, bitcast_convert: BitcastConvert) -> HloInstruction | None:
+    """``bitcast-convert(x)`` → ``x`` where the type is the same."""
+    (x,) = i.operands
+    return x if x.shape.element_type is i.shape.element_type else None
+
+
+@RULES.rewrites(BitcastConvert, of=BitcastConvert)
+def bitcast_convert_twice(
+    i: HloInstruction, bitcast_convert: BitcastConvert, inner: BitcastConvert
+) -> HloInstruction | None:
     """``bitcast-convert(bitcast-convert(x))`` → ``bitcast-convert(x)``, or ``x`` of its own type again."""
     (x,) = i.operands
-    if x.shape.element_type is i.shape.element_type:
-        return x
-    if x.opcode != "bitcast-convert":
-        return None
     (source,) = x.operands
     bits = {s.shape.element_type.bits for s in (source, x, i)}
     if any(s.shape.element_type.is_predicate for s in (source, x, i)):
@@ -59,23 +62,20 @@ def bitcast_convert_again(i: HloInstruction) -> HloInstruction | None:
         return source
     if len(bits) > 1:
         return None
-    return Writer(i).op("bitcast-convert", source, shape=i.shape)
+    return Writer(i).op(BitcastConvert(), source, shape=i.shape)
 
 
-@RULES.rewrites("reduce-precision")
-def reduce_precision_of_fewer_bits(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(ReducePrecision)
+def reduce_precision_of_fewer_bits(i: HloInstruction, operation: ReducePrecision) -> HloInstruction | None:
     """``reduce-precision(x)`` → ``x`` where x has no more bits than are kept, or has lost them already."""
     (x,) = i.operands
-    operation = attributes(i)
     number = float_format(i.shape.element_type)
     if operation.exponent_bits >= number.exponent_bits and operation.mantissa_bits >= number.mantissa_bits:
         return x
-    return (
-        x if x.opcode == "reduce-precision" and x.operation == operation and operation.mantissa_bits else None
-    )
+    return x if x.operation == operation and operation.mantissa_bits else None
 
 
-@RULES.rewrites("copy")
-def copy_of_anything(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Copy)
+def copy_of_anything(i: HloInstruction, copy: Copy) -> HloInstruction | None:
     """``copy(x)`` → ``x``: values are copied where that is needed, when buffers are assigned."""
     return i.operands[0]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
-from hloom.analysis.instructions import attributes
 from hloom.analysis.values import number
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
+from hloom.operations.arithmetic import And
+from hloom.operations.comparison import Select
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.gather_scatter import Gather, Scatter
+from hloom.operations.movement import Slice
+from hloom.operations.sorting import Sort
+from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.rewriting import Family
-from hloom.passes.rules.reshaping import dimensions_of
 from hloom.passes.rules.slicing import start_numbers
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
@@ -23,19 +28,19 @@ SCATTERS: Final = Family("scatter")
 # -- gather
 
 
-@GATHERS.rewrites("gather")
-def gather_of_empty_slices(i: HloInstruction) -> HloInstruction | None:
+@GATHERS.rewrites(Gather)
+def gather_of_empty_slices(i: HloInstruction, gather: Gather) -> HloInstruction | None:
     """``gather(x, indices)`` of slices without elements → ``broadcast(0)``."""
-    if 0 not in attributes(i).slice_sizes or not i.shape.is_static:
+    if 0 not in gather.slice_sizes or not i.shape.is_static:
         return None
     w = Writer(i)
     return w.broadcast(w.scalar(0, i.shape.element_type), i.shape.dimensions, ())
 
 
-@GATHERS.rewrites("gather")
-def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
+@GATHERS.rewrites(Gather)
+def gather_of_one_slice(i: HloInstruction, gather: Gather) -> HloInstruction | None:
     """``gather(x, indices)`` of one index vector → ``reshape(dynamic-slice(x, ...))``."""
-    operation = attributes(i)
+    operation = gather
     x, indices = i.operands
     batch = [n for d, n in enumerate(indices.shape.dimensions) if d != operation.index_vector_dim]
     if math.prod(batch) != 1 or 0 in operation.slice_sizes:
@@ -44,7 +49,7 @@ def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
     starts = index_vector(w, indices, operation.start_index_map, x.shape.rank)
     if starts is None:
         return None
-    cut = w.op("dynamic-slice", x, *starts, dynamic_slice_sizes=operation.slice_sizes)
+    cut = w.op(DynamicSlice(dynamic_slice_sizes=operation.slice_sizes), x, *starts)
     window = [d for d in range(x.shape.rank) if d not in operation.collapsed_slice_dims]
     window = [d for d in window if d not in operation.operand_batching_dims]
     sizes = [1] * i.shape.rank
@@ -53,10 +58,10 @@ def gather_of_one_slice(i: HloInstruction) -> HloInstruction | None:
     return w.reshape(cut, sizes)
 
 
-@GATHERS.rewrites("gather")
-def gather_of_everything(i: HloInstruction) -> HloInstruction | None:
+@GATHERS.rewrites(Gather)
+def gather_of_everything(i: HloInstruction, gather: Gather) -> HloInstruction | None:
     """``gather(x, indices)`` of slices that are all of x → ``broadcast(x)``."""
-    operation = attributes(i)
+    operation = gather
     x, _ = i.operands
     if operation.slice_sizes != x.shape.dimensions or operation.operand_batching_dims:
         return None
@@ -76,23 +81,23 @@ def index_vector(
         return None
     kind = indices.shape.element_type
     starts: list[HloInstruction | None] = [None] * rank
-    if indices.opcode == "constant" and not attributes(indices).literal.is_elided:
-        numbers: list[int] = attributes(indices).literal.array.reshape(-1).tolist()
+    if isinstance(indices.operation, Constant) and not indices.operation.literal.is_elided:
+        numbers: list[int] = indices.operation.literal.array.reshape(-1).tolist()
         starts = [
             w.scalar(numbers[index_map.index(d)], kind) if d in index_map else None for d in range(rank)
         ]
     else:
         flat = w.reshape(indices, [len(index_map)])
         for n, d in enumerate(index_map):
-            starts[d] = w.reshape(w.op("slice", flat, slice=(SliceDimension(n, n + 1),)), ())
+            starts[d] = w.reshape(w.op(Slice(slice=(SliceDimension(n, n + 1),)), flat), ())
     return [s if s is not None else w.scalar(0, kind) for s in starts]
 
 
 # -- scatter
 
 
-@SCATTERS.rewrites("scatter")
-def scatter_of_nothing(i: HloInstruction) -> HloInstruction | None:
+@SCATTERS.rewrites(Scatter)
+def scatter_of_nothing(i: HloInstruction, scatter: Scatter) -> HloInstruction | None:
     """``scatter(x, indices, updates)`` without updates → ``x``."""
     count = len(i.operands) // 2
     if count != 1 or i.operands[-1].shape.element_count:
@@ -100,14 +105,14 @@ def scatter_of_nothing(i: HloInstruction) -> HloInstruction | None:
     return i.operands[0]
 
 
-@SCATTERS.rewrites("scatter")
-def scatter_of_one_window(i: HloInstruction) -> HloInstruction | None:
+@SCATTERS.rewrites(Scatter)
+def scatter_of_one_window(i: HloInstruction, scatter: Scatter) -> HloInstruction | None:
     """``scatter(x, index, u)`` of one window → ``dynamic-update-slice(x, f(x there, u))``.
 
     A window that is not inside in whole is dropped by a scatter but moved inside by an update: then the
     update writes what is there already.
     """
-    operation = attributes(i)
+    operation = scatter
     if len(i.operands) != 3 or not _is_combiner(i):
         return None
     x, indices, updates = i.operands
@@ -126,12 +131,12 @@ def scatter_of_one_window(i: HloInstruction) -> HloInstruction | None:
         return None
     inside = _constants_inside(starts, sizes, x.shape)
     u = w.reshape(updates, sizes)
-    there = w.op("dynamic-slice", x, *starts, dynamic_slice_sizes=tuple(sizes))
+    there = w.op(DynamicSlice(dynamic_slice_sizes=tuple(sizes)), x, *starts)
     new = _combined(w, i.called_computations[0], there, u)
     test = None if inside else _all_inside(w, starts, sizes, moved, x.shape)
     if test is not None:
-        new = w.op("select", test, new, there)
-    return w.op("dynamic-update-slice", x, new, *starts)
+        new = w.op(Select(), test, new, there)
+    return w.op(DynamicUpdateSlice(), x, new, *starts)
 
 
 def _is_combiner(i: HloInstruction) -> bool:
@@ -143,7 +148,8 @@ def _is_combiner(i: HloInstruction) -> bool:
     ):
         return False
     return all(
-        s.opcode in ("parameter", "constant") or (s.operation.elementwise and not s.called_computations)
+        isinstance(s.operation, (Parameter, Constant))
+        or (s.operation.elementwise and not s.called_computations)
         for s in computation.instructions
     ) and all(s.shape.is_scalar for s in computation.instructions)
 
@@ -181,7 +187,7 @@ def _all_inside(
         if last < kind.limits[1]:
             tests.append(w.compare(index, "LE", w.scalar(last, kind)))
         for test in tests:
-            result = test if result is None else w.op("and", result, test)
+            result = test if result is None else w.op(And(), result, test)
     return result
 
 
@@ -193,7 +199,7 @@ def _combined(
     for step in computation.post_order():
         if step in copies:
             continue
-        if step.opcode == "constant":
+        if isinstance(step.operation, Constant):
             copy = w.computation.add(step.clone(w.module.unique_name("constant")))
             copies[step] = w.broadcast(copy, there.shape.dimensions)
             continue
@@ -212,37 +218,40 @@ def _combined(
 SORTS: Final = Family("sort")
 
 
-@SORTS.rewrites("sort")
-def sort_of_one(i: HloInstruction) -> HloInstruction | None:
+@SORTS.rewrites(Sort)
+def sort_of_one(i: HloInstruction, sort: Sort) -> HloInstruction | None:
     """``sort(x)`` along a size of 1 → ``x``; a tuple of several."""
-    (dimension,) = dimensions_of(i)
+    (dimension,) = sort.dimensions
     if i.operands[0].shape.dimensions[dimension] > 1:
         return None
-    return i.operands[0] if len(i.operands) == 1 else Writer(i).op("tuple", *i.operands)
+    return i.operands[0] if len(i.operands) == 1 else Writer(i).op(Tuple(), *i.operands)
 
 
-@SORTS.rewrites("sort")
-def sort_of_unused(i: HloInstruction) -> HloInstruction | None:
+@SORTS.rewrites(Sort)
+def sort_of_unused(i: HloInstruction, sort: Sort) -> HloInstruction | None:
     """``sort(x, y)`` → ``sort(x)`` where neither the comparator nor anybody else looks at y."""
-    if len(i.operands) < 2 or i.is_root or any(u.opcode != "get-tuple-element" for u in i.users):
+    if len(i.operands) < 2 or i.is_root:
+        return None
+    picked = [u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)]
+    if len(picked) < len(i.users):
         return None
     comparator = i.called_computations[0]
     parameters = comparator.parameters
-    used: set[int] = {attributes(u).index for u in i.users}
-    used |= {n // 2 for n, p in enumerate(parameters) if p.users or p.is_root}
+    used = set(picked) | {n // 2 for n, p in enumerate(parameters) if p.users or p.is_root}
     if len(used) == len(i.operands) or not used:
         return None
     w = Writer(i)
     kept = sorted(used)
     smaller = _comparator_of(w, comparator, kept)
     made = w.op(
-        "sort", *(i.operands[n] for n in kept), dimensions=dimensions_of(i),
-        is_stable=attributes(i).is_stable, computations=[smaller],
-    )  # fmt: skip
+        Sort(dimensions=sort.dimensions, is_stable=sort.is_stable),
+        *(i.operands[n] for n in kept),
+        computations=[smaller],
+    )
     elements = list(i.operands)
     for place, n in enumerate(kept):
-        elements[n] = made if len(kept) == 1 else w.op("get-tuple-element", made, index=place)
-    return w.op("tuple", *elements)
+        elements[n] = made if len(kept) == 1 else w.op(GetTupleElement(index=place), made)
+    return w.op(Tuple(), *elements)
 
 
 def _comparator_of(w: Writer, comparator: HloComputation, kept: list[int]) -> HloComputation:
@@ -250,8 +259,8 @@ def _comparator_of(w: Writer, comparator: HloComputation, kept: list[int]) -> Hl
     copy = HloComputation(w.module.unique_name(comparator.name))
     copies: dict[HloInstruction, HloInstruction] = {}
     for step in comparator.post_order():
-        operation: Any = step.operation
-        if step.opcode == "parameter":
+        operation = step.operation
+        if isinstance(operation, Parameter):
             pair, side = divmod(operation.parameter_number, 2)
             if pair not in kept:
                 continue

@@ -8,9 +8,8 @@ from hloom.analysis.instructions import splat
 from hloom.analysis.values import uniform
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.operations.movement import Broadcast, Concatenate, Pad, Slice
 from hloom.passes.rewriting import Family
-from hloom.passes.rules.reshaping import dimensions_of
-from hloom.passes.rules.slicing import paddings_of, ranges_of
 from hloom.passes.writing import Writer
 
 RULES: Final = Family("joining")
@@ -19,8 +18,8 @@ RULES: Final = Family("joining")
 # -- pad
 
 
-@RULES.rewrites("pad")
-def pad_of_nothing(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Pad)
+def pad_of_nothing(i: HloInstruction, pad: Pad) -> HloInstruction | None:
     """``pad(x, v)`` → ``x`` where nothing is added, ``broadcast(v)`` where x has no elements."""
     x, v = i.operands
     if not uniform(i):
@@ -28,52 +27,52 @@ def pad_of_nothing(i: HloInstruction) -> HloInstruction | None:
     if not x.shape.element_count:
         return Writer(i).broadcast(v, i.shape.dimensions)
     same = all(not d.low and not d.high and (not d.interior or size == 1)
-               for d, size in zip(paddings_of(i), x.shape.dimensions, strict=True))  # fmt: skip
+               for d, size in zip(pad.padding, x.shape.dimensions, strict=True))  # fmt: skip
     return x if same else None
 
 
-@RULES.rewrites("pad")
-def pad_that_cuts(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Pad)
+def pad_that_cuts(i: HloInstruction, pad: Pad) -> HloInstruction | None:
     """``pad(x, v)`` → ``slice(x)`` where it only takes away; ``pad(slice(x), v)`` where it does both."""
     x, v = i.operands
-    if not any(d.low < 0 or d.high < 0 for d in paddings_of(i)) or any(d.interior for d in paddings_of(i)):
+    if not any(d.low < 0 or d.high < 0 for d in pad.padding) or any(d.interior for d in pad.padding):
         return None
     if not uniform(i) or 0 in i.shape.dimensions:
         return None
     ranges: list[SliceDimension] = []
     rest: list[PaddingDimension] = []
-    for d, size in zip(paddings_of(i), x.shape.dimensions, strict=True):
+    for d, size in zip(pad.padding, x.shape.dimensions, strict=True):
         start, limit = max(0, -d.low), size - max(0, -d.high)
         if start >= limit:
             return None
         ranges.append(SliceDimension(start, limit))
         rest.append(PaddingDimension(max(0, d.low), max(0, d.high)))
     w = Writer(i)
-    cut = w.op("slice", x, slice=tuple(ranges))
-    return w.op("pad", cut, v, padding=tuple(rest)) if any(d.low or d.high for d in rest) else cut
+    cut = w.op(Slice(slice=tuple(ranges)), x)
+    return w.op(Pad(padding=tuple(rest)), cut, v) if any(d.low or d.high for d in rest) else cut
 
 
-@RULES.rewrites("pad")
-def pad_twice(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Pad, of=Pad)
+def pad_twice(i: HloInstruction, pad: Pad, inner_pad: Pad) -> HloInstruction | None:
     """``pad(pad(x, v), v)`` → ``pad(x, v)`` where both only add, and nothing comes between."""
     inner, v = i.operands
-    if inner.opcode != "pad" or not uniform(i) or not uniform(inner):
+    if not uniform(i) or not uniform(inner):
         return None
     x, u = inner.operands
     if u is not v and not _same_number(u, v):
         return None
-    both = list(zip(paddings_of(inner), paddings_of(i), strict=True))
+    both = list(zip(inner_pad.padding, pad.padding, strict=True))
     if any(min(a.low, a.high, b.low, b.high) < 0 or b.interior for a, b in both):
         return None
     paddings = tuple(PaddingDimension(a.low + b.low, a.high + b.high, a.interior) for a, b in both)
-    return Writer(i).op("pad", x, v, padding=paddings)
+    return Writer(i).op(Pad(padding=paddings), x, v)
 
 
-@RULES.rewrites("pad")
-def pad_of_same_number(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Pad, of=Broadcast)
+def pad_of_same_number(i: HloInstruction, pad: Pad, broadcast: Broadcast) -> HloInstruction | None:
     """``pad(broadcast(v), v)`` → ``broadcast(v)``."""
     x, v = i.operands
-    if x.opcode != "broadcast" or x.operands[0].shape.rank or not uniform(i):
+    if x.operands[0].shape.rank or not uniform(i):
         return None
     if x.operands[0] is not v and not _same_number(x.operands[0], v):
         return None
@@ -89,8 +88,8 @@ def _same_number(a: HloInstruction, b: HloInstruction) -> bool:
 # -- concatenate
 
 
-@RULES.rewrites("concatenate")
-def concatenate_of_few(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Concatenate)
+def concatenate_of_few(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
     """``concatenate(x)`` → ``x``; operands without elements go."""
     if not uniform(i):
         return None
@@ -99,47 +98,46 @@ def concatenate_of_few(i: HloInstruction) -> HloInstruction | None:
         return real[0]
     if len(real) == len(i.operands) or not real:
         return None
-    return Writer(i).op("concatenate", *real, dimensions=dimensions_of(i))
+    return Writer(i).op(Concatenate(dimensions=concatenate.dimensions), *real)
 
 
-@RULES.rewrites("concatenate")
-def concatenate_flattened(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Concatenate)
+def concatenate_flattened(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
     """``concatenate(concatenate(x, y), z)`` → ``concatenate(x, y, z)``: nothing else uses the inner one."""
-    inner = [
-        o.opcode == "concatenate" and o.operation == i.operation and len(o.users) == 1 and uniform(o)
-        for o in i.operands
-    ]
+    inner = [o.operation == i.operation and len(o.users) == 1 and uniform(o) for o in i.operands]
     if not any(inner) or not uniform(i):
         return None
     operands = [
         x for o, nested in zip(i.operands, inner, strict=True) for x in (o.operands if nested else [o])
     ]
-    return Writer(i).op("concatenate", *operands, dimensions=dimensions_of(i))
+    return Writer(i).op(Concatenate(dimensions=concatenate.dimensions), *operands)
 
 
-@RULES.rewrites("concatenate")
-def concatenate_of_neighbours(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Concatenate)
+def concatenate_of_neighbours(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
     """``concatenate(x[0:3], x[3:5])`` → ``x[0:5]``."""
-    (dimension,) = dimensions_of(i)
+    (dimension,) = concatenate.dimensions
     operands = [i.operands[0]]
     for operand in i.operands[1:]:
         joined = _joined(operands[-1], operand, dimension)
         if joined is None:
             operands.append(operand)
             continue
-        operands[-1] = Writer(i).op("slice", operand.operands[0], slice=joined)
+        operands[-1] = Writer(i).op(Slice(slice=joined), operand.operands[0])
     if len(operands) == len(i.operands):
         return None
     if len(operands) == 1:
         return operands[0]
-    return Writer(i).op("concatenate", *operands, dimensions=(dimension,))
+    return Writer(i).op(Concatenate(dimensions=(dimension,)), *operands)
 
 
 def _joined(a: HloInstruction, b: HloInstruction, dimension: int) -> tuple[SliceDimension, ...] | None:
     """The ranges of one slice in the place of two, the second of which goes on where the first ends."""
-    if a.opcode != "slice" or b.opcode != "slice" or a.operands[0] is not b.operands[0]:
+    if not isinstance(a.operation, Slice) or not isinstance(b.operation, Slice):
         return None
-    first, second = list(ranges_of(a)), list(ranges_of(b))
+    if a.operands[0] is not b.operands[0]:
+        return None
+    first, second = list(a.operation.slice), list(b.operation.slice)
     x, y = first[dimension], second[dimension]
     if x.stride != 1 or y.stride != 1 or x.limit != y.start:
         return None
@@ -147,18 +145,18 @@ def _joined(a: HloInstruction, b: HloInstruction, dimension: int) -> tuple[Slice
     return tuple(first) if first == second else None
 
 
-@RULES.rewrites("concatenate")
-def concatenate_of_one_number(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Concatenate)
+def concatenate_of_one_number(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
     """``concatenate(broadcast(v), x)`` → ``pad(x, v)``, and so behind x."""
     if len(i.operands) != 2 or not uniform(i):
         return None
-    (dimension,) = dimensions_of(i)
+    (dimension,) = concatenate.dimensions
     for place, spread in enumerate(i.operands):
         other = i.operands[1 - place]
-        if spread.opcode == "broadcast" and not spread.operands[0].shape.rank:
+        if isinstance(spread.operation, Broadcast) and not spread.operands[0].shape.rank:
             size = spread.shape.dimensions[dimension]
             amount = PaddingDimension(size, 0) if place == 0 else PaddingDimension(0, size)
             none = PaddingDimension(0, 0)
             paddings = tuple(amount if d == dimension else none for d in range(i.shape.rank))
-            return Writer(i).op("pad", other, spread.operands[0], padding=paddings)
+            return Writer(i).op(Pad(padding=paddings), other, spread.operands[0])
     return None

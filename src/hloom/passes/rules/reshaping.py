@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.analysis.instructions import attributes
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.movement import Broadcast, DynamicReshape, Reshape, Reverse, Transpose
+from hloom.operations.structure import Iota
 from hloom.passes.rewriting import Family
 from hloom.passes.rules.dimensions import inverse, one_to_one, reshape_groups, squeezed, true_dimensions
 from hloom.passes.writing import Writer
@@ -13,36 +14,28 @@ from hloom.passes.writing import Writer
 RULES: Final = Family("reshaping")
 
 
-def dimensions_of(i: HloInstruction) -> tuple[int, ...]:
-    """The attribute ``dimensions``."""
-    operation = attributes(i)
-    return operation.dimensions
-
-
 # -- reshape
 
 
-@RULES.rewrites("reshape")
-def reshape_to_the_same(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Reshape)
+def reshape_to_the_same(i: HloInstruction, reshape: Reshape) -> HloInstruction | None:
     """``reshape(x)`` → ``x`` of equal dimensions."""
     return i.operands[0] if i.shape.dimensions == i.operands[0].shape.dimensions else None
 
 
-@RULES.rewrites("reshape")
-def reshape_twice(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Reshape, of=Reshape)
+def reshape_twice(i: HloInstruction, reshape: Reshape, inner: Reshape) -> HloInstruction | None:
     """``reshape(reshape(x))`` → ``reshape(x)``."""
     (x,) = i.operands
-    return Writer(i).reshape(x.operands[0], i.shape.dimensions) if x.opcode == "reshape" else None
+    return Writer(i).reshape(x.operands[0], i.shape.dimensions)
 
 
-@RULES.rewrites("reshape")
-def reshape_of_broadcast(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Reshape, of=Broadcast)
+def reshape_of_broadcast(i: HloInstruction, reshape: Reshape, broadcast: Broadcast) -> HloInstruction | None:
     """``reshape(broadcast(x))`` → ``broadcast(reshape(x))`` where repeated and other sizes do not mix."""
     (spread,) = i.operands
-    if spread.opcode != "broadcast":
-        return None
     (x,) = spread.operands
-    own = {d: n for n, d in enumerate(dimensions_of(spread)) if spread.shape.dimensions[d] != 1}
+    own = {d: n for n, d in enumerate(broadcast.dimensions) if spread.shape.dimensions[d] != 1}
     groups = reshape_groups(spread.shape.dimensions, i.shape.dimensions)
     if groups is None:
         return None
@@ -64,24 +57,21 @@ def reshape_of_broadcast(i: HloInstruction) -> HloInstruction | None:
     return w.broadcast(inner, i.shape.dimensions, kept)
 
 
-@RULES.rewrites("reshape")
-def reshape_of_iota(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Reshape, of=Iota)
+def reshape_of_iota(i: HloInstruction, reshape: Reshape, iota: Iota) -> HloInstruction | None:
     """``reshape(iota())`` → ``iota()`` where the counting dimension stays one."""
-    (iota,) = i.operands
-    if iota.opcode != "iota":
-        return None
-    operation = attributes(iota)
-    groups = reshape_groups(iota.shape.dimensions, i.shape.dimensions)
+    operation = iota
+    groups = reshape_groups(i.operands[0].shape.dimensions, i.shape.dimensions)
     if groups is None:
         return None
     for before, after in groups:
         if before == (operation.iota_dimension,) and len(after) == 1:
-            return Writer(i).op("iota", shape=i.shape, iota_dimension=after[0])
+            return Writer(i).op(Iota(iota_dimension=after[0]), shape=i.shape)
     return None
 
 
-@RULES.rewrites("dynamic-reshape")
-def dynamic_reshape_of_static(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(DynamicReshape)
+def dynamic_reshape_of_static(i: HloInstruction, dynamic_reshape: DynamicReshape) -> HloInstruction | None:
     """``dynamic-reshape(x, sizes...)`` → ``reshape(x)`` where the result is static."""
     return Writer(i).reshape(i.operands[0], i.shape.dimensions)
 
@@ -89,99 +79,90 @@ def dynamic_reshape_of_static(i: HloInstruction) -> HloInstruction | None:
 # -- transpose
 
 
-@RULES.rewrites("transpose")
-def transpose_of_nothing(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Transpose)
+def transpose_of_nothing(i: HloInstruction, transpose: Transpose) -> HloInstruction | None:
     """``transpose(x)`` → ``reshape(x)`` where only dimensions of size 1 move; ``x`` where none does."""
     (x,) = i.operands
-    moved = [d for d in dimensions_of(i) if x.shape.dimensions[d] != 1]
+    moved = [d for d in transpose.dimensions if x.shape.dimensions[d] != 1]
     if moved != sorted(moved):
         return None
     return Writer(i).reshape(x, i.shape.dimensions)
 
 
-@RULES.rewrites("transpose")
-def transpose_twice(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Transpose, of=Transpose)
+def transpose_twice(
+    i: HloInstruction, transpose: Transpose, inner_transpose: Transpose
+) -> HloInstruction | None:
     """``transpose(transpose(x))`` → ``transpose(x)``."""
     (inner,) = i.operands
-    if inner.opcode != "transpose":
-        return None
-    order = [dimensions_of(inner)[d] for d in dimensions_of(i)]
-    return Writer(i).op("transpose", inner.operands[0], dimensions=tuple(order))
+    order = [inner_transpose.dimensions[d] for d in transpose.dimensions]
+    return Writer(i).op(Transpose(dimensions=tuple(order)), inner.operands[0])
 
 
-@RULES.rewrites("transpose")
-def transpose_of_broadcast(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Transpose, of=Broadcast)
+def transpose_of_broadcast(
+    i: HloInstruction, transpose: Transpose, broadcast: Broadcast
+) -> HloInstruction | None:
     """``transpose(broadcast(x))`` → ``broadcast(x)`` into the permuted dimensions."""
     (spread,) = i.operands
-    if spread.opcode != "broadcast":
-        return None
-    place = inverse(dimensions_of(i))
-    into = [place[d] for d in dimensions_of(spread)]
+    place = inverse(transpose.dimensions)
+    into = [place[d] for d in broadcast.dimensions]
     return Writer(i).broadcast(spread.operands[0], i.shape.dimensions, into)
 
 
-@RULES.rewrites("transpose")
-def transpose_of_iota(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Transpose, of=Iota)
+def transpose_of_iota(i: HloInstruction, transpose: Transpose, iota: Iota) -> HloInstruction | None:
     """``transpose(iota())`` → ``iota()`` along the dimension's new place."""
-    (iota,) = i.operands
-    if iota.opcode != "iota":
-        return None
-    dimension: int = attributes(iota).iota_dimension
-    place = inverse(dimensions_of(i))[dimension]
-    return Writer(i).op("iota", shape=i.shape, iota_dimension=place)
+    dimension = iota.iota_dimension
+    place = inverse(transpose.dimensions)[dimension]
+    return Writer(i).op(Iota(iota_dimension=place), shape=i.shape)
 
 
-@RULES.rewrites("transpose")
-def transpose_of_reshape(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Transpose, of=Reshape)
+def transpose_of_reshape(i: HloInstruction, transpose: Transpose, reshape: Reshape) -> HloInstruction | None:
     """``transpose(reshape(x))`` → ``reshape(transpose(x))`` where only sizes of 1 come or go."""
     (inner,) = i.operands
-    if inner.opcode != "reshape":
-        return None
     (x,) = inner.operands
     if squeezed(x.shape.dimensions) != squeezed(inner.shape.dimensions) or 0 in x.shape.dimensions:
         return None
     theirs, mine = true_dimensions(inner.shape.dimensions), true_dimensions(x.shape.dimensions)
     back = dict(zip(theirs, mine, strict=True))
-    order = [back[d] for d in dimensions_of(i) if d in back]
+    order = [back[d] for d in transpose.dimensions if d in back]
     ones = [d for d in range(x.shape.rank) if x.shape.dimensions[d] == 1]
     w = Writer(i)
-    return w.reshape(w.op("transpose", x, dimensions=(*ones, *order)), i.shape.dimensions)
+    return w.reshape(w.op(Transpose(dimensions=(*ones, *order)), x), i.shape.dimensions)
 
 
 # -- reverse
 
 
-@RULES.rewrites("reverse")
-def reverse_of_few(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Reverse)
+def reverse_of_few(i: HloInstruction, reverse: Reverse) -> HloInstruction | None:
     """``reverse(x)`` → ``x`` where only dimensions of size 1 are reversed; else without those."""
     (x,) = i.operands
-    real = tuple(d for d in dimensions_of(i) if x.shape.dimensions[d] != 1)
-    if len(real) == len(dimensions_of(i)) and real:
+    real = tuple(d for d in reverse.dimensions if x.shape.dimensions[d] != 1)
+    if len(real) == len(reverse.dimensions) and real:
         return None
-    return Writer(i).op("reverse", x, dimensions=real) if real else x
+    return Writer(i).op(Reverse(dimensions=real), x) if real else x
 
 
-@RULES.rewrites("reverse")
-def reverse_twice(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Reverse, of=Reverse)
+def reverse_twice(i: HloInstruction, reverse: Reverse, inner_reverse: Reverse) -> HloInstruction | None:
     """``reverse(reverse(x))`` → ``reverse(x)`` of the dimensions that only one of them reverses."""
     (inner,) = i.operands
-    if inner.opcode != "reverse":
-        return None
     (x,) = inner.operands
-    odd = tuple(sorted(set(dimensions_of(i)) ^ set(dimensions_of(inner))))
-    return Writer(i).op("reverse", x, dimensions=odd) if odd else x
+    odd = tuple(sorted(set(reverse.dimensions) ^ set(inner_reverse.dimensions)))
+    return Writer(i).op(Reverse(dimensions=odd), x) if odd else x
 
 
-@RULES.rewrites("reverse")
-def reverse_of_broadcast(i: HloInstruction) -> HloInstruction | None:
+@RULES.rewrites(Reverse, of=Broadcast)
+def reverse_of_broadcast(i: HloInstruction, reverse: Reverse, broadcast: Broadcast) -> HloInstruction | None:
     """``reverse(broadcast(x))`` → ``broadcast(reverse(x))``; ``broadcast(x)`` along repeated dimensions."""
     (spread,) = i.operands
-    if spread.opcode != "broadcast":
-        return None
     (x,) = spread.operands
-    into = dimensions_of(spread)
-    reversed_ = tuple(n for n, d in enumerate(into) if d in dimensions_of(i))
+    into = broadcast.dimensions
+    reversed_ = tuple(n for n, d in enumerate(into) if d in reverse.dimensions)
     if not reversed_:
         return spread
     w = Writer(i)
-    return w.broadcast(w.op("reverse", x, dimensions=reversed_), i.shape.dimensions, into)
+    return w.broadcast(w.op(Reverse(dimensions=reversed_), x), i.shape.dimensions, into)

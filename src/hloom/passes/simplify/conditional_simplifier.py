@@ -11,6 +11,9 @@ from hloom.analysis.values import number
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.comparison import Select
+from hloom.operations.control_flow import Conditional
+from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
 from hloom.passes.simplify.dead_code import remove_dead
@@ -111,14 +114,12 @@ def select(i: HloInstruction) -> None:
 
 def _selected(w: Writer, p: HloInstruction, a: HloInstruction, b: HloInstruction) -> HloInstruction:
     if not a.shape.is_tuple:
-        return w.op("select", p, a, b)
+        return w.op(Select(), p, a, b)
     parts: list[HloInstruction] = []
     for n in range(len(a.shape.tuple_shapes)):
-        x, y = (
-            t.operands[n] if t.opcode == "tuple" else w.op("get-tuple-element", t, index=n) for t in (a, b)
-        )
+        x, y = (t.operands[n] if t.opcode == "tuple" else w.op(GetTupleElement(index=n), t) for t in (a, b))
         parts.append(_selected(w, p, x, y))
-    return w.op("tuple", *parts)
+    return w.op(Tuple(), *parts)
 
 
 def drop_unused_results(i: HloInstruction) -> bool:
@@ -132,13 +133,13 @@ def drop_unused_results(i: HloInstruction) -> bool:
     for branch in branches:
         _keep_results(branch, used)
     w = Writer(i)
-    new = w.op("conditional", *i.operands, shape=branches[0].root.shape, computations=branches)
+    new = w.op(Conditional(), *i.operands, shape=branches[0].root.shape, computations=branches)
     new.copy_annotations(i)
     new.sharding = None
     for user in list(i.users):
         index: int = attributes(user).index
         if index in used:
-            element = w.op("get-tuple-element", new, index=used.index(index), shape=user.shape)
+            element = w.op(GetTupleElement(index=used.index(index)), new, shape=user.shape)
             user.replace_all_uses_with(element)
         w.computation.remove(user)
     w.computation.remove(i)
@@ -148,5 +149,5 @@ def drop_unused_results(i: HloInstruction) -> bool:
 def _keep_results(branch: HloComputation, used: list[int]) -> None:
     """Let a branch give only some elements of its result."""
     old = branch.root
-    branch.root = Writer(old).op("tuple", *(old.operands[n] for n in used))
+    branch.root = Writer(old).op(Tuple(), *(old.operands[n] for n in used))
     remove_dead(branch)

@@ -20,6 +20,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
 from hloom.ir.traits import Family
+from hloom.operations.structure import Constant
 from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -120,7 +121,7 @@ def replace_by_constant(i: HloInstruction, value: Array) -> None:
         new = w.full(one, shape)  # type: ignore[arg-type]
     else:
         array = np.ascontiguousarray(value).reshape(shape.dimensions)
-        new = w.op("constant", shape=shape, literal=Literal(array, shape))
+        new = w.op(Constant(literal=Literal(array, shape)), shape=shape)
     new.shape = i.shape
     w.replace(new)
 

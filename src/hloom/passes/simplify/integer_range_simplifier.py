@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.instructions import direction_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import Range
+from hloom.operations.arithmetic import Maximum, Minimum, Remainder
+from hloom.operations.comparison import Clamp, Compare
 from hloom.passes.facts import FLAT
 from hloom.passes.rewriting import Family, RuleTable
 from hloom.passes.simplify.integer_ranges import IntegerRanges
@@ -32,31 +33,32 @@ def rules(ranges: IntegerRanges) -> Family:
     """The rules that rely on ranges."""
     family = Family("integer ranges")
 
-    @family.rewrites("compare")
-    def compare_of_ranges(i: HloInstruction) -> HloInstruction | None:
+    @family.rewrites(Compare)
+    def compare_of_ranges(i: HloInstruction, compare: Compare) -> HloInstruction | None:
         """``x < y`` → true where every x is less than every y, false where none is; and so on."""
         a, b = (ranges.of(o) for o in i.operands)
         if a is None or b is None:
             return None
-        known = _decided(direction_of(i), a, b)
+        known = _decided(compare.direction, a, b)
         return None if known is None else Writer(i).full(known, i.shape)
 
-    @family.rewrites("maximum", "minimum", "clamp")
-    def bound_that_holds(i: HloInstruction) -> HloInstruction | None:
+    @family.rewrites(Maximum, Minimum, Clamp)
+    def bound_that_holds(i: HloInstruction, operation: Maximum | Minimum | Clamp) -> HloInstruction | None:
         """``maximum(x, y)`` → ``x`` where no y is larger, ``clamp(lo, x, hi)`` → ``x`` of x between."""
         found = [ranges.of(o) for o in i.operands]
         r = [x for x in found if x is not None]
         if len(r) != len(found):
             return None
-        if i.opcode == "clamp":
+        if isinstance(operation, Clamp):
             return i.operands[1] if r[0][1] <= r[1][0] and r[1][1] <= r[2][0] else None
+        is_maximum = isinstance(operation, Maximum)
         for mine, other in ((0, 1), (1, 0)):
-            if r[other][1] <= r[mine][0] if i.opcode == "maximum" else r[mine][1] <= r[other][0]:
+            if r[other][1] <= r[mine][0] if is_maximum else r[mine][1] <= r[other][0]:
                 return i.operands[mine]
         return None
 
-    @family.rewrites("remainder")
-    def remainder_of_less(i: HloInstruction) -> HloInstruction | None:
+    @family.rewrites(Remainder)
+    def remainder_of_less(i: HloInstruction, remainder: Remainder) -> HloInstruction | None:
         """``x % y`` → ``x`` where every x is not negative and less than every y."""
         a, b = (ranges.of(o) for o in i.operands)
         return i.operands[0] if a is not None and b is not None and a[0] >= 0 and a[1] < b[0] else None
