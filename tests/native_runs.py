@@ -28,9 +28,9 @@ from hloom.operations.values import elements_of
 from hloom.shape.shape import Shape
 
 _SERIAL = """
-define void @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %trips, i64 %grain) {
+define i32 @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %trips, i64 %grain) {
   call void %task(ptr %packed, i64 0, i64 %trips)
-  ret void
+  ret i32 0
 }
 """
 
@@ -47,10 +47,10 @@ class Native:
         self.program = emit_program(self.optimized, machine)
         text = self.program.text
         if "@hloom_parallel(" in text:
-            text = "\n".join(x for x in text.split("\n") if not x.startswith("declare void @hloom_parallel"))
+            text = "\n".join(x for x in text.split("\n") if not x.startswith("declare i32 @hloom_parallel"))
             text += _SERIAL
         self._loaded = LoadedObject([generate(text, machine)], external_address, self.program.module.data)
-        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+        prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])
         self.host = HostCalls(self.program.host_calls)
 

@@ -118,7 +118,7 @@ def test_hloom_compiles_anew_whatever_the_cache_holds(monkeypatch: pytest.Monkey
     monkeypatch.delenv("HLOOM_CACHE", raising=False)
     for _ in range(2):
         made = on_hloom(ADDING, [np.zeros(5, np.float32)])
-        assert not made.executable._native.from_cache
+        assert not made.executable._programs[0].native.from_cache
     assert "HLOOM_CACHE" not in os.environ
 
 

@@ -322,8 +322,8 @@ def test_sizes_known_only_at_run_time_are_refused() -> None:
 
 
 def test_calls_that_no_c_library_answers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def emitted(module: HloModule, target: Target) -> NativeProgram:
-        program = emit_program(module, target)
+    def emitted(module: HloModule, target: Target, **options: Any) -> NativeProgram:
+        program = emit_program(module, target, **options)
         program.module.declare("memcpy", None, [])
         program.module.declare("PyObject_Call", None, [])
         return program

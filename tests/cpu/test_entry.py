@@ -243,7 +243,7 @@ def test_the_function_keeps_the_program() -> None:
 def test_an_executable_goes_with_its_last_reference() -> None:
     exe = compiled(DOUBLE)
     exe(np.ones((2, 3), np.float32))
-    gone = weakref.ref(exe._compiled[0])
+    gone = weakref.ref(exe._programs[0].native)
     del exe
     gc.collect()
     assert gone() is None

@@ -19,7 +19,7 @@ from hloom.cpu.runtime.pool import ThreadPool
 from hloom.cpu.runtime.support import support
 
 COUNTING = """
-declare void @hloom_parallel(ptr, ptr, ptr, i64, i64)
+declare i32 @hloom_parallel(ptr, ptr, ptr, i64, i64)
 
 ; one more in every place of [begin, end)
 define void @count(ptr %places, i64 %begin, i64 %end) {
@@ -49,7 +49,7 @@ round:
   %i = phi i64 [ %begin, %entry ], [ %next, %round ]
   %offset = mul i64 %i, 256
   %mine = getelementptr i8, ptr %places, i64 %offset
-  call void @hloom_parallel(ptr %context, ptr @count, ptr %mine, i64 64, i64 1)
+  %s = call i32 @hloom_parallel(ptr %context, ptr @count, ptr %mine, i64 64, i64 1)
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, %end
   br i1 %more, label %round, label %done
@@ -62,7 +62,7 @@ entry:
   br label %again
 again:
   %k = phi i64 [ 0, %entry ], [ %next, %again ]
-  call void @hloom_parallel(ptr %context, ptr %task, ptr %arguments, i64 %rounds, i64 %grain)
+  %s = call i32 @hloom_parallel(ptr %context, ptr %task, ptr %arguments, i64 %rounds, i64 %grain)
   %next = add i64 %k, 1
   %more = icmp slt i64 %next, %times
   br i1 %more, label %again, label %done
@@ -81,7 +81,7 @@ def run(
     pool: ThreadPool | None, places: np.ndarray, grain: int = 1, times: int = 1, rounds: int | None = None
 ) -> None:
     """Count in every place, so many times."""
-    context = ctypes.c_void_p(0 if pool is None else pool.address)
+    context = (ctypes.c_void_p * 8)(0 if pool is None else pool.address)
     task = _LOADED.symbols["count"]
     count = len(places) if rounds is None else rounds
     _REPEAT(ctypes.addressof(context), task, places.ctypes.data, count, grain, times)
@@ -137,7 +137,7 @@ def test_a_stopped_pool_still_works() -> None:
 
 def test_a_region_in_a_region(pool: ThreadPool) -> None:
     places = np.zeros((100, 64), np.int32)
-    context = ctypes.c_void_p(pool.address)
+    context = (ctypes.c_void_p * 8)(pool.address)
     pair = (ctypes.c_void_p * 2)(ctypes.addressof(context), places.ctypes.data)
     _REPEAT(ctypes.addressof(context), _LOADED.symbols["nested"], pair, 100, 1, 20)
     assert (places == 20).all()

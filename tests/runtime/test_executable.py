@@ -12,7 +12,19 @@ import hloom
 from devices import ADD, executable, lists, program
 from evaluation import parse
 from hloom.errors import HloError
-from hloom.runtime.executable import BACKENDS
+from hloom.evaluate.devices import VirtualDevice
+from hloom.ir.module import HloModule
+from hloom.passes.pipeline import Pipeline
+from hloom.runtime.backend import (
+    Backend,
+    CompileOptions,
+    DeviceProgram,
+    Program,
+    backend_named,
+    backend_names,
+    register_backend,
+    unregister_backend,
+)
 
 DOUBLE = program("p = f32[2] parameter(0)\n ROOT r = f32[2] add(p, p)")
 
@@ -196,7 +208,7 @@ def test_a_program_that_breaks_a_rule() -> None:
     assert (error.rule, error.instruction) == ("instruction.shape-matches", "r")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", backend_names())
 def test_a_program_whose_constants_were_elided(backend: str) -> None:
     module = parse(program("ROOT c = f32[20] constant({...})"))
     error = refusal(lambda: hloom.compile(module, backend=backend)())
@@ -246,3 +258,77 @@ def test_arrays_beyond_the_address_space_are_refused(backend: str, text: str) ->
     with pytest.raises(HloError) as caught:
         hloom.compile(module, backend=backend)
     assert (caught.value.rule, caught.value.instruction) == ("compile.array-size", "b")
+
+
+# -- backends
+
+
+class Doubling(Backend):
+    """A backend whose programs double their only argument."""
+
+    name = "doubling"
+
+    def __init__(self) -> None:
+        self.options: list[CompileOptions] = []
+
+    @property
+    def target(self) -> None:
+        return None
+
+    def pipeline(self) -> Pipeline:
+        return Pipeline([])
+
+    def compile(self, module: HloModule, options: CompileOptions) -> Program:
+        module.verify()
+        self.options.append(options)
+        return DoublingProgram()
+
+
+class DoublingProgram(Program):
+    def load(self, device: VirtualDevice) -> DeviceProgram:
+        return DoublingDeviceProgram()
+
+
+class DoublingDeviceProgram(DeviceProgram):
+    def run(self, arguments: Any) -> Any:
+        return arguments[0] * 2
+
+
+def test_a_backend_of_ones_own() -> None:
+    """Found by name, given whole programs and checked arguments; what it does not offer is an error."""
+    backend = Doubling()
+    register_backend(backend)
+    try:
+        assert backend_names()[0] == "cpu" and "doubling" in backend_names()
+        assert backend_named("doubling") is backend
+        module = parse("ENTRY e { x = f32[2] parameter(0)\n ROOT y = f32[2] add(x, x) }")
+        exe = hloom.compile(module, backend="doubling", num_replicas=2)
+        assert [y.tolist() for y in exe.run([[[1, 2]], [[3, 4]]])] == [[2, 4], [6, 8]]
+        assert backend.options == [CompileOptions(2, 1)]
+        one = hloom.compile(module, backend="doubling")
+        assert one(np.float32([1, 2])).tolist() == [2, 4]
+        with pytest.raises(HloError) as caught:
+            one(np.float32([1, 2, 3]))
+        assert caught.value.rule == "run.argument"
+        for look in (lambda: one.memory, lambda: one.cost, one.to_hlo, one.to_llvm, one.to_asm):
+            with pytest.raises(HloError) as caught:
+                look()
+            assert caught.value.rule == "compile.not-offered"
+        with pytest.raises(HloError) as caught:
+            one.profile(np.float32([1, 2]))
+        assert caught.value.rule == "compile.not-offered"
+        with pytest.raises(HloError) as caught:
+            register_backend(Doubling())
+        assert caught.value.rule == "compile.backend-registered"
+    finally:
+        unregister_backend("doubling")
+    for action in (lambda: hloom.compile(module, "doubling"), lambda: unregister_backend("doubling")):
+        with pytest.raises(HloError) as caught:
+            action()
+        assert caught.value.rule == "compile.backend"
+
+
+def test_the_backends_tell_of_themselves() -> None:
+    cpu, evaluator = backend_named("cpu"), backend_named("evaluator")
+    assert cpu.target is not None and cpu.target.triple and evaluator.target is None
+    assert cpu.pipeline().passes and not evaluator.pipeline().passes

@@ -1,7 +1,7 @@
-"""A module as a native program: found in the cache or compiled, loaded, and called with numpy arrays.
+"""Native programs: modules that are found in the cache or compiled, loaded, and called with numpy arrays.
 
-What only a cold start needs (passes, emitters, LLVM) is imported where it is used: a warm start loads none
-of it.
+The modules that compilation alone needs (passes, emitters, LLVM) are imported where they are used, so that a
+program from the cache starts without them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.cpu.jit.loader import LoadedObject
+from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.entry import Signature, builtin_for, lent_memory
 from hloom.cpu.runtime.support import begin_support, support
 from hloom.errors import EvaluationError
+from hloom.evaluate.devices import Stopped
 from hloom.ir.module import HloModule
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.shape.shape import Shape
@@ -35,26 +37,26 @@ if TYPE_CHECKING:
     from hloom.cpu.program import NativeProgram
     from hloom.cpu.runtime.host import HostCalls
     from hloom.cpu.runtime.profile import Profile
-    from hloom.cpu.runtime.rendezvous import Seat
+    from hloom.cpu.runtime.rendezvous import Participant
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
 
 Array = np.ndarray[Any, Any]
 
 ENTRY: Final = "hloom_run"
-_PROGRAM: Final = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+_EXECUTE: Final = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)
 _LONG_WORK: Final = 200_000
-"""Elementary operations from which on other Python threads run beside a program: some 10 to 20 us."""
+"""Elementary operations from which a program releases the GIL: some 10 to 20 us."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes of a program.
+    """Memory that a program needs, in bytes.
 
     Attributes:
-        argument, output: arrays that the caller gives and gets.
+        argument, output: arrays of the caller.
         temp: the arena.
-        peak: all of them together.
+        peak: the sum.
     """
 
     argument: int
@@ -70,15 +72,16 @@ class Memory:
 class NativeExecutable:
     """A compiled program, ready to run on arrays.
 
-    What the cache knows was verified when it was compiled; the rest is verified first, which raises HloError.
+    Programs in the cache were verified when they were compiled; others are verified first, which may raise
+    HloError.
 
     Attributes:
         given: the program as it was given.
-        module: the program whose arrays have their bounds beside their actual sizes, if some are dynamic.
-        memory: how many bytes it needs.
-        from_cache: whether it was compiled by an earlier process, or earlier in this one.
-        calls_host: whether it calls Python, for what only the host can do.
-        shares: whether it lets several threads work on something.
+        module: the program in static form: arrays of dynamic size have their bounds, and sizes beside them.
+        memory: memory that it needs.
+        from_cache: it was compiled by an earlier process, or earlier in this one.
+        calls_host: it calls Python, for what only the host can do.
+        shares: some kernel shares its iterations among the threads of the pool.
         dump: writes files about it, if they are wanted.
     """
 
@@ -96,9 +99,9 @@ class NativeExecutable:
         key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
         self.dump = self._dump()
         entry = cache.get(key) if cache is not None and self.dump is None else None
-        loaded = self._from(entry) if entry is not None else None
-        self.from_cache = loaded is not None
-        if entry is None or loaded is None:
+        found = _load(entry, signature_of(module)) if entry is not None else None
+        self.from_cache = found is not None
+        if found is None:
             from hloom.cpu.jit.compilation import compile_module, optimize
 
             begin_support()
@@ -110,18 +113,17 @@ class NativeExecutable:
                 self.dump.compiled(self.optimized, self.program, entry, target)
             if cache is not None:
                 cache.put(key, entry)
-            loaded = _load(entry)
-        self._loaded = loaded
-        facts = entry.facts
-        self.memory = Memory(sum(facts["argument_bytes"]), sum(facts["result_bytes"]), facts["temp_bytes"])
-        self.calls_host = bool(facts["host_calls"])
-        self.shares: bool = facts["shares"]
-        self._long = self.memory.temp > 0 or facts["work"] >= _LONG_WORK
+            found = _loaded(entry)
+        self._loaded, facts = found
+        self.memory = Memory(sum(facts.argument_bytes), sum(facts.result_bytes), facts.temp_bytes)
+        self.calls_host = facts.host_calls > 0
+        self.shares = facts.shares
+        self._long = facts.temp_bytes > 0 or facts.work >= _LONG_WORK or not facts.is_bounded
         self._context = Context()
-        self._address = loaded.symbols[ENTRY]
+        self._address = self._loaded.symbols[ENTRY]
 
     def _dump(self) -> Dump | None:
-        """What writes files about the program, if ``XLA_FLAGS`` asks for that."""
+        """Return the writer of files about the program, if ``XLA_FLAGS`` asks for them."""
         if "xla_dump" not in os.environ.get("XLA_FLAGS", ""):
             return None
         from hloom.cpu.dump import begin_dump
@@ -129,27 +131,21 @@ class NativeExecutable:
 
         return begin_dump(self.given, CPU_PIPELINE)
 
-    @staticmethod
-    def _from(entry: Entry) -> LoadedObject | None:
-        """What an entry of the cache holds; None if it cannot be loaded: then it is made again."""
-        try:
-            return _load(entry)
-        except LoadError:
-            return None
-
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """The instructions that may call the host."""
+        """Instructions that may call the host."""
         return self.program.host_calls if self.calls_host else ()
 
-    def host(self, device: Device | None = None, seats: Mapping[int, Seat] | None = None) -> HostCalls:
-        """What answers the program's calls of the host on a device; without one the program runs alone.
+    def host(
+        self, device: Device | None = None, participants: Mapping[int, Participant] | None = None
+    ) -> HostCalls:
+        """Return the host side of the program on a device; without a device the program runs alone.
 
-        At its seats the device meets others in native code.
+        Collectives with a participant record run in native code.
         """
         from hloom.cpu.runtime.host import HostCalls
 
-        return HostCalls(self.host_calls, device, seats)
+        return HostCalls(self.host_calls, device, participants)
 
     def run(
         self,
@@ -157,18 +153,19 @@ class NativeExecutable:
         host: HostCalls | None = None,
         context: Context | None = None,
     ) -> list[Array]:
-        """The leaves of the result, for the leaves of the arguments: arrays of their element types and sizes.
+        """Return the leaves of the result for the leaves of the arguments: arrays of their types and sizes.
 
-        Tokens are None. What calls the host is answered by `host`, on the device of the context; by default
-        as one device alone.
+        Tokens are None. Host calls are answered by ``host``, on the device of the context; by default the
+        program runs alone. Raises Stopped if another device failed, and whatever the handler of a signal
+        raises, such as KeyboardInterrupt.
         """
-        return self._run(self._address, arguments, (context or self._context).address, host)
+        return self._run(self._address, arguments, context or self._context, host)
 
     def _run(
         self,
         address: int,
         arguments: Sequence[Array | None],
-        context: int,
+        context: Context,
         host: HostCalls | None,
     ) -> list[Array]:
         results = [_room_for(s) for s in self.result_leaves]
@@ -178,19 +175,27 @@ class NativeExecutable:
         ]
         pointers = (ctypes.c_void_p * max(1, len(held)))(*[a.ctypes.data for a in held])
         targets = (ctypes.c_void_p * max(1, len(results)))(*[r.ctypes.data for r in results])
-        entry = _PROGRAM(address)
+        execute = _EXECUTE(support().symbols["hloom_execute"])
+        status = 0
+
+        def native() -> None:
+            nonlocal status
+            status = execute(address, pointers, targets, temp, context.address)
+
         with lent_memory(self.memory.temp) as temp:
             if self.calls_host:
-                (host or self.host()).run(lambda: entry(pointers, targets, temp, context))
+                (host or self.host()).run(native)
             else:
-                entry(pointers, targets, temp, context)
+                native()
+        if status:  # without an exception: another device failed
+            raise Stopped
         return results
 
     def builtin(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that runs the program on arrays that fit exactly, and calls the fallback for the rest.
+        """Return a function that runs the program on arrays that fit exactly, and else calls the fallback.
 
-        It is the fallback itself where parameters or results are no plain arrays, or where Python or numpy
-        are not laid out as this needs.
+        The fallback itself is returned if parameters or results are not plain arrays, or if Python or numpy
+        are not laid out as the native code assumes.
         """
         parameters = [p.shape for p in self.module.entry.parameters]
         result = self.module.entry.root.shape
@@ -237,43 +242,64 @@ class NativeExecutable:
 
         return module_cost(self.optimized)
 
-    def profile(self, arguments: Sequence[Array | None], host_calls: HostCalls | None = None) -> Profile:
-        """Run once to warm up and once more, and tell what every instruction took."""
+    def profile(
+        self,
+        arguments: Sequence[Array | None],
+        host_calls: HostCalls | None = None,
+        stop: ctypes.c_uint64 | None = None,
+    ) -> Profile:
+        """Run twice, the first time to warm up, and return the time of every instruction."""
         from hloom.cpu.jit.compilation import compile_module
         from hloom.cpu.runtime.profile import Profile, profile_lines
 
         program, code = compile_module(self.optimized, host(), timed=True)
-        loaded = _load(code)
+        loaded, _ = _loaded(code)
         table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
-        seats = host_calls.table if host_calls is not None else 0
-        context = Context(seats=seats, table=ctypes.addressof(table))
+        participants = host_calls.table if host_calls is not None else 0
+        context = Context(participants=participants, table=ctypes.addressof(table), stop=stop)
         seconds = 0.0
         for _ in range(2):
             ctypes.memset(table, 0, ctypes.sizeof(table))
             before = _clock()
-            self._run(loaded.symbols[ENTRY], arguments, context.address, host_calls)
+            self._run(loaded.symbols[ENTRY], arguments, context, host_calls)
             seconds = (_clock() - before) / 1e9
         instructions = {i.name: i for i in self.optimized.instructions()}
         return Profile(seconds, profile_lines(instructions, list(program.timed), list(table)))
 
 
 def external_address(name: str) -> int | None:
-    """The address of a function that programs may call: hloom's own native code, or a library's."""
-    if name == "hloom_host":
-        from hloom.cpu.runtime import host as host  # provides the function
+    """Return the address of a function that programs may call: of hloom's native code, or of a library."""
+    if name in ("hloom_host", "hloom_rendezvous"):
+        from hloom.cpu.runtime.host import provide_functions
+
+        provide_functions()
     found = address_of(name)
     return support().symbols.get(name) if found is None else found
 
 
-def _load(entry: Entry) -> LoadedObject:
-    names: list[str] = entry.facts["data"]
-    count = len(entry.parts) - len(names)
-    data = dict(zip(names, entry.parts[count:], strict=True))
-    return LoadedObject(entry.parts[:count], external_address, data)
+def _load(entry: Entry, signature: str) -> tuple[LoadedObject, ProgramFacts] | None:
+    """Load an entry of the cache; None if it is malformed or of another signature, and is compiled again."""
+    facts = ProgramFacts.from_json(entry.facts)
+    if facts is None or facts.signature != signature or len(entry.parts) <= len(facts.data):
+        return None
+    try:
+        found = _loaded(entry)
+    except LoadError:
+        return None
+    return found if ENTRY in found[0].symbols else None
+
+
+def _loaded(entry: Entry) -> tuple[LoadedObject, ProgramFacts]:
+    """Load a well-formed entry; raises LoadError."""
+    facts = ProgramFacts.from_json(entry.facts)
+    assert facts is not None
+    count = len(entry.parts) - len(facts.data)
+    data = dict(zip(facts.data, entry.parts[count:], strict=True))
+    return LoadedObject(entry.parts[:count], external_address, data), facts
 
 
 def _room_for(shape: Shape) -> Array:
-    """Memory for a leaf of a result. Raises EvaluationError by ``evaluate.memory`` where there is none."""
+    """Allocate a leaf of a result; raises EvaluationError by the rule ``evaluate.memory``."""
     if not shape.is_array:
         return np.empty(0, np.uint8)
     try:

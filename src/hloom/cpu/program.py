@@ -1,9 +1,9 @@
 """The native program: one function that runs the whole entry computation.
 
 ``hloom_run(arguments, results, temp, context)`` takes an array of pointers to the leaves of the arguments,
-one to the leaves of the results, the arena, and a context (thread pool, device). Kernels are internal
-functions that it calls with pointers; loops, branches and scalars are code of its own. Kernels with the
-same text are emitted once.
+one to the leaves of the results, the arena, and a context (thread pool, device). It returns 0, or nonzero if
+it ended early and the results are undefined. Kernels are internal functions that it calls with pointers;
+loops, branches and scalars are code of its own. Kernels with the same text are emitted once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from hloom.analysis.scalar_computations import applies_expressions
+from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, Copy, assign, is_alias
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.buffers.schedule import schedule
@@ -27,6 +28,7 @@ from hloom.codegen.target import Target, host
 from hloom.cpu.jit.llvm import INLINED, SIMPLIFIED
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
 from hloom.cpu.kernels.reduction import reduction
+from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter, end_early_if
 from hloom.cpu.runtime.profile import Timer
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -83,7 +85,8 @@ class NativeProgram:
         temp_bytes: size of the arena.
         argument_bytes, result_bytes: sizes of the leaves, in order.
         kernels: (function, instruction) names in the order of the calls.
-        work: rough number of elementary operations, loops counted once.
+        work: rough number of elementary operations; loops of unknown trip count are counted once.
+        is_bounded: the trip counts of all loops are known.
         host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.runtime.host`.
         timed: the instructions that a timed program measures.
     """
@@ -94,6 +97,7 @@ class NativeProgram:
     result_bytes: tuple[int, ...]
     kernels: tuple[tuple[str, str], ...]
     work: int
+    is_bounded: bool
     host_calls: tuple[HloInstruction, ...] = ()
     timed: tuple[str, ...] = ()
 
@@ -108,14 +112,16 @@ def emit_program(
     target: Target | None = None,
     *,
     timed: bool = False,
+    interruptible: bool = True,
     on_kernel: Callable[[Module], None] | None = None,
 ) -> NativeProgram:
     """Emit the native program of an (optimized, flat) module, by default for this machine.
 
-    A timed program adds up what each instruction takes; see `hloom.cpu.runtime.profile`. ``on_kernel`` sees
-    what there is so far after every kernel.
+    A timed program adds up what each instruction takes; see `hloom.cpu.runtime.profile`. An interruptible one
+    polls for signals and failures of other devices; see `hloom.cpu.runtime.interruption`. ``on_kernel`` is
+    called with the module so far after every kernel.
     """
-    return ProgramEmitter(module, target, timed=timed, on_kernel=on_kernel).run()
+    return ProgramEmitter(module, target, timed=timed, interruptible=interruptible, on_kernel=on_kernel).run()
 
 
 class ProgramEmitter:
@@ -127,12 +133,13 @@ class ProgramEmitter:
         target: Target | None = None,
         *,
         timed: bool = False,
+        interruptible: bool = True,
         on_kernel: Callable[[Module], None] | None = None,
     ) -> None:
         self.hlo = module
         self._on_kernel = on_kernel
         self.module = Module(target=target)
-        self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], internal=False)
+        self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], I32, internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
         self.assignment: Assignment = assign(
             module.entry, in_place_operands, schedule, lambda i: scratch_bytes(i, target)
@@ -144,6 +151,8 @@ class ProgramEmitter:
         self.calls: list[tuple[str, str]] = []
         self.host_calls: list[HloInstruction] = []
         self.work = 0
+        self.is_bounded = True
+        self._polls = PollEmitter(self.function, self.context) if interruptible else None
         self._shared_pointers = 0
         self._timer = Timer(self.function, self.context) if timed else None
 
@@ -158,7 +167,7 @@ class ProgramEmitter:
         if self._shared_pointers:
             self.function.entry_lines.append(f"  %shared = alloca ptr, i64 {self._shared_pointers}, align 64")
         self.module.functions |= self._inlined
-        self.function.finish()
+        self.function.finish(self.function.constant(I32, 0))
         argument_leaves = [s for p in self.hlo.entry.parameters for _, s in leaves(p.shape)]
         return NativeProgram(
             self.module,
@@ -167,6 +176,7 @@ class ProgramEmitter:
             tuple(leaf_bytes(s) for _, s in leaves(self.hlo.entry.root.shape)),
             tuple(self.calls),
             self.work,
+            self.is_bounded,
             tuple(self.host_calls),
             tuple(self._timer.names) if self._timer is not None else (),
         )
@@ -283,7 +293,10 @@ class ProgramEmitter:
         else:
             with self._timer.measure(i.name) if self._timer is not None else nullcontext():
                 key = emitter_key(i) if applies_expressions(hero(i)) else HOST
+                before = self.work
                 EMITTERS.get(key, ProgramEmitter.kernel)(self, i)
+                if self.work == before:
+                    self.work += sum(s.element_count for o in (i, *i.operands) for _, s in leaves(o.shape))
 
     def loop(self, i: HloInstruction) -> None:
         """A native loop; its state lies in the buffers of the while's result."""
@@ -295,6 +308,7 @@ class ProgramEmitter:
         f.jump(head)
         f.start(head)
         self._loops += 1
+        work_before, self.work = self.work, 0
         self.computation(condition)
         going = f.load(I8, self.pointer(condition.root)).compare("ne", 0)
         f.branch(going, inside, after)
@@ -302,6 +316,12 @@ class ProgramEmitter:
         self.computation(body)
         self.copies(self.assignment.returning[i, 0])
         self._loops -= 1
+        count = i.annotation(TripCount)
+        total = self.work * (count.turns if count is not None else 1)
+        if self._polls is not None and (count is None or total > LONG_LOOP):
+            self._polls.at_back_edge(self.work)
+        self.is_bounded &= count is not None
+        self.work = work_before + total
         f.jump(head)
         f.start(after)
 
@@ -393,8 +413,10 @@ class ProgramEmitter:
         f = self.function
         if kernel.work >= SHARED_WORK and kernel.trips > kernel.grain:
             self.share(kernel, pointers)
-            return
-        f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
+        else:
+            f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
+        if self._polls is not None:
+            self._polls.after_kernel(kernel.work)
 
     def packed(self, pointers: Sequence[Value]) -> Value:
         """An array of pointers, for the next call only."""
@@ -417,7 +439,8 @@ class ProgramEmitter:
         f = self.function
         packed = self.packed(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
-        f.call(None, "hloom_parallel", self.context, Value(f, PTR, f"@{task}"), packed, trips, grain)
+        function = Value(f, PTR, f"@{task}")
+        end_early_if(f, f.call(I32, "hloom_parallel", self.context, function, packed, trips, grain))
 
 
 def kernel_parts(

@@ -1,13 +1,14 @@
-"""Virtual devices: how the replicas and partitions of one run meet, talk, and wait for each other.
+"""Virtual devices: rendezvous, channels and waiting of the replicas and partitions of one run.
 
-Every device runs in a thread of its own; a run of a single device needs no thread. All waiting goes through
-one lock, so that a `World` knows at every moment who waits for what. As soon as every device that has not
-finished waits for something that none of the others can bring about, the run ends with a DeadlockError that
-says who waits for whom.
+Each device runs in a thread of its own; a run of a single device needs no thread. All waiting goes through
+one lock, so that a `World` knows at every moment which device waits for what. As soon as all devices that
+have not finished wait, and none of them can be released by another, the run ends with a DeadlockError that
+lists what each device waits for.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections import deque
@@ -19,15 +20,15 @@ from hloom.errors import DeadlockError, EvaluationError
 from hloom.ir.device import DeviceId, Pending
 
 _POLL: Final = 0.005
-"""Seconds between looks at what native code does."""
+"""Seconds between polls of the state of native code."""
 
 
 class Stopped(Exception):
-    """Raised in a device that waits while another one has failed; not an error of its own."""
+    """Raised in a device that waits or runs native code when another one has failed; no error of its own."""
 
 
 class _Waiter:
-    """A device that waits: what for, and whether it may go on."""
+    """State of a waiting device: its condition, and whether it is released."""
 
     __slots__ = ("describe", "for_host", "polls", "ready", "released")
 
@@ -42,7 +43,7 @@ class _Waiter:
 
 
 class _Channel:
-    """Values on their way from one sender to one receiver, numbered."""
+    """Numbered values in transit from one sender to one receiver."""
 
     __slots__ = ("messages", "receiver", "sender", "sent", "taken")
 
@@ -58,11 +59,12 @@ class World:
     """All devices of one program, and the state of a run.
 
     Attributes:
-        num_replicas, num_partitions: how many there are.
+        num_replicas, num_partitions: numbers of devices.
         devices: replica-major.
-        before_run: what is called when a run begins.
-        host_timeout: seconds for which a device waits for the host when nothing else can happen and another
-            thread of this Python process could still feed it. Where there is no other, it does not wait.
+        before_run: functions to call at the start of a run.
+        stop_word: nonzero once a device has failed; native code polls it.
+        host_timeout: seconds for which a device waits for the host if nothing else can happen and another
+            thread of this process could still feed it. If there is no other thread, it does not wait.
     """
 
     def __init__(self, num_replicas: int, num_partitions: int) -> None:
@@ -70,6 +72,8 @@ class World:
         self.num_partitions = num_partitions
         self.before_run: list[Callable[[], None]] = []
         self.host_timeout = 2.0
+        self.stop_word = ctypes.c_uint64(0)
+        self._started: set[DeviceId] = set()
         self.condition = threading.Condition()
         self.running = False
         self.devices = [
@@ -81,7 +85,8 @@ class World:
         self.active: set[DeviceId] = set()
         self.waiting: dict[DeviceId, _Waiter] = {}
         self.failure: BaseException | None = None
-        self.meetings: dict[tuple[Hashable, int], dict[DeviceId, Any]] = {}
+        self.stop_word.value = 0
+        self.rendezvous: dict[tuple[Hashable, int], dict[DeviceId, Any]] = {}
         self.visits: dict[tuple[DeviceId, Hashable], int] = {}
         self.channels: dict[Hashable, _Channel] = {}
         self.relayed: dict[int, DeviceId] = {}
@@ -89,10 +94,15 @@ class World:
     # -- a run
 
     def run(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
-        """Do the work on all devices at once; its results, replica-major.
+        """Call ``work`` on all devices at once; return the results, replica-major.
 
-        Raises the error of the first device that failed, or DeadlockError.
+        Raises the error of the first device that failed, or DeadlockError. An exception in the calling
+        thread, such as KeyboardInterrupt, stops all devices; a second one leaves their threads behind, and
+        further runs are refused by the rule ``devices.still-running`` until these have ended.
         """
+        if self._started:
+            message = f"{len(self._started)} devices of an interrupted run are still running"
+            raise EvaluationError(message, rule="devices.still-running")
         self._reset()
         for prepare in self.before_run:
             prepare()
@@ -109,33 +119,68 @@ class World:
             except BaseException as error:
                 errors[number] = error
             finally:
-                self._finish(self.devices[number].id, errors[number])
+                finish = self._finish_surely if len(self.devices) > 1 else self._finish
+                finish(self.devices[number].id, errors[number])
 
         if len(self.devices) == 1:
             work_on(0)
         else:
-            names = [f"hloom device {device.id}" for device in self.devices]
-            threads = [
-                threading.Thread(target=work_on, args=(n,), name=name, daemon=True)
-                for n, name in enumerate(names)
-            ]
-            self._join(threads)
+            self._run_threads(work_on)
         self.running = False
         failure = next((error for error in errors if error is not None), self.failure)
         if failure is not None:
             raise failure
         return results
 
-    def _join(self, threads: Sequence[threading.Thread]) -> None:
-        for thread in threads:
-            thread.start()
+    def _run_threads(self, work_on: Callable[[int], None]) -> None:
+        """Call ``work_on`` in a thread for each device; an exception in this thread ends the others first."""
+
+        def body(number: int) -> None:
+            try:
+                work_on(number)
+            finally:
+                with self.condition:
+                    self._started.discard(self.devices[number].id)
+                    self.condition.notify_all()
+
+        threads = {
+            device.id: threading.Thread(
+                target=body, args=(number,), name=f"hloom device {device.id}", daemon=True
+            )
+            for number, device in enumerate(self.devices)
+        }
         try:
-            for thread in threads:
-                thread.join()
+            for device, thread in threads.items():
+                self._started.add(device)
+                thread.start()
+            self._wait_for_threads()
         except BaseException as interrupt:
+            self.running = False
             with self.condition:
                 self._fail(interrupt)
+                self._started = {device for device in self._started if threads[device].ident is not None}
+                for device in self._started & self.active:
+                    _raise_in(threads[device], Stopped)
+            self._wait_for_threads()
             raise
+        for thread in threads.values():
+            thread.join()
+
+    def _wait_for_threads(self) -> None:
+        # Not by Thread.join: interrupted in Python 3.11, it takes a running thread for one that has ended.
+        with self.condition:
+            while self._started:
+                self.condition.wait()
+
+    def _finish_surely(self, device: DeviceId, error: BaseException | None) -> None:
+        """Finish, even if Stopped is raised in this thread by another one meanwhile; then none is pending."""
+        while True:
+            try:
+                self._finish(device, error)
+                _raise_in(threading.current_thread(), None)
+                return
+            except Stopped:
+                continue
 
     def _finish(self, device: DeviceId, error: BaseException | None) -> None:
         with self.condition:
@@ -148,6 +193,7 @@ class World:
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
+        self.stop_word.value = 1
         for waiter in self.waiting.values():
             waiter.released = True
         self.waiting.clear()
@@ -157,7 +203,7 @@ class World:
 
     @contextmanager
     def changing(self) -> Generator[None, None, None]:
-        """Change the state under the lock, then let those go on who waited for the change."""
+        """Change the state under the lock, then release the devices that waited for the change."""
         with self.condition:
             yield
             self._release()
@@ -178,9 +224,9 @@ class World:
         for_host: bool = False,
         polls: bool = False,
     ) -> None:
-        """Wait until ``ready()``; raises Stopped where that cannot come, or another device has failed.
+        """Wait until ``ready()``; raises Stopped if that is impossible, or if another device has failed.
 
-        With ``polls`` it may become so without anybody telling, by what native code does.
+        ``polls``: native code may change the condition without a notification.
         """
         if self.failure is not None:
             raise Stopped
@@ -220,7 +266,7 @@ class World:
                 self._fail(self._deadlock())
 
     def _others_run(self) -> bool:
-        """Whether a thread that does not run a device, and did not start this run, could feed one."""
+        """Whether there is a thread that neither runs a device nor started this run, and could feed one."""
         return self.host_timeout > 0 and _foreign_threads(len(self.devices)) > 0
 
     def _deadlock(self) -> DeadlockError:
@@ -232,18 +278,24 @@ class World:
 
 
 def name(device: DeviceId) -> str:
-    """How messages call a device."""
+    """Return the name of a device in messages."""
     return f"device (replica {device[0]}, partition {device[1]})"
 
 
 def _foreign_threads(device_count: int) -> int:
-    """The threads of this process beside the devices' own and one that waits for them."""
+    """Return the number of threads beside the devices' own and the one that waits for them."""
     own = device_count + 1 if device_count > 1 else 1
     return threading.active_count() - own
 
 
+def _raise_in(thread: threading.Thread, error: type[BaseException] | None) -> None:
+    """Raise an exception in the Python code of a thread, at one of its next bytecodes; None cancels that."""
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    raise_in(ctypes.c_ulong(thread.ident or 0), None if error is None else ctypes.py_object(error))
+
+
 class VirtualDevice:
-    """One replica and partition; see `hloom.ir.device.Device` for what operations ask of it."""
+    """One replica and partition; implements `hloom.ir.device.Device` for operations."""
 
     def __init__(self, world: World, device: DeviceId) -> None:
         self.world = world
@@ -266,23 +318,23 @@ class VirtualDevice:
     # -- other devices
 
     def exchange(self, place: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
-        """Give a value to all members, and get theirs in the order of ``members``."""
+        """Give a value to all members; return theirs in the order of ``members``."""
         world = self.world
         with world.changing():
             visit = world.visits.get((self.id, place), 0)
             world.visits[self.id, place] = visit + 1
-            meeting = world.meetings.setdefault((place, visit), {})
-            meeting[self.id] = value
+            rendezvous = world.rendezvous.setdefault((place, visit), {})
+            rendezvous[self.id] = value
 
         def describe() -> str:
-            missing = [name(member) for member in members if member not in meeting]
+            missing = [name(member) for member in members if member not in rendezvous]
             return f"{what} for {', '.join(missing)}"
 
         def fetch() -> list[Any]:
             with world.condition:
-                world.wait(self.id, lambda: len(meeting) == len(members), describe)
-                world.meetings.pop((place, visit), None)
-                return [meeting[member] for member in members]
+                world.wait(self.id, lambda: len(rendezvous) == len(members), describe)
+                world.rendezvous.pop((place, visit), None)
+                return [rendezvous[member] for member in members]
 
         return Pending(fetch)
 
@@ -297,7 +349,7 @@ class VirtualDevice:
             box.sent += 1
 
     def receive(self, channel: Hashable, what: str) -> Pending:
-        """The next value out of a channel."""
+        """Return the next value of a channel."""
         world = self.world
         with world.condition:
             box = world.channels.setdefault(channel, _Channel())
@@ -317,7 +369,7 @@ class VirtualDevice:
     # -- the host, as operations see it
 
     def infeed(self, what: str) -> Any:
-        """The next value that the host transferred."""
+        """Return the next value that the host transferred."""
         with self.world.condition:
             self.world.wait(
                 self.id,
@@ -328,12 +380,12 @@ class VirtualDevice:
             return self.infeed_queue.popleft()
 
     def outfeed(self, value: Any) -> None:
-        """Let the host take a value."""
+        """Put a value into the outfeed."""
         with self.world.changing():
             self.outfeed_queue.append(value)
 
     def send_to_host(self, channel: int, value: Any, what: str) -> None:
-        """Put a value where the host, or a device that receives from it, finds it."""
+        """Put a value into a channel to the host, or to a device that receives from the host."""
         with self.world.changing():
             relayed = self.world.relayed.get(channel)
             if relayed not in (None, self.id):
@@ -341,7 +393,7 @@ class VirtualDevice:
             self.to_host.setdefault(channel, deque()).append(value)
 
     def receive_from_host(self, channel: int, what: str) -> Pending:
-        """The next value from the host; where it has none, what another device sent to it on this channel."""
+        """Return the next value from the host, or else one that a device sent to it on the channel."""
         world = self.world
 
         def sources() -> list[VirtualDevice]:
@@ -378,7 +430,7 @@ class VirtualDevice:
             self.from_host.setdefault(channel, deque()).append(value)
 
     def take(self, queue: deque[Any], what: str) -> Any:
-        """The next value of a queue towards the host; waits while a run goes on, or may still begin.
+        """Return the next value of a queue to the host; waits during a run, or while one may still begin.
 
         Raises EvaluationError if the queue is empty and nothing runs.
         """
@@ -396,7 +448,7 @@ class VirtualDevice:
 
 
 def _sender(channel: Hashable) -> str:
-    """Who puts values into a channel (kind, id) or (kind, id, source, target, ...)."""
+    """Describe the sender of a channel (kind, id) or (kind, id, source, target, ...)."""
     _, number, *ends = cast("tuple[Any, ...]", channel)
     return name(ends[0]) if ends else f"a send on channel {number}"
 

@@ -15,32 +15,33 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
-from hloom.cpu.native import NativeExecutable
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.ir.module import HloModule
-from hloom.passes.expand.refine_shapes import is_unbounded
+from hloom.ir.operation import Value
+from hloom.runtime import cpu_backend as cpu_backend  # registers the backend; the first is the default
+from hloom.runtime import evaluator_backend as evaluator_backend
 from hloom.runtime.arguments import Outgoing, bound_arguments
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, backend_named
 from hloom.runtime.device import Device
-from hloom.runtime.programs import CompiledProgram, EvaluatedProgram
-from hloom.runtime.refinement import RefinedProgram, Refinements
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.cpu.native import Memory
     from hloom.cpu.runtime.profile import Profile
-    from hloom.cpu.runtime.rendezvous import Seat
 
-BACKENDS: Final = ("cpu", "evaluator")
-"""What can run a program; the first is the default."""
 _MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
-"""Seconds on one device from which on threads for the devices are worth their start."""
+"""Seconds on one device from which threads for the devices are worth their start."""
+
+T = TypeVar("T")
 
 
 def compile(
@@ -54,15 +55,14 @@ def compile(
 
     Args:
         module: the program that all devices run; or a program for each device, replica-major.
-        backend: ``cpu``, native code for this machine; or ``evaluator``, the reference evaluator.
+        backend: the name of a backend: ``cpu``, native code for this machine; ``evaluator``, the reference
+            evaluator; or one that was registered by `hloom.runtime.backend.register_backend`.
         num_replicas, num_partitions: the number of devices in both directions; by default what the module
             says, which is 1 and 1 if it says nothing, and as many replicas as there are modules in a list.
 
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
-    if backend not in BACKENDS:
-        message = f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}"
-        raise HloError(message, rule="compile.backend")
+    chosen = backend_named(backend)
     modules = list(cast("Any", module)) if isinstance(module, Sequence) else [module]
     if not modules or not all(isinstance(cast("Any", m), HloModule) for m in modules):
         raise HloError("compile takes an HloModule or a list of them", rule="compile.modules")
@@ -83,53 +83,72 @@ def compile(
     distinct = dict.fromkeys(modules)
     for each in distinct:
         _check_sizes(each)
-    if backend == "cpu":
-        made = {
-            each: Refinements(each) if is_unbounded(each) else NativeExecutable(each) for each in distinct
-        }
-        return Executable(modules, replicas, partitions, [made[each] for each in modules])
-    for each in distinct:
-        each.verify()
-    return Executable(modules, replicas, partitions)
+    options = CompileOptions(replicas, partitions)
+    made = {each: chosen.compile(each, options) for each in distinct}
+    return Executable(chosen, modules, [made[each] for each in modules], options)
+
+
+class _Instance:
+    """The devices of one run at a time, with their programs.
+
+    Attributes:
+        world: the devices.
+        programs: the programs on them, replica-major.
+        lock: held during a run.
+    """
+
+    def __init__(self, backend: Backend, programs: Sequence[Program], options: CompileOptions) -> None:
+        self.world = World(options.num_replicas, options.num_partitions)
+        self.programs: Sequence[DeviceProgram] = backend.load(programs, self.world)
+        self.lock = threading.Lock()
+
+
+class _Running(threading.local):
+    """The executables that run in a thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.executables: list[Executable] = []
+
+
+_running: Final = _Running()
 
 
 class Executable:
     """A program on its devices; made by `compile`.
 
     A program of unbounded sizes (``f32[?]``) is compiled when arguments tell them, once for all arguments of
-    the same sizes; what it looks like compiled is told for the sizes of the last run.
+    the same sizes; `memory`, `cost` and the texts are those for the sizes of the last run.
+
+    Several threads may run an executable at the same time, and a custom call may run the executable that it
+    is part of: such runs have devices of their own. Programs that transfer values to or from the host, or
+    keep the state of random numbers, have one set of devices: other threads wait for it, and a run inside of
+    a run is refused by the rule ``run.reentrant``.
 
     Attributes:
         devices: replica-major.
-        num_replicas, num_partitions: how many there are.
+        num_replicas, num_partitions: numbers of devices.
     """
 
     def __init__(
         self,
+        backend: Backend,
         modules: Sequence[HloModule],
-        num_replicas: int,
-        num_partitions: int,
-        compiled: Sequence[NativeExecutable | Refinements] = (),
+        programs: Sequence[Program],
+        options: CompileOptions,
     ) -> None:
-        self.num_replicas = num_replicas
-        self.num_partitions = num_partitions
+        self.num_replicas = options.num_replicas
+        self.num_partitions = options.num_partitions
         self._modules = list(modules)
-        self._compiled = list(compiled)
-        self._world = World(num_replicas, num_partitions)
-        self._running = threading.Lock()
+        self._programs = list(programs)
+        self._make_instance = lambda: _Instance(backend, self._programs, options)
+        self._instance = self._make_instance()
+        self._spare: list[_Instance] = []
+        self._world = self._instance.world
         self.devices = [Device(device) for device in self._world.devices]
-        devices = self._world.devices
-        self._programs: Sequence[EvaluatedProgram | CompiledProgram | RefinedProgram] = (
-            _compiled_programs(compiled, self._world)
-            if compiled
-            else [EvaluatedProgram(m, d) for m, d in zip(modules, devices, strict=True)]
-        )
-        self._one_by_one = bool(compiled) and all(
-            isinstance(c, NativeExecutable) and not c.calls_host for c in compiled
-        )
+        self._one_by_one = all(program.is_isolated for program in programs)
         self._call = self._call_checked
-        if len(compiled) == 1 and isinstance(only := compiled[0], NativeExecutable):
-            self._call = only.builtin(self._call_checked)
+        if len(programs) == 1:
+            self._call = programs[0].direct_call(self._call_checked)
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(m.name for m in self._modules))
@@ -177,38 +196,74 @@ class Executable:
                 f"the arguments of {len(self.devices)} devices are wanted, got those of {len(arguments)}"
             )
             raise EvaluationError(message, rule="run.device-count")
-        runs = {
-            device.id: (program, self._bound(device, module, given))
-            for program, device, module, given in zip(
-                self._programs, self._world.devices, self._modules, arguments, strict=True
-            )
-        }
-
-        def work(device: VirtualDevice) -> Any:
-            program, values = runs[device.id]
-            return program.run(values)
-
+        values = [
+            self._bound(device, module, given)
+            for device, module, given in zip(self._world.devices, self._modules, arguments, strict=True)
+        ]
         if self._one_by_one:
-            return self._run_one_by_one(work)
-        with self._running:
-            results = self._world.run(work)
+            return self._run_one_by_one(values)
+        results = self._run_together(lambda program, bound: program.run(bound), values)
         outgoing = Outgoing()
         try:
             return [outgoing(result) for result in results]
         except MemoryError:
             raise EvaluationError("not enough memory for the result", rule="evaluate.memory") from None
 
-    def _run_one_by_one(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
-        """The results of devices that need neither each other nor the host.
+    def _run_together(
+        self, run: Callable[[DeviceProgram, Sequence[Value]], T], values: Sequence[Sequence[Value]]
+    ) -> list[T]:
+        """Return the results of ``run`` on all devices of an instance, at the same time."""
+        with self._lent_instance() as instance:
+            numbers = {device.id: number for number, device in enumerate(instance.world.devices)}
 
-        Programs that share their work among threads have all cores anyway; others that take long run side by
-        side from the next time on.
+            def work(device: VirtualDevice) -> T:
+                number = numbers[device.id]
+                _running.executables.append(self)
+                try:
+                    return run(instance.programs[number], values[number])
+                finally:
+                    _running.executables.pop()
+
+            return instance.world.run(work)
+
+    @contextmanager
+    def _lent_instance(self) -> Generator[_Instance]:
+        """Lend an instance that nobody else runs; raises EvaluationError by the rule ``run.reentrant``."""
+        nested = self in _running.executables
+        if self._keeps_state and nested:
+            message = (
+                "a custom call runs the executable that it is part of, which has one set of devices: the "
+                "program transfers values to or from the host, or keeps the state of random numbers; compile "
+                "the program once more for the inner run"
+            )
+            raise EvaluationError(message, rule="run.reentrant")
+        if self._instance.lock.acquire(blocking=self._keeps_state):
+            try:
+                yield self._instance
+            finally:
+                self._instance.lock.release()
+            return
+        instance = self._spare.pop() if self._spare else self._make_instance()
+        instance.world.host_timeout = self.host_timeout
+        yield instance
+        self._spare.append(instance)  # not after an error, which may leave threads behind
+
+    @cached_property
+    def _keeps_state(self) -> bool:
+        """Whether runs have effects on later ones, by the queues or the random state of their devices."""
+        return any(i.operation.side_effect for module in set(self._modules) for i in module.instructions())
+
+    def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Any]:
+        """Return the results of devices that need neither each other nor the host.
+
+        Programs that use all cores run one after the other; others that take long run at the same time from
+        the next run on.
         """
         start = time.perf_counter()
-        results = [work(device) for device in self._world.devices]
+        pairs = zip(self._instance.programs, values, strict=True)
+        results = [program.run(bound) for program, bound in pairs]
         seconds = (time.perf_counter() - start) / len(results)
-        shares = any(isinstance(c, NativeExecutable) and c.shares for c in self._compiled)
-        if len(results) > 1 and not shares and seconds >= _LONG_RUN:
+        if len(results) > 1 and seconds >= _LONG_RUN and not any(p.uses_all_cores for p in self._programs):
             self._one_by_one = available_cores() < 2
         return results
 
@@ -220,57 +275,40 @@ class Executable:
                 error.message = f"replica {device.id[0]}, partition {device.id[1]}: {error.message}"
             raise
 
-    # -- what was compiled
+    # -- inspection; each raises HloError by ``compile.not-offered`` on a backend that does not offer it
 
     @property
     def memory(self) -> Memory:
-        """Bytes of arguments, results and temporaries on one device. Raises HloError on the evaluator."""
-        return self._native.memory
+        """Bytes of arguments, results and temporaries on the first device."""
+        return self._programs[0].memory
 
     @property
     def cost(self) -> Cost:
-        """Operations and bytes moved of one run on one device. Raises HloError on the evaluator."""
-        return self._native.cost
+        """Operations and bytes moved by a run on the first device."""
+        return self._programs[0].cost
 
     def to_hlo(self) -> str:
-        """The program after all passes, as HLO text. Raises HloError on the evaluator."""
-        return self._native.optimized.to_text()
+        """Return the program after all passes, as HLO text."""
+        return self._programs[0].to_hlo()
 
     def to_llvm(self) -> str:
-        """The program in LLVM's language. Raises HloError on the evaluator."""
-        return self._native.program.text
+        """Return the program as LLVM IR."""
+        return self._programs[0].to_llvm()
 
     def to_asm(self) -> str:
-        """The program in this machine's assembly language. Raises HloError on the evaluator."""
-        return self._native.assembly()
+        """Return the program as assembly."""
+        return self._programs[0].to_asm()
 
     def profile(self, *arguments: Any) -> Profile:
-        """Run on the only device, and tell what every instruction of the optimized program took.
+        """Run on the only device, and return the time of every instruction of the optimized program.
 
-        The program runs twice, the first time to warm up.
-
-        Raises EvaluationError for arguments that do not fit, HloError on the evaluator.
+        The program runs twice, the first time to warm up. Raises EvaluationError for arguments that do not
+        fit.
         """
         self._require_one_device()
-        program = self._programs[0]
-        if isinstance(program, EvaluatedProgram):
-            raise _nothing_compiled()
         (device,) = self._world.devices
         values = self._bound(device, self._modules[0], arguments)
-        with self._running:
-            return self._world.run(lambda _: program.profile(values))[0]
-
-    @property
-    def _native(self) -> NativeExecutable:
-        """The program of the first device."""
-        if not self._compiled:
-            raise _nothing_compiled()
-        first = self._compiled[0]
-        native = first.latest if isinstance(first, Refinements) else first
-        if native is None:
-            message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
-            raise HloError(message, rule="compile.unbounded")
-        return native
+        return self._run_together(lambda program, bound: program.profile(bound), [values])[0]
 
 
 def _check_sizes(module: HloModule) -> None:
@@ -284,25 +322,3 @@ def _check_sizes(module: HloModule) -> None:
                 message = f"{shape.to_string(layout=False)} is larger than the address space"
                 error = HloError(message, rule="compile.array-size", instruction=instruction.name)
                 raise module.locate(error)
-
-
-def _nothing_compiled() -> HloError:
-    message = "the evaluator compiles nothing; compile with backend='cpu'"
-    return HloError(message, rule="compile.evaluator")
-
-
-def _compiled_programs(
-    compiled: Sequence[NativeExecutable | Refinements], world: World
-) -> list[CompiledProgram | RefinedProgram]:
-    """The programs of all devices; where all are known, their collectives meet in native code."""
-    natives = [c for c in compiled if isinstance(c, NativeExecutable)]
-    seats: dict[int, Mapping[int, Seat]] = {}
-    if len(natives) == len(compiled) and any(native.calls_host for native in natives):
-        from hloom.cpu.runtime.rendezvous import SeatingPlan
-
-        plan = SeatingPlan(world, [native.host_calls for native in natives])
-        seats = {n: plan.seats(n) for n in range(len(natives))}
-    return [
-        RefinedProgram(c, d) if isinstance(c, Refinements) else CompiledProgram(c, d, seats.get(n))
-        for n, (c, d) in enumerate(zip(compiled, world.devices, strict=True))
-    ]

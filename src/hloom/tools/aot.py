@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hloom.buffers.buffers import ALIGNMENT, leaves
-from hloom.codegen.llvm_text import PTR, Value
+from hloom.codegen.llvm_text import I32, PTR, Value
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import generate
@@ -31,9 +31,9 @@ _TAKEN: Final = frozenset(("hloom", "hloom_pool"))
 """Prefixes with which C's names would be those of functions inside."""
 
 _SERIAL: Final = """
-define internal void @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %rounds, i64 %grain) #0 {
-  call void %task(ptr %packed, i64 0, i64 %rounds)
-  ret void
+define internal i32 @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %iterations, i64 %grain) #0 {
+  call void %task(ptr %packed, i64 0, i64 %iterations)
+  ret i32 0
 }
 """
 _POOL: Final = """
@@ -98,7 +98,7 @@ def compile_ahead(
         raise HloError(f"{threads} threads; 1 to {MOST_THREADS} are wanted", rule="aot.threads")
     _check_shapes(module)
     machine = target or host()
-    program = emit_program(optimize(module), machine)
+    program = emit_program(optimize(module), machine, interruptible=False)
     if program.host_calls:
         described = ", ".join(f"%{i.name} ({i.opcode})" for i in program.host_calls[:8])
         more = f" and {len(program.host_calls) - 8} more" if len(program.host_calls) > 8 else ""
@@ -135,7 +135,7 @@ def _object_text(program: NativeProgram, target: Target, name: str, threads: int
     module = program.module
     for constant, data in module.data.items():
         module.globals[constant] = _constant_text(constant, data)
-    module.functions[ENTRY] = module.functions[ENTRY].replace("define void", "define internal void", 1)
+    module.functions[ENTRY] = module.functions[ENTRY].replace("define i32", "define internal i32", 1)
     shared = "hloom_parallel" in module.declarations
     threaded = shared and threads > 1
     extra = ""
@@ -149,7 +149,7 @@ def _object_text(program: NativeProgram, target: Target, name: str, threads: int
         message = f"the program calls {', '.join(unknown)}, which no C library has"
         raise HloError(message, rule="aot.external")
     run = module.function(f"{name}_run", [PTR, PTR, PTR], internal=False)
-    run.call(None, ENTRY, *run.parameters, Value(run, PTR, "@pool_context" if threaded else "null"))
+    run.call(I32, ENTRY, *run.parameters, Value(run, PTR, "@pool_context" if threaded else "null"))
     run.finish()
     if threads > 1 and not threaded:
         module.function(f"{name}_stop", [], internal=False).finish()
@@ -163,7 +163,7 @@ def _constant_text(name: str, data: bytes) -> str:
 
 def _threads_text(target: Target, name: str, threads: int) -> str:
     """The pool's code and memory."""
-    code = native_code(target, "pool").replace("\ndefine void", "\ndefine internal void")
+    code = re.sub("\ndefine (void|i32)", r"\ndefine internal \1", native_code(target, "pool"))
     return code + _POOL.format(
         name=name, threads=threads, rest=768 - 684 + 128 * threads, nulls=", ptr null" * 7
     )

@@ -1,12 +1,15 @@
-"""Compiled programs on disk, so that nothing is compiled twice.
+"""Cache of compiled programs on disk.
 
-Every program is a file of its own, named by a digest of all that went into it; it begins with a digest of
-what follows, so that a damaged file is noticed and compiled again. Files are written aside and renamed into
-place, which other processes see all at once or not at all. The files used longest ago go when there are too
-many.
+Each entry is a file named by its key, a digest of everything that determines the code. The file holds a magic
+string, a digest of the rest, the key, and the content, so that a damaged file, or one that belongs to another
+key, is a miss. Files are written under a temporary name and renamed, so that other processes see a complete
+entry or none. The least recently used entries are evicted when the size limit is exceeded.
 
-Environment: ``HLOOM_CACHE=0`` switches the cache off, ``HLOOM_CACHE_DIR`` says where it is (by default
-``$XDG_CACHE_HOME/hloom``), ``HLOOM_CACHE_LIMIT`` how many MiB it may hold (512).
+Entries hold machine code. They are therefore accepted only if the file and its directory belong to the
+effective user and nobody else may write them; symbolic links are not followed.
+
+Environment: ``HLOOM_CACHE=0`` disables the cache, ``HLOOM_CACHE_DIR`` sets its directory (default
+``$XDG_CACHE_HOME/hloom``), ``HLOOM_CACHE_LIMIT`` its size limit in MiB (default 512).
 """
 
 from __future__ import annotations
@@ -14,38 +17,46 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import stat
 import struct
 import sys
-import threading
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from hloom.errors import HloError
 
-_MAGIC: Final = b"hloom-code-1\n"
+_MAGIC: Final = b"hloom-code-2\n"
+_ANY_MAGIC: Final = b"hloom-code-"
+"""Prefix of the magic strings of all versions of the format."""
 _SUFFIX: Final = ".hloomcode"
 _DIGEST: Final = hashlib.sha256
+_KEY_DIGITS: Final = 40
+_ENTRY_NAME: Final = re.compile(rf"[0-9a-f]{{{_KEY_DIGITS}}}\.hloomcode")
+_TEMPORARY_NAME: Final = re.compile(rf"\.[0-9a-f]{{{_KEY_DIGITS}}}-[0-9a-f]{{16}}\.hloomcode")
+_TEMPORARY_SECONDS: Final = 3600.0
+"""Age from which a temporary file is taken to be left behind by a process that died."""
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
 _ROOMS: Final = (
-    "shape",
-    "ir",
-    "operations",
-    "evaluate",
-    "analysis",
-    "passes",
-    "plan",
-    "codegen",
-    "buffers",
-    "cpu",
-)
-"""The parts of hloom that compiled code depends on."""
+    "shape", "ir", "operations", "evaluate", "analysis", "passes", "plan", "codegen", "buffers", "cpu",
+)  # fmt: skip
+"""Packages of hloom that compiled code depends on."""
 _KEPT_PART: Final = 0.75
-"""The part of the limit that is left after old files were removed."""
+"""Fraction of the size limit that eviction leaves."""
+_OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Flags of every open: no symbolic links, no inheritance, no blocking on a FIFO."""
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+class UnsafeDirectory(OSError):
+    """A cache directory that another user owns or may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +64,60 @@ class Entry:
     """A compiled program.
 
     Attributes:
-        facts: what a caller must know of it, as JSON can say it.
-        parts: object files, then whatever bytes the facts speak of.
+        facts: properties of the program, in the types of JSON.
+        parts: object files, then the binary data that the facts refer to.
     """
 
     facts: Mapping[str, Any]
     parts: Sequence[bytes]
 
-    def to_bytes(self) -> bytes:
-        """The content of the file."""
+    def to_bytes(self, key: str) -> bytes:
+        """Return the content of the file for a key."""
         facts = json.dumps(self.facts, separators=(",", ":")).encode()
-        lengths = [len(facts), *map(len, self.parts)]
-        header = b"".join(map(_LENGTH.pack, [len(lengths), *lengths]))
-        body = b"".join((header, facts, *self.parts))
+        pieces = [key.encode(), facts, *self.parts]
+        header = b"".join(map(_LENGTH.pack, [len(pieces), *map(len, pieces)]))
+        body = b"".join((header, *pieces))
         return _MAGIC + _DIGEST(body).digest() + body
 
     @staticmethod
-    def from_bytes(data: bytes) -> Entry | None:
-        """The entry in a file; None if the file is damaged."""
+    def from_bytes(data: bytes, key: str) -> Entry | None:
+        """Parse the content of a file; None if it is damaged, malformed, or the entry of another key."""
         start = len(_MAGIC) + _DIGEST().digest_size
         body = data[start:]
         if not data.startswith(_MAGIC) or _DIGEST(body).digest() != data[len(_MAGIC) : start]:
             return None
-        (count,) = _LENGTH.unpack_from(body, 0)
-        position = _LENGTH.size * (count + 1)
-        pieces: list[bytes] = []
-        for number in range(count):
-            (length,) = _LENGTH.unpack_from(body, _LENGTH.size * (number + 1))
-            pieces.append(body[position : position + length])
-            position += length
-        return Entry(json.loads(pieces[0]), pieces[1:])
+        pieces = _pieces(body)
+        if pieces is None or len(pieces) < 2 or pieces[0] != key.encode():
+            return None
+        try:
+            facts: object = json.loads(pieces[1])
+        except (ValueError, RecursionError):
+            return None
+        return Entry(cast("dict[str, Any]", facts), pieces[2:]) if isinstance(facts, dict) else None
+
+
+def _pieces(body: bytes) -> list[bytes] | None:
+    """Split a body at its lengths: their number, the lengths, then the pieces; None if they do not add up."""
+    if len(body) < _LENGTH.size:
+        return None
+    (count,) = _LENGTH.unpack_from(body, 0)
+    position = _LENGTH.size * (count + 1)
+    if position > len(body):
+        return None
+    pieces: list[bytes] = []
+    for number in range(count):
+        (length,) = _LENGTH.unpack_from(body, _LENGTH.size * (number + 1))
+        pieces.append(body[position : position + length])
+        position += length
+    return pieces if position == len(body) else None
 
 
 class CodeCache:
     """A directory of compiled programs.
 
     Args:
-        directory: made when something is stored.
-        limit: bytes that the files may take together.
+        directory: created when the first entry is stored.
+        limit: total size of the entries in bytes.
     """
 
     def __init__(self, directory: Path, limit: int) -> None:
@@ -99,71 +126,96 @@ class CodeCache:
         self._written = 0
 
     def get(self, key: str) -> Entry | None:
-        """The entry of a key; None if there is none, or if it is damaged (then it is removed)."""
-        path = self._path(key)
+        """Return the entry of a key; None if there is none that is intact and safe to run.
+
+        A damaged entry is removed.
+        """
+        name = key + _SUFFIX
         try:
-            with path.open("rb") as file:
-                if os.fstat(file.fileno()).st_uid != os.geteuid():
-                    return None  # machine code is only taken from its owner
-                data = file.read()
+            with self._opened_directory() as directory:
+                descriptor = os.open(name, os.O_RDONLY | _OPEN, dir_fd=directory)
+                with open(descriptor, "rb") as file:
+                    status = os.fstat(descriptor)
+                    if not _is_safe(status, stat.S_IFREG) or status.st_size > self.limit:
+                        return None
+                    data = file.read()
+                entry = Entry.from_bytes(data, key)
+                if entry is not None:
+                    _touch(name, directory)
+                elif data.startswith(_ANY_MAGIC):
+                    os.unlink(name, dir_fd=directory)
+        except UnsafeDirectory as error:
+            self._warn(error)
+            return None
         except OSError:
             return None
-        entry = Entry.from_bytes(data)
-        try:
-            if entry is None:
-                path.unlink()
-            else:
-                os.utime(path)
-        except OSError:
-            pass  # another process was faster, or the directory is read-only
         return entry
 
     def put(self, key: str, entry: Entry) -> bool:
-        """Store an entry; returns whether that worked: a full or read-only disk is no error."""
-        data = entry.to_bytes()
+        """Store an entry; return whether it was stored. A full or read-only disk is no error."""
+        data = entry.to_bytes(key)
         if len(data) > self.limit:
             return False
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            aside = self.directory / f".{os.getpid()}-{threading.get_ident()}-{key}"
-            try:
-                aside.write_bytes(data)
-                aside.replace(self._path(key))
-            except OSError:
-                aside.unlink(missing_ok=True)
-                raise
-            self._written += len(data)
-            # looking at every file takes long in a full cache: not for each entry, but by and by
-            if self._written > self.limit >> 6 or key.endswith("0"):
-                self._written = 0
-                self._evict()
+            with self._opened_directory() as directory:
+                _write(data, key, directory)
+                self._written += len(data)
+                # Eviction lists the whole directory, which takes long if it is full: not for each entry.
+                if self._written > self.limit >> 6 or key.endswith("0"):
+                    self._written = 0
+                    self._evict(directory)
+        except UnsafeDirectory as error:
+            self._warn(error)
+            return False
         except OSError as error:
             if os.environ.get("HLOOM_CACHE_DIR"):
-                message = f"compiled programs are not kept in {self.directory}: {error}"
-                warnings.warn(message, RuntimeWarning, stacklevel=2)
+                self._warn(error)
             return False
         return True
 
-    def _path(self, key: str) -> Path:
-        return self.directory / (key + _SUFFIX)
+    @contextmanager
+    def _opened_directory(self) -> Generator[int]:
+        """Open the directory for operations relative to it; raises UnsafeDirectory."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if not _is_safe(os.fstat(descriptor), stat.S_IFDIR):
+                raise UnsafeDirectory(
+                    "other users own it or may write to it, and could place machine code in it; "
+                    f"set HLOOM_CACHE_DIR to a directory of your own, or run: chmod go-w {self.directory}"
+                )
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
-    def _evict(self) -> None:
-        """Remove the files used longest ago, if all together are too many bytes."""
+    def _warn(self, error: OSError) -> None:
+        _warn_once(f"compiled programs are not kept in {self.directory}: {error}")
+
+    def _evict(self, directory: int) -> None:
+        """Remove the least recently used entries if all together exceed the limit.
+
+        Only files that a cache wrote are counted and removed: their names match, and they begin with a magic
+        string. Temporary files are removed when they are old.
+        """
         found: list[tuple[float, int, str]] = []
-        with os.scandir(self.directory) as files:
+        abandoned = time.time() - _TEMPORARY_SECONDS
+        with os.scandir(directory) as files:
             for file in files:
-                if file.name.endswith(_SUFFIX) or file.name.startswith("."):
+                temporary = _TEMPORARY_NAME.fullmatch(file.name) is not None
+                if temporary or _ENTRY_NAME.fullmatch(file.name):
                     try:
-                        status = file.stat()
+                        status = file.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
-                    found.append((status.st_mtime, status.st_size, file.path))
-        total = sum(size for _, size, _ in found)
-        if total <= self.limit:
+                    if stat.S_ISREG(status.st_mode) and not (temporary and status.st_mtime > abandoned):
+                        found.append((status.st_mtime, status.st_size, file.name))
+        if sum(size for _, size, _ in found) <= self.limit:
             return
-        for _, size, path in sorted(found):
+        own = sorted(item for item in found if _begins_with_magic(item[2], directory))
+        total = sum(size for _, size, _ in own)
+        for _, size, name in own if total > self.limit else ():
             try:
-                os.unlink(path)
+                os.unlink(name, dir_fd=directory)
             except FileNotFoundError:
                 continue
             total -= size
@@ -171,8 +223,47 @@ class CodeCache:
                 return
 
 
+def _is_safe(status: os.stat_result, kind: int) -> bool:
+    """Whether a file is of a kind, belongs to the effective user, and cannot be written by others."""
+    mode = status.st_mode
+    return stat.S_IFMT(mode) == kind and status.st_uid == os.geteuid() and not mode & _OTHERS_WRITE
+
+
+def _write(data: bytes, key: str, directory: int) -> None:
+    """Write an entry under a temporary name and rename it; raises OSError."""
+    temporary = f".{key}-{os.urandom(8).hex()}{_SUFFIX}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
+    try:
+        with open(os.open(temporary, flags, 0o600, dir_fd=directory), "wb") as file:
+            file.write(data)
+        os.replace(temporary, key + _SUFFIX, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _touch(name: str, directory: int) -> None:
+    """Mark an entry as used now; another process may have evicted it, or the disk may be read-only."""
+    with suppress(OSError):
+        os.utime(name, dir_fd=directory, follow_symlinks=False)
+
+
+def _begins_with_magic(name: str, directory: int) -> bool:
+    try:
+        with open(os.open(name, os.O_RDONLY | _OPEN, dir_fd=directory), "rb") as file:
+            return file.read(len(_ANY_MAGIC)) == _ANY_MAGIC
+    except OSError:
+        return False
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
 def configured_cache() -> CodeCache | None:
-    """The cache that the environment asks for; None if it is off. Raises HloError for a bad limit."""
+    """Return the cache that the environment asks for; None if disabled. Raises HloError for a bad limit."""
     if os.environ.get("HLOOM_CACHE", "1").lower() in ("0", "off", "no", "false"):
         return None
     given = os.environ.get("HLOOM_CACHE_LIMIT", str(_DEFAULT_LIMIT_MIB))
@@ -185,18 +276,18 @@ def configured_cache() -> CodeCache | None:
 
 
 def key_of(*parts: str | bytes) -> str:
-    """A name for what some parts, and the compiler itself, make."""
+    """Return the key of what the compiler, in its present version, makes of some parts."""
     digest = _DIGEST(compiler_identity().encode())
     for part in parts:
         data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
         digest.update(_LENGTH.pack(len(data)))
         digest.update(data)
-    return digest.hexdigest()[:40]
+    return digest.hexdigest()[:_KEY_DIGITS]
 
 
 @cache
 def compiler_identity() -> str:
-    """Equal as long as the same files compile: sizes and times of hloom's own, of numpy's and of LLVM's."""
+    """Return a digest of the sizes and times of the compiler's files: hloom's own, numpy's and LLVM's."""
     package = Path(__file__).parents[2]
     described: list[str] = []
     folders = [str(package / room) for room in _ROOMS]

@@ -14,6 +14,7 @@ from hloom.cpu.cores import available_cores
 from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.llvm import CodeQueue
 from hloom.cpu.jit.parts import PartStream
+from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import NativeProgram, emit_program
 from hloom.ir.cloning import clone_module
@@ -60,13 +61,15 @@ def compile_module(module: HloModule, target: Target, *, timed: bool = False) ->
     with deep_recursion():
         program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
     objects = stream.finish(program.module)
-    facts = {
-        "temp_bytes": program.temp_bytes,
-        "argument_bytes": program.argument_bytes,
-        "result_bytes": program.result_bytes,
-        "work": program.work,
-        "host_calls": len(program.host_calls),
-        "shares": "hloom_parallel" in program.module.declarations,
-        "data": list(program.module.data),
-    }
-    return program, Entry(facts, [*objects, *program.module.data.values()])
+    facts = ProgramFacts(
+        signature_of(module),
+        program.temp_bytes,
+        program.argument_bytes,
+        program.result_bytes,
+        program.work,
+        program.is_bounded,
+        len(program.host_calls),
+        "hloom_parallel" in program.module.declarations,
+        tuple(program.module.data),
+    )
+    return program, Entry(facts.to_json(), [*objects, *program.module.data.values()])

@@ -1,8 +1,9 @@
-"""Operations of several devices in native code: whoever works together meets, and reads what the others have.
+"""Collectives of several devices in native code.
 
-A device puts the addresses of its arrays at its seat, waits until all members of its group have done so,
-computes its result from theirs, and goes on when nobody reads its arrays any more. What the host must see to
-(`hloom.cpu.runtime.rendezvous` says which) is evaluated there: then there is no seat.
+Each participant publishes the addresses of its arrays, waits until all participants of the group have done
+so, computes its result from their arrays, and continues when no other one reads its own arrays any more.
+Collectives that need the host (see `hloom.cpu.runtime.rendezvous`) have no participant record, and are
+evaluated there.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Value
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.cpu.program import ProgramEmitter, emitter
-from hloom.cpu.runtime.context import PARTITION_WORD, REPLICA_WORD, SEATS_WORD
-from hloom.cpu.runtime.host import AWAIT_FUNCTION, emit_host_call
+from hloom.cpu.runtime.context import PARTICIPANTS_WORD, PARTITION_WORD, REPLICA_WORD
+from hloom.cpu.runtime.host import emit_host_call
+from hloom.cpu.runtime.interruption import end_early_if
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
 from hloom.shape.shape import Shape
 
-SEAT_WORDS: Final = 4
-"""Words of a seat before its places; see ``native_code/meeting.ll``."""
-FIRST_SEAT: Final = 3 * 128
-"""Bytes of a meeting before its seats."""
+PARTICIPANT_WORDS: Final = 4
+"""Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
+FIRST_PARTICIPANT: Final = 3 * 128
+"""Bytes of a rendezvous before the addresses of its participant records."""
 SHARED_BYTES: Final = 1 << 16
-"""From so many bytes on every device reduces a part, and copies the parts of the others."""
-MEETING: Final = frozenset((
+"""Result size from which each device reduces one part and copies the other parts."""
+NATIVE_COLLECTIVES: Final = frozenset((
     "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "reduce-scatter",
 ))  # fmt: skip
-"""What happens in native code."""
+"""Collectives with an implementation in native code."""
 
 
 # -- ids
@@ -41,7 +43,7 @@ MEETING: Final = frozenset((
 
 @emitter("replica-id", "partition-id")
 def emit_id(program: ProgramEmitter, i: HloInstruction) -> None:
-    """The context knows; without a context there is one device only."""
+    """Load an id from the context; without a context there is a single device."""
     f = program.function
     word = REPLICA_WORD if i.opcode == "replica-id" else PARTITION_WORD
     target = program.pointer(i)
@@ -50,24 +52,24 @@ def emit_id(program: ProgramEmitter, i: HloInstruction) -> None:
         f.store(f.load(I64, f.offset(program.context, word, I64)).cast("trunc", I32), target)
 
 
-# -- meeting
+# -- rendezvous
 
 
-@emitter(*MEETING)
+@emitter(*NATIVE_COLLECTIVES)
 def emit_collective(program: ProgramEmitter, i: HloInstruction) -> None:
-    """Meet natively where there is a seat, else let the host do it."""
+    """Run in native code if the context has a participant record for the call, else on the host."""
     f = program.function
     number = len(program.host_calls)
     here, find, native, by_host, after = (f.label() for _ in range(5))
     f.branch(program.context.compare("ne", 0), here, by_host)
     f.start(here)
-    table = f.load(PTR, f.offset(program.context, SEATS_WORD, PTR))
+    table = f.load(PTR, f.offset(program.context, PARTICIPANTS_WORD, PTR))
     f.branch(table.compare("ne", 0), find, by_host)
     f.start(find)
-    seat = f.load(PTR, f.offset(table, number, PTR))
-    f.branch(seat.compare("ne", 0), native, by_host)
+    participant = f.load(PTR, f.offset(table, number, PTR))
+    f.branch(participant.compare("ne", 0), native, by_host)
     f.start(native)
-    _Meeting(program, i, number, seat).run()
+    _CollectiveEmitter(program, i, number, participant).run()
     f.jump(after)
     f.start(by_host)
     emit_host_call(program, i)
@@ -75,25 +77,25 @@ def emit_collective(program: ProgramEmitter, i: HloInstruction) -> None:
     f.start(after)
 
 
-class _Meeting:
-    """The code of one collective at its seat."""
+class _CollectiveEmitter:
+    """Emits the code of one collective for one participant."""
 
-    def __init__(self, program: ProgramEmitter, i: HloInstruction, number: int, seat: Value) -> None:
-        self.program, self.i, self.number, self.seat = program, i, number, seat
+    def __init__(self, program: ProgramEmitter, i: HloInstruction, number: int, participant: Value) -> None:
+        self.program, self.i, self.number, self.participant = program, i, number, participant
         self.results = [s for _, s in leaves(i.shape)]
 
     def run(self) -> None:
-        """Sit down, meet, compute, and meet again before anybody changes what others may still read."""
+        """Publish, wait, compute, and wait again before any array that others read is changed."""
         program, i, f = self.program, self.i, self.program.function
         places = [program.pointer(o) for o in i.operands]
         places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
         for n, pointer in enumerate(places):
-            f.store(pointer, f.offset(self.seat, SEAT_WORDS + n, PTR))
-        self.meet(1)
+            f.store(pointer, f.offset(self.participant, PARTICIPANT_WORDS + n, PTR))
+        self.rendezvous(1)
         match i.opcode:
             case "all-reduce" if sum(map(leaf_bytes, self.results)) >= SHARED_BYTES:
                 self.call(_reduced_parts)
-                self.meet(2)
+                self.rendezvous(2)
                 self.call(_collected_parts)
             case "all-reduce":
                 self.call(_reduced)
@@ -105,24 +107,16 @@ class _Meeting:
                 self.call(_exchanged if i.shape.is_array else _dealt)
             case _:
                 self.call(_broadcast)
-        self.meet(3)
+        self.rendezvous(3)
 
-    def meet(self, step: int) -> None:
-        """Wait for all members, beginning (1), staying (2) or leaving (3); native code ends if that fails."""
+    def rendezvous(self, step: int) -> None:
+        """Wait for all participants on arrival (1), in between (2), or on departure (3)."""
         f = self.program.function
-        f.module.declare(AWAIT_FUNCTION, I32, [I64, I64])
-        status = f.call(
-            I32, "hloom_meet", self.seat, f.constant(I64, self.number), Value(f, PTR, f"@{AWAIT_FUNCTION}"),
-            f.constant(I32, step),
-        )  # fmt: skip
-        failed, after = f.label(), f.label()
-        f.branch(status.compare("ne", 0), failed, after)
-        f.start(failed)
-        f.do("ret void")
-        f.start(after)
+        number = f.constant(I64, self.number)
+        end_early_if(f, f.call(I32, "hloom_rendezvous", self.participant, number, f.constant(I32, step)))
 
     def call(self, emit: Callable[[_Table, HloInstruction], None]) -> None:
-        """Call a function that reads the members' arrays."""
+        """Call a kernel that reads the arrays of all participants."""
         work = sum(s.element_count for s in self.results)
 
         def kernel(name: str) -> LoopKernel:
@@ -135,50 +129,50 @@ class _Meeting:
         self.program.calls.append((shared.name, self.i.name))
         self.program.work += work
         f = self.program.function
-        f.call(None, shared.name, self.seat, f.constant(I64, 0), f.constant(I64, 1))
+        f.call(None, shared.name, self.participant, f.constant(I64, 0), f.constant(I64, 1))
 
 
 class _Table:
-    """A meeting as a kernel sees it.
+    """Access of a kernel to a rendezvous.
 
     Attributes:
         function: the kernel.
-        position, count: this device's seat, and how many there are.
+        position, count: the position of this participant, and the number of participants.
     """
 
-    def __init__(self, f: Function, seat: Value, operands: int) -> None:
+    def __init__(self, f: Function, participant: Value, operands: int) -> None:
         self.function = f
-        self._seat, self._operands = seat, operands
-        self._meeting = f.load(PTR, seat)
-        self.position = f.load(I64, f.offset(seat, 1, I64))
-        self.count = f.load(I64, f.offset(seat, 2, I64))
+        self._participant, self._operands = participant, operands
+        self._rendezvous = f.load(PTR, participant)
+        self.position = f.load(I64, f.offset(participant, 1, I64))
+        self.count = f.load(I64, f.offset(participant, 2, I64))
 
-    def operand(self, member: Value, number: int | Value) -> Value:
-        """The address of an operand of a member."""
-        return self._place(member, number)
+    def operand(self, participant: Value, number: int | Value) -> Value:
+        """Return the address of an operand of a participant."""
+        return self._place(participant, number)
 
-    def result(self, number: int, member: Value | None = None) -> Value:
-        """The address of a result, by default this device's own."""
-        if member is not None:
-            return self._place(member, self._operands + number)
+    def result(self, number: int, participant: Value | None = None) -> Value:
+        """Return the address of a result, by default this participant's own."""
+        if participant is not None:
+            return self._place(participant, self._operands + number)
         f = self.function
-        return f.load(PTR, f.offset(self._seat, SEAT_WORDS + self._operands + number, PTR))
+        return f.load(PTR, f.offset(self._participant, PARTICIPANT_WORDS + self._operands + number, PTR))
 
-    def _place(self, member: Value, number: int | Value) -> Value:
+    def _place(self, participant: Value, number: int | Value) -> Value:
         f = self.function
-        seat = f.load(PTR, f.offset(f.offset(self._meeting, FIRST_SEAT), member, PTR))
-        return f.load(PTR, f.offset(seat, number + SEAT_WORDS, PTR))
+        participant = f.load(PTR, f.offset(f.offset(self._rendezvous, FIRST_PARTICIPANT), participant, PTR))
+        return f.load(PTR, f.offset(participant, number + PARTICIPANT_WORDS, PTR))
 
-    def part(self, size: int, member: Value) -> tuple[Value, Value]:
-        """(begin, end) of the part of so many elements that a member reduces."""
+    def part(self, size: int, participant: Value) -> tuple[Value, Value]:
+        """Return (begin, end) of the part of ``size`` elements that a participant reduces."""
         f = self.function
         each = ((self.count + (size - 1)).unsigned_divide(self.count) + 63) & -64
         limit = f.constant(I64, size)
-        begin, end = member * each, (member + 1) * each
+        begin, end = participant * each, (participant + 1) * each
         return tuple([f.intrinsic("smin", x, limit) for x in (begin, end)])  # type: ignore[return-value]
 
     def copy(self, target: Value, source: Value, size: Value) -> None:
-        """Memcpy."""
+        """Copy bytes."""
         f = self.function
         f.call(None, "llvm.memcpy.p0.p0.i64", target, source, size, Value(f, I1, "false"))
 
@@ -195,7 +189,7 @@ def _bytes(shape: Shape) -> int:
 
 
 def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Value, size: Value) -> None:
-    """Reduce ``size`` elements from ``begin`` on of an operand of all members, in the members' order."""
+    """Reduce ``size`` elements from ``begin`` on of an operand of all participants, in their order."""
     f, shape = t.function, i.operands[number].shape
     (to_apply,) = i.called_computations
     kind = shape.element_type
@@ -204,8 +198,8 @@ def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Val
     e = Elements(f, lanes * 4 if lanes and shape.element_count >= lanes * 16 else lanes, {})
     lane = Variable(shape.element_count + 1, "x")
 
-    def element(member: Value) -> Any:
-        start = f.offset(t.operand(member, number), begin * _bytes(shape))
+    def element(participant: Value) -> Any:
+        start = f.offset(t.operand(participant, number), begin * _bytes(shape))
         view = View(start, kind, (shape.element_count + 1,))
         return spread(e, as_type(e.load(view, (Index.of(lane),)), kind, inner))
 
@@ -229,21 +223,21 @@ def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Val
 
 
 def _reduced(t: _Table, i: HloInstruction) -> None:
-    """All-reduce: every member reduces everything."""
+    """All-reduce: every participant reduces all elements."""
     f = t.function
     for n, shape in _operand_leaves(i):
         _reduce(t, i, n, t.result(n), f.constant(I64, 0), f.constant(I64, shape.element_count))
 
 
 def _reduced_parts(t: _Table, i: HloInstruction) -> None:
-    """All-reduce, first step: every member reduces its part."""
+    """All-reduce, first step: every participant reduces its part."""
     for n, shape in _operand_leaves(i):
         begin, end = t.part(shape.element_count, t.position)
         _reduce(t, i, n, t.function.offset(t.result(n), begin * _bytes(shape)), begin, end - begin)
 
 
 def _collected_parts(t: _Table, i: HloInstruction) -> None:
-    """All-reduce, second step: the parts of the others."""
+    """All-reduce, second step: copy the parts of the other participants."""
     f = t.function
     for n, shape in _operand_leaves(i):
         with f.loop(0, t.count) as loop, f.when(loop.index.compare("ne", t.position)):
@@ -253,7 +247,7 @@ def _collected_parts(t: _Table, i: HloInstruction) -> None:
 
 
 def _scattered(t: _Table, i: HloInstruction) -> None:
-    """Reduce-scatter: every member reduces its part of the dimension."""
+    """Reduce-scatter: every participant reduces its part of the dimension."""
     operation: Any = i.operation
     (d,) = operation.scatter_dimensions
     f = t.function
@@ -267,7 +261,7 @@ def _scattered(t: _Table, i: HloInstruction) -> None:
 
 
 def _rows(shape: Shape, dimension: int) -> tuple[int, int]:
-    """Elements before a dimension, and from it on."""
+    """Return the numbers of elements of the dimensions before one, and from it on."""
     sizes = shape.dimensions
     return math.prod(sizes[:dimension]), math.prod(sizes[dimension:])
 
@@ -276,37 +270,37 @@ def _rows(shape: Shape, dimension: int) -> tuple[int, int]:
 
 
 def _gathered(t: _Table, i: HloInstruction) -> None:
-    """All-gather: row by row of all members."""
+    """All-gather: copy the rows of all participants."""
     operation: Any = i.operation
     f = t.function
     for n, shape in _operand_leaves(i):
         outer, row = _rows(shape, operation.dimension)
         size = f.constant(I64, row * _bytes(shape))
-        with f.loop(0, t.count) as member:
-            source, target = t.operand(member.index, n), t.result(n)
+        with f.loop(0, t.count) as participant:
+            source, target = t.operand(participant.index, n), t.result(n)
             with f.loop(0, outer) as loop:
-                place = (loop.index * t.count + member.index) * size
+                place = (loop.index * t.count + participant.index) * size
                 t.copy(f.offset(target, place), f.offset(source, loop.index * size), size)
 
 
 def _exchanged(t: _Table, i: HloInstruction) -> None:
-    """All-to-all of one array: of every member the part that is for this device."""
+    """All-to-all of an array: copy this participant's part of every array."""
     operation: Any = i.operation
     f, shape = t.function, i.shape
     if not leaf_bytes(shape):
         return
     outer, row = _rows(shape, operation.split_dimension[0])
     size = f.constant(I64, row * _bytes(shape)).unsigned_divide(t.count)
-    with f.loop(0, t.count) as member:
-        source, target = t.operand(member.index, 0), t.result(0)
+    with f.loop(0, t.count) as participant:
+        source, target = t.operand(participant.index, 0), t.result(0)
         with f.loop(0, outer) as loop:
             line = loop.index * (row * _bytes(shape))
-            taken, given = line + t.position * size, line + member.index * size
+            taken, given = line + t.position * size, line + participant.index * size
             t.copy(f.offset(target, given), f.offset(source, taken), size)
 
 
 def _dealt(t: _Table, i: HloInstruction) -> None:
-    """All-to-all of a tuple: of member number n the operand for this device is element n."""
+    """All-to-all of a tuple: element n is participant n's operand for this one."""
     f = t.function
     for n, shape in enumerate(i.shape.tuple_shapes):
         source = t.operand(f.constant(I64, n), t.position)
@@ -314,6 +308,6 @@ def _dealt(t: _Table, i: HloInstruction) -> None:
 
 
 def _broadcast(t: _Table, i: HloInstruction) -> None:
-    """Collective-broadcast: what the first member has."""
+    """Collective-broadcast: copy the operand of the first participant."""
     f = t.function
     t.copy(t.result(0), t.operand(f.constant(I64, 0), 0), f.constant(I64, leaf_bytes(i.shape)))

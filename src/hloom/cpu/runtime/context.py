@@ -1,35 +1,56 @@
-"""The context of a program: what native code has to know of where it runs, in words of 8 bytes."""
+"""Context of a native program: what its code knows of the place where it runs, in words of 8 bytes."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Final
 
+from hloom.cpu.runtime.interruption import POLL_FUNCTION
 from hloom.cpu.runtime.pool import pool_address
+from hloom.cpu.runtime.support import support
 from hloom.ir.device import DeviceId
 
 POOL_WORD: Final = 0
-"""The thread pool; 0: there is none."""
+"""The thread pool; 0 if there is none."""
 TABLE_WORD: Final = 1
 """The table that a timed program fills; see `hloom.cpu.runtime.profile`."""
-SEATS_WORD: Final = 2
-"""A device's seats, one for each call of the host; see `hloom.cpu.runtime.rendezvous`."""
+PARTICIPANTS_WORD: Final = 2
+"""The table of the device's participant records, one per host call; see `hloom.cpu.runtime.rendezvous`."""
 REPLICA_WORD: Final = 3
 PARTITION_WORD: Final = 4
+STOP_WORD: Final = 5
+"""The address of a word that ends the program at its next poll if it is not 0; or 0."""
+POLL_WORD: Final = 6
+"""The function that polls; see `hloom.cpu.runtime.interruption`."""
 _WORDS: Final = 8
 
 
 class Context:
-    """The context of a program on a device.
+    """Context of a program on a device.
 
     Attributes:
-        address: for native code.
+        address: the words, as native code takes them.
     """
 
-    def __init__(self, device: DeviceId = (0, 0), *, seats: int = 0, table: int = 0) -> None:
+    def __init__(
+        self,
+        device: DeviceId = (0, 0),
+        *,
+        participants: int = 0,
+        table: int = 0,
+        stop: ctypes.c_uint64 | None = None,
+    ) -> None:
+        self._stop = stop
         self._words = (ctypes.c_uint64 * _WORDS)()
         self._words[POOL_WORD] = pool_address()
         self._words[TABLE_WORD] = table
-        self._words[SEATS_WORD] = seats
+        self._words[PARTICIPANTS_WORD] = participants
         self._words[REPLICA_WORD], self._words[PARTITION_WORD] = device
+        self._words[STOP_WORD] = 0 if stop is None else ctypes.addressof(stop)
+        self._words[POLL_WORD] = support().symbols[POLL_FUNCTION]
         self.address = ctypes.addressof(self._words)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the stop word is set."""
+        return self._stop is not None and self._stop.value != 0

@@ -3,14 +3,15 @@
 What talks to other devices or to the host (collectives, infeed, send), what is a Python function (custom
 calls) and what no kernel computes is evaluated by its operation's own ``evaluate``, on arrays made of the
 bytes that native code points to. Native code calls ``hloom_host(number, pointers)``: the number of the call
-in its program, and the addresses of the leaves of its operands and results. Nonzero means that the call
-failed; native code then returns at once, and `HostCalls.run`, which let it begin, raises the error.
+in its program, and the addresses of the leaves of its operands and results. That calls a Python function
+through Python's C interface (`native_code/host.ll`), so that any exception, one of a signal included, makes
+native code return at once, and reaches the caller of the program.
 
-Collectives meet in native code where they can (`hloom.cpu.kernels.collectives`); then native code calls
-``hloom_await(number, generation)``, and only if the others are late.
+Collectives run in native code if they can (`hloom.cpu.kernels.collectives`); native code then calls Python
+only if other participants are late.
 
-A value that is still on its way (what a start operation gives) stands in its leaf's memory as a ticket, a
-number in its first bytes, so that loops and branches may carry it around like any other.
+The result of a start operation, which is not there yet, is represented in its leaf's memory by a ticket, a
+number in its first bytes, so that loops and branches may carry it like any other value.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ import numpy as np
 
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.llvm_text import I32, I64, PTR, Value
-from hloom.cpu.jit.externals import PROVIDERS
 from hloom.cpu.program import HOST, ProgramEmitter, emitter
+from hloom.cpu.runtime.interruption import end_early_if
+from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Device, Pending
@@ -38,10 +40,9 @@ from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
-    from hloom.cpu.runtime.rendezvous import Seat
+    from hloom.cpu.runtime.rendezvous import Participant
 
 HOST_FUNCTION: Final = "hloom_host"
-AWAIT_FUNCTION: Final = "hloom_await"
 HOST_OPERATIONS: Final = (
     "all-gather", "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
     "all-to-all", "async-done", "async-start", "bitcast", "collective-broadcast", "collective-permute",
@@ -50,7 +51,7 @@ HOST_OPERATIONS: Final = (
     "outfeed", "ragged-all-to-all", "recv", "recv-done", "reduce-scatter",
     "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
 )  # fmt: skip
-"""What the host evaluates: what talks to it and to other devices, and what no pass could expand."""
+"""Operations that the host evaluates: communication, custom calls, and what no pass could expand."""
 Array = np.ndarray[Any, Any]
 
 
@@ -59,7 +60,7 @@ Array = np.ndarray[Any, Any]
 
 @emitter(HOST, *HOST_OPERATIONS)
 def emit_host_call(program: ProgramEmitter, i: HloInstruction) -> None:
-    """Call the host for an instruction; native code ends if it fails."""
+    """Emit a host call for an instruction; the program ends early if it fails."""
     f = program.function
     number = len(program.host_calls)
     program.host_calls.append(i)
@@ -67,12 +68,7 @@ def emit_host_call(program: ProgramEmitter, i: HloInstruction) -> None:
     places = [program.pointer(o, index) for o in i.operands for index, _ in leaves(o.shape)]
     places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
     array = program.packed(places) if places else Value(f, PTR, "null")
-    status = f.call(I32, HOST_FUNCTION, f.constant(I64, number), array)
-    failed, after = f.label(), f.label()
-    f.branch(status.compare("ne", 0), failed, after)
-    f.start(failed)
-    f.do("ret void")
-    f.start(after)
+    end_early_if(f, f.call(I32, HOST_FUNCTION, f.constant(I64, number), array))
 
 
 # -- running
@@ -84,30 +80,30 @@ def _ends(operation: Operation) -> bool:
 
 
 class HostCalls:
-    """The host's side of one program on one device.
+    """Host side of one program on one device.
 
     Attributes:
-        evaluator: computes the calls; its random state goes on from run to run.
+        evaluator: evaluates the calls; its random state continues from run to run.
     """
 
     def __init__(
         self,
         instructions: Sequence[HloInstruction],
         device: Device | None = None,
-        seats: Mapping[int, Seat] | None = None,
+        participants: Mapping[int, Participant] | None = None,
     ) -> None:
         self.evaluator = Evaluator(device)
         self._calls = [_Call(i) for i in instructions]
-        self._seats = seats or {}
-        addresses = [self._seats[n].address if n in self._seats else None for n in range(len(self._calls))]
+        self._participants = participants or {}
+        records = [self._participants.get(n) for n in range(len(self._calls))]
+        addresses = [record.address if record is not None else None for record in records]
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
         self._tickets: dict[int, Pending] = {}
-        self._error: BaseException | None = None
 
     def run(self, native: Callable[[], object]) -> None:
-        """Let native code run in this thread; raises what one of its calls raised.
+        """Run native code in this thread; raises what one of its calls raised.
 
-        Without a device of its own the program runs alone: waiting for others is then an error at once.
+        Without a device of its own the program runs alone, and waiting for other devices is an error at once.
         """
         if self.evaluator.alone is not None:
             self.evaluator.alone.run(lambda _: self._run(native))
@@ -116,43 +112,29 @@ class HostCalls:
 
     def _run(self, native: Callable[[], object]) -> None:
         self._tickets.clear()
-        self._error = None
-        outer = getattr(_thread, "calls", None)
+        outer = _thread.calls
         _thread.calls = self
         try:
             native()
         finally:
             _thread.calls = outer
-            error, self._error = self._error, None
-        if error is not None:
-            raise error
 
-    def call(self, number: int, pointers: int) -> int:
-        """Run a call; 1 if it failed."""
-        try:
-            with np.errstate(all="ignore"):
-                self._calls[number].run(self, pointers)
-        except BaseException as error:  # whatever it is, native code must not see it
-            self._error = error
-            return 1
-        return 0
+    def call(self, number: int, pointers: int) -> None:
+        """Run a call."""
+        with np.errstate(all="ignore"):
+            self._calls[number].run(self, pointers)
 
     @property
     def table(self) -> int:
-        """The address of the seats, one for each call; 0 where there is no seat at all."""
-        return ctypes.addressof(self._table) if self._seats else 0
+        """Address of the table of participant records, one word per call; 0 if there is no record at all."""
+        return ctypes.addressof(self._table) if self._participants else 0
 
-    def wait(self, number: int, generation: int) -> int:
-        """Wait for the others at the seat of a call; 1 if that failed."""
-        try:
-            self._seats[number].wait(generation)
-        except BaseException as error:  # as in `call`
-            self._error = error
-            return 1
-        return 0
+    def wait(self, number: int, generation: int) -> None:
+        """Wait for the other participants of a call."""
+        self._participants[number].wait(generation)
 
     def ticket(self, pending: Pending, size: int) -> int:
-        """A number of so many bytes for a value that is on its way."""
+        """Return a number of ``size`` bytes for a value that is not there yet."""
         limit = 1 << (8 * min(size, 7))
         number = len(self._tickets) + 1
         if number >= limit or number in self._tickets:
@@ -163,36 +145,44 @@ class HostCalls:
         return number
 
     def redeem(self, number: int) -> Pending:
-        """The value behind a ticket, which may be asked for once more in the next round of a loop."""
+        """Return the value of a ticket; the next iteration of a loop may ask for it again."""
         try:
             return self._tickets[number]
         except KeyError:
             raise EvaluationError("nothing is under way here", rule="cpu.tickets") from None
 
 
-_thread = threading.local()
+class _Thread(threading.local):
+    """The host side of the program that runs in a thread."""
+
+    def __init__(self) -> None:
+        self.calls: HostCalls | None = None
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
-def _host(number: int, pointers: int) -> int:
-    """What native code calls."""
-    calls: HostCalls | None = getattr(_thread, "calls", None)
-    return 1 if calls is None else calls.call(number, pointers)
+_thread: Final = _Thread()
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)
-def _await(number: int, generation: int) -> int:
-    """What native code calls when it has waited in vain for a moment."""
-    calls: HostCalls | None = getattr(_thread, "calls", None)
-    return 1 if calls is None else calls.wait(number, generation)
+def _host(number: int, pointers: int) -> None:
+    """Answer a call of native code."""
+    assert _thread.calls is not None
+    _thread.calls.call(number, pointers)
 
 
-PROVIDERS[HOST_FUNCTION] = lambda: ctypes.cast(_host, ctypes.c_void_p).value or 0
-PROVIDERS[AWAIT_FUNCTION] = lambda: ctypes.cast(_await, ctypes.c_void_p).value or 0
+def _await(number: int, generation: int) -> None:
+    """Answer a call of native code that has waited for other participants for a while."""
+    assert _thread.calls is not None
+    _thread.calls.wait(number, generation)
+
+
+def provide_functions() -> None:
+    """Let native code call Python."""
+    prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.py_object)
+    prototype(support().symbols["hloom_set_host"])(_host, _await)
+    keep_for_ever((_host, _await))
 
 
 class _Call:
-    """One place in a program that calls the host."""
+    """A call site of the host in a program."""
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
@@ -216,7 +206,7 @@ class _Call:
         self._write(calls, self.instruction.shape, (), value, addresses)
 
     def evaluated(self, evaluator: Evaluator, operands: list[Any]) -> Any:
-        """The value of the instruction; of one that stands for a dynamic one, in static form."""
+        """Return the value of the instruction; in static form if it represents a dynamic one."""
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
             return evaluator.apply(i, operands)
@@ -269,7 +259,7 @@ class _Call:
 
 
 def direct_target(instruction: HloInstruction) -> str:
-    """The target of a custom call whose C function may work on native code's own memory; else nothing."""
+    """Return the target of a custom call whose C function may address native code's memory; else ""."""
     operation = instruction.operation
     if not isinstance(operation, CustomCall) or operation.api_version != "API_VERSION_ORIGINAL":
         return ""
@@ -278,14 +268,14 @@ def direct_target(instruction: HloInstruction) -> str:
 
 
 def _is_plain(shape: Shape) -> bool:
-    """Whether an array lies row by row, each element in bytes of its own."""
+    """Whether an array is static and row-major, with whole bytes per element."""
     if not shape.is_array or not shape.is_static or shape.element_type.bits < 8:
         return False
     return shape.layout is None or shape.layout == Layout.default(shape.rank)
 
 
 def array_at(address: int, shape: Shape) -> Array:
-    """The array that native code keeps at an address."""
+    """Return a view of the array at an address."""
     dtype = shape.element_type.numpy_dtype
     if not shape.element_count:
         return np.empty(shape.dimensions, dtype)

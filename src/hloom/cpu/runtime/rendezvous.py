@@ -1,10 +1,9 @@
-"""Seats for the devices of one program: which of their collectives meet in native code, and where.
+"""Rendezvous of the devices of a program: which collectives run in native code, with which participants.
 
-Devices that give the same operation, channel and group meet each other, the first time they come, the second
-time ... A meeting is memory that all members know; `native_code/meeting.ll` says what lies in it. Collectives
-stay with the host, which then tells what is wrong or waits in its own way, where a group does not fit the
-shapes, where one of its members begins such an operation without waiting for it, and where a member has
-none at all.
+Devices that execute a collective with the same opcode, channel and group take part in one rendezvous, round
+by round. A rendezvous is memory that all participants address, of the layout in `native_code/rendezvous.ll`.
+A collective is left to the host, which then reports the error or waits in its own way, if the shapes do not
+fit the group, if a participant starts the operation asynchronously, or if one does not execute it at all.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
-from hloom.cpu.kernels.collectives import FIRST_SEAT, MEETING, SEAT_WORDS
+from hloom.cpu.kernels.collectives import FIRST_PARTICIPANT, NATIVE_COLLECTIVES, PARTICIPANT_WORDS
 from hloom.errors import HloError
 from hloom.evaluate.devices import VirtualDevice, World, name
 from hloom.ir.device import DeviceId
@@ -24,104 +23,105 @@ from hloom.ir.device_groups import members_of
 from hloom.ir.instruction import HloInstruction
 
 _SPINS: Final = 4000
-"""Looks before a thread sleeps, where every member can have a core: some 50 us."""
+"""Polls of the generation before a thread sleeps, if every participant can have a core: some 50 us."""
 _ALIGNMENT: Final = 128
 _GENERATION_AT: Final = 128
 _SPINS_AT: Final = 260
 Key = tuple[str, Any, tuple[DeviceId, ...]]
 
 
-class Meeting:
-    """The memory of a meeting.
+class Rendezvous:
+    """Memory of a rendezvous.
 
     Attributes:
-        members: in the order that counts.
-        address: for native code.
+        participants: in the order of the group.
+        address: as native code takes it.
     """
 
-    def __init__(self, members: tuple[DeviceId, ...]) -> None:
-        self.members = members
-        self._size = FIRST_SEAT + 8 * len(members)
+    def __init__(self, participants: tuple[DeviceId, ...]) -> None:
+        self.participants = participants
+        self._size = FIRST_PARTICIPANT + 8 * len(participants)
         self._memory = ctypes.create_string_buffer(self._size + _ALIGNMENT)
         start = ctypes.addressof(self._memory)
         self.address = -(-start // _ALIGNMENT) * _ALIGNMENT
         self.clear()
 
     def clear(self) -> None:
-        """Nobody is there; for after a run that failed."""
+        """Withdraw all participants; needed after a run that failed."""
         ctypes.memset(self.address, 0, self._size)
-        spins = _SPINS if len(self.members) <= available_cores() else 0
+        spins = _SPINS if len(self.participants) <= available_cores() else 0
         ctypes.c_int32.from_address(self.address + _SPINS_AT).value = spins
 
     @property
     def generation(self) -> int:
-        """How often everybody has been there."""
+        """Number of completed rounds."""
         return ctypes.c_uint32.from_address(self.address + _GENERATION_AT).value
 
     @property
     def missing(self) -> list[DeviceId]:
-        """Who does not sit there now."""
-        seats = (ctypes.c_uint64 * len(self.members)).from_address(self.address + FIRST_SEAT)
-        return [member for member, seat in zip(self.members, seats, strict=True) if not seat]
+        """Devices that have not arrived."""
+        records = (ctypes.c_uint64 * len(self.participants)).from_address(self.address + FIRST_PARTICIPANT)
+        return [device for device, record in zip(self.participants, records, strict=True) if not record]
 
 
-class Seat:
-    """A device's place at a meeting, for one of its instructions.
+class Participant:
+    """Record of a device in a rendezvous, for one of its instructions.
 
     Args:
-        meeting: where it is.
-        device: whose.
-        instruction: what it computes.
-        form: a number for the types and sizes of its operands.
+        rendezvous: the rendezvous.
+        device: the device.
+        instruction: the collective.
+        form: a number for the types and sizes of the operands; equal for all participants if they fit.
     """
 
     def __init__(
-        self, meeting: Meeting, device: VirtualDevice, instruction: HloInstruction, form: int
+        self, rendezvous: Rendezvous, device: VirtualDevice, instruction: HloInstruction, form: int
     ) -> None:
-        self._meeting, self._device, self._instruction = meeting, device, instruction
-        places = len(instruction.operands) + len(leaves(instruction.shape))
-        head = (meeting.address, meeting.members.index(device.id), len(meeting.members), form)
-        self._words = (ctypes.c_uint64 * (SEAT_WORDS + places))(*head)
+        self._rendezvous, self._device, self._instruction = rendezvous, device, instruction
+        addresses = len(instruction.operands) + len(leaves(instruction.shape))
+        participants = rendezvous.participants
+        head = (rendezvous.address, participants.index(device.id), len(participants), form)
+        self._words = (ctypes.c_uint64 * (PARTICIPANT_WORDS + addresses))(*head)
         self.address = ctypes.addressof(self._words)
 
     def wait(self, generation: int) -> None:
-        """Wait until everybody was there; raises Stopped where that cannot come.
+        """Wait until all have arrived; raises Stopped if that is impossible.
 
-        A negative generation says that somebody came with other operands, which is an error.
+        A negative generation reports a participant with other operands, which raises HloError.
         """
         what = f"{self._instruction.opcode} %{self._instruction.name}"
         if generation < 0:
             message = f"devices contribute different arrays: {what} of {name(self._device.id)} meets others"
             raise HloError(message, rule="collective.same-operands", instruction=self._instruction.name)
-        world, meeting = self._device.world, self._meeting
+        world, rendezvous = self._device.world, self._rendezvous
         with world.condition:
             world.wait(
                 self._device.id,
-                lambda: meeting.generation != generation,
-                lambda: f"{what} for {', '.join(map(name, meeting.missing))}",
+                lambda: rendezvous.generation != generation,
+                lambda: f"{what} for {', '.join(map(name, rendezvous.missing))}",
                 polls=True,
             )
 
 
-class SeatingPlan:
-    """All seats of a program's devices.
+class RendezvousPlan:
+    """All participant records of a program's devices.
 
     Args:
         world: the devices.
-        calls: for each device, replica-major, the instructions that may need the host; none where native
-            code never asks.
+        calls: for each device, replica-major, the instructions that may call the host; empty for a program
+            that never does.
     """
 
     def __init__(self, world: World, calls: Sequence[Sequence[HloInstruction]]) -> None:
         self._world = world
-        self._meetings: dict[Key, Meeting] = {}
+        self._rendezvous: dict[Key, Rendezvous] = {}
         self._forms: dict[object, int] = {}
-        self._places = [dict(self._keys(d, own)) for d, own in zip(world.devices, calls, strict=True)]
+        self._keys_of = [dict(self._keys(d, own)) for d, own in zip(world.devices, calls, strict=True)]
         excluded = {kind for own in calls for i in own for kind in _begun(i)}
-        present = [{key for key in place.values() if key is not None} for place in self._places]
+        present = [{key for key in keys.values() if key is not None} for keys in self._keys_of]
         unfit = {
-            (i.opcode, _channel(i)) for place, own in zip(self._places, calls, strict=True)
-            for n, i in enumerate(own) if i.opcode in MEETING and place[n] is None
+            (i.opcode, _channel(i)) for keys, own in zip(self._keys_of, calls, strict=True)
+            for n, i in enumerate(own) if i.opcode in NATIVE_COLLECTIVES and keys[n] is None
         }  # fmt: skip
         numbers = {device.id: n for n, device in enumerate(world.devices)}
         self._native = {
@@ -131,26 +131,26 @@ class SeatingPlan:
         }  # fmt: skip
         self._calls = calls
 
-    def seats(self, number: int) -> dict[int, Seat]:
-        """The seats of a device, by the number of the call."""
+    def participants(self, number: int) -> dict[int, Participant]:
+        """Return the participant records of a device, by the number of the host call."""
         device, own = self._world.devices[number], self._calls[number]
-        found: dict[int, Seat] = {}
-        for call, key in self._places[number].items():
+        found: dict[int, Participant] = {}
+        for call, key in self._keys_of[number].items():
             if key is not None and key in self._native:
-                meeting = self._meetings.get(key)
-                if meeting is None:
-                    meeting = self._meetings[key] = Meeting(key[2])
-                    self._world.before_run.append(meeting.clear)
+                rendezvous = self._rendezvous.get(key)
+                if rendezvous is None:
+                    rendezvous = self._rendezvous[key] = Rendezvous(key[2])
+                    self._world.before_run.append(rendezvous.clear)
                 form = tuple((o.shape.element_type, o.shape.dimensions) for o in own[call].operands)
                 number_of_form = self._forms.setdefault(form, len(self._forms))
-                found[call] = Seat(meeting, device, own[call], number_of_form)
+                found[call] = Participant(rendezvous, device, own[call], number_of_form)
         return found
 
     @staticmethod
     def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tuple[int, Key | None]]:
-        """Where each collective of a device meets; None for one that the host must look at."""
+        """Yield the rendezvous of each collective of a device; None for one that is left to the host."""
         for n, i in enumerate(calls):
-            if i.opcode in MEETING:
+            if i.opcode in NATIVE_COLLECTIVES:
                 yield n, _key(device, i)
 
 
@@ -171,7 +171,7 @@ def _channel(i: HloInstruction) -> Any:
 
 
 def _fits(i: HloInstruction, count: int) -> bool:
-    """Whether the shapes are those of a group of so many devices."""
+    """Whether the shapes are those of a group of ``count`` devices."""
     operation: Any = i.operation
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=True)]
@@ -192,7 +192,7 @@ def _fits(i: HloInstruction, count: int) -> bool:
 
 
 def _begun(i: HloInstruction) -> Iterator[str]:
-    """The collectives that an instruction begins, or evaluates inside, without meeting natively."""
+    """Yield the collectives that an instruction starts, or that the host evaluates inside of it."""
     if i.opcode.endswith("-start"):
         yield i.opcode.removesuffix("-start")
     if i.opcode == "async-start" or i.opcode == "custom-call":

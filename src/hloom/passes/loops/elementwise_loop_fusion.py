@@ -43,10 +43,12 @@ class ElementwiseLoopFusion:
     Attributes:
         most_members: longer bodies stay as they are.
         most_carried: so do bodies with more arrays than registers would hold.
+        most_iterations: so do loops with more iterations, because a kernel cannot be interrupted.
     """
 
     most_members: int = 200
     most_carried: int = 12
+    most_iterations: int = 1 << 22
     name: ClassVar[str] = "elementwise-loop-fusion"
     needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
 
@@ -65,7 +67,11 @@ class ElementwiseLoopFusion:
 
     def fits(self, loop: Loop, count: TripCount) -> bool:
         """Whether a loop may run inside a kernel."""
-        if count.turns < 1 or loop.count < 2 or not condition_is_pure(loop.instruction):
+        if (
+            not 1 <= count.turns <= self.most_iterations
+            or loop.count < 2
+            or not condition_is_pure(loop.instruction)
+        ):
             return False
         shapes = loop.instruction.shape.tuple_shapes
         if not all(s.is_array and s.is_static for s in shapes):

@@ -278,21 +278,24 @@ ready:
   br i1 %is.long, label %run.alone, label %run
 
 run:
-  call void %program(ptr %sources, ptr %targets, ptr %arena, ptr %context)
+  %status.short = call i32 %program(ptr %sources, ptr %targets, ptr %arena, ptr %context)
   br label %ran
 
 run.alone:
-  %thread = call ptr @PyEval_SaveThread()
-  call void %program(ptr %sources, ptr %targets, ptr %arena, ptr %context)
-  call void @PyEval_RestoreThread(ptr %thread)
+  %status.long = call i32 @hloom_execute(ptr %program, ptr %sources, ptr %targets, ptr %arena, ptr %context)
   br label %ran
 
 ran:
-  br i1 %needs.arena, label %return, label %hand.out
+  %status = phi i32 [ %status.short, %run ], [ %status.long, %run.alone ]
+  br i1 %needs.arena, label %return, label %see
 
 return:
   call void @return_arena(ptr %descriptor, ptr %arena)
-  br label %hand.out
+  br label %see
+
+see:
+  %complete = icmp eq i32 %status, 0
+  br i1 %complete, label %hand.out, label %undo
 
 hand.out:
   %tuple.at = getelementptr %descriptor, ptr %descriptor, i64 0, i32 10
@@ -326,7 +329,7 @@ bundled:
 
 ; An exception is set: drop the results that are there.
 undo:
-  %there = phi i64 [ %j, %make ], [ %outputs.count, %bundle ]
+  %there = phi i64 [ %j, %make ], [ %outputs.count, %bundle ], [ %outputs.count, %see ]
   br label %drop
 
 drop:

@@ -1,9 +1,10 @@
-; A pool of threads for loops whose rounds do not depend on each other.
+; A pool of threads for loops with independent iterations.
 ;
 ; A region is opened by raising the generation to an odd number, and closed by raising it to the next even one.
-; Threads that are awake, or woken in time, enter it; the caller waits only for those that did, so that a late
-; thread costs nothing. The rounds are cut into one slice for each thread and the slices into chunks; who is done
-; with its own slice takes chunks of the others'. Which thread computes a chunk changes no result.
+; Threads that are awake, or wake up in time, enter it; the caller waits only for those that did, so that a late
+; thread costs nothing. The iterations are divided into one slice for each thread and the slices into chunks; a
+; thread that has finished its own slice takes chunks of the others'. Which thread computes a chunk changes no result.
+; The caller polls after each of its chunks (`interruption.ll`), and drops the chunks that are left if it shall end.
 
 %slot = type { i64, i64, ptr, i64, i64, [88 x i8] } ; next unit, end of the slice, pool, index, thread
 
@@ -13,7 +14,7 @@
   i32, [124 x i8],             ;  4 sleepers
   i32, [124 x i8],             ;  6 waiting: the caller sleeps until active is 0
   i32, [124 x i8],             ;  8 busy: somebody's region is open, or is about to be
-  ptr, ptr, i64, i64, i64,     ; 10 task, arguments, rounds, grain, units of a chunk
+  ptr, ptr, i64, i64, i64,     ; 10 task, arguments, iterations, grain, units of a chunk
   i32, i32, i32, [76 x i8],    ; 15 threads with the caller's, stop, started
   [0 x %slot]                  ; 19 one for each thread
 }
@@ -39,15 +40,36 @@ define internal void @futex_wake(ptr %word) nounwind {
   ret void
 }
 
-; Run chunks of the open region until none is left: of this thread's slice first, then of the slices after it.
-define internal void @work(ptr %pool, i64 %index) nounwind {
+; Poll on behalf of a program; 0 if its context knows no function to poll with.
+define internal i32 @poll(ptr %context, ptr %last) nounwind {
 entry:
+  %function.at = getelementptr ptr, ptr %context, i64 6
+  %function = load ptr, ptr %function.at
+  %none = icmp eq ptr %function, null
+  br i1 %none, label %go.on, label %ask
+
+ask:
+  %address = ptrtoint ptr %context to i64
+  %status = call i32 %function(i64 %address, ptr %last)
+  ret i32 %status
+
+go.on:
+  ret i32 0
+}
+
+; Run chunks of the open region until none is left: of this thread's slice first, then of the slices after it.
+; Given a context, poll after each chunk; a nonzero status empties all slices and is returned.
+define internal i32 @work(ptr %pool, i64 %index, ptr %context) nounwind {
+entry:
+  %last = alloca i64
+  store i64 0, ptr %last
+  %polls = icmp ne ptr %context, null
   %task.at = getelementptr %pool, ptr %pool, i64 0, i32 10
   %task = load ptr, ptr %task.at
   %arguments.at = getelementptr %pool, ptr %pool, i64 0, i32 11
   %arguments = load ptr, ptr %arguments.at
-  %rounds.at = getelementptr %pool, ptr %pool, i64 0, i32 12
-  %rounds = load i64, ptr %rounds.at
+  %iterations.at = getelementptr %pool, ptr %pool, i64 0, i32 12
+  %iterations = load i64, ptr %iterations.at
   %grain.at = getelementptr %pool, ptr %pool, i64 0, i32 13
   %grain = load i64, ptr %grain.at
   %chunk.at = getelementptr %pool, ptr %pool, i64 0, i32 14
@@ -82,19 +104,37 @@ claim:
 
 run:
   %behind = add i64 %first, %chunk
-  %last = call i64 @llvm.smin.i64(i64 %behind, i64 %end)
-  %begin.round = mul i64 %first, %grain
-  %end.round = mul i64 %last, %grain
-  %end.within = call i64 @llvm.smin.i64(i64 %end.round, i64 %rounds)
-  call void %task(ptr %arguments, i64 %begin.round, i64 %end.within)
-  br label %take
+  %limit = call i64 @llvm.smin.i64(i64 %behind, i64 %end)
+  %begin.iteration = mul i64 %first, %grain
+  %end.iteration = mul i64 %limit, %grain
+  %end.within = call i64 @llvm.smin.i64(i64 %end.iteration, i64 %iterations)
+  call void %task(ptr %arguments, i64 %begin.iteration, i64 %end.within)
+  br i1 %polls, label %ask, label %take
+
+ask:
+  %status = call i32 @poll(ptr %context, ptr %last)
+  %ends = icmp ne i32 %status, 0
+  br i1 %ends, label %empty, label %take
+
+empty:
+  %emptied = phi i64 [ 0, %ask ], [ %emptied.next, %empty ]
+  %its.next.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %emptied, i32 0
+  %its.end.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %emptied, i32 1
+  %its.end = load i64, ptr %its.end.at
+  store atomic i64 %its.end, ptr %its.next.at monotonic, align 8
+  %emptied.next = add i64 %emptied, 1
+  %more = icmp ult i64 %emptied.next, %threads
+  br i1 %more, label %empty, label %ended
+
+ended:
+  ret i32 1
 
 exhausted:
   %visited.next = add i64 %visited, 1
   br label %slice
 
 done:
-  ret void
+  ret i32 0
 }
 
 ; A thread's life: wait for a region, enter it if it is still open, work, leave.
@@ -153,7 +193,7 @@ enter:
   br i1 %still, label %busy, label %leave
 
 busy:
-  call void @work(ptr %pool, i64 %index)
+  %status = call i32 @work(ptr %pool, i64 %index, ptr null)
   br label %leave
 
 leave:
@@ -253,10 +293,13 @@ done:
   ret void
 }
 
-; Run task(arguments, begin, end) over all rounds, in ranges that begin at multiples of the grain. The context's
-; first word is the pool; without one, and while the pool is taken, the rounds run one after the other.
-define void @hloom_parallel(ptr %context, ptr %task, ptr %arguments, i64 %rounds, i64 %grain) nounwind {
+; Run task(arguments, begin, end) over all iterations, in ranges that begin at multiples of the grain; return nonzero
+; if that ended early. The context's first word is the pool; without one, and while the pool is taken, the ranges run
+; one after the other.
+define i32 @hloom_parallel(ptr %context, ptr %task, ptr %arguments, i64 %iterations, i64 %grain) nounwind {
 entry:
+  %last = alloca i64
+  store i64 0, ptr %last
   %no.context = icmp eq ptr %context, null
   br i1 %no.context, label %serial, label %find
 
@@ -267,8 +310,8 @@ find:
 
 count:
   %grain.less = sub i64 %grain, 1
-  %rounds.up = add i64 %rounds, %grain.less
-  %units = udiv i64 %rounds.up, %grain
+  %iterations.up = add i64 %iterations, %grain.less
+  %units = udiv i64 %iterations.up, %grain
   %one = icmp slt i64 %units, 2
   br i1 %one, label %serial, label %lock
 
@@ -293,8 +336,8 @@ prepare:
   store ptr %task, ptr %task.at
   %arguments.at = getelementptr %pool, ptr %pool, i64 0, i32 11
   store ptr %arguments, ptr %arguments.at
-  %rounds.at = getelementptr %pool, ptr %pool, i64 0, i32 12
-  store i64 %rounds, ptr %rounds.at
+  %iterations.at = getelementptr %pool, ptr %pool, i64 0, i32 12
+  store i64 %iterations, ptr %iterations.at
   %grain.at = getelementptr %pool, ptr %pool, i64 0, i32 13
   store i64 %grain, ptr %grain.at
   %threads.at = getelementptr %pool, ptr %pool, i64 0, i32 15
@@ -333,7 +376,7 @@ wake:
   br label %mine
 
 mine:
-  call void @work(ptr %pool, i64 0)
+  %status = call i32 @work(ptr %pool, i64 0, ptr %context)
   %g2 = atomicrmw add ptr %generation.at, i32 1 seq_cst
   %active.at = getelementptr %pool, ptr %pool, i64 0, i32 2
   br label %join
@@ -373,9 +416,39 @@ joined:
 
 release:
   store atomic i32 0, ptr %busy.at release, align 4
-  ret void
+  ret i32 %status
 
 serial:
-  call void %task(ptr %arguments, i64 0, i64 %rounds)
-  ret void
+  br i1 %no.context, label %whole, label %cut
+
+whole:
+  call void %task(ptr %arguments, i64 0, i64 %iterations)
+  ret i32 0
+
+; 32 ranges, so that the caller can poll between them.
+cut:
+  %part = udiv i64 %iterations, 32
+  %part.grains = udiv i64 %part, %grain
+  %part.units = add i64 %part.grains, 1
+  %part.size = mul i64 %part.units, %grain
+  br label %range
+
+range:
+  %range.begin = phi i64 [ 0, %cut ], [ %range.end, %next.range ]
+  %range.next = add i64 %range.begin, %part.size
+  %range.end = call i64 @llvm.smin.i64(i64 %range.next, i64 %iterations)
+  call void %task(ptr %arguments, i64 %range.begin, i64 %range.end)
+  %range.last = icmp sge i64 %range.end, %iterations
+  br i1 %range.last, label %complete, label %next.range
+
+next.range:
+  %range.status = call i32 @poll(ptr %context, ptr %last)
+  %range.ends = icmp ne i32 %range.status, 0
+  br i1 %range.ends, label %early, label %range
+
+early:
+  ret i32 1
+
+complete:
+  ret i32 0
 }

@@ -1,32 +1,32 @@
-; Where devices wait for each other. Everybody who sits at a meeting can read what the others have put at their
-; seats; `hloom.cpu.runtime.rendezvous` is the Python side.
+; Rendezvous of devices. Each participant can read the addresses that the others have published in their records;
+; `hloom.cpu.runtime.rendezvous` is the Python side.
 
-%seat = type { ptr, i64, i64, i64, [0 x ptr] } ; meeting, position, number of seats, form; places of arrays
+%participant = type { ptr, i64, i64, i64, [0 x ptr] } ; rendezvous, position, number of participants, form; addresses
 
-%meeting = type {
+%rendezvous = type {
   i32, [124 x i8],      ; 0 arrived
-  i32, [124 x i8],      ; 2 generation: how often everybody was there
+  i32, [124 x i8],      ; 2 generation: number of completed rounds
   i32, i32, [120 x i8], ; 4 sleepers, spins before a thread sleeps
-  [0 x ptr]             ; 7 seats
+  [0 x ptr]             ; 7 participant records
 }
 
 @patience = internal constant { i64, i64 } { i64 0, i64 10000000 } ; seconds and nanoseconds
 
-; Arrive, and go on when all have arrived. Step 1 sits down first and compares forms afterwards: others than one's
-; own are told to the host, await(number, -1). Step 2 stays, step 3 gets up afterwards. Who has slept twice asks the
-; host to wait, await(number, generation), which knows when that is in vain. The result is 0, or what the host gave.
-define i32 @hloom_meet(ptr %seat, i64 %number, ptr %await, i32 %step) nounwind {
+; Arrive, and continue when all have arrived. Step 1 publishes the record first and compares the forms of all afterwards;
+; a difference is reported to the host, await(number, -1). Step 3 withdraws the record afterwards. A thread that has
+; slept twice lets the host wait, await(number, generation), which detects deadlocks. Return 0, or 1 if that failed.
+define i32 @hloom_rendezvous(ptr %participant, i64 %number, i32 %step) nounwind {
 entry:
-  %meeting = load ptr, ptr %seat
-  %position.at = getelementptr %seat, ptr %seat, i64 0, i32 1
+  %rendezvous = load ptr, ptr %participant
+  %position.at = getelementptr %participant, ptr %participant, i64 0, i32 1
   %mine = load i64, ptr %position.at
-  %own.at = getelementptr %meeting, ptr %meeting, i64 0, i32 7, i64 %mine
-  store atomic ptr %seat, ptr %own.at monotonic, align 8
-  %count.at = getelementptr %seat, ptr %seat, i64 0, i32 2
+  %own.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 7, i64 %mine
+  store atomic ptr %participant, ptr %own.at monotonic, align 8
+  %count.at = getelementptr %participant, ptr %participant, i64 0, i32 2
   %count = load i64, ptr %count.at
-  %arrived.at = getelementptr %meeting, ptr %meeting, i64 0, i32 0
-  %generation.at = getelementptr %meeting, ptr %meeting, i64 0, i32 2
-  %sleepers.at = getelementptr %meeting, ptr %meeting, i64 0, i32 4
+  %arrived.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 0
+  %generation.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 2
+  %sleepers.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 4
   %generation = load atomic i32, ptr %generation.at seq_cst, align 4
   %before = atomicrmw add ptr %arrived.at, i32 1 seq_cst
   %with = add i32 %before, 1
@@ -39,14 +39,14 @@ open:
   %g = atomicrmw add ptr %generation.at, i32 1 seq_cst
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
   %asleep = icmp ne i32 %sleepers, 0
-  br i1 %asleep, label %wake, label %met
+  br i1 %asleep, label %wake, label %complete
 
 wake:
   call void @futex_wake(ptr %generation.at)
-  br label %met
+  br label %complete
 
 prepare:
-  %spins.at = getelementptr %meeting, ptr %meeting, i64 0, i32 5
+  %spins.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 5
   %most = load i32, ptr %spins.at
   br label %watch
 
@@ -54,7 +54,7 @@ watch:
   %spins = phi i32 [ 0, %prepare ], [ %spins.next, %spin ]
   %seen = load atomic i32, ptr %generation.at acquire, align 4
   %same = icmp eq i32 %seen, %generation
-  br i1 %same, label %consider, label %met
+  br i1 %same, label %consider, label %complete
 
 consider:
   %patient = icmp ult i32 %spins, %most
@@ -73,7 +73,7 @@ sleep:
   %s2 = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
   %now = load atomic i32, ptr %generation.at acquire, align 4
   %still = icmp eq i32 %now, %generation
-  br i1 %still, label %again, label %met
+  br i1 %still, label %again, label %complete
 
 again:
   %slept.next = add i32 %slept, 1
@@ -82,23 +82,23 @@ again:
 
 ask:
   %generation.wide = zext i32 %generation to i64
-  %status = call i32 %await(i64 %number, i64 %generation.wide)
+  %status = call i32 @await(i64 %number, i64 %generation.wide)
   %failed = icmp ne i32 %status, 0
-  br i1 %failed, label %give.up, label %met
+  br i1 %failed, label %give.up, label %complete
 
 give.up:
-  ret i32 %status
+  ret i32 1
 
-met:
+complete:
   switch i32 %step, label %done [ i32 1, label %compare
-                                  i32 3, label %rise ]
+                                  i32 3, label %withdraw ]
 
-rise:
+withdraw:
   store atomic ptr null, ptr %own.at monotonic, align 8
   ret i32 0
 
 compare:
-  %form.at = getelementptr %seat, ptr %seat, i64 0, i32 3
+  %form.at = getelementptr %participant, ptr %participant, i64 0, i32 3
   %form = load i64, ptr %form.at
   br label %next
 
@@ -108,9 +108,9 @@ next:
   br i1 %all, label %done, label %look
 
 look:
-  %other.at = getelementptr %meeting, ptr %meeting, i64 0, i32 7, i64 %position
+  %other.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 7, i64 %position
   %other = load ptr, ptr %other.at
-  %other.form.at = getelementptr %seat, ptr %other, i64 0, i32 3
+  %other.form.at = getelementptr %participant, ptr %other, i64 0, i32 3
   %other.form = load i64, ptr %other.form.at
   %fits = icmp eq i64 %other.form, %form
   br i1 %fits, label %equal, label %differ
@@ -120,8 +120,8 @@ equal:
   br label %next
 
 differ:
-  %told = call i32 %await(i64 %number, i64 -1)
-  ret i32 %told
+  %told = call i32 @await(i64 %number, i64 -1)
+  ret i32 1
 
 done:
   ret i32 0

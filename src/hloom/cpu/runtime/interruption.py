@@ -1,0 +1,89 @@
+"""Polls in native code, so that Ctrl-C and the failure of another device end a program.
+
+A program polls between kernels and at the back edges of loops, by ``hloom_poll`` in
+`native_code/interruption.ll`; ``hloom_parallel`` polls between chunks. A nonzero status makes the program
+return nonzero at once. A poll takes some 30 ns, so it is made only once per `POLL_WORK` operations: a loop
+subtracts the work of an iteration from a countdown, which is one instruction and a branch that is not taken.
+A single call of a kernel that does not share its iterations is not interrupted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.codegen.llvm_text import I32, I64, Function, Value
+
+POLL_FUNCTION: Final = "hloom_poll"
+POLL_WORK: Final = 1 << 18
+"""Elementary operations between polls in a loop: 20 us to some ms."""
+LONG_LOOP: Final = 1 << 24
+"""Loops that are known to do less work do not poll: they end within some 10 ms."""
+LONG_KERNELS: Final = 1 << 22
+"""Work of kernels after which straight-line code polls."""
+_DECLARATION: Final = (
+    f"declare i32 @{POLL_FUNCTION}(i64, ptr nocapture) "
+    "cold nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
+)
+"""The attributes say that a poll touches no array of the program, so that loops keep values in registers."""
+
+
+class PollEmitter:
+    """Emits the polls of a program.
+
+    Args:
+        function: the program's entry function.
+        context: its context.
+    """
+
+    def __init__(self, function: Function, context: Value) -> None:
+        self._function = function
+        self._context = context
+        self._countdown: Value | None = None
+        self._last: Value | None = None
+        self._work = 0
+
+    def after_kernel(self, work: int) -> None:
+        """Poll if the kernels since the last poll did enough work."""
+        self._work += work
+        if self._work >= LONG_KERNELS:
+            self._poll()
+
+    def at_back_edge(self, work: int) -> None:
+        """Poll at the end of an iteration, once per `POLL_WORK`; ``work`` is that of an iteration."""
+        f = self._function
+        if self._countdown is None:
+            self._countdown = self._variable(POLL_WORK)
+        left = f.load(I64, self._countdown) - max(1, min(work, POLL_WORK))
+        f.store(left, self._countdown)
+        poll, after = f.label(), f.label()
+        f.branch(left.compare("slt", 0), poll, after)
+        f.start(poll)
+        f.store(f.constant(I64, POLL_WORK), self._countdown)
+        self._poll()
+        f.jump(after)
+        f.start(after)
+
+    def _poll(self) -> None:
+        f = self._function
+        self._work = 0
+        if self._last is None:
+            self._last = self._variable(0)
+        f.module.declarations.setdefault(POLL_FUNCTION, _DECLARATION)
+        address = f.append(I64, f"ptrtoint {self._context} to i64")
+        end_early_if(f, f.call(I32, POLL_FUNCTION, address, self._last))
+
+    def _variable(self, value: int) -> Value:
+        """A word on the stack that has a value when the function begins."""
+        f = self._function
+        place = f.allocate(I64, align=8)
+        f.entry_lines.append(f"  store i64 {value}, {place}")
+        return place
+
+
+def end_early_if(f: Function, status: Value) -> None:
+    """Return from the entry function with status 1 if a status is nonzero."""
+    failed, after = f.label(), f.label()
+    f.branch(status.compare("ne", 0), failed, after)
+    f.start(failed)
+    f.do("ret i32 1")
+    f.start(after)

@@ -1,0 +1,191 @@
+"""Backends: what compiles and runs programs, and the registry in which `hloom.compile` finds one by name.
+
+A backend is an object with a name, a target, a pipeline of passes, and a function that compiles a module::
+
+    class Toy(Backend):
+        name = "toy"
+
+        @property
+        def target(self) -> None:
+            return None
+
+        def pipeline(self) -> Pipeline:
+            return Pipeline([CallInliner()], title="toy")
+
+        def compile(self, module: HloModule, options: CompileOptions) -> Program:
+            module.verify()
+            optimized = clone_module(module)
+            self.pipeline().run(optimized)
+            return ToyProgram(optimized)
+
+    class ToyProgram(Program):
+        def load(self, device: VirtualDevice) -> DeviceProgram:
+            return ToyDeviceProgram(self, device)
+
+    class ToyDeviceProgram(DeviceProgram):
+        def run(self, arguments: Sequence[Value]) -> Value: ...
+
+    register_backend(Toy())
+    hloom.compile(module, backend="toy")
+
+`hloom.compile` calls ``compile`` once for each distinct module, then ``load`` once for each set of devices,
+then `DeviceProgram.run` once per run and device: in a thread of the device's own if there are several. The
+executable checks arguments: a backend sees values of exactly the parameters' shapes (numpy arrays, nested
+tuples, None for a token; an array of dynamic shape has its actual size), must not write to them, and returns
+a value of the result's shape. Operations that communicate use the `VirtualDevice`. Native code that runs for
+long raises `hloom.evaluate.devices.Stopped` when the world's stop word is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hloom.errors import HloError
+from hloom.evaluate.devices import VirtualDevice, World
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+
+if TYPE_CHECKING:
+    from hloom.analysis.cost import Cost
+    from hloom.codegen.target import Target
+    from hloom.cpu.native import Memory
+    from hloom.cpu.runtime.profile import Profile
+    from hloom.passes.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """Options of a compilation.
+
+    Attributes:
+        num_replicas, num_partitions: numbers of devices that will run the program.
+    """
+
+    num_replicas: int = 1
+    num_partitions: int = 1
+
+
+class DeviceProgram(Protocol):
+    """A program on one of its devices."""
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """Return the result for arguments that fit the parameters, during a run of the device's world."""
+        ...
+
+    def profile(self, arguments: Sequence[Value]) -> Profile:
+        """Run, and return the time of every instruction; raises HloError unless the backend measures it."""
+        raise _not_offered("profile")
+
+
+class Program(Protocol):
+    """A compiled module. The defaults are those of a program that is not inspected.
+
+    Attributes:
+        is_isolated: runs need neither the host nor other devices; devices may run one after the other.
+        uses_all_cores: a run on one device uses all cores; running devices at the same time gains nothing.
+    """
+
+    is_isolated: bool = False
+    uses_all_cores: bool = False
+
+    def load(self, device: VirtualDevice) -> DeviceProgram:
+        """Return the program on a device, with state of its own, such as that of random numbers."""
+        ...
+
+    def direct_call(self, checked: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that runs the program on one device with the arguments of a caller.
+
+        ``checked`` does so with all checks and conversions. A backend may return a faster function that calls
+        ``checked`` for arguments that do not fit exactly.
+        """
+        return checked
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of arguments, results and temporaries; raises HloError unless the backend knows them."""
+        raise _not_offered("memory")
+
+    @property
+    def cost(self) -> Cost:
+        """Operations and bytes moved by a run; raises HloError unless the backend knows them."""
+        raise _not_offered("cost")
+
+    def to_hlo(self) -> str:
+        """Return the program after all passes as HLO text; raises HloError unless the backend has passes."""
+        raise _not_offered("optimized HLO")
+
+    def to_llvm(self) -> str:
+        """Return the program as LLVM IR; raises HloError unless the backend emits it."""
+        raise _not_offered("LLVM IR")
+
+    def to_asm(self) -> str:
+        """Return the program as assembly; raises HloError unless the backend emits machine code."""
+        raise _not_offered("assembly")
+
+
+class Backend(Protocol):
+    """A way to compile and run programs; see the description of the module.
+
+    Attributes:
+        name: the name by which `hloom.compile` finds it.
+    """
+
+    name: str
+
+    @property
+    def target(self) -> Target | None:
+        """The machine that programs are compiled for; None if no machine code is made."""
+        ...
+
+    def pipeline(self) -> Pipeline:
+        """Return the passes that a module goes through, in order."""
+        ...
+
+    def compile(self, module: HloModule, options: CompileOptions) -> Program:
+        """Verify and compile a module, which stays as it is; raises HloError for what cannot be compiled."""
+        ...
+
+    def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
+        """Return the programs on the devices of a world, replica-major.
+
+        Override it to let the programs of several devices know each other, as for native collectives.
+        """
+        return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
+
+
+_REGISTRY: Final[dict[str, Backend]] = {}
+
+
+def register_backend(backend: Backend) -> None:
+    """Let `hloom.compile` find a backend; raises HloError by ``compile.backend-registered``."""
+    if backend.name in _REGISTRY:
+        message = f"there is a backend {backend.name!r} already; unregister it first, or take another name"
+        raise HloError(message, rule="compile.backend-registered")
+    _REGISTRY[backend.name] = backend
+
+
+def unregister_backend(name: str) -> None:
+    """Remove a backend; raises HloError by the rule ``compile.backend`` if there is none of the name."""
+    backend_named(name)
+    del _REGISTRY[name]
+
+
+def backend_named(name: str) -> Backend:
+    """Return a backend; raises HloError by the rule ``compile.backend`` if there is none of the name."""
+    backend = _REGISTRY.get(name)
+    if backend is None:
+        message = f"there is no backend {name!r}; the backends are {', '.join(_REGISTRY)}"
+        raise HloError(message, rule="compile.backend")
+    return backend
+
+
+def backend_names() -> tuple[str, ...]:
+    """Return the names of all backends, in the order of registration."""
+    return tuple(_REGISTRY)
+
+
+def _not_offered(what: str) -> HloError:
+    message = f"this backend offers no {what}; compile with backend='cpu'"
+    return HloError(message, rule="compile.not-offered")

@@ -1,0 +1,228 @@
+"""Backend ``cpu``: native code for this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from hloom.codegen.target import Target, host
+from hloom.cpu.native import NativeExecutable
+from hloom.cpu.runtime.context import Context
+from hloom.errors import EvaluationError, HloError
+from hloom.evaluate.devices import VirtualDevice, World
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+from hloom.passes.expand.dynamic_form import actual, enclosed
+from hloom.passes.expand.refine_shapes import is_unbounded
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, register_backend
+from hloom.runtime.cpu_refinement import Recent, RefinedForms, sized
+from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.analysis.cost import Cost
+    from hloom.cpu.native import Memory
+    from hloom.cpu.runtime.profile import Profile
+    from hloom.cpu.runtime.rendezvous import Participant
+    from hloom.passes.pipeline import Pipeline
+
+
+class CpuBackend(Backend):
+    """Compiles modules to native code through LLVM."""
+
+    name = "cpu"
+
+    @property
+    def target(self) -> Target:
+        """This machine."""
+        return host()
+
+    def pipeline(self) -> Pipeline:
+        """Return the passes of the compiler."""
+        from hloom.cpu.pipeline import CPU_PIPELINE
+
+        return CPU_PIPELINE
+
+    def compile(self, module: HloModule, options: CompileOptions) -> Program:
+        """Compile a module, or find it in the cache; one of unbounded sizes is compiled when it runs."""
+        if is_unbounded(module):
+            return UnboundedProgram(module)
+        return CompiledProgram(NativeExecutable(module))
+
+    def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
+        """Load the programs; their collectives run in native code if all programs are compiled."""
+        natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
+        if len(natives) < len(programs) or not any(native.calls_host for native in natives):
+            return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
+        from hloom.cpu.runtime.rendezvous import RendezvousPlan
+
+        plan = RendezvousPlan(world, [native.host_calls for native in natives])
+        return [
+            CompiledDeviceProgram(native, device, plan.participants(n))
+            for n, (native, device) in enumerate(zip(natives, world.devices, strict=True))
+        ]
+
+
+class _Inspected(Program):
+    """What can be told of a program from its native form."""
+
+    @property
+    def native(self) -> NativeExecutable:
+        """The native form."""
+        raise NotImplementedError
+
+    @property
+    def memory(self) -> Memory:
+        """See `Program`."""
+        return self.native.memory
+
+    @property
+    def cost(self) -> Cost:
+        """See `Program`."""
+        return self.native.cost
+
+    def to_hlo(self) -> str:
+        """See `Program`."""
+        return self.native.optimized.to_text()
+
+    def to_llvm(self) -> str:
+        """See `Program`."""
+        return self.native.program.text
+
+    def to_asm(self) -> str:
+        """See `Program`."""
+        return self.native.assembly()
+
+
+class CompiledProgram(_Inspected):
+    """A program of bounded sizes, in native code."""
+
+    def __init__(self, native: NativeExecutable) -> None:
+        self._native = native
+        self.is_isolated = not native.calls_host
+        self.uses_all_cores = native.shares
+
+    @property
+    def native(self) -> NativeExecutable:
+        """The native form."""
+        return self._native
+
+    def load(self, device: VirtualDevice) -> DeviceProgram:
+        """See `Program`."""
+        return CompiledDeviceProgram(self._native, device)
+
+    def direct_call(self, checked: Callable[..., Any]) -> Callable[..., Any]:
+        """See `Program`: a builtin of native code."""
+        return self._native.builtin(checked)
+
+
+class UnboundedProgram(_Inspected):
+    """A program of unbounded sizes, compiled for the sizes of the arguments of each run."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._forms = RefinedForms(module)
+
+    @property
+    def native(self) -> NativeExecutable:
+        """The native form of the last run; raises HloError by ``compile.unbounded`` before the first."""
+        if self._forms.latest is None:
+            message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
+            raise HloError(message, rule="compile.unbounded")
+        return self._forms.latest
+
+    def load(self, device: VirtualDevice) -> DeviceProgram:
+        """See `Program`."""
+        return UnboundedDeviceProgram(self._forms, device)
+
+
+class CompiledDeviceProgram(DeviceProgram):
+    """Native code on a device."""
+
+    def __init__(
+        self,
+        native: NativeExecutable,
+        device: VirtualDevice,
+        participants: Mapping[int, Participant] | None = None,
+    ) -> None:
+        self._native = native
+        self._parameters = [p.shape for p in native.module.entry.parameters]
+        self._result = native.module.entry.root.shape
+        self._given = native.given.entry if native.given is not native.module else None
+        self._host = native.host(device, participants) if native.calls_host else None
+        table = self._host.table if self._host is not None else 0
+        self._stop = device.world.stop_word
+        self._context = Context(device.id, participants=table, stop=self._stop)
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """See `DeviceProgram`."""
+        leaves = self._native.run(self._leaves(arguments), self._host, self._context)
+        result = joined(self._result, iter(leaves))
+        if self._given is not None:
+            result = actual(result, self._given.root.shape)
+        if self._native.dump is not None and self._native.dump.snapshots:
+            self._native.dump.executed(arguments, result)
+        return result
+
+    def profile(self, arguments: Sequence[Value]) -> Profile:
+        """See `DeviceProgram`."""
+        return self._native.profile(self._leaves(arguments), self._host, self._stop)
+
+    def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray[Any, Any] | None]:
+        """Return the arrays that native code takes."""
+        values = arguments
+        if self._given is not None:
+            given = zip(arguments, self._given.parameters, strict=True)
+            values = [enclosed(value, parameter.shape) for value, parameter in given]
+        return flat(self._parameters, values)
+
+
+class UnboundedDeviceProgram(DeviceProgram):
+    """A program of unbounded sizes on a device."""
+
+    def __init__(self, forms: RefinedForms, device: VirtualDevice) -> None:
+        self._forms = forms
+        self._device = device
+        self._programs: Recent[NativeExecutable, CompiledDeviceProgram] = Recent()
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """See `DeviceProgram`."""
+        return self._program(arguments).run(arguments)
+
+    def profile(self, arguments: Sequence[Value]) -> Profile:
+        """See `DeviceProgram`."""
+        return self._program(arguments).profile(arguments)
+
+    def _program(self, arguments: Sequence[Value]) -> CompiledDeviceProgram:
+        parameters = self._forms.module.entry.parameters
+        shapes = tuple([sized(p.shape, v) for p, v in zip(parameters, arguments, strict=True)])
+        native = self._forms.form(shapes)
+        return self._programs.get(native, lambda: CompiledDeviceProgram(native, self._device))
+
+
+def flat(shapes: Sequence[Shape], values: Sequence[Any]) -> list[np.ndarray[Any, Any] | None]:
+    """Return the leaves of values, in order; None for tokens."""
+    found: list[np.ndarray[Any, Any] | None] = []
+    for shape, value in zip(shapes, values, strict=True):
+        if shape.is_tuple:
+            found += flat(shape.tuple_shapes, cast("Sequence[Any]", value))
+        elif shape.is_array:
+            array = np.asarray(value)
+            if array.shape != shape.dimensions:
+                message = f"compiled code takes the whole {shape.to_string(layout=False)}, got {array.shape}"
+                raise EvaluationError(message, rule="run.argument")
+            found.append(array)
+        else:
+            found.append(None)
+    return found
+
+
+def joined(shape: Shape, leaves: Iterator[Any]) -> Any:
+    """Return the value of a shape from its leaves: an array, or nested tuples of them; None for tokens."""
+    if shape.is_tuple:
+        return tuple([joined(part, leaves) for part in shape.tuple_shapes])
+    leaf = next(leaves)
+    return leaf if shape.is_array else None
+
+
+register_backend(CpuBackend())

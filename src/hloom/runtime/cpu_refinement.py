@@ -1,0 +1,79 @@
+"""Programs of unbounded sizes (``f32[?]``), compiled for the sizes of arguments."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, TypeVar, cast
+
+import numpy as np
+
+from hloom.cpu.native import NativeExecutable
+from hloom.errors import EvaluationError
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+from hloom.shape.shape import Shape
+
+KEPT: Final = 32
+"""Number of compiled forms that are kept, the most recently used ones."""
+
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+
+
+class Recent(Generic[Key, Made]):
+    """The most recently used values of a function."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Key, Made] = OrderedDict()
+
+    def get(self, key: Key, make: Callable[[], Made]) -> Made:
+        """Return the value of a key, made if it is not there; the least recently used one is dropped."""
+        if key not in self._kept:
+            self._kept[key] = make()
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+class RefinedForms:
+    """The compiled forms of one program, shared by all devices that run it.
+
+    Attributes:
+        module: the program.
+        latest: the form that was used last; None before the first.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        module.verify()
+        self.module = module
+        self.latest: NativeExecutable | None = None
+        self._forms: Recent[tuple[Shape, ...], NativeExecutable] = Recent()
+        self._compiling = threading.Lock()
+
+    def form(self, shapes: tuple[Shape, ...]) -> NativeExecutable:
+        """Return the form for arguments of these shapes; raises HloError if they leave a size open."""
+        from hloom.passes.expand.refine_shapes import refined_module
+
+        with self._compiling:
+            make = lambda: NativeExecutable(refined_module(self.module, shapes))  # noqa: E731
+            self.latest = self._forms.get(shapes, make)
+            return self.latest
+
+
+def sized(shape: Shape, value: Value) -> Shape:
+    """Return a shape with the sizes of a value in place of the unbounded ones."""
+    if shape.is_tuple:
+        parts = zip(shape.tuple_shapes, cast("tuple[Any, ...]", value), strict=True)
+        return Shape.tuple_([sized(part, element) for part, element in parts])
+    if not shape.is_array or not shape.is_unbounded:
+        return shape
+    found = np.shape(cast("Any", value))
+    if len(found) != shape.rank:
+        raise EvaluationError(f"an array of sizes {list(found)} is no {shape}", rule="run.argument")
+    open_ = [size == Shape.UNBOUNDED for size in shape.dimensions]
+    sizes = [n if o else size for n, o, size in zip(found, open_, shape.dimensions, strict=True)]
+    flags = [flag and not o for flag, o in zip(shape.dynamic_dimensions, open_, strict=True)]
+    return shape.with_dimensions(sizes, flags)

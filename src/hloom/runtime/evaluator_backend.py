@@ -1,0 +1,68 @@
+"""Backend ``evaluator``: the reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hloom.errors import HloError
+from hloom.evaluate.devices import VirtualDevice
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, register_backend
+
+if TYPE_CHECKING:
+    from hloom.passes.pipeline import Pipeline
+
+
+class EvaluatorBackend(Backend):
+    """Evaluates modules as they are given."""
+
+    name = "evaluator"
+
+    @property
+    def target(self) -> None:
+        """No machine code is made."""
+        return None
+
+    def pipeline(self) -> Pipeline:
+        """Return the empty pipeline."""
+        from hloom.passes.pipeline import Pipeline
+
+        return Pipeline([], title="evaluator")
+
+    def compile(self, module: HloModule, options: CompileOptions) -> Program:
+        """Verify a module."""
+        module.verify()
+        return EvaluatedProgram(module)
+
+
+class EvaluatedProgram(Program):
+    """A verified module."""
+
+    def __init__(self, module: HloModule) -> None:
+        self._module = module
+
+    def load(self, device: VirtualDevice) -> DeviceProgram:
+        """See `Program`."""
+        return EvaluatedDeviceProgram(self._module, device)
+
+
+class EvaluatedDeviceProgram(DeviceProgram):
+    """A module with an evaluator of its own."""
+
+    def __init__(self, module: HloModule, device: VirtualDevice) -> None:
+        self._module = module
+        self._evaluator = Evaluator(device)
+
+    def run(self, arguments: Sequence[Value]) -> Value:
+        """See `DeviceProgram`."""
+        try:
+            return self._evaluator.run(self._module.entry, arguments)
+        except HloError as error:
+            self._module.locate(error)
+            raise
+
+
+register_backend(EvaluatorBackend())

@@ -1,0 +1,299 @@
+"""Signals and failures of other devices end native code, and long loops release the GIL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom
+from evaluation import parse
+from hloom.cpu.jit.compilation import optimize
+from hloom.cpu.program import emit_program
+from hloom.cpu.runtime.interruption import POLL_FUNCTION
+from hloom.runtime.custom_call import unregister_custom_call
+
+ENDLESS_SCALAR = """
+always { s = (s32[], f32[64]) parameter(0)
+         ROOT t = pred[] constant(true) }
+step { s = (s32[], f32[64]) parameter(0)
+       i = s32[] get-tuple-element(s), index=0
+       x = f32[64] get-tuple-element(s), index=1
+       one = s32[] constant(1)
+       n = s32[] add(i, one)
+       ROOT r = (s32[], f32[64]) tuple(n, x) }
+ENTRY e { x = f32[64] parameter(0)
+          zero = s32[] constant(0)
+          start = (s32[], f32[64]) tuple(zero, x)
+          end = (s32[], f32[64]) while(start), condition=always, body=step
+          x2 = f32[64] get-tuple-element(end), index=1
+          n = s32[] get-tuple-element(end), index=0
+          f = f32[] convert(n)
+          b = f32[64] broadcast(f), dimensions={}
+          ROOT y = f32[64] add(b, x2) }
+"""
+ENDLESS_ARRAY = ENDLESS_SCALAR.replace("tuple(n, x)", "tuple(n, y)").replace(
+    "       ROOT r =", "       y = f32[64] tanh(x)\n       ROOT r ="
+)
+ENDLESS_PRODUCTS = ENDLESS_ARRAY.replace("f32[64]", "f32[256,256]").replace(
+    "tanh(x)", "dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+)
+ENDLESS_CALLS = ENDLESS_ARRAY.replace("tanh(x)", 'custom-call(x), custom_call_target="interruption-test"')
+ENDLESS_COLLECTIVES = """larger { a = f32[] parameter(0)
+         b = f32[] parameter(1)
+         ROOT m = f32[] maximum(a, b) }""" + ENDLESS_ARRAY.replace(
+    "tanh(x)", "all-reduce(x), to_apply=larger"
+)
+NESTED = """
+below { s = (s32[], s32[], f32[]) parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        k = s32[] get-tuple-element(s), index=1
+        ROOT r = pred[] compare(i, k), direction=LT }
+inner { s = (s32[], s32[], f32[]) parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        k = s32[] get-tuple-element(s), index=1
+        v = f32[] get-tuple-element(s), index=2
+        one = s32[] constant(1)
+        j = s32[] add(i, one)
+        w = f32[] sine(v)
+        ROOT r = (s32[], s32[], f32[]) tuple(j, k, w) }
+outer { s = (s32[], s32[], f32[]) parameter(0)
+        i = s32[] get-tuple-element(s), index=0
+        k = s32[] get-tuple-element(s), index=1
+        v = f32[] get-tuple-element(s), index=2
+        one = s32[] constant(1)
+        j = s32[] add(i, one)
+        zero = s32[] constant(0)
+        start = (s32[], s32[], f32[]) tuple(zero, k, v)
+        end = (s32[], s32[], f32[]) while(start), condition=below, body=inner
+        w = f32[] get-tuple-element(end), index=2
+        ROOT r = (s32[], s32[], f32[]) tuple(j, k, w) }
+ENTRY e { k = s32[] parameter(0)
+          v = f32[] parameter(1)
+          zero = s32[] constant(0)
+          start = (s32[], s32[], f32[]) tuple(zero, k, v)
+          end = (s32[], s32[], f32[]) while(start), condition=below, body=outer
+          ROOT w = f32[] get-tuple-element(end), index=2 }
+"""
+ONE_STEP = "ENTRY e { x = f32[64] parameter(0)\n ROOT y = f32[64] add(x, x) }"
+
+STRAIGHT = """
+import signal, threading, time, os, numpy as np, hloom
+exe = hloom.compile(hloom.HloModule.from_text('''HloModule m
+ENTRY e { x0 = f32[2048,2048] parameter(0)
+LINES
+ ROOT y = f32[2048,2048] copy(x200) }'''))
+rang = []
+def ring():
+    time.sleep(0.5)
+    rang.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=ring).start()
+try:
+    exe(np.zeros((2048, 2048), np.float32))
+    print("returned")
+except KeyboardInterrupt:
+    print(time.monotonic() - rang[0])
+small = hloom.compile(hloom.HloModule.from_text('''HloModule m
+ENTRY e { x = f32[1024,1024] parameter(0)
+ ROOT y = f32[1024,1024] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0} }'''))
+assert (small(np.ones((1024, 1024), np.float32)) == 1024).all()
+"""
+
+
+class Alarm:
+    """Sends this process a SIGINT after a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.rang_at = seconds, 0.0
+
+    def __enter__(self) -> Alarm:
+        def ring() -> None:
+            time.sleep(self.seconds)
+            self.rang_at = time.monotonic()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        self._thread = threading.Thread(target=ring)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+
+def interrupted(exe: Any, *arguments: Any) -> float:
+    """Run a program without end, interrupt it, and return the seconds that it took to end."""
+    returned = False
+    with pytest.raises(KeyboardInterrupt), Alarm(0.3) as alarm:
+        exe.run([arguments] * len(exe.devices)) if len(exe.devices) > 1 else exe(*arguments)
+        returned = True
+    assert not returned
+    return time.monotonic() - alarm.rang_at
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [(ENDLESS_SCALAR, 64), (ENDLESS_ARRAY, 64), (ENDLESS_PRODUCTS, (256, 256)), (ENDLESS_CALLS, 64)],
+    ids=["scalar", "array", "products", "calls"],
+)
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+def test_ctrl_c_ends_a_loop(text: str, shape: Any, backend: str) -> None:
+    """KeyboardInterrupt comes soon, more than once, and what runs next is right."""
+    hloom.register_custom_call("interruption-test", lambda x: x)
+    exe = hloom.compile(parse(text), backend=backend)
+    x = np.ones(shape, np.float32)
+    for _ in range(2):
+        assert interrupted(exe, x) < 1.0
+    unregister_custom_call("interruption-test")
+    assert (hloom.compile(parse(ONE_STEP), backend=backend)(np.ones(64, np.float32)) == 2).all()
+
+
+@pytest.mark.parametrize("text", [ENDLESS_SCALAR, ENDLESS_COLLECTIVES], ids=["alone", "collectives"])
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+def test_ctrl_c_ends_all_devices(text: str, backend: str) -> None:
+    """The devices' threads are gone afterwards."""
+    exe = hloom.compile(parse(text), backend=backend, num_replicas=3)
+    if "all-reduce" not in text and backend == "cpu":
+        exe._one_by_one = False
+    assert interrupted(exe, np.ones(64, np.float32)) < 1.0
+    assert not [t for t in threading.enumerate() if t.name.startswith("hloom device")]
+
+
+def test_python_handlers_of_other_signals_run() -> None:
+    """A handler that raises nothing does not end the program; its time is taken up in the run."""
+    rung: list[float] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.15)
+        with pytest.raises(KeyboardInterrupt), Alarm(0.8) as alarm:
+            hloom.compile(parse(ENDLESS_ARRAY))(np.ones(64, np.float32))
+        assert rung and rung[0] < alarm.rang_at
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_another_thread_is_not_interrupted() -> None:
+    """Ctrl-C belongs to the main thread; a loop in another one goes on to its end."""
+    exe = hloom.compile(parse(NESTED))
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(exe(np.int32(5000), np.float32(1))))
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), Alarm(0.05):
+        time.sleep(30)
+    thread.join()
+    assert results and abs(float(results[0])) < 1
+
+
+def test_other_threads_run_beside_a_loop_of_unknown_length() -> None:
+    """The loop is scalar and its module needs no arena, but it may take long: it releases the GIL."""
+    exe = hloom.compile(parse(NESTED))
+    ticks: list[float] = []
+    done = threading.Event()
+
+    def tick() -> None:
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begin = time.monotonic()
+    exe(np.int32(6000), np.float32(1))
+    end = time.monotonic()
+    done.set()
+    thread.join()
+    assert end - begin > 0.05  # else this shows nothing
+    assert sum(begin + 0.02 < t < end for t in ticks) >= 3
+
+
+def test_a_device_that_fails_ends_loops_of_the_others() -> None:
+    """One device raises an error, the other one computes for ever."""
+    text = ENDLESS_ARRAY.replace("HloModule", "").replace(
+        "ENTRY e {", "fails { x = f32[64] parameter(0)\n"
+        ' ROOT y = f32[64] custom-call(x), custom_call_target="interruption-failure" }\n'
+        "spins { x = f32[64] parameter(0)\n zero = s32[] constant(0)\n"
+        " start = (s32[], f32[64]) tuple(zero, x)\n"
+        " end = (s32[], f32[64]) while(start), condition=always, body=step\n"
+        " ROOT y = f32[64] get-tuple-element(end), index=1 }\nENTRY e {"
+    )  # fmt: skip
+    head, _, _ = text.rpartition("ENTRY e {")
+    text = (
+        head
+        + """ENTRY e { x = f32[64] parameter(0)
+      id = u32[] replica-id()
+      zero = u32[] constant(0)
+      first = pred[] compare(id, zero), direction=EQ
+      ROOT y = f32[64] conditional(first, x, x), true_computation=fails, false_computation=spins }"""
+    )
+
+    def fail(x: Any) -> Any:
+        time.sleep(0.2)
+        raise ValueError("on purpose")
+
+    hloom.register_custom_call("interruption-failure", fail)
+    try:
+        exe = hloom.compile(parse(text), num_replicas=2)
+        begin = time.monotonic()
+        with pytest.raises(hloom.HloError, match="on purpose"):
+            exe.run([[np.ones(64, np.float32)]] * 2)
+        assert time.monotonic() - begin < 5
+    finally:
+        unregister_custom_call("interruption-failure")
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_ctrl_c_between_the_ranges_of_a_kernel(threads: str) -> None:
+    """A straight line of large kernels ends within a second, with a pool and without."""
+    lines = "\n".join(
+        f" x{n + 1} = f32[2048,2048] dot(x{n}, x{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
+        for n in range(200)
+    )
+    environment = {**os.environ, "HLOOM_NUM_THREADS": threads}
+    code = STRAIGHT.replace("LINES", lines)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 1.0
+
+
+def test_exit_during_a_loop_in_a_daemon_thread() -> None:
+    """The process ends, although a thread is in native code for ever."""
+    code = f"""
+import threading, time, numpy as np, hloom
+exe = hloom.compile(hloom.HloModule.from_text('''HloModule m\n{ENDLESS_ARRAY}'''))
+threading.Thread(target=lambda: exe(np.ones(64, np.float32)), daemon=True).start()
+time.sleep(0.3)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_short_loops_do_not_poll() -> None:
+    """A loop of known trip count and little work ends soon anyway."""
+    bounded = ENDLESS_PRODUCTS.replace("256", "16").replace("ROOT t = pred[] constant(true)", """
+      i = s32[] get-tuple-element(s), index=0
+      n = s32[] constant(1000)
+      ROOT t = pred[] compare(i, n), direction=LT""")  # fmt: skip
+    optimized = optimize(parse(bounded))
+    program = emit_program(optimized)
+    assert program.is_bounded and POLL_FUNCTION not in program.text
+    endless = emit_program(optimize(parse(ENDLESS_PRODUCTS)))
+    assert not endless.is_bounded and POLL_FUNCTION in endless.text
+    assert POLL_FUNCTION not in emit_program(optimized, interruptible=False).text
+
+
+def test_long_elementwise_loops_are_interrupted() -> None:
+    """Of known trip count, and elementwise: it would be a kernel of its own if it had fewer iterations."""
+    counted = ENDLESS_ARRAY.replace("ROOT t = pred[] constant(true)", """
+      i = s32[] get-tuple-element(s), index=0
+      n = s32[] constant(2000000000)
+      ROOT t = pred[] compare(i, n), direction=LT""")  # fmt: skip
+    assert interrupted(hloom.compile(parse(counted)), np.ones(64, np.float32)) < 1.0
