@@ -61,7 +61,7 @@ class ProgramFacts:
             or not all(isinstance(name, str) for name in cast("list[object]", facts["data"]))
         ):
             return None
-        values = {**facts, **{name: tuple(facts[name]) for name in _LISTS}}
+        values: dict[str, Any] = {**facts, **{name: tuple(facts[name]) for name in _LISTS}}
         return ProgramFacts(**values)
 
 
