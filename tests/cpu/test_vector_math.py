@@ -190,3 +190,46 @@ def test_the_remainder_is_exact(exponents: tuple[int, int]) -> None:
     generator = np.random.default_rng(1)
     x, y = (generator.uniform(1, 2, 200) * 2.0 ** generator.integers(*exponents, 200) for _ in range(2))
     agreement.equal(compiled("remainder", x, y), np.fmod(x, y))
+
+
+LINEAR = (
+    "exponential-minus-one", "log-plus-one", "sine", "tan", "asin", "sinh", "tanh", "asinh", "atanh",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_subnormal_and_negligible_arguments(name: str, target: str) -> None:
+    """Functions that are x near 0 give x itself; erf and log of subnormal numbers are as precise as any."""
+    dtype = sample(name).dtype
+    limits = np.finfo(dtype)
+    generator = np.random.default_rng(0)
+    exponents = generator.integers(limits.minexp - limits.nmant, limits.minexp // 4, 200)
+    x = np.ldexp(generator.uniform(1, 2, 200), exponents).astype(dtype)
+    x = np.concatenate([x, [limits.tiny, limits.smallest_subnormal]]).astype(dtype)
+    x = np.concatenate([x, -x])
+    cases = [case(opcode, x) for opcode in (*LINEAR, "erf", "log")]
+    *linear, erf, log = run_compiled(cases, 4, TARGETS[target])
+    for opcode, got in zip(LINEAR, linear, strict=True):
+        np.testing.assert_array_equal(got, x, opcode)
+    positive = x > 0
+    with mpmath.workprec(200):
+        assert max(error(a, b, mpmath.erf) for a, b in zip(x, erf, strict=True)) <= 1
+        pairs = zip(x[positive], log[positive], strict=True)
+        assert max(error(a, b, mpmath.log) for a, b in pairs) <= 1
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_where_the_exponential_vanishes(name: str) -> None:
+    """Down to the last number whose exponential is not 0, next to larger and smaller neighbours."""
+    dtype = sample(name).dtype
+    edge = {"f32": -103.97207708, "f64": -745.13321910}[name]
+    x = np.concatenate([np.linspace(edge - 0.1, edge + 0.1, 401), [edge * 2, -np.inf, np.nan, 1.0]]).astype(
+        dtype
+    )
+    got = compiled("exponential", x)
+    with np.errstate(all="ignore"):
+        wanted = np.exp(x.astype(np.longdouble)).astype(dtype)
+    certain = np.abs(x - edge) > 1e-4
+    np.testing.assert_array_equal(got[certain] == 0, wanted[certain] == 0)
+    assert steps_off(got, wanted).max() <= LARGEST_ERROR

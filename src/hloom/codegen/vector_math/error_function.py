@@ -47,5 +47,16 @@ def error_function(x: Value) -> Value:
     bounded = r.at_most(size, _ONE_FROM[r.is_double])
     fraction, exponent = exponential_parts(r, -r.polynomial(bounded, _FAR[r.is_double]))
     far = 1.0 - r.scale_normal(fraction, exponent)
-    near = r.fma(size, r.polynomial(x * x, _NEAR[r.is_double]), size)
+    # neither the square nor the products of the series are subnormal
+    bounded = r.at_least(size, r.negligible)
+    subnormal = size.compare("olt", 2.0 ** (1 - r.bias))
+    safe = subnormal.select(1.0, size)
+    near = r.fma(safe, r.polynomial(bounded * bounded, _NEAR[r.is_double]), safe)
+    near = subnormal.select(_of_subnormal(r, size), near)
     return r.copysign(size.compare("olt", _BOUND[r.is_double]).select(near, far), x)
+
+
+def _of_subnormal(r: Reals, size: Value) -> Value:
+    """The first term of the series for subnormal numbers, by integers."""
+    more = r.subnormal_as_integer(size) * _NEAR[r.is_double][0]
+    return r.from_bits(r.bits(size) + r.rounded_integer(more))

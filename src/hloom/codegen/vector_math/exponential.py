@@ -49,22 +49,32 @@ TANH_HALF: Final = 0.5493
 
 
 class Range(NamedTuple):
-    """Where exp is neither 0 nor infinite, and where exp(-x) is nothing against 1."""
+    """Where exp is neither 0 nor infinite, and where exp(-x) is nothing against 1.
+
+    Attributes:
+        vanishing: exp is 0 below it: its exact value is less than half of the smallest number.
+    """
 
     lowest: float
     highest: float
     negligible: float
+    vanishing: float
 
 
-RANGE: Final = {False: Range(-104.0, 89.0, 20.0), True: Range(-746.0, 710.0, 40.0)}
+RANGE: Final = {False: Range(-104.0, 89.0, 20.0, -103.98), True: Range(-746.0, 710.0, 40.0, -745.14)}
+
+
+_SQUARED_AWAY: Final = {False: 2.0**-60, True: 2.0**-500}
+"""The square of smaller numbers is nearly subnormal."""
 
 
 def exponential(x: Value) -> Value:
-    """e^x."""
+    """e^x; lanes whose result is 0 compute e^0, as underflow takes some processors a hundred cycles."""
     r = Reals(x)
     limits = RANGE[r.is_double]
-    fraction, exponent = exponential_parts(r, r.at_least(r.at_most(x, limits.highest), limits.lowest))
-    return r.scale(fraction, exponent)
+    vanishes = x.compare("olt", limits.vanishing)
+    fraction, exponent = exponential_parts(r, vanishes.select(0.0, r.at_most(x, limits.highest)))
+    return vanishes.select(0.0, r.scale(fraction, exponent))
 
 
 def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Value]:
@@ -109,7 +119,10 @@ def logistic(x: Value) -> Value:
     r = Reals(x)
     decay = exponential(-r.absolute(x))
     numerator = x.compare("olt", 0.0).select(decay, 1.0)
-    return quotient_of_sums(r, (numerator, r.constant(0.0)), r.fast_two_sum(r.constant(1.0), decay))
+    total, lost = r.fast_two_sum(r.constant(1.0), decay)
+    # nothing against 1, and its product with the quotient would be subnormal
+    lost = decay.compare("olt", _SQUARED_AWAY[r.is_double]).select(0.0, lost)
+    return quotient_of_sums(r, (numerator, r.constant(0.0)), (total, lost))
 
 
 def tanh(x: Value) -> Value:

@@ -60,10 +60,11 @@ def normalized(r: Reals, x: Value, *, subnormal: bool = True) -> tuple[Value, Va
         return r.from_bits(r.bits(x) - shift) - 1.0, exponent_as_float(r, shift)
     digits = r.mantissa_bits
     tiny = x.compare("olt", 2.0 ** (1 - r.bias))
-    scaled = tiny.select(x * 2.0**digits, x)
+    scaled = tiny.select(r.subnormal_as_integer(x), x)
     shift = exponent_of(r, scaled)
     exponent = exponent_as_float(r, shift)
-    exponent = tiny.select(exponent - digits * EXPONENT_UNIT[r.is_double], exponent)
+    smallest = r.bias - 1 + digits
+    exponent = tiny.select(exponent - smallest * EXPONENT_UNIT[r.is_double], exponent)
     return r.from_bits(r.bits(scaled) - shift) - 1.0, exponent
 
 

@@ -42,8 +42,10 @@ def _power_of_doubles(r: Reals, size: Value, exponent: Value) -> Value:
     log_high, log_low = log_as_sum(r, *normalized(r, size))
     product, rest = r.two_product(exponent, log_high)
     rest = r.absolute(product).compare("olt", 1000.0).select(r.fma(exponent, log_low, rest), 0.0)
-    lowest, highest, _ = RANGE[True]
-    return r.scale(*exponential_parts(r, r.at_least(r.at_most(product, highest), lowest), rest))
+    limits = RANGE[True]
+    vanishes = product.compare("olt", limits.vanishing)
+    bounded = vanishes.select(0.0, r.at_most(product, limits.highest))
+    return vanishes.select(0.0, r.scale(*exponential_parts(r, bounded, rest)))
 
 
 def _power_of_singles(size: Value, exponent: Value) -> Value:

@@ -82,6 +82,27 @@ class Reals:
         """The larger of x and the bound; NaN stays."""
         return x.compare("olt", bound).select(bound, x)
 
+    # -- subnormal numbers, whose arithmetic takes some processors a hundred cycles
+
+    @property
+    def negligible(self) -> float:
+        """A size below which only the first term of a series counts, and whose cube is a normal number."""
+        return 2.0**-200 if self.is_double else 2.0**-30
+
+    def is_negligible(self, x: Value) -> Value:
+        """Return whether |x| is less than `negligible`."""
+        return self.absolute(x).compare("olt", self.negligible)
+
+    def subnormal_as_integer(self, size: Value) -> Value:
+        """Return a positive subnormal number in units of the smallest one, by its pattern."""
+        whole = 2.0**self.mantissa_bits
+        return self.from_bits(self.bits(size) | self.pattern_of(whole)) - whole
+
+    def rounded_integer(self, x: Value) -> Value:
+        """Return the integer nearest to x, for 0 <= x <= 2^mantissa_bits, as an integer."""
+        whole = 2.0**self.mantissa_bits
+        return self.bits(x + whole) - self.pattern_of(whole)
+
     # -- one operation
 
     def fma(self, a: Value, b: Operand, c: Operand) -> Value:
@@ -253,6 +274,17 @@ def product_of_sums(r: Reals, a: Pair, b: Pair) -> Value:
 def in_double(function: Callable[[Value], Value], x: Value) -> Value:
     """A function of f64 values applied to f32 ones, its result rounded to f32."""
     return function(x.cast("fpext", F64)).cast("fptrunc", F32)
+
+
+def itself_if_negligible(function: Callable[[Value], Value], x: Value) -> Value:
+    """A function that is x + O(x²), of which negligible arguments are the values."""
+    small = Reals(x).is_negligible(x)
+    return small.select(x, function(small.select(0.0, x)))
+
+
+def as_of_zero_if_negligible(function: Callable[[Value], Value], x: Value) -> Value:
+    """A function whose value at negligible arguments is the one at 0."""
+    return function(Reals(x).is_negligible(x).select(0.0, x))
 
 
 def any_lane(condition: Value) -> Value:
