@@ -40,8 +40,36 @@ ARGMAX = """f {
 """
 """The page's reduction function: the largest value and where it is."""
 
+JAX_ARGMAX = """f {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  greater = pred[] compare(a, b), direction=GT
+  unordered = pred[] compare(a, a), direction=NE
+  first = pred[] or(greater, unordered)
+  equal = pred[] compare(a, b), direction=EQ
+  earlier = pred[] compare(i, j), direction=LT
+  tie = pred[] and(equal, earlier)
+  keep = pred[] or(first, tie)
+  best = f32[] select(first, a, b)
+  where = s32[] select(keep, i, j)
+  ROOT r = (f32[], s32[]) tuple(best, where)
+}
+"""
+"""JAX's argmax: the first NaN, or the largest value; of equals the lower index."""
+
 LATER = "f {\n x = f32[] parameter(0)\n ROOT y = f32[] parameter(1)\n}\n"
 """The second value: associative, not commutative."""
+
+
+def selecting(direction: str, element_type: str = "f32", comparison: str = "") -> str:
+    """``f(a, b) = a direction b ? a : b``."""
+    return (
+        f"f {{\n a = {element_type}[] parameter(0)\n b = {element_type}[] parameter(1)\n"
+        f" c = pred[] compare(a, b), direction={direction}{comparison}\n"
+        f" ROOT r = {element_type}[] select(c, a, b)\n}}\n"
+    )
 
 
 def program(computations: str, operation: str, *shapes: str) -> str:

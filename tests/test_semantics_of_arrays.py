@@ -55,6 +55,25 @@ def test_gather_clamps_the_start_and_then_adds_the_offset() -> None:
     assert found.tolist() == [[0, 1], [1, 2], [3, 4]]
 
 
+def test_reductions_that_are_not_plain_go_in_row_major_order() -> None:
+    """| | |0 - x0| - x1| ... of two dimensions, and of windows whose last element is the largest."""
+    distance = """HloModule m
+    f { a = s32[] parameter(0)
+        b = s32[] parameter(1)
+        d = s32[] subtract(a, b)
+        ROOT r = s32[] abs(d) }
+    ENTRY e { x = s32[2,20] parameter(0)
+        z = s32[] constant(0)
+        ROOT r = """
+    x = np.arange(40, dtype=I).reshape(2, 20) ** 2
+    wanted = 0
+    for element in x.ravel():
+        wanted = abs(wanted - element)
+    assert evaluate(distance + "s32[] reduce(x, z), dimensions={1,0}, to_apply=f }", x) == wanted
+    windows = "s32[1,1] reduce-window(x, z), window={size=2x20}, to_apply=f }"
+    assert evaluate(distance + windows, x).tolist() == [[wanted]]
+
+
 SCATTER = """HloModule m
 f {{ old = s32[] parameter(0)
     new = s32[] parameter(1)

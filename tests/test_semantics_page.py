@@ -42,6 +42,7 @@ LINES = {
     "`atan2(0, 0)`": "test_atan2_of_zeros",
     "dynamic slices": "test_starts_of_slices_are_clamped_each_for_itself",
     "gather": "test_gather_clamps_the_start_and_then_adds_the_offset",
+    "reduce, reduce-window": "test_reductions_that_are_not_plain_go_in_row_major_order",
     "scatter": "test_scatter_drops_a_window_partly_out_of_bounds_in_whole",
     "dynamic-update-slice with a part of the operand": (
         "test_an_update_with_a_shifted_part_of_itself_reads_the_old_values"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hloom.analysis.scalar_computations import commutes
+from hloom.analysis.combiners import Grouping, grouping
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm_text import F32, F64, Value
 from hloom.codegen.types import Element, register_type, round_to
@@ -54,9 +54,9 @@ class Combiner:
         return root.opcode if plain and set(root.operands) == set(self.computation.parameters) else ""
 
     @property
-    def commutative(self) -> bool:
-        """Whether the order of its arguments makes no difference."""
-        return commutes(self.computation)
+    def free(self) -> bool:
+        """Return true if values may be combined in any order."""
+        return grouping(self.computation) is Grouping.FREE
 
     @property
     def uniform(self) -> bool:

@@ -1,7 +1,8 @@
 """Reductions and windows: reduce, map, reduce-window, select-and-scatter, scan.
 
-The reducing computation is taken to be associative, as the page demands. A few values are folded one after
-the other, many are combined pairwise in their order. Sums and products of many floats (or complex numbers)
+The order of a sum, a product and the like is free, and so is the grouping of a computation that is proven
+associative (`hloom.operations.combiners`): many values are combined pairwise in their order. All others are
+folded one after the other, from the initial value on. Sums and products of many floats (or complex numbers)
 are formed in f64 (c128), those of few in at least f32, and rounded at the end.
 """
 
@@ -19,6 +20,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
+from hloom.operations.combiners import Grouping, grouping
 from hloom.operations.contraction import SHORT_SUM, accumulation_type
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
@@ -125,8 +127,10 @@ class Reducer:
         self.plain = plain_combiner(computation) if self.count == 1 else None
         """numpy's function, where the computation is a sum or product of floats."""
         mixed = self.types[: self.count] != self.types[self.count :]
-        self.one_by_one = mixed or terms <= SHORT_SUM
-        """Values are folded in one by one: there are few, or their types differ from the accumulators'."""
+        self.grouping = Grouping.SEQUENTIAL
+        """How many values may be put together."""
+        if not mixed and terms > SHORT_SUM:
+            self.grouping = grouping(computation, lambda *arrays: run.map(index, *arrays))
 
     def lift(self, arrays: Sequence[Array], *, values: bool = True) -> Arrays:
         """Operands (or initial values) in the types in which they are combined."""
@@ -143,6 +147,12 @@ class Reducer:
                 return (self.plain(left[0], right[0]),)
         result: Any = self.run.map(self.index, *left, *right)
         return cast(Arrays, result if isinstance(result, tuple) else (result,))
+
+    def may_group(self, arrays: Arrays) -> bool:
+        """Return true if neighbours among these values may be combined first."""
+        if self.grouping is Grouping.ASSOCIATIVE_WITHOUT_NAN:
+            return all(bool(np.all(a == a)) for a in arrays)
+        return self.grouping > Grouping.SEQUENTIAL
 
     def lower(self, arrays: Arrays, shape: Shape) -> Value:
         """Combined values in the types of the result."""
@@ -167,7 +177,7 @@ def plain_combiner(computation: HloComputation) -> Callable[..., Any] | None:
 
 def fold(reducer: Reducer, arrays: Arrays, init: Arrays) -> Arrays:
     """Reduce the first axis of arrays, one by one or neighbours first; the initial values stand in front."""
-    if reducer.one_by_one:
+    if not reducer.may_group(arrays):
         for index in range(arrays[0].shape[0]):
             init = reducer.combine(init, tuple(a[index] for a in arrays))
         return init
@@ -191,8 +201,9 @@ class Reduce(ReductionResult):
 
     ``reduce(x, init), dimensions={1}, to_apply=%add`` of f32[4,6] gives f32[4] with the elements
     ``init + x[i,0] + ... + x[i,5]``. Several arrays are reduced together: the computation takes as many
-    accumulators and as many values and returns a tuple of new accumulators. It must be associative and the
-    initial values neutral; the order is free.
+    accumulators and as many values and returns a tuple of new accumulators. The order of sums, products,
+    maxima and minima is free. Other computations give what they give in row-major order, from the initial
+    values on.
 
     Arguments:
         operands: arrays of equal dimensions, then one scalar initial value for each.

@@ -129,7 +129,7 @@ class ReduceWindow(ReductionResult):
         fills = reducer.lift(inits)
         by_axis = dict(enumerate(self.window))
         arrays = tuple(dilated_and_padded(a, by_axis, fill) for a, fill in zip(reducer.lift(inputs), fills))
-        if reducer.one_by_one:
+        if not reducer.may_group(arrays):
             return reducer.lower(slide_one_by_one(reducer, arrays, init, self.window), run.shape)
         for axis in reversed(range(len(self.window))):
             arrays = slide(reducer, arrays, axis, self.window[axis])

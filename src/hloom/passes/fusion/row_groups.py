@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
-from hloom.analysis.scalar_computations import commutes
+from hloom.analysis.combiners import Grouping, grouping
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.fusion.spans import Spans
 
@@ -41,7 +41,7 @@ def reduces_rows(group: Group) -> bool:
     rank = len(group.dimensions)
     operation: Any = root.operation
     dimensions: tuple[int, ...] = operation.dimensions
-    if not commutes(root.called_computations[0]):
+    if grouping(root.called_computations[0]) is not Grouping.FREE:
         return False
     return dimensions == (rank - 1,) and rank > 0 and group.dimensions[-1] >= SHORTEST_ROW
 

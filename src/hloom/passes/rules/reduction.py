@@ -1,6 +1,6 @@
 """Rules for reduce and reduce-window.
 
-The order in which a reduction combines its elements is free; rules that change it say so.
+Rules that change the order in which elements are combined say so, and ask if the combiner allows it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from hloom.analysis.combiners import Grouping, grouping
 from hloom.analysis.values import combiner, is_all, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
@@ -68,11 +69,18 @@ def reduce_of_size_one(i: HloInstruction, reduce: Reduce) -> HloInstruction | No
 
 @RULES.rewrites(Reduce, of=Transpose, reorders=True)
 def reduce_of_transpose(i: HloInstruction, reduce: Reduce, transpose: Transpose) -> HloInstruction | None:
-    """``reduce(transpose(x))`` → ``reduce(x)``, or its transpose where the kept dimensions change places."""
+    """``reduce(transpose(x))`` → ``reduce(x)``, or its transpose where the kept dimensions change places.
+
+    Reduced dimensions change places only if the combiner takes values in any order.
+    """
     if len(i.operands) != 2:
         return None
     order = transpose.dimensions
-    reduced = sorted(order[d] for d in reduce.dimensions)
+    reduced = [order[d] for d in sorted(reduce.dimensions)]
+    moved = [d for d in reduced if i.operands[0].operands[0].shape.dimensions[d] != 1]
+    if moved != sorted(moved) and grouping(i.called_computations[0]) is not Grouping.FREE:
+        return None
+    reduced.sort()
     kept = [d for place, d in enumerate(order) if place not in reduce.dimensions]
     made = again(i, i.operands[0].operands, reduced)
     if kept == sorted(kept):
@@ -209,6 +217,9 @@ def window_of_everything(i: HloInstruction, reduce_window: ReduceWindow) -> HloI
     reduced: list[int] = []
     for number_, (d, size) in enumerate(zip(reduce_window.window, x.shape.dimensions, strict=True)):
         if d.padding_low or d.padding_high or d.base_dilation != 1 or d.window_dilation != 1:
+            return None
+        backwards = d.window_reversal and d.size > 1
+        if backwards and grouping(i.called_computations[0]) is not Grouping.FREE:
             return None
         if d.size == size:
             reduced.append(number_)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from hloom.analysis.combiners import Grouping, grouping
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
+from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.accesses import Accesses
 from hloom.plan.index import Variable, linearize
@@ -46,9 +48,12 @@ def emit_row_reduction(
     kept_sizes = results[0].dimensions
     sizes = reduced_sizes(root)
     kept, reduced = _planned(inputs, root, members, kept_sizes, sizes)
-    plain = half == 1 and neutral_element(root.called_computations[0], results[0].element_type) is not None
-    if not plain and (len(reduced.variables) > 1 or not _may_reorder(root)):
+    combiner = root.called_computations[0]
+    plain = half == 1 and neutral_element(combiner, results[0].element_type) is not None
+    order = Grouping.FREE if plain else grouping(combiner)
+    if order is Grouping.SEQUENTIAL or not (plain or Combiner(combiner).uniform):
         return emit_loop_kernel(module, name, inputs, [root] * half, members)
+    in_lanes = plain or (order is Grouping.FREE and len(reduced.variables) == 1)
     function = module.function(name, [PTR] * (len(inputs) + half) + [I64, I64])
     *pointers, begin, end = function.parameters
     views = {
@@ -56,13 +61,15 @@ def emit_row_reduction(
     }
     lane = next(reversed(reduced.variables))
     lanes = vector_lanes([*members, *inputs], lane.trips) or 1
-    while lanes * 2 <= min(lane.trips, 64):
+    while in_lanes and lanes * 2 <= min(lane.trips, 64):
         lanes *= 2
     scalars = Elements(function, 0, views)
     vectors = Elements(function, lanes, views)
     with outer_loops(function, kept.variables, begin, end), scalars.scope(), vectors.scope():
-        row = RowReduction(function, scalars, vectors, root, kept.indices, reduced)
-        made = row.run()
+        if in_lanes:
+            made = RowReduction(function, scalars, vectors, root, kept.indices, reduced).run()
+        else:
+            made = OrderedReduction(function, scalars, vectors, root, kept.indices, reduced, order).run()
         for number, (shape, value) in enumerate(zip(results, made, strict=True)):
             target = View(pointers[len(inputs) + number], shape.element_type, shape.dimensions)
             scalars.store(target, kept.indices, value)
@@ -168,43 +175,9 @@ class RowReduction:
             low = [_lanes(a, range(half)) for a in accumulators]
             high = [_lanes(a, range(half, lanes)) for a in accumulators]
             narrow = Elements(self.function, half, {})
-            accumulators = [spread(narrow, x) for x in self._halves(narrow, low, high)]
+            accumulators = [spread(narrow, x) for x in self.combiner.combine(narrow, low, high)]
             lanes = half
         return [_lane_zero(a) for a in accumulators]
-
-    def _halves(self, e: Elements, low: list[Element], high: list[Element]) -> list[Element]:
-        """Two halves of the lanes combined.
-
-        Where the second operand numbers the elements, a combiner may prefer its first argument: of several
-        NaNs the first one wins an argmax. The lanes are not in the order of the elements, so both orders
-        are tried, and the one that chose the earlier element counts.
-        """
-        made = self.combiner.combine(e, low, high)
-        if self.combiner.commutative or not _chooses_by_number(self.operands):
-            return made
-        other = self.combiner.combine(e, high, low)
-        mine, theirs = made[1], other[1]
-        assert isinstance(mine, Value) and isinstance(theirs, Value)
-        earlier = theirs.compare("slt" if self.types[1].is_signed else "ult", mine)
-        return [e.choose(earlier, b, a) for a, b in zip(made, other, strict=True)]
-
-
-def _may_reorder(reduction: HloInstruction) -> bool:
-    """Whether elements may be combined in another order than their own."""
-    half = len(reduction.operands) // 2
-    return Combiner(reduction.called_computations[0]).commutative or _chooses_by_number(
-        reduction.operands[:half]
-    )
-
-
-def _chooses_by_number(operands: Sequence[HloInstruction]) -> bool:
-    """Whether the second of two operands numbers the elements: an iota, perhaps broadcast."""
-    if len(operands) != 2 or not operands[1].shape.element_type.is_integer:
-        return False
-    numbers = operands[1]
-    while numbers.opcode == "broadcast":
-        numbers = numbers.operands[0]
-    return numbers.opcode == "iota"
 
 
 def _lanes(element: Element, lanes: Sequence[int]) -> Element:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from hloom.analysis.combiners import Grouping, grouping
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
@@ -44,6 +45,7 @@ class Cumulative:
         ahead: 1 where each result includes its own element.
         backward: the scan begins with the last element.
         flipped: windows combine their last element first.
+        grouped: elements may be combined before what precedes them is, by the laws of the combiner.
     """
 
     axis: int
@@ -52,6 +54,7 @@ class Cumulative:
     ahead: int
     backward: bool
     flipped: bool
+    grouped: bool = True
 
     @property
     def plain(self) -> bool:
@@ -76,13 +79,19 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
         return None
     size = i.operands[0].shape.dimensions[axis]
     results = d.output_size(size)
-    if not settled(i.called_computations[0], i.operands[half:]):
+    combiner, flipped = i.called_computations[0], d.window_reversal
+    if not settled(combiner, i.operands[half:]):
         return None
     if results - 1 <= d.padding_low:
-        return Cumulative(axis, size, results, d.size - d.padding_low, False, d.window_reversal)
-    if d.size - d.padding_low >= size:
-        return Cumulative(axis, size, results, size - results + d.padding_low + 1, True, d.window_reversal)
-    return None
+        backward, ahead = False, d.size - d.padding_low
+    elif d.size - d.padding_low >= size:
+        backward, ahead = True, size - results + d.padding_low + 1
+    else:
+        return None
+    grouped = grouping(combiner) >= Grouping.ASSOCIATIVE
+    if not grouped and backward != flipped:  # a longer window has another first element
+        return None
+    return Cumulative(axis, size, results, ahead, backward, flipped, grouped)
 
 
 def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> bool:
@@ -112,7 +121,7 @@ def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulati
     shapes = [*(o.shape for o in i.operands), *leaves]
     views = [View(p, s.element_type, s.dimensions) for p, s in zip(pointers, shapes, strict=True)]
     lines = Lines.of(leaves[0].dimensions, scan.axis, i.operands)
-    inside = not lines.lanes and scan.plain and scan.size >= 4
+    inside = not lines.lanes and scan.plain and scan.size >= 4 and scan.grouped
     lanes = _register_lanes(i, scan.size) if inside else lines.lanes
     e = Elements(f, lanes, {})
     kind = _InRegisters if inside else _StepByStep
@@ -142,7 +151,7 @@ class _Scan(ABC):
         self.combiner = Combiner(i.called_computations[0])
         self.first_is_low = scan.backward == scan.flipped
         """New elements come last in the order of combination: scans can begin with the initial values."""
-        self.starts_with_init = self.first_is_low or self.combiner.commutative
+        self.starts_with_init = self.first_is_low or self.combiner.free
 
     def prepare(self) -> None:
         """Load the initial values."""

@@ -45,7 +45,7 @@ def is_pooling(i: HloInstruction) -> bool:
     if not any(axis.bounded for axis in _axes(i)):
         return False
     computation = i.called_computations[0]
-    ordered = any(d.window_reversal for d in window) and not Combiner(computation).commutative
+    ordered = any(d.window_reversal for d in window) and not Combiner(computation).free
     return not ordered and settled(computation, i.operands[half:])
 
 

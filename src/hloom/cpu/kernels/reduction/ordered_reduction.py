@@ -1,0 +1,192 @@
+"""Reductions along rows whose elements must be combined in their order, with neighbours first.
+
+A combiner that is associative but not commutative, such as that of an argmax, takes a block of a row in a
+tree: the even and the odd lanes of two vectors are neighbours in the row, and combining them leaves one
+vector, in order. The accumulator meets the block's value afterwards. Where the combiner is associative only
+for numbers, a block that holds a NaN is taken element by element instead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hloom.analysis.combiners import Grouping
+from hloom.codegen.accumulators import flatten, spread, unflatten
+from hloom.codegen.combining import Combiner
+from hloom.codegen.elements import Elements, Indices
+from hloom.codegen.llvm_text import I64, Function, Value, make_type
+from hloom.codegen.types import Element
+from hloom.ir.instruction import HloInstruction
+from hloom.plan.index import Variable
+from hloom.plan.index_maps import reduced_operand_indices
+from hloom.plan.space import Space
+
+VECTORS: Final = 8
+"""Vectors of a block, at most."""
+
+
+class OrderedReduction:
+    """One row, or one whole reduction, in the order of its elements.
+
+    Args:
+        function: where code goes.
+        scalars, vectors: make elements one by one, and a vector at a time.
+        root: the reduction.
+        kept: the index of the result.
+        reduced: loops over the reduced dimensions.
+        grouping: what is known of the combiner: that it is associative, perhaps without NaN only.
+    """
+
+    def __init__(
+        self, function: Function, scalars: Elements, vectors: Elements, root: HloInstruction, kept: Indices,
+        reduced: Space, grouping: Grouping,
+    ) -> None:  # fmt: skip
+        self.function, self.scalars, self.vectors = function, scalars, vectors
+        self.root, self.kept, self.reduced, self.grouping = root, kept, reduced, grouping
+        half = len(root.operands) // 2
+        self.operands, self.initial = root.operands[:half], root.operands[half:]
+        self.combiner = Combiner(root.called_computations[0])
+        self.types = [o.shape.element_type for o in self.operands]
+
+    def run(self) -> list[Element]:
+        """Return the reduced values as scalars."""
+        initial = [self.scalars.element(i, ()) for i in self.initial]
+        start = self.combiner.starts(initial, self.types)
+        return self.combiner.lower(self._rows(list(self.reduced.variables), start), self.types)
+
+    def _rows(self, variables: list[Variable], start: list[Element]) -> list[Element]:
+        """Carry accumulators through the outer loops."""
+        first, *rest = variables
+        if not rest:
+            return self._row(first, start)
+        with self.function.loop(0, first.trips, 1, flatten(start)) as loop, self._scope():
+            first.value = loop.index
+            made = self._rows(rest, unflatten(loop.values, start))
+            loop.next(*flatten(made))
+        return unflatten(loop.values, start)
+
+    def _scope(self) -> _Both:
+        return _Both(self.scalars, self.vectors)
+
+    def _row(self, lane: Variable, start: list[Element]) -> list[Element]:
+        """Blocks of several vectors, then of one, then single elements."""
+        lanes, done = self.vectors.lanes, 0
+        for vectors in (VECTORS, 1):
+            size = vectors * lanes
+            end = done + (lane.trips - done) // size * size
+            if lanes > 1 and end > done:
+                with self.function.loop(done, end, size, flatten(start)) as loop, self._scope():
+                    made = self._block(lane, loop.index, vectors, unflatten(loop.values, start))
+                    loop.next(*flatten(made))
+                start, done = unflatten(loop.values, start), end
+        if done < lane.trips:
+            constant = self.function.constant
+            start = self._one_by_one(lane, constant(I64, done), constant(I64, lane.trips), start)
+        return start
+
+    def _one_by_one(self, lane: Variable, low: Value, high: Value, start: list[Element]) -> list[Element]:
+        lane.is_lane = False
+        with self.function.loop(low, high, 1, flatten(start)) as loop, self._scope():
+            lane.value = loop.index
+            values = self._values(self.scalars)
+            made = self.combiner.combine(self.scalars, unflatten(loop.values, start), values)
+            loop.next(*flatten(made))
+        return unflatten(loop.values, start)
+
+    def _values(self, e: Elements) -> list[Element]:
+        source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
+        return self.combiner.lift([spread(e, e.element(o, source)) for o in self.operands], self.types)
+
+    def _block(self, lane: Variable, base: Value, vectors: int, start: list[Element]) -> list[Element]:
+        """Combine a block of the row with the accumulators."""
+        lanes = self.vectors.lanes
+        parts: list[list[Element]] = []
+        for number in range(vectors):
+            lane.is_lane, lane.value = True, base + number * lanes
+            with self.vectors.scope():
+                parts.append(self._values(self.vectors))
+        lane.is_lane = False
+        made = self.combiner.combine(self.scalars, start, self._tree(parts))
+        unordered = self._unordered(parts)
+        if unordered is None:
+            return made
+        made = [self.scalars.choose(unordered, old, new) for old, new in zip(start, made, strict=True)]
+        end = unordered.select(base + vectors * lanes, base)
+        return self._one_by_one(lane, base, end, made)
+
+    def _tree(self, parts: list[list[Element]]) -> list[Element]:
+        """Combine the elements of vectors, neighbours first; the values are scalars."""
+        lanes = self.vectors.lanes
+        while len(parts) > 1 or lanes > 1:
+            if len(parts) == 1:
+                lanes //= 2
+                pairs = [(parts[0], None)]
+            else:
+                pairs = list(zip(parts[::2], parts[1::2], strict=True))
+            narrow = Elements(self.function, lanes, {})
+            parts = [
+                [
+                    spread(narrow, x)
+                    for x in self.combiner.combine(
+                        narrow, _strided(low, high, 0, lanes), _strided(low, high, 1, lanes)
+                    )
+                ]
+                for low, high in pairs
+            ]
+        return [_lane_zero(x) for x in parts[0]]
+
+    def _unordered(self, parts: list[list[Element]]) -> Value | None:
+        """Return the condition that one of some vectors holds a NaN; None where that makes no difference."""
+        if self.grouping is not Grouping.ASSOCIATIVE_WITHOUT_NAN:
+            return None
+        found: Value | None = None
+        for n, kind in enumerate(self.combiner.values):
+            if kind.is_floating:
+                for part in parts:
+                    value = part[n]
+                    assert isinstance(value, Value)
+                    nan = value.compare("uno", value)
+                    found = nan if found is None else found | nan
+        assert found is not None
+        bits = found.bitcast(make_type(f"i{self.vectors.lanes}"))
+        return bits.compare("ne", 0)
+
+
+class _Both:
+    """The scopes of two makers of elements."""
+
+    def __init__(self, *makers: Elements) -> None:
+        self._scopes = [maker.scope() for maker in makers]
+
+    def __enter__(self) -> None:
+        for scope in self._scopes:
+            scope.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        for scope in reversed(self._scopes):
+            scope.__exit__(None, None, None)
+
+
+def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: int) -> list[Element]:
+    """Every second lane of two vectors that follow each other, or of one."""
+    places = [first + 2 * n for n in range(lanes)]
+
+    def taken(a: Value, b: Value | None) -> Value:
+        return a.shuffle(places, b)
+
+    found: list[Element] = []
+    for n, a in enumerate(low):
+        b = None if high is None else high[n]
+        if isinstance(a, tuple):
+            assert b is None or isinstance(b, tuple)
+            found.append((taken(a[0], b and b[0]), taken(a[1], b and b[1])))
+        else:
+            assert b is None or isinstance(b, Value)
+            found.append(taken(a, b))
+    return found
+
+
+def _lane_zero(element: Element) -> Element:
+    if isinstance(element, tuple):
+        return element[0].extract(0), element[1].extract(0)
+    return element.extract(0)

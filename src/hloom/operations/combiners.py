@@ -1,0 +1,330 @@
+"""In which orders a reducing computation may combine values with the answer of combining them one by one.
+
+The reference is the sequential order: f(... f(f(init, x0), x1) ..., xn). Sums and products, whose rounding
+may differ, and other plain operations may be reordered freely. Any other computation may be regrouped only if
+it is proven associative.
+
+The proof is for computations that only compare and choose. Such a computation commutes with every map of its
+numbers that keeps their order (and the constants, zeros and NaN that it can tell apart). So a law of three
+elements holds for all numbers if it holds for all arrangements of three: a table of the computation on a few
+representatives decides it.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import numpy as np
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, Value
+from hloom.shape.element_type import BF16, F16, F32, F64, ElementType
+
+Apply = Callable[..., Value]
+"""A computation of scalars, on whole arrays."""
+
+
+class Grouping(enum.IntEnum):
+    """How a combiner's values may be put together; each kind allows what the ones before it allow."""
+
+    SEQUENTIAL = 0
+    """One after the other only."""
+    ASSOCIATIVE_WITHOUT_NAN = 1
+    """Neighbours first, as long as no value among them (the accumulator aside) is NaN."""
+    ASSOCIATIVE = 2
+    """Neighbours first, whatever they are."""
+    FREE = 3
+    """In any order."""
+
+
+_PLAIN: Final = frozenset(("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
+_HANDS_ON: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "copy"))
+_CHOOSES: Final = frozenset(("compare", "select", "clamp", "maximum", "minimum"))
+_OF_PREDICATES: Final = frozenset(("and", "or", "xor", "not"))
+_FLOATS: Final = frozenset((F16, BF16, F32, F64))
+MOST_REPRESENTATIVES: Final = 200
+"""A table has so many rows at most; combiners of more kinds of numbers are taken for sequential."""
+
+
+def grouping(computation: HloComputation, apply: Apply) -> Grouping:
+    """Return how the values of a combiner (accumulators..., values...) → accumulators may be grouped.
+
+    Args:
+        computation: the combiner.
+        apply: evaluates it on arrays.
+    """
+    count = len(computation.parameters) // 2
+    roots = _results(computation.root, count)
+    if roots is None:
+        return Grouping.SEQUENTIAL
+    slots = _independent(computation, roots)
+    found = Grouping.FREE
+    rest: list[int] = []
+    for group in slots:
+        if len(group) == 1 and _is_plain(roots[group[0]], computation, group[0]):
+            continue
+        rest.extend(group)
+        found = Grouping.SEQUENTIAL
+    return found if found is Grouping.FREE else _by_table(computation, roots, rest, apply)
+
+
+def _results(root: HloInstruction, count: int) -> list[HloInstruction] | None:
+    if root.shape.is_tuple:
+        return list(root.operands) if root.opcode == "tuple" else None
+    return [root] if count == 1 else None
+
+
+def _without_conversions(i: HloInstruction) -> HloInstruction:
+    """Return what is converted between float types."""
+    while (
+        i.opcode == "convert"
+        and i.shape.element_type.is_floating
+        and i.operands[0].shape.element_type.is_floating
+    ):
+        i = i.operands[0]
+    return i
+
+
+def _is_plain(root: HloInstruction, computation: HloComputation, slot: int) -> bool:
+    """Return true for one operation of both parameters, whose order is free (rounding aside)."""
+    root = _without_conversions(root)
+    if root.opcode not in _PLAIN or len(root.operands) != 2:
+        return False
+    kind = root.shape.element_type
+    if kind.is_complex and root.opcode not in ("add", "multiply"):
+        return False
+    parameters = computation.parameters
+    wanted = {parameters[slot], parameters[slot + len(parameters) // 2]}
+    return {_without_conversions(o) for o in root.operands} == wanted
+
+
+def _reached(root: HloInstruction) -> dict[HloInstruction, None]:
+    """Return an instruction and everything that it is made of."""
+    found = {root: None}
+    waiting = [root]
+    while waiting:
+        fresh = [o for o in waiting.pop().operands if o not in found]
+        found.update(dict.fromkeys(fresh))
+        waiting.extend(fresh)
+    return found
+
+
+class _Classes:
+    """Disjoint sets."""
+
+    def __init__(self) -> None:
+        self._above: dict[Any, Any] = {}
+
+    def find(self, x: Any) -> Any:
+        """Return the set of an element, by one of its elements."""
+        while self._above.get(x, x) is not x:
+            x = self._above[x]
+        return x
+
+    def join(self, elements: Iterable[Any]) -> None:
+        """Make one set of those of some elements."""
+        first, *others = map(self.find, elements)
+        for other in others:
+            self._above[self.find(other)] = self.find(first)
+
+
+def _independent(computation: HloComputation, roots: Sequence[HloInstruction]) -> list[list[int]]:
+    """Return groups of slots that have nothing to do with each other."""
+    classes = _Classes()
+    parameters, count = computation.parameters, len(roots)
+    for slot in range(count):
+        classes.join([parameters[slot], parameters[slot + count]])
+    for slot, root in enumerate(roots):
+        read = [i for i in _reached(root) if i.opcode == "parameter"]
+        classes.join([parameters[slot], *read])
+    groups: dict[Any, list[int]] = {}
+    for slot in range(count):
+        groups.setdefault(id(classes.find(parameters[slot])), []).append(slot)
+    return list(groups.values())
+
+
+# -- the table
+
+
+@dataclass(slots=True)
+class _Sort:
+    """Values that may meet in a comparison.
+
+    Attributes:
+        kind: their type.
+        slots: how many slots of an accumulator are of this sort.
+        constants: the numbers that they are compared with, or that take their place.
+    """
+
+    kind: ElementType
+    slots: int
+    constants: list[Array]
+
+
+def _by_table(
+    computation: HloComputation, roots: Sequence[HloInstruction], slots: Sequence[int], apply: Apply
+) -> Grouping:
+    """Decide the laws for some slots of a combiner that only compares and chooses."""
+    count, parameters = len(roots), computation.parameters
+    instructions = dict.fromkeys(i for slot in slots for i in _reached(roots[slot]))
+    own = [parameters[s] for s in slots] + [parameters[s + count] for s in slots]
+    if not all(map(_only_chooses, instructions)):
+        return Grouping.SEQUENTIAL
+    for n, slot in enumerate(slots):
+        kinds = {i.shape.element_type for i in (own[n], own[n + len(slots)], roots[slot])}
+        if len(kinds) != 1:
+            return Grouping.SEQUENTIAL
+    sorts = _sorts(instructions, roots, slots, own)
+    domains: list[Array] = []
+    for sort in sorts:
+        values = _representatives(sort)
+        if values is None:
+            return Grouping.SEQUENTIAL
+        domains.append(values)
+    rows = math.prod(map(len, domains))
+    if rows > MOST_REPRESENTATIVES:
+        return Grouping.SEQUENTIAL
+    columns = [c.reshape(-1) for c in np.meshgrid(*(np.arange(len(d)) for d in domains), indexing="ij")]
+    elements = [d[c] for d, c in zip(domains, columns, strict=True)]
+    arguments: list[Array] = [np.zeros((1, 1), p.shape.element_type.numpy_dtype) for p in parameters]
+    for n, slot in enumerate(slots):
+        arguments[slot], arguments[slot + count] = elements[n][:, np.newaxis], elements[n][np.newaxis]
+    with np.errstate(all="ignore"):
+        made: Any = apply(*arguments)
+    results = cast(tuple[Array, ...], made if isinstance(made, tuple) else (made,))
+    table = np.zeros((rows, rows), np.int64)
+    for n, slot in enumerate(slots):
+        place = _places(domains[n], np.broadcast_to(results[slot], (rows, rows)))
+        if place is None:
+            return Grouping.SEQUENTIAL
+        table = table * len(domains[n]) + place
+    everything = np.ones(rows, np.bool_)
+    if _is_associative(table, everything):
+        return Grouping.ASSOCIATIVE
+    plain = everything.copy()
+    for values in elements:
+        plain &= values == values
+    if _is_associative(table, plain):
+        return Grouping.ASSOCIATIVE_WITHOUT_NAN
+    return Grouping.SEQUENTIAL
+
+
+def _only_chooses(i: HloInstruction) -> bool:
+    """Return true if an instruction hands on, compares or chooses scalars."""
+    if i.called_computations or not (i.shape.is_array and i.shape.is_scalar):
+        return False
+    kind = i.shape.element_type
+    if i.opcode in _OF_PREDICATES:
+        return kind.is_predicate
+    if i.opcode not in _HANDS_ON and i.opcode not in _CHOOSES:
+        return False
+    kinds = {o.shape.element_type for o in i.operands if not o.shape.element_type.is_predicate}
+    known = all(k in _FLOATS or k.is_integer for k in kinds)
+    return known and len(kinds) <= 1 and (kind in _FLOATS or kind.is_integer or kind.is_predicate)
+
+
+def _sorts(
+    instructions: Iterable[HloInstruction], roots: Sequence[HloInstruction], slots: Sequence[int],
+    own: Sequence[HloInstruction],
+) -> list[_Sort]:  # fmt: skip
+    """Return the sort of every slot: values that are compared, or may stand for each other, are of one."""
+    classes = _Classes()
+    for i in instructions:
+        if i.opcode == "compare":
+            classes.join(i.operands)
+        elif i.opcode == "select":
+            classes.join([i, *i.operands[1:]])
+        elif i.operands:
+            classes.join([i, *i.operands])
+    for n, slot in enumerate(slots):
+        classes.join([own[n], own[n + len(slots)], roots[slot]])
+    members: dict[int, _Sort] = {}
+    found: list[_Sort] = []
+    for n, slot in enumerate(slots):
+        key = id(classes.find(own[n]))
+        sort = members.setdefault(key, _Sort(roots[slot].shape.element_type, 0, []))
+        sort.slots += 1
+        found.append(sort)
+    for i in instructions:
+        if i.opcode == "constant" and id(classes.find(i)) in members:
+            literal: Any = i.operation
+            members[id(classes.find(i))].constants.append(literal.literal.numpy().reshape(1))
+    return found
+
+
+def _representatives(sort: _Sort) -> Array | None:
+    """Return numbers in which three elements have every order that they can have; None if there are too few.
+
+    Between two numbers that a computation can tell from all others, there are three for every slot.
+    """
+    kind = sort.kind
+    dtype = kind.numpy_dtype
+    if kind.is_predicate:
+        return np.array([False, True])
+    wanted = 3 * sort.slots
+    if kind.is_integer:
+        lowest, highest = (int(x) for x in kind.limits)
+        marks = sorted({int(c[0]) for c in sort.constants})
+        edges = [lowest - 1, *marks, highest + 1]
+        values = set(marks)
+        for low, high in itertools.pairwise(edges):
+            values.update(range(low + 1, min(high, low + 1 + wanted)))
+        return np.array(sorted(values), dtype)
+    numbers = {float(c[0]) for c in sort.constants if c[0] == c[0]}
+    marks = sorted({0.0, *(n for n in numbers if n)})
+    finite: list[float] = [n for n in marks if n]
+    for low, high in itertools.pairwise([-math.inf, *(m for m in marks if math.isfinite(m)), math.inf]):
+        between = _between(low, high, wanted, dtype)
+        if between is None:
+            return None
+        finite += between
+    quiet = np.array([math.nan, -math.nan], dtype).view(f"i{dtype.itemsize}")
+    nan = (quiet[:, np.newaxis] + np.arange(wanted, dtype=quiet.dtype)).reshape(-1).view(dtype)
+    return np.concatenate([np.array([-0.0, 0.0, *sorted(finite)], dtype), nan])
+
+
+def _between(low: float, high: float, count: int, dtype: np.dtype[Any]) -> list[float] | None:
+    """Return so many numbers of a type between two others; None if they do not fit."""
+    scale = 1 + max(abs(x) for x in (low, high) if math.isfinite(x))
+    if math.isinf(low):
+        wanted = [high - scale * (n + 1) for n in range(count)]
+    elif math.isinf(high):
+        wanted = [low + scale * (n + 1) for n in range(count)]
+    else:
+        wanted = [low + (high - low) * (n + 1) / (count + 1) for n in range(count)]
+    with np.errstate(all="ignore"):
+        rounded = [float(x) for x in np.array(wanted).astype(dtype)]
+    inside = {x for x in rounded if low < x < high and math.isfinite(x)}
+    return sorted(inside) if len(inside) == count else None
+
+
+def _bits(array: Array) -> Array:
+    """Return the bits of numbers as integers; numbers of types below a byte are their own."""
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64) if array.dtype != np.uint64 else array.view(np.int64)
+    return np.ascontiguousarray(array).view(f"i{array.dtype.itemsize}").astype(np.int64)
+
+
+def _places(domain: Array, values: Array) -> Array | None:
+    """Return where values stand among representatives, by their bits; None if one does not."""
+    known, asked = _bits(domain), _bits(np.ascontiguousarray(values))
+    order = np.argsort(known)
+    place = order[np.searchsorted(known, asked, sorter=order).clip(max=len(known) - 1)]
+    return place if np.array_equal(known[place], asked) else None
+
+
+def _is_associative(table: Array, among: Array) -> bool:
+    """Return true if f(f(a, x), y) is f(a, f(x, y)) for all a, and all x and y among some elements."""
+    some = np.flatnonzero(among)
+    inner = table[np.ix_(some, some)]
+    if not among[inner].all():
+        return False
+    return all(np.array_equal(table[row[some]][:, some], row[inner]) for row in table)
