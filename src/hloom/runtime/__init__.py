@@ -1,1 +1,1 @@
-"""What runs programs: executables, their devices, custom calls."""
+"""Running programs: executables, backends, devices, custom calls."""

@@ -1,4 +1,4 @@
-"""Values on their way between a caller and a program: checked and converted in both directions."""
+"""Checks and conversions of values between callers and programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.shape.shape import Shape
 
 
 def bound_arguments(entry: HloComputation, arguments: Sequence[Any]) -> list[Value]:
-    """The values of a caller's arguments, checked against the parameters of the entry computation.
+    """Return the values of a caller's arguments, checked against the parameters of the entry computation.
 
     Raises EvaluationError that names the parameter.
     """
@@ -38,10 +38,10 @@ def bound_arguments(entry: HloComputation, arguments: Sequence[Any]) -> list[Val
 
 
 def incoming(value: Any, shape: Shape) -> Value:
-    """A value of a shape from what a caller gave: arrays, Python numbers and lists, literals, nested tuples.
+    """Return the value of a shape from a caller's: array, Python number or list, literal, nested tuple.
 
     numpy arrays must have the shape's element type and dimensions (at most the bound of a dynamic one);
-    Python numbers are converted. Raises HloError, TypeError or ValueError for what does not fit.
+    Python numbers are converted. Raises HloError, TypeError or ValueError for a value that does not fit.
     """
     if isinstance(value, Literal):
         if not fitting(value.shape, shape):
@@ -70,7 +70,7 @@ def incoming(value: Any, shape: Shape) -> Value:
 
 
 def fitting(given: Shape, wanted: Shape) -> bool:
-    """Whether values of one shape are values of another: in a dynamic dimension any size up to its bound."""
+    """Whether values of one shape are values of another; dynamic dimensions take any size up to the bound."""
     if given.element_type is not wanted.element_type or len(given.tuple_shapes) != len(wanted.tuple_shapes):
         return False
     if given.is_tuple:
@@ -79,13 +79,13 @@ def fitting(given: Shape, wanted: Shape) -> bool:
 
 
 class Outgoing:
-    """Makes results the caller's own: writable arrays that share memory with nothing else."""
+    """Copies results where necessary to writable arrays that share memory with nothing else."""
 
     def __init__(self) -> None:
         self.given: set[int] = set()
 
     def __call__(self, value: Any) -> Any:
-        """A numpy array or nested tuple; None for a token."""
+        """Return a numpy array or nested tuple; None for a token."""
         if value is None:
             return None
         if isinstance(value, tuple):

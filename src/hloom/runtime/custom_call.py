@@ -1,4 +1,4 @@
-"""Functions behind custom calls: Python functions over arrays, and C functions.
+"""Targets of custom calls: Python functions of arrays, and C functions.
 
 ::
 
@@ -34,7 +34,7 @@ _SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctype
 
 
 def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
-    """Let custom calls of the target ``name`` run a function. A later registration takes its place.
+    """Let custom calls of the target ``name`` run a function. A later registration replaces it.
 
     Args:
         name: the ``custom_call_target``.
@@ -60,7 +60,7 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
 
 
 def unregister_custom_call(name: str) -> None:
-    """Forget a target; nothing happens if there is none of this name."""
+    """Remove a target, if there is one of this name."""
     TARGETS.pop(name, None)
 
 
@@ -111,7 +111,7 @@ def _native(name: str, function: Any) -> Target:
         return result.value()
 
     # The caller's function object may own the machine code, so it lives as long as the target. Compiled code
-    # hands its own memory to the C function where that has the right form.
+    # passes its own memory to the C function if that has the right form.
     target.function, target.native = function, call  # type: ignore[attr-defined]
     return target
 
@@ -133,11 +133,11 @@ def _is_capsule(function: Any) -> bool:
 
 
 class _Buffer:
-    """A value in memory as a C function sees it: elements in layout order, or pointers to elements.
+    """A value in memory in the form for C functions: elements in layout order, or pointers to elements.
 
     Args:
         shape: the value's shape, with its layout.
-        value: the value; None makes room for one.
+        value: the value; None allocates memory for one.
     """
 
     def __init__(self, shape: Shape, value: Any) -> None:
@@ -158,7 +158,7 @@ class _Buffer:
         self.address = ctypes.addressof(self.memory)
 
     def value(self) -> Value:
-        """What the memory holds now."""
+        """Return the value that the memory holds now."""
         if self.shape.is_tuple:
             return tuple(child.value() for child in self.children)
         if not self.shape.is_array:

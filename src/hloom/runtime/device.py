@@ -1,4 +1,4 @@
-"""The devices of an executable, as the host sees them."""
+"""Devices of an executable, from the host's side."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hloom.shape.literal import Literal
 class Device:
     """One replica and partition of an executable.
 
-    Values stay in the queues between runs. While a run goes on in another thread, what takes a value waits
+    Values stay in the queues between runs. During a run in another thread, functions that take a value wait
     for it.
 
     Attributes:
-        replica, partition: which one.
+        replica, partition: its ids.
     """
 
     def __init__(self, device: VirtualDevice) -> None:
@@ -30,22 +30,22 @@ class Device:
         return f"Device(replica={self.replica}, partition={self.partition})"
 
     def transfer_to_infeed(self, value: Any) -> None:
-        """Give a value to the next ``infeed`` of this device: literal, array, number or nested tuple."""
+        """Put a value, a literal, array, number or nested tuple, into the infeed queue of this device."""
         self._device.put_infeed(_value(value))
 
     def transfer_from_outfeed(self) -> Any:
-        """The next value that an ``outfeed`` of this device gave: a numpy array or nested tuple.
+        """Take the next value, a numpy array or nested tuple, from the outfeed queue of this device.
 
         Raises EvaluationError if there is none and nothing runs.
         """
         return Outgoing()(self._device.take(self._device.outfeed_queue, "the outfeed"))
 
     def transfer_to_channel(self, channel: int, value: Any) -> None:
-        """Give a value to the next ``recv`` of this device from the host on a channel."""
+        """Put a value into the queue from which ``recv`` of this device takes on a channel."""
         self._device.put_channel(channel, _value(value))
 
     def transfer_from_channel(self, channel: int) -> Any:
-        """The next value that a ``send`` of this device to the host put into a channel.
+        """Take the next value that a ``send`` of this device put into a channel to the host.
 
         Raises EvaluationError if there is none and nothing runs.
         """
@@ -54,7 +54,7 @@ class Device:
 
 
 def _value(value: Any) -> Any:
-    """A value of its own shape; Python numbers become pred, s32, f32 or c64 as in a `Literal`."""
+    """Return a value of its own shape; Python numbers become pred, s32, f32 or c64 as in a `Literal`."""
     if isinstance(value, tuple):
         return tuple(_value(element) for element in cast("tuple[Any, ...]", value))
     if not isinstance(value, (Literal, np.ndarray, np.generic, bool, int, float, complex, list)):

@@ -1,1 +1,1 @@
-"""From LLVM text to loaded code: LLVM, parts, the cache, the loader."""
+"""Compilation of LLVM IR to loaded code: LLVM, parts, cache, loader."""

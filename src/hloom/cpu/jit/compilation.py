@@ -1,4 +1,4 @@
-"""From a module to object code: passes, emission, LLVM. Loaded only where the cache has no answer."""
+"""Compilation of a module to object code: passes, emission, LLVM. Imported only on a cache miss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
 
 DEEPEST: Final = 20_000
-"""Python calls inside each other while compiling: expressions are walked from their roots."""
+"""Recursion limit while compiling: expressions are walked from their roots."""
 
 _depth_lock = threading.Lock()
 _depths: list[int] = []
@@ -30,7 +30,7 @@ _depths: list[int] = []
 
 @contextmanager
 def deep_recursion() -> Generator[None]:
-    """Let expressions of hundreds of operations be walked; the limit is what it was when all are done."""
+    """Raise the recursion limit; the last of several threads restores it."""
     with _depth_lock:
         _depths.append(sys.getrecursionlimit())
         sys.setrecursionlimit(max(DEEPEST, _depths[0]))
@@ -45,7 +45,7 @@ def deep_recursion() -> Generator[None]:
 
 
 def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> HloModule:
-    """The module after all passes, which ``observe`` may watch; the one given stays as it is."""
+    """Return a copy of the module after all passes; ``observe`` is called after each."""
     with deep_recursion():
         optimized = clone_module(module)
         CPU_PIPELINE.run(optimized, observe)
@@ -53,9 +53,9 @@ def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | Non
 
 
 def compile_module(module: HloModule, target: Target, *, timed: bool = False) -> tuple[NativeProgram, Entry]:
-    """The program of an optimized module, and its object code with what a caller must know.
+    """Return the program of an optimized module, and its object code with the facts that callers need.
 
-    A timed program measures itself; see `hloom.cpu.runtime.profile`.
+    A timed program measures its instructions; see `hloom.cpu.runtime.profile`.
     """
     stream = PartStream(CodeQueue(target, available_cores()))
     with deep_recursion():

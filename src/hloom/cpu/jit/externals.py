@@ -1,4 +1,4 @@
-"""Functions outside of compiled code that it may call, by name."""
+"""External functions that compiled code may call, by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final
 
 PROVIDERS: Final[dict[str, Callable[[], int]]] = {}
-"""Functions that give the addresses of further ones; asked when code that calls them is loaded."""
+"""Functions that return the addresses of further external functions; called when code is loaded."""
 
 _C_LIBRARY: Final = frozenset((
     "memcpy", "memset", "memmove", "memcmp", "fma", "fmaf", "fmod", "fmodf", "free", "posix_memalign",
@@ -17,7 +17,7 @@ _C_LIBRARY: Final = frozenset((
 
 
 def address_of(name: str) -> int | None:
-    """The address of a function that compiled code may call; None if there is none of this name."""
+    """Return the address of an external function; None if there is none of this name."""
     if name in PROVIDERS:
         return PROVIDERS[name]()
     if name in _C_LIBRARY:

@@ -1,4 +1,4 @@
-"""What makes two modules the same program, as one text: the key of compiled code."""
+"""Fingerprints of modules, from which the keys of compiled code are made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPTIONS: Final = PrintOptions.short_parsable().replace(
 
 
 def fingerprint(module: HloModule) -> str:
-    """Equal for modules that are the same program: their text, and the bytes of every constant.
+    """Return a digest of a module's text and of the bytes of its constants.
 
     Raises EvaluationError for a constant whose elements were elided.
     """

@@ -1,11 +1,11 @@
-"""LLVM behind a narrow door: text in, object code or assembly out.
+"""Interface to LLVM: IR text in, object code or assembly out.
 
-llvmlite's own binding holds one lock around every call. The same shared library through plain ctypes releases
-it, so that modules compile on several threads, each with a context and a target machine of its own.
+llvmlite's own binding holds a lock around every call. Plain ctypes calls of the same shared library do not,
+so that modules compile on several threads, each with a context and a target machine of its own.
 
-LLVM ends the process when it meets what its code generator cannot do. So every module is verified, and what
-the verifier lets pass is refused before: intrinsics of other processors, absurdly wide vectors, inline
-assembly.
+LLVM's code generator ends the process for input that it does not support. Every module is therefore verified,
+and unsupported input that the verifier accepts is refused before: intrinsics of other processors, very wide
+vectors, inline assembly.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ _OPTIONS: Final = (
     b"-disable-lsr",
     b"-disable-cgp-branch-opts",
 )
-"""Passes of the code generator that cost most of its time and gained nothing on measured kernels, and one
-that joins the blocks into which `Function.turn_page` cuts long code."""
+"""Disables passes of the code generator that cost most of its time and gained nothing on measured kernels,
+and one that joins the blocks into which `Function.turn_page` divides long code."""
 
 INLINED: Final = "alwaysinline"
-"""The attribute of functions that come to stand where they are called, if the caller is `SIMPLIFIED`."""
+"""Attribute of functions to inline into callers that are `SIMPLIFIED`."""
 SIMPLIFIED: Final = '"hloom-simplified"'
-"""The attribute of functions that are optimized before code is made of them."""
+"""Attribute of functions to optimize before code generation."""
 _SIMPLIFIED: Final = re.compile(rf"^define [^@\n]*@([\w.]+)\(.*{SIMPLIFIED}", re.MULTILINE)
 
 MOST_LANES: Final = 4096
-"""Vectors beyond this take the code generator seconds, and soon end the process."""
+"""Wider vectors take the code generator seconds, and soon end the process."""
 
 _INTRINSIC_FEATURES: Final = (
     ("llvm.x86.avx512bf16.", ("avx512bf16",)),
@@ -95,7 +95,7 @@ _INTRINSIC_FEATURES: Final = (
     ("llvm.aarch64.crc32", ("neon",)),
     ("llvm.aarch64.hint", ()),
 )
-"""Processors' own intrinsics that code may use, by prefix, and the features that each needs."""
+"""Processor-specific intrinsics that code may use, by prefix, with the features that they need."""
 
 _OF_PROCESSORS: Final = re.compile(r"@(llvm\.(?:x86|aarch64|arm|amdgcn|nvvm|wasm|riscv|ppc|s390)[\w.]*)")
 _WIDE: Final = re.compile(r"<(\d{4,}) x ")
@@ -103,7 +103,7 @@ _ASSEMBLY: Final = re.compile(r"\b(?:call|module|invoke)\b[^\n@\"]*\basm\b")
 
 
 class CompilerError(HloError):
-    """Code that LLVM refuses: a defect of hloom, never of the program."""
+    """Code that LLVM refuses; a defect of hloom, not of the program."""
 
 
 class _Library:
@@ -132,7 +132,7 @@ class _Library:
         raise AttributeError(name)
 
     def text_of(self, name: str) -> str:
-        """The string that a getter hands out."""
+        """Return the string of a getter."""
         out = c_char_p()
         getattr(self, name)(byref(out))
         return (out.value or b"").decode()
@@ -143,7 +143,7 @@ _loaded: list[_Library] = []
 
 
 def library() -> _Library:
-    """The shared library, loaded on first use."""
+    """Return the shared library, loaded on first use."""
     with _loading:
         if not _loaded:
             _loaded.append(_Library())
@@ -160,7 +160,7 @@ def _with_every_target() -> _Library:
 
 @cache
 def names(target: Target) -> tuple[str, str]:
-    """CPU name and features of a target as LLVM takes them."""
+    """Return CPU name and features of a target in LLVM's form."""
     if target.cpu == NATIVE:
         lib = library()
         return lib.text_of("GetHostCPUName"), lib.text_of("GetHostCPUFeatures")
@@ -168,7 +168,7 @@ def names(target: Target) -> tuple[str, str]:
 
 
 def check(text: str, target: Target) -> None:
-    """Refuse what would end the process in LLVM's code generator; raises CompilerError."""
+    """Refuse code that would end the process in LLVM's code generator; raises CompilerError."""
     for name in dict.fromkeys(_OF_PROCESSORS.findall(text)):
         needed = next((features for prefix, features in _INTRINSIC_FEATURES if name.startswith(prefix)), None)
         fits = name.startswith(f"llvm.{target.architecture.replace('x86_64', 'x86')}.")
@@ -188,16 +188,16 @@ def generate(
     text: str, target: Target, *, level: int = 2, assembly: bool = False, relocation: str = "pic",
     code_model: str = "small",
 ) -> bytes:  # fmt: skip
-    """Object code (or assembly) of a module's text.
+    """Return the object code, or the assembly, of a module's text.
 
     Args:
         text: LLVM IR.
         target: the machine to make code for.
-        level: effort of the code generator, 0 to 3; it optimizes no IR.
-        assembly: the assembler's text instead of an object file.
-        relocation, code_model: LLVM's names of these.
+        level: optimization level of the code generator, 0 to 3; IR is not optimized.
+        assembly: return assembly instead of an object file.
+        relocation, code_model: by LLVM's names.
 
-    Raises CompilerError where LLVM refuses the text, or where it would end the process.
+    Raises CompilerError if LLVM refuses the text, or would end the process.
     """
     check(text, target)
     lib = library() if target.cpu == NATIVE else _with_every_target()
@@ -243,8 +243,8 @@ def generate(
 
 
 def _simplify(lib: Any, machine: int, module: int, functions: Sequence[str]) -> None:
-    """Put called functions into their places, and simplify the result: registers instead of stack memory,
-    steady values out of loops. None of this touches the order or the rounding of floating-point operations.
+    """Inline called functions, and simplify the result: registers instead of stack memory, invariant code out
+    of loops. Neither order nor rounding of floating-point operations changes.
     """
     options = lib.CreatePipelineTuningOptions()
     builder = lib.CreatePassBuilder(machine, options)
@@ -265,11 +265,11 @@ def _message(error: c_char_p) -> str:
 
 
 class CodeQueue:
-    """Modules that are compiled on several threads, beginning as soon as they are added.
+    """Modules that are compiled on several threads as soon as they are added.
 
     Args:
         target: the machine to make code for.
-        threads: how many compile at once, the caller's included once it calls `finish`.
+        threads: number of threads that compile at once, the caller's included once it calls `finish`.
     """
 
     def __init__(self, target: Target, threads: int) -> None:
@@ -282,7 +282,7 @@ class CodeQueue:
         self._lock = threading.Lock()
 
     def add(self, text: str) -> None:
-        """Compile a module's text, in another thread if there may be one."""
+        """Compile a module's text, in another thread if one is allowed."""
         with self._lock:
             self._texts.append(text)
             self._made.append(b"")
@@ -294,7 +294,7 @@ class CodeQueue:
         helper.start()
 
     def finish(self) -> list[bytes]:
-        """The objects of all modules, in order; raises as `generate` does."""
+        """Return the objects of all modules, in order; raises as `generate` does."""
         self._work()
         for helper in self._helpers:
             if helper.is_alive():
@@ -318,7 +318,7 @@ class CodeQueue:
 
 
 def generate_all(texts: Sequence[str], target: Target, threads: int) -> list[bytes]:
-    """Object code of several modules, made on several threads at once; raises as `generate` does."""
+    """Return the object code of several modules, compiled on several threads; raises as `generate` does."""
     queue = CodeQueue(target, threads)
     for text in texts:
         queue.add(text)

@@ -1,8 +1,7 @@
-"""Object files into memory: a loader for relocatable ELF files, without LLVM.
+"""Loader for relocatable ELF files, without LLVM.
 
 The sections of all objects are laid out in one private mapping, relocated while it is writable, and made
-read-execute after; sections of data that code writes keep pages of their own. The mapping goes when the
-Python object goes.
+read-execute afterwards; writable data has pages of its own. The mapping lives as long as the Python object.
 Format: "Executable and Linking Format" specification, version 1.2, and its 64-bit form.
 """
 
@@ -36,11 +35,11 @@ _WRITE, _ALLOCATE, _THREAD_LOCAL = 1, 2, 0x400
 _MACHINES: Final = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
 
 Externals: TypeAlias = Callable[[str], "int | None"]
-"""The address of a symbol that no object defines; None for one that is not known."""
+"""Return the address of a symbol that no object defines; None if it is unknown."""
 
 
 class LoadedObject:
-    """Code and data of object files in memory, for as long as this object lives.
+    """Code and data of object files in memory, as long as this object lives.
 
     Attributes:
         symbols: addresses of the symbols that the objects and the data define.
@@ -54,11 +53,10 @@ class LoadedObject:
 
         Args:
             objects: relocatable ELF files for this machine.
-            externals: finds the symbols that none of them defines.
-            data: bytes that symbols of these names stand for.
+            externals: returns the addresses of symbols that none of them defines.
+            data: binary constants by symbol.
 
-        Raises LoadError for what is no such file, for a symbol that nobody defines, or a kind of relocation
-        that is not known.
+        Raises LoadError for a file of another format, an undefined symbol, or an unknown kind of relocation.
         """
         image = Image(objects, data or {})
         if image.machine != _MACHINES.get(os.uname().machine):
@@ -75,12 +73,12 @@ class LoadedObject:
 
 
 class Image:
-    """Objects laid out one behind the other, ready to be written to an address.
+    """Layout of several objects in one mapping.
 
     Attributes:
         machine: ELF's number of the processor.
         size: bytes, whole pages.
-        writable_from: where the pages of writable data begin.
+        writable_from: offset of the pages of writable data.
     """
 
     def __init__(self, objects: Sequence[bytes], data: Mapping[str, bytes]) -> None:
@@ -113,7 +111,7 @@ class Image:
         self.size = _aligned(position, mmap.PAGESIZE)
 
     def write(self, memory: Memory, base: int, externals: Externals) -> dict[str, int]:
-        """Write everything to memory that will be at an address; returns the addresses of the symbols."""
+        """Write the image to memory at an address; return the addresses of the symbols."""
         try:
             return self._write(memory, base, externals)
         except LoadError:
@@ -164,12 +162,12 @@ class Image:
 
 
 class _Object:
-    """One object file: its sections and where they go, its symbols, its relocations.
+    """An object file: sections with their places in the image, symbols, relocations.
 
     Attributes:
-        places: position of each section in the image; -1 for what is not in memory.
+        places: position of each section in the image; -1 if it is not loaded.
         symbols: name and position in the image of each symbol; position None for one defined elsewhere.
-        relocations: (section, offset, kind, number of the symbol, addend) for what is in memory.
+        relocations: (section, offset, kind, number of the symbol, addend) of loaded sections.
     """
 
     def __init__(self, file: bytes) -> None:
@@ -198,7 +196,7 @@ class _Object:
                 self.relocations += [(section[7], at, i & 0xFFFFFFFF, i >> 32, add) for at, i, add in entries]
 
     def _read_symbols(self, section: tuple[int, ...]) -> None:
-        """Note (name, info, section, value) of every symbol."""
+        """Read (name, info, section, value) of every symbol."""
         names = self.sections[section[6]][4]
         entries = _SYMBOL.iter_unpack(self.file[section[4] : section[4] + section[5]])
         for name_at, info, _, index, value, _ in entries:
@@ -207,7 +205,7 @@ class _Object:
             self._raw.append((name, info, index, value))
 
     def place(self, position: int, *, writable: bool) -> int:
-        """Give the (writable or other) sections places from a position on; returns the end."""
+        """Place the writable, or all other, sections from a position on; return the end."""
         for number, section in enumerate(self.sections):
             flags, size, align = section[2], section[5], max(section[8], 1)
             if flags & _ALLOCATE and bool(flags & _WRITE) is writable:
@@ -218,11 +216,11 @@ class _Object:
         return position
 
     def _position(self, index: int, value: int) -> int | None:
-        """Of a symbol; None if it is defined elsewhere, or no place in a section at all."""
+        """Return the position of a symbol; None if it is defined elsewhere, or not in a section."""
         return self.places[index] + value if 0 < index < len(self.places) else None
 
     def defined(self) -> list[tuple[str, int]]:
-        """Names and positions of the global symbols."""
+        """Return names and positions of the global symbols."""
         return [
             (name, position)
             for (name, info, *_), (_, position) in zip(self._raw, self.symbols, strict=True)
@@ -230,13 +228,13 @@ class _Object:
         ]
 
     def indirect(self) -> list[str]:
-        """Names of the symbols that need an entry in the table of addresses, or may need a jump."""
+        """Return the symbols that need an entry in the table of addresses, or may need a jump."""
         through_table = THROUGH_TABLE[self.machine]
         tabled = {self._raw[number][0] for _, _, kind, number, _ in self.relocations if kind in through_table}
         return [*tabled, *(name for name, _, index, _ in self._raw if name and index == 0)]
 
     def copy_sections(self, memory: Memory) -> None:
-        """Copy what is in the file."""
+        """Copy the contents of the sections."""
         for place, section in zip(self.places, self.sections, strict=True):
             if place >= 0 and section[1] != _NOBITS:
                 memory[place : place + section[5]] = self.file[section[4] : section[4] + section[5]]

@@ -1,8 +1,8 @@
-"""A module in several parts, which LLVM compiles at the same time.
+"""Division of a module into parts that LLVM compiles in parallel.
 
-Functions are dealt out in the order in which they are made, so that the first parts are compiled while the
-rest is still being emitted. They all become visible to the other parts; the short constants that a part
-reads are its own.
+Functions are assigned to parts in the order of emission, so that the first parts are compiled while later
+functions are still being emitted. Functions are visible to all parts; each part has its own copy of the short
+constants that it reads.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NAME: Final = re.compile(r"@([\w.]+)")
 _HEAD: Final = re.compile(r"define (?:internal )?(\S.*?) @([\w.]+)\((.*?)\)")
 _PARAMETER: Final = re.compile(r" %\w+")
 PART_CHARACTERS: Final = 40_000
-"""Text that is worth a part of its own: some twenty times what a part costs by itself."""
+"""Least text of a part: some twenty times the fixed cost of a part."""
 
 
 class PartStream:
-    """Compiles a module while it is being made.
+    """Compiles a module while it is being emitted.
 
     Args:
-        queue: where the parts go.
+        queue: compiles the parts.
     """
 
     def __init__(self, queue: CodeQueue) -> None:
@@ -34,14 +34,14 @@ class PartStream:
         self._done = 0
 
     def offer(self, module: Module) -> None:
-        """Compile the functions that were finished since the last part, if they are enough for one."""
+        """Compile the functions finished since the last part, if they are long enough."""
         fresh = list(islice(module.functions, self._done, None))
         if sum(len(module.functions[name]) for name in fresh) >= PART_CHARACTERS:
             self._queue.add(part_text(module, fresh))
             self._done += len(fresh)
 
     def finish(self, module: Module) -> list[bytes]:
-        """The objects of all parts of the finished module; raises as `hloom.cpu.jit.llvm.generate` does."""
+        """Return the objects of all parts of the finished module; raises CompilerError."""
         if not self._done:
             self._queue.add(module.text())
         elif self._done < len(module.functions):
@@ -50,7 +50,7 @@ class PartStream:
 
 
 def part_text(module: Module, names: Iterable[str]) -> str:
-    """The text of a module that has some of the functions, for all parts to see."""
+    """Return the text of a part with some of the functions, visible to all parts."""
     part = Module(module.vector_bits, module.target)
     for name in names:
         part.functions[name] = module.functions[name].replace("define internal ", "define hidden ", 1)

@@ -1,4 +1,4 @@
-"""Relocations: the places in machine code that take an address once it is known.
+"""Relocations: writing addresses into machine code.
 
 Tables: "System V Application Binary Interface, AMD64 Architecture Processor Supplement", relocation types;
 "ELF for the Arm 64-bit Architecture", static relocations.
@@ -15,12 +15,12 @@ from hloom.errors import HloError
 
 
 class LoadError(HloError):
-    """An object file that cannot be loaded; compiled code is then made again."""
+    """An object file that cannot be loaded; the program is then compiled again."""
 
 
 Memory: TypeAlias = "bytearray | mmap.mmap"
 Relocate: TypeAlias = Callable[[Memory, int, int, int, int], None]
-"""Write a relocation: (memory, position in it, address of that position, symbol's address, addend)."""
+"""Write a relocation: (memory, position, address of the position, address of the symbol, addend)."""
 
 X86_64: Final = 62
 AARCH64: Final = 183
@@ -62,19 +62,19 @@ def _patch(memory: Memory, at: int, clear: int, bits: int) -> None:
 
 
 def _page21(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
-    """ADRP: the distance in pages, two low bits at 29, the rest at 5."""
+    """Write ADRP's distance in pages: two low bits at bit 29, the others at bit 5."""
     pages = _fits(((symbol + addend) & ~_PAGE) - (place & ~_PAGE), 33) >> 12
     _patch(memory, at, 0x60FFFFE0, (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
 
 
 def _branch26(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
-    """B and BL: the distance in words."""
+    """Write the distance of B or BL in words."""
     distance = _fits(symbol + addend - place, 28)
     _patch(memory, at, 0x03FFFFFF, distance >> 2 & 0x03FFFFFF)
 
 
 def _low12(shift: int) -> Relocate:
-    """ADD, LDR and STR: the place in the page, in units of the access, at bit 10."""
+    """Write the offset in the page of ADD, LDR or STR, in units of the access, at bit 10."""
 
     def relocate(memory: Memory, at: int, place: int, symbol: int, addend: int) -> None:
         low = symbol + addend & _PAGE
@@ -96,22 +96,22 @@ RELOCATIONS: Final[dict[int, dict[int, Relocate]]] = {
         283: _branch26, 311: _page21, 312: _low12(3),
     },
 }  # fmt: skip
-"""What each kind of relocation writes, by machine and number."""
+"""Relocations by machine and kind."""
 
 THROUGH_TABLE: Final = {X86_64: frozenset((9, 41, 42)), AARCH64: frozenset((311, 312))}
-"""Kinds whose symbol stands for an entry of the table of addresses that holds the symbol's address."""
+"""Kinds that refer to the symbol's entry in the table of addresses."""
 
 CALLS: Final = {X86_64: frozenset((4,)), AARCH64: frozenset((282, 283))}
-"""Kinds that may go by way of a jump, where the symbol is out of reach."""
+"""Kinds that may refer to a jump instead, if the symbol is out of reach."""
 
 REACH: Final = {X86_64: (1 << 31) - 4096, AARCH64: (1 << 27) - 4096}
-"""Bytes that a call reaches in both directions."""
+"""Range of a call in both directions, in bytes."""
 
 JUMP_BYTES: Final = 16
 
 
 def jump(machine: int, target: int) -> bytes:
-    """Code that jumps to any address."""
+    """Return code that jumps to any address."""
     if machine == X86_64:
         return b"\xff\x25\x00\x00\x00\x00" + struct.pack("<Q", target) + b"\xcc\xcc"  # jmp *[rip]
     return struct.pack("<IIQ", 0x58000050, 0xD61F0200, target)  # ldr x16, .+8; br x16

@@ -1,9 +1,8 @@
-"""How Python calls a native program: a builtin function made of native code.
+"""Entry from Python to native programs: a builtin function of native code.
 
-The function is ``hloom_call`` in `native_code/entry.ll`, the same for every program; what a program wants
-stands in a descriptor, a numpy array that is the builtin's ``self``. The code knows where numpy keeps an
-array's fields; these places belong to numpy's binary interface, and are tried out before they are relied
-on.
+The function is ``hloom_call`` in `native_code/entry.ll`, the same for every program; a descriptor, which is a
+numpy array and the builtin's ``self``, holds the data of the program. The code reads the fields of numpy's
+arrays at fixed offsets, which belong to numpy's binary interface and are tested before they are relied on.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ _INPUT_WORDS: Final = 3
 _OUTPUT_WORDS: Final = 4
 _FASTCALL: Final = 0x80
 _ARRAY_TYPE, _NEW_FROM_DESCR, _GET_HANDLER = 2, 94, 305
-"""Numbers of functions in numpy's table."""
+"""Indices of functions in numpy's table."""
 _GIVE: Final = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _TAKE: Final = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _KEPT_PART: Final = 1 / 16
 _MOST_KEPT: Final = 1 << 30
-"""Memory of results that is kept for later ones: a part of the machine's, and at most so many bytes."""
+"""Limits of the freed memory that is kept: a fraction of the machine's memory, and bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a program takes and gives.
+    """Parameters and results of a program.
 
     Attributes:
         parameters, results: arrays of static sizes.
         is_tuple: whether the result is a tuple of the arrays.
         temp_bytes: size of the arena.
-        long: other Python threads may run meanwhile.
+        long: the program runs without the GIL.
     """
 
     parameters: Sequence[Shape]
@@ -59,7 +58,7 @@ class Signature:
 
 
 class Descriptor(np.ndarray[Any, Any]):
-    """The words that the native code reads, and what must live as long as they do."""
+    """The words that native code reads; holds the objects that must live as long."""
 
     held: tuple[Any, ...]
 
@@ -92,13 +91,13 @@ class _Allocator(ctypes.Structure):
 def builtin_for(
     signature: Signature, program: int, context: int, fallback: Callable[..., Any], held: tuple[Any, ...]
 ) -> Callable[..., Any]:
-    """A function of numpy arrays that runs a program.
+    """Return a function of numpy arrays that runs a program.
 
     Args:
-        signature: what the program takes and gives.
+        signature: parameters and results of the program.
         program, context: addresses of its entry and of its context.
-        fallback: called instead when arguments are not arrays of exactly the wanted form.
-        held: what must live as long as the function.
+        fallback: called instead for arguments that are not arrays of exactly the right form.
+        held: objects that must live as long as the function.
     """
     if not layout_is_known():
         return fallback
@@ -151,14 +150,14 @@ def _give_arena(words: Array) -> None:
 
 @contextmanager
 def lent_memory(size: int) -> Generator[int]:
-    """The address of recycled memory for a while, at a multiple of 64; what is in it is left open.
+    """Lend recycled memory of undefined content; yields its address, a multiple of 64.
 
-    Raises EvaluationError by the rule ``evaluate.memory`` if there is none.
+    Raises EvaluationError by the rule ``evaluate.memory``.
     """
     runtime = _runtime()
     address = runtime.take(runtime.memory, size)
     if not address:
-        raise EvaluationError(f"no memory for {size} bytes on the way", rule="evaluate.memory")
+        raise EvaluationError(f"no memory for {size} bytes of temporaries", rule="evaluate.memory")
     try:
         yield address
     finally:
@@ -166,12 +165,12 @@ def lent_memory(size: int) -> Generator[int]:
 
 
 class _Runtime:
-    """What all builtins share; it stays for as long as the process lives.
+    """Data that all builtins share; it lives until the process ends.
 
     Attributes:
         method: PyMethodDef of ``hloom_call``.
-        memory: address of the recycled memory.
-        handler: numpy's handle on it.
+        memory: address of the state of the recycled memory.
+        handler: numpy's handle of it.
         new_from_descr: address of PyArray_NewFromDescr.
     """
 
@@ -196,7 +195,7 @@ class _Runtime:
 
     @property
     def kept(self) -> int:
-        """Bytes that are kept for later at the moment."""
+        """Bytes of freed memory that are kept."""
         return self._state[0]
 
 
@@ -206,16 +205,16 @@ def _runtime() -> _Runtime:
 
 
 def kept_bytes() -> int:
-    """How many bytes of freed results are kept for later ones."""
+    """Return the limit of the freed memory that is kept, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(_MOST_KEPT, int(total * _KEPT_PART))
 
 
-# -- where numpy keeps things
+# -- layout of numpy's arrays
 
 
 def numpy_function(number: int) -> int:
-    """The address in an entry of numpy's table of C functions."""
+    """Return an address from numpy's table of C functions."""
     module: Any = import_module("numpy._core._multiarray_umath")
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -225,7 +224,7 @@ def numpy_function(number: int) -> int:
 
 @cache
 def layout_is_known() -> bool:
-    """Whether this Python and this numpy keep the fields of arrays where the native code looks for them."""
+    """Whether the fields of arrays are at the offsets that native code assumes in this Python and numpy."""
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):

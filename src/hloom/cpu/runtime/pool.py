@@ -1,8 +1,8 @@
-"""Threads that share the rounds of a kernel's outermost loop.
+"""Thread pool that shares the iterations of a kernel's outermost loop.
 
-The work is done by ``hloom_parallel`` in `native_code/pool.ll`; here is the pool's memory, and what the
-pool needs to know of the process: how many threads there are, a fork, the end. Results never depend on the
-number of threads: every round is computed in the same way whoever computes it.
+``hloom_parallel`` in `native_code/pool.ll` does the work. This module owns the pool's memory, and follows the
+process: number of threads, fork, exit. Results never depend on the number of threads: an iteration is
+computed in the same way in any thread.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _STARTED_AT: Final = 688
 
 
 class ThreadPool:
-    """A pool of threads; they start when they are first needed.
+    """A pool of threads, which start when they are first needed.
 
     Attributes:
-        threads: how many compute at once, the caller's included.
-        address: the pool as native code knows it.
+        threads: number of threads that compute at once, the caller's included.
+        address: the pool's memory, as native code takes it.
     """
 
     def __init__(self, threads: int) -> None:
@@ -41,12 +41,12 @@ class ThreadPool:
         self.forget()
 
     def forget(self) -> None:
-        """Take the pool as having no threads: after a fork the child has none of them."""
+        """Reset the pool to one without threads; after a fork the child has none of them."""
         ctypes.memset(self.address, 0, self._size)
         self._word(_THREADS_AT).value = self.threads
 
     def stop(self) -> None:
-        """End the threads, for good: what runs later runs in its caller's thread."""
+        """End the threads for good; later kernels run in the thread of their caller."""
         if self.started:
             ctypes.CFUNCTYPE(None, ctypes.c_void_p)(support().symbols["hloom_pool_stop"])(self.address)
         self.forget()
@@ -54,7 +54,7 @@ class ThreadPool:
 
     @property
     def started(self) -> bool:
-        """Whether the threads are there."""
+        """Whether the threads have been started."""
         return bool(self._word(_STARTED_AT).value)
 
     def _word(self, offset: int) -> ctypes.c_int32:
@@ -63,7 +63,7 @@ class ThreadPool:
 
 @cache
 def shared_pool() -> ThreadPool | None:
-    """The pool of this process; None where there is one core, or ``HLOOM_NUM_THREADS`` says so."""
+    """Return the pool of this process; None for a single thread."""
     threads = thread_count()
     if threads < 2:
         return None
@@ -74,6 +74,6 @@ def shared_pool() -> ThreadPool | None:
 
 
 def pool_address() -> int:
-    """The address of the process's pool; 0 where there is none."""
+    """Return the address of the process's pool; 0 if there is none."""
     pool = shared_pool()
     return 0 if pool is None else pool.address

@@ -1,6 +1,6 @@
-"""Programs that measure themselves: how long every instruction takes.
+"""Profiles: timed programs measure every instruction.
 
-A timed program reads the clock before and after each instruction that is code, and adds the difference to a
+A timed program reads the clock before and after each instruction that has code, and adds the difference to a
 table that the second word of its context points to: two words per instruction, nanoseconds and number of
 runs.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Timer:
-    """Emits the code that measures.
+    """Emits the measurements.
 
     Attributes:
         names: the instructions measured, in the order of the table.
@@ -33,7 +33,7 @@ class Timer:
 
     @contextmanager
     def measure(self, name: str) -> Generator[None]:
-        """Measure the code that is emitted inside."""
+        """Measure the code that is emitted inside the ``with`` statement."""
         number = len(self.names)
         self.names.append(name)
         f = self.function
@@ -48,13 +48,13 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLine:
-    """What one instruction of a program took.
+    """Time of one instruction of a program.
 
     Attributes:
-        name: the instruction's, in the optimized program.
+        name: name of the instruction in the optimized program.
         text: the instruction as HLO text.
-        seconds: all runs together.
-        runs: how often it ran: more than once in a loop.
+        seconds: total of all runs.
+        runs: number of runs; more than one in a loop.
         flops, bytes: of one run; see `hloom.analysis.cost`.
     """
 
@@ -74,11 +74,11 @@ class ProfileLine:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What the parts of a program took in one run.
+    """Times of the instructions of a program in one run.
 
     Attributes:
         seconds: the whole run.
-        lines: the instructions, the slowest first.
+        lines: the instructions in descending order of time.
     """
 
     seconds: float
@@ -91,7 +91,7 @@ class Profile:
 def profile_lines(
     instructions: dict[str, HloInstruction], names: list[str], table: list[int]
 ) -> tuple[ProfileLine, ...]:
-    """The lines of a profile, from the table that a timed program filled."""
+    """Return the lines of a profile from the table of a timed program."""
     from hloom.analysis.cost import instruction_cost
     from hloom.text.printer import print_instruction
 

@@ -1,9 +1,10 @@
 """Rendezvous of the devices of a program: which collectives run in native code, with which participants.
 
-Devices that execute a collective with the same opcode, channel and group take part in one rendezvous, round
-by round. A rendezvous is memory that all participants address, of the layout in `native_code/rendezvous.ll`.
-A collective is left to the host, which then reports the error or waits in its own way, if the shapes do not
-fit the group, if a participant starts the operation asynchronously, or if one does not execute it at all.
+Devices that execute a collective with the same opcode, channel and group take part in one rendezvous, once
+per execution. A rendezvous is memory that all participants address; its layout is in
+`native_code/rendezvous.ll`. A collective is left to the host, which then reports the error or waits in its
+own way, if the shapes do not fit the group, if a participant starts the operation asynchronously, or if one
+does not execute it at all.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Rendezvous:
 
     @property
     def generation(self) -> int:
-        """Number of completed rounds."""
+        """Number of times that all participants have arrived."""
         return ctypes.c_uint32.from_address(self.address + _GENERATION_AT).value
 
     @property

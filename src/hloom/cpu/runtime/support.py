@@ -1,7 +1,7 @@
-"""hloom's own native code: the thread pool, the recycled memory and the builtin that calls programs.
+"""hloom's own native code: thread pool, recycled memory, host calls, and the builtin that calls programs.
 
-It is written in LLVM's language, in the files of `native_code/`, compiled once per machine and kept in the
-cache of compiled code like every program.
+It is written in LLVM IR, in the files of `native_code/`, compiled once per machine, and kept in the cache of
+compiled code like every program.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _FOLDER: Final = Path(__file__).parent / "native_code"
 
 
 def native_code(target: Target, *files: str) -> str:
-    """LLVM text of some of the files for a target, with what they need of its processor."""
+    """Return the LLVM IR of some of the files, with the file of the target's processor."""
     return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in (target.architecture, *files))
 
 
 def keep_for_ever(thing: object) -> None:
-    """Let an object outlive its module: arrays that are freed later give their memory back through it."""
+    """Keep an object until the process ends; arrays that are freed late return their memory through it."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def support() -> LoadedObject:
-    """The native code, loaded. It stays for as long as the process lives: threads may be in it at its end."""
+    """Return the loaded native code; it is never unloaded, because threads may be in it at exit."""
     with _loading:
         if not _loaded:
             _loaded.append(_load())
@@ -43,14 +43,14 @@ def support() -> LoadedObject:
     return _loaded[0]
 
 
-# a child process must not find the lock held by a thread that it does not have
+# A child process must not find the lock held by a thread that it does not have.
 os.register_at_fork(
     before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
 )
 
 
 def begin_support() -> None:
-    """Let the native code be loaded, compiled if need be, while the caller does something else."""
+    """Load the native code, compiled if necessary, in another thread."""
     if not _loaded:
         threading.Thread(target=support, name="hloom support").start()
 
@@ -63,7 +63,7 @@ def _load() -> LoadedObject:
         try:
             return LoadedObject(entry.parts, address_of)
         except LoadError:
-            pass  # made again below
+            pass  # compiled again below
     from hloom.cpu.jit.llvm import generate
 
     code = generate(text, host())

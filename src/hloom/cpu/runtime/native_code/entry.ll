@@ -1,7 +1,7 @@
-; How Python calls a program: a builtin function (METH_FASTCALL) that takes numpy arrays and makes its results.
+; Entry from Python to programs: a builtin function (METH_FASTCALL) that takes numpy arrays and allocates its results.
 ;
-; What the program wants stands in a descriptor: the data of a numpy array that is the builtin's self. Anything but
-; arrays that fit exactly goes to the fallback, a Python callable that says what is wrong, or converts.
+; A descriptor, the data of a numpy array that is the builtin's self, holds the data of the program. Arguments that are
+; not arrays of exactly the right form go to the fallback, a Python callable that converts them or raises an error.
 
 %array = type {          ; PyArrayObject_fields
   i64, ptr,              ;  0 reference count, type
@@ -15,10 +15,10 @@
 
 %descriptor = type {
   ptr, ptr,       ;  0 program, context
-  ptr, i64, i64,  ;  2 arena, its bytes, whether somebody uses it
+  ptr, i64, i64,  ;  2 arena, its bytes, whether it is in use
   ptr, ptr, ptr,  ;  5 memory, numpy's handler for it, fallback
   i64, i64,       ;  8 numbers of inputs and outputs
-  i64, i64,       ; 10 whether the result is a tuple, whether to let other Python threads run
+  i64, i64,       ; 10 whether the result is a tuple, whether to release the GIL
   ptr, ptr,       ; 12 numpy's array type, PyArray_NewFromDescr
   ptr, ptr        ; 14 inputs, outputs
 }
@@ -31,7 +31,7 @@ declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 
-; The data of an argument; null unless it is an array of the wanted element type and dimensions, in rows.
+; Return the data of an argument; null unless it is a row-major, aligned array of the right type and dimensions.
 define internal ptr @checked(ptr %object, ptr %type, ptr %input) nounwind {
 entry:
   %type.at = getelementptr %array, ptr %object, i64 0, i32 1
@@ -88,7 +88,7 @@ wrong:
   ret ptr null
 }
 
-; A fresh array; small ones take numpy's memory. Null with an exception set if there is none.
+; Allocate an array; small ones use numpy's memory. Null, with an exception set, if there is no memory.
 define internal ptr @fresh(ptr %descriptor, ptr %output) nounwind {
 entry:
   %type.at = getelementptr %descriptor, ptr %descriptor, i64 0, i32 12
@@ -140,7 +140,7 @@ drop:
   ret ptr null
 }
 
-; The arena for one call: the program's own, or another one while that is in use.
+; Return an arena for one call: the program's own, or another one while that is in use.
 define internal ptr @borrow(ptr %descriptor) nounwind {
 entry:
   %bytes.at = getelementptr %descriptor, ptr %descriptor, i64 0, i32 3
@@ -327,7 +327,7 @@ set:
 bundled:
   ret ptr %bundle.made
 
-; An exception is set: drop the results that are there.
+; An exception is set: release the results that were allocated.
 undo:
   %there = phi i64 [ %j, %make ], [ %outputs.count, %bundle ], [ %outputs.count, %see ]
   br label %drop
@@ -347,7 +347,7 @@ dropping:
 failed:
   ret ptr null
 
-; No memory for the arena: drop the results, and let the fallback say so.
+; No memory for the arena: release the results, and let the fallback raise the error.
 give.up:
   %m = phi i64 [ 0, %lend ], [ %m.next, %giving ]
   %given = icmp eq i64 %m, %outputs.count

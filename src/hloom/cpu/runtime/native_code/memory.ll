@@ -1,8 +1,8 @@
-; Memory for results and arenas that is kept and handed out again: what is fresh from the system costs a page
-; fault for every page, often more than the computation that fills it.
+; Recycled memory for results and arenas: fresh memory costs a page fault for every page, often more time than the
+; computation that fills it.
 ;
-; Blocks come in four sizes for each power of two, and start with a head of 64 bytes; what is handed out is
-; behind it, at a multiple of 64. Whoever calls holds Python's global lock.
+; There are four block sizes for each power of two. A block starts with a header of 64 bytes; the memory behind it, at
+; a multiple of 64, is handed out. Callers hold the GIL.
 
 %head = type { i64, i64, ptr, [40 x i8] } ; size of the block, number of its size, next free one
 
@@ -16,7 +16,7 @@ declare i64 @llvm.umin.i64(i64, i64)
 declare { i64, i1 } @llvm.umul.with.overflow.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-; Memory for so many bytes; null if there is none.
+; Return memory for a number of bytes; null if there is none.
 define ptr @hloom_take(ptr %memory, i64 %bytes) nounwind {
 entry:
   %place = alloca ptr
@@ -79,7 +79,7 @@ nothing:
   ret ptr null
 }
 
-; Give memory back.
+; Return memory for later use.
 define void @hloom_give(ptr %memory, ptr %data) nounwind {
 entry:
   %nothing = icmp eq ptr %data, null

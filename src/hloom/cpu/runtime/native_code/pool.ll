@@ -13,7 +13,7 @@
   i32, [124 x i8],             ;  2 active: threads in the region beside the caller
   i32, [124 x i8],             ;  4 sleepers
   i32, [124 x i8],             ;  6 waiting: the caller sleeps until active is 0
-  i32, [124 x i8],             ;  8 busy: somebody's region is open, or is about to be
+  i32, [124 x i8],             ;  8 busy: a region is open, or about to be opened
   ptr, ptr, i64, i64, i64,     ; 10 task, arguments, iterations, grain, units of a chunk
   i32, i32, i32, [76 x i8],    ; 15 threads with the caller's, stop, started
   [0 x %slot]                  ; 19 one for each thread
@@ -33,7 +33,7 @@ define internal void @futex_wait(ptr %word, i32 %value) nounwind {
   ret void
 }
 
-; Wake all who sleep on a word.
+; Wake all threads that sleep on a word.
 define internal void @futex_wake(ptr %word) nounwind {
   %number = load i64, ptr @futex_call
   %r = call i64 (i64, ...) @syscall(i64 %number, ptr %word, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
@@ -137,7 +137,7 @@ done:
   ret i32 0
 }
 
-; A thread's life: wait for a region, enter it if it is still open, work, leave.
+; Thread function: wait for a region, enter it if it is still open, work, leave.
 define internal ptr @worker(ptr %slot) nounwind {
 entry:
   %pool.at = getelementptr %slot, ptr %slot, i64 0, i32 2
@@ -212,7 +212,7 @@ end:
   ret ptr null
 }
 
-; Start the threads, with all signals left to the threads that were there before.
+; Start the threads with all signals blocked, so that the process's other threads handle them.
 define internal void @start(ptr %pool) nounwind {
 entry:
   %everything = alloca [128 x i8], align 8
@@ -241,7 +241,7 @@ create:
   %failed = call i32 @pthread_create(ptr %thread.at, ptr null, ptr @worker, ptr %slot)
   %lacks = icmp ne i32 %failed, 0
   %thread = load i64, ptr %thread.at
-  %kept = select i1 %lacks, i64 0, i64 %thread ; its slice is left to the others
+  %kept = select i1 %lacks, i64 0, i64 %thread ; other threads take its slice
   store i64 %kept, ptr %thread.at
   %index.next = add i64 %index, 1
   br label %next
@@ -251,7 +251,7 @@ done:
   ret void
 }
 
-; End the threads. Nobody may open a region any more.
+; End the threads. No region may be opened any more.
 define void @hloom_pool_stop(ptr %pool) nounwind {
 entry:
   %started.at = getelementptr %pool, ptr %pool, i64 0, i32 17

@@ -5,7 +5,7 @@
 
 %rendezvous = type {
   i32, [124 x i8],      ; 0 arrived
-  i32, [124 x i8],      ; 2 generation: number of completed rounds
+  i32, [124 x i8],      ; 2 generation: times that all have arrived
   i32, i32, [120 x i8], ; 4 sleepers, spins before a thread sleeps
   [0 x ptr]             ; 7 participant records
 }

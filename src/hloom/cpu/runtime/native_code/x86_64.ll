@@ -1,4 +1,4 @@
-; What the other files need of the processor and of its Linux.
+; Definitions for the other files that depend on the processor.
 
 declare void @llvm.x86.sse2.pause()
 
