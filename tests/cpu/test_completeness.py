@@ -9,7 +9,7 @@ from hloom.codegen.elements import LEAF_RULES, RULES
 from hloom.codegen.elementwise.registry import LOWERINGS
 from hloom.cpu import emitters  # noqa: F401
 from hloom.cpu.pipeline import CPU_PIPELINE
-from hloom.cpu.program import EMITTERS
+from hloom.cpu.program import KERNELS
 from hloom.cpu.runtime.host import HOST_OPERATIONS
 from hloom.ir.operation import REGISTRY
 from hloom.tools.op_example import example_of
@@ -40,7 +40,7 @@ def lowering_of(opcode: str) -> str:
         return "frame"
     if opcode in HOST_OPERATIONS:
         return "host"
-    if opcode in EMITTERS:
+    if opcode in KERNELS:
         return "emitter"
     if opcode in RULES or opcode in LEAF_RULES:
         return "elements"

@@ -10,10 +10,10 @@ from hloom.codegen.llvm_text import I64, PTR, Module, Value
 from hloom.codegen.loops import root_values
 from hloom.cpu import emitters  # noqa: F401  (registers element rules)
 from hloom.cpu.pipeline import CPU_PIPELINE
-from hloom.cpu.program import kernel_parts
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
 from hloom.plan.iteration import accesses_of, planned_space, read_where_written, result_shapes, unmerged_space
+from hloom.plan.kernel import kernel_parts
 
 PROGRAMS = {
     "elementwise": "x = f32[6,8] parameter(0)  y = f32[6,8] parameter(1)  ROOT r = f32[6,8] add(x, y)",
@@ -158,6 +158,7 @@ def test_kernels_of_a_compiled_program_have_a_space_of_their_results() -> None:
         "b = f32[6,8] broadcast(y), dimensions={1}  s = f32[6,8] add(x, b)  ROOT r = f32[6,8] tanh(s) }"
     )
     CPU_PIPELINE.run(module)
-    inputs, roots, members = kernel_parts(module.entry.root)
+    parts = kernel_parts(module.entry.root)
+    inputs, roots, members = parts.inputs, parts.roots, parts.members
     space = planned_space(inputs, roots, members)
     assert [v.trips for v in space.variables] == [*result_shapes(roots)[0].dimensions]

@@ -10,7 +10,7 @@ from hloom.buffers.buffers import ALIGNMENT, Buffer, ShapeIndex, assign_offsets,
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
-from hloom.shape.element_type import PRED
+from hloom.plan.kernel import is_alias
 
 Values: TypeAlias = dict[ShapeIndex, Buffer]
 Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
@@ -21,14 +21,6 @@ SMALL: Final = 256
 """Bytes that a program with loops keeps on the stack, where LLVM may turn them into registers."""
 STACK: Final = 1 << 14
 """Bytes of such values altogether."""
-
-
-def is_alias(i: HloInstruction) -> bool:
-    """Whether an instruction's result is the bytes of its first operand."""
-    if i.opcode == "bitcast-convert":
-        before, after = i.operands[0].shape.element_type, i.shape.element_type
-        return before.bits % 8 == 0 and after.bits % 8 == 0 and after is not PRED
-    return i.operation.aliases_operand
 
 
 @dataclass(frozen=True, slots=True)

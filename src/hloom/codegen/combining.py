@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hloom.analysis.combiners import Grouping, grouping
+from hloom.analysis.combiners import grouping
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm_text import F32, F64, Value
 from hloom.codegen.types import Element, register_type, round_to
+from hloom.operations.combiners import Grouping
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 

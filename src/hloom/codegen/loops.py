@@ -21,6 +21,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.plan.index import Index, Variable
 from hloom.plan.iteration import is_nested, planned_space, result_shapes, steady_elements
+from hloom.plan.space import Space
 
 VECTOR_BYTES: Final = 64
 LONG: Final = 1 << 14
@@ -103,7 +104,7 @@ class LoopKernel:
 
 def emit_loop_kernel(
     module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
+    members: Sequence[HloInstruction], space: Space | None = None,
 ) -> LoopKernel:  # fmt: skip
     """Emit the kernel that computes ``roots`` (arrays of equal dimensions) from ``inputs``.
 
@@ -113,10 +114,12 @@ def emit_loop_kernel(
         inputs: instructions whose values are read from memory, in the order of the pointers.
         roots: instructions whose values are written, in the order of the pointers that follow.
         members: every instruction computed on the way, roots included.
+        space: the iteration space; None: that of the results.
     """
     shapes = result_shapes(roots)
     dimensions = shapes[0].dimensions
-    space = planned_space(inputs, roots, members)
+    if space is None:
+        space = planned_space(inputs, roots, members)
     function = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
     *pointers, begin, end = function.parameters
     lane = space.variables[-1] if space.variables else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from hloom.buffers.assignment import Assignment, assign
+from hloom.buffers.assignment import Assignment
 from hloom.buffers.buffers import Buffer, leaves
-from hloom.buffers.schedule import schedule
-from hloom.cpu.program import in_place_operands, scratch_bytes
+from hloom.codegen.target import host
+from hloom.cpu.program import KERNELS, assign_program
 from hloom.ir.module import HloModule
+from hloom.plan.kernel import plan_program
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -25,7 +26,7 @@ class _Allocation:
 
 def buffer_report(module: HloModule) -> str:
     """The allocations of an optimized module, largest first, each with its values and their offsets."""
-    assignment = assign(module.entry, in_place_operands, schedule, scratch_bytes)
+    assignment = assign_program(module, plan_program(module, KERNELS, host()))
     allocations = _allocations(module, assignment)
     ordered = sorted(allocations.values(), key=lambda a: -a.size)
     lines = ["BufferAssignment:"]

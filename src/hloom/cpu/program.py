@@ -9,37 +9,33 @@ loops, branches and scalars are code of its own. Kernels with the same text are 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
-from hloom.analysis.scalar_computations import applies_expressions
 from hloom.analysis.trip_count import TripCount
-from hloom.buffers.assignment import Assignment, Copy, assign, is_alias
+from hloom.buffers.assignment import Assignment, Copy, assign
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, root_values
-from hloom.codegen.target import Target, host
+from hloom.codegen.target import Target
 from hloom.cpu.jit.llvm import INLINED, SIMPLIFIED
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
-from hloom.cpu.kernels.reduction import reduction
 from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter, end_early_if
 from hloom.cpu.runtime.profile import Timer
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.structure import parameter_number
-from hloom.plan.iteration import read_where_written
+from hloom.operations.control_flow import Conditional, Fusion, While
+from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_program
+from hloom.plan.registry import Kernels
 
 ENTRY: Final = "hloom_run"
-SCALAR_WORK: Final = 8
-"""Results of at most so many elements, all of rank 0, are code of the entry itself."""
-
 INLINED_WORK: Final = 1 << 12
 """Kernels in loops that do less work become code of the entry, where LLVM sees them together."""
 INLINED_TEXT: Final = 1 << 14
@@ -48,32 +44,10 @@ INLINED_TEXT: Final = 1 << 14
 SHARED_WORK: Final = 1 << 17
 """Kernels of less work run in one thread: sharing it would cost more than it gains."""
 
-Emitter: TypeAlias = Callable[["ProgramEmitter", HloInstruction], None]
 HOST: Final = "host"
-"""In the place of an opcode: what Python evaluates; see `hloom.cpu.runtime.host`."""
-EMITTERS: Final[dict[str, Emitter]] = {}
-"""Operations whose kernels are not loops over elements: by opcode."""
-
-
-WORKSPACES: Final[dict[str, Callable[[HloInstruction, Target], int]]] = {}
-"""Bytes of scratch memory that the kernels of an instruction need on a target: by opcode."""
-
-
-def scratch_bytes(instruction: HloInstruction, target: Target | None = None) -> int:
-    """Bytes of scratch memory that an instruction needs while it runs, by default on this machine."""
-    rule = WORKSPACES.get(emitter_key(instruction))
-    return rule(instruction, target or host()) if rule is not None else 0
-
-
-def emitter(*opcodes: str) -> Callable[[Emitter], Emitter]:
-    """Register the emitter of some opcodes."""
-
-    def register(function: Emitter) -> Emitter:
-        for opcode in opcodes:
-            EMITTERS[opcode] = function
-        return function
-
-    return register
+"""The key of what Python evaluates; see `hloom.cpu.runtime.host`."""
+KERNELS: Final[Kernels[ProgramEmitter, Target]] = Kernels("cpu")
+"""The kernels of the CPU that are not plain loops over elements, by the opcode of the hero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +79,11 @@ class NativeProgram:
     def text(self) -> str:
         """LLVM IR."""
         return self.module.text()
+
+
+def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]) -> Assignment:
+    """Assign buffers to a planned program."""
+    return assign(module.entry, lambda i: plans[i].in_place, schedule, lambda i: plans[i].workspace)
 
 
 def emit_program(
@@ -141,9 +120,8 @@ class ProgramEmitter:
         self.module = Module(target=target)
         self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], I32, internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
-        self.assignment: Assignment = assign(
-            module.entry, in_place_operands, schedule, lambda i: scratch_bytes(i, target)
-        )
+        self.plans = plan_program(module, KERNELS, self.module.target)
+        self.assignment: Assignment = assign_program(module, self.plans)
         self._pointers: dict[Buffer, Value] = {}
         self._kernels: dict[str, LoopKernel] = {}
         self._inlined: dict[str, str] = {}
@@ -275,28 +253,42 @@ class ProgramEmitter:
 
     def instruction(self, i: HloInstruction) -> None:
         """Emit one instruction."""
-        opcode = i.opcode
-        if is_alias(i) or opcode in (
-            "parameter",
-            "constant",
-            "tuple",
-            "get-tuple-element",
-            "after-all",
-        ):
-            return
-        if opcode == "while":
-            self.loop(i)
-        elif opcode == "conditional":
-            self.branches(i)
-        elif opcode == "call":
-            self.computation(i.called_computations[0])
-        else:
-            with self._timer.measure(i.name) if self._timer is not None else nullcontext():
-                key = emitter_key(i) if applies_expressions(hero(i)) else HOST
-                before = self.work
-                EMITTERS.get(key, ProgramEmitter.kernel)(self, i)
-                if self.work == before:
-                    self.work += sum(s.element_count for o in (i, *i.operands) for _, s in leaves(o.shape))
+        plan = self.plans[i]
+        match plan.kind:
+            case KernelKind.NONE:
+                pass
+            case KernelKind.CONTROL:
+                self.control(i)
+            case _:
+                with self._timer.measure(i.name) if self._timer is not None else nullcontext():
+                    before = self.work
+                    self.emit(plan)
+                    if self.work == before:
+                        self.work += sum(
+                            s.element_count for o in (i, *i.operands) for _, s in leaves(o.shape)
+                        )
+
+    def emit(self, plan: KernelPlan) -> None:
+        """Emit the code of one kernel plan."""
+        match plan.kind:
+            case KernelKind.HOST:
+                KERNELS[HOST].emit(self, plan)
+            case KernelKind.KERNEL:
+                KERNELS[KERNELS.key(plan.instruction)].emit(self, plan)
+            case KernelKind.SCALAR:
+                self.scalar(plan)
+            case _:
+                self.elements(plan)
+
+    def control(self, i: HloInstruction) -> None:
+        """Emit a loop, branches, or the instructions of a call."""
+        match i.operation:
+            case While():
+                self.loop(i)
+            case Conditional():
+                self.branches(i)
+            case _:
+                self.computation(i.called_computations[0])
 
     def loop(self, i: HloInstruction) -> None:
         """A native loop; its state lies in the buffers of the while's result."""
@@ -345,45 +337,40 @@ class ProgramEmitter:
             f.jump(after)
         f.start(after)
 
-    def kernel(self, i: HloInstruction) -> None:
-        """A kernel over elements: a fusion, or a single operation."""
-        inputs, roots, members = kernel_parts(i)
-        targets = [self.view(i, index) for index, _ in leaves(i.shape)]
+    def targets(self, i: HloInstruction) -> list[View]:
+        """Return the leaves of an instruction's value as arrays in memory."""
+        return [self.view(i, index) for index, _ in leaves(i.shape)]
+
+    def elements(self, plan: KernelPlan) -> None:
+        """Emit a loop over the elements of the results: a fusion, or a single operation."""
+        targets = self.targets(plan.instruction)
         if all(t.count == 0 for t in targets):
             return
-        sources = self.input_pointers(i)
-        root = members[-1]
-        if root.opcode == "reduce" and reduction.is_row_reduction(root):
-            kernel = self.shared(
-                lambda name: reduction.emit_row_reduction(self.module, name, inputs, root, members)
-            )
-        elif all(t.dimensions == () for t in targets) and len(targets) <= SCALAR_WORK:
-            self.scalar(inputs, roots, sources, targets)
+        if len(targets) <= SCALAR_RESULTS and all(t.dimensions == () for t in targets):
+            self.scalar(plan)
             return
-        else:
-            kernel = self.shared(lambda name: emit_elements_kernel(self.module, name, inputs, roots, members))
-        self.call(i, kernel, [*sources, *(t.pointer for t in targets)])
+        kernel = self.shared(lambda name: emit_elements_kernel(self.module, name, plan))
+        pointers = [*self.input_pointers(plan.instruction), *(t.pointer for t in targets)]
+        self.call(plan.instruction, kernel, pointers)
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:
         """The addresses of a kernel's inputs, in the order of `kernel_parts`."""
-        operands = i.operands if i.opcode == "fusion" else dict.fromkeys(i.operands)
+        operands = i.operands if isinstance(i.operation, Fusion) else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
     def leaf_size(self, i: HloInstruction, index: ShapeIndex = ()) -> int:
         """Bytes of a leaf."""
         return self.assignment.values[i][index].size
 
-    def scalar(
-        self, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], sources: Sequence[Value],
-        targets: Sequence[View],
-    ) -> None:  # fmt: skip
-        """Scalars are computed where they stand."""
+    def scalar(self, plan: KernelPlan) -> None:
+        """Compute a few scalars in line."""
+        inputs, sources = plan.parts.inputs, self.input_pointers(plan.instruction)
         views = {
             i: View(p, i.shape.element_type, i.shape.dimensions) for i, p in zip(inputs, sources, strict=True)
         }
         elements = Elements(self.function, 0, views)
-        made = root_values(elements, roots, ())
-        for target, value in zip(targets, made, strict=True):
+        made = root_values(elements, plan.parts.roots, ())
+        for target, value in zip(self.targets(plan.instruction), made, strict=True):
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
@@ -441,74 +428,6 @@ class ProgramEmitter:
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
         function = Value(f, PTR, f"@{task}")
         end_early_if(f, f.call(I32, "hloom_parallel", self.context, function, packed, trips, grain))
-
-
-def kernel_parts(
-    i: HloInstruction,
-) -> tuple[list[HloInstruction], list[HloInstruction], list[HloInstruction]]:
-    """(inputs, roots, members) of a kernel: of a fusion's computation, or of an operation by itself."""
-    if i.opcode != "fusion":
-        return [o for o in dict.fromkeys(i.operands) if o.shape.is_array], [i] * _width(i), [i]
-    body = i.called_computations[0]
-    members = [m for m in body.post_order() if m.opcode != "parameter"]
-    roots = body.root.operands if body.root.opcode == "tuple" else [body.root] * _width(body.root)
-    return [p for p in body.parameters if p.shape.is_array], list(roots), members
-
-
-def _width(i: HloInstruction) -> int:
-    return len(i.shape.tuple_shapes) if i.shape.is_tuple else 1
-
-
-def hero(i: HloInstruction) -> HloInstruction:
-    """The operation that decides how a kernel is made: a fusion's product or update, else its root."""
-    if i.opcode != "fusion":
-        return i
-    body = i.called_computations[0]
-    for member in body.instructions:
-        if member.opcode in HEROES:
-            return member
-    return body.root
-
-
-def emitter_key(i: HloInstruction) -> str:
-    """Which emitter makes an instruction's kernel: the opcode of its hero, or ``row-fusion``."""
-    if i.opcode == "fusion" and i.operation.kind == "kCustom":  # type: ignore[attr-defined]
-        return "row-fusion"
-    return hero(i).opcode
-
-
-HEROES: Final = frozenset(("dot", "convolution", "scatter", "sort"))
-"""Operations around which elementwise ones may be fused."""
-
-
-def in_place_operands(i: HloInstruction) -> Sequence[int]:
-    """Operands that a kernel reads only at the index it writes, or never after it has written there."""
-    if not i.shape.is_array or not i.shape.rank:
-        return ()
-    if i.operation.elementwise:
-        return range(len(i.operands))
-    key = hero(i)
-    if key.opcode in UPDATES:
-        return _updated(i, key)
-    if i.opcode == "fusion" and emitter_key(i) not in EMITTERS and key.opcode != "reduce":
-        inputs, roots, _ = kernel_parts(i)
-        read = read_where_written(inputs, roots[0])
-        return [number for number, p in enumerate(inputs) if p in read]
-    return ()
-
-
-UPDATES: Final = frozenset(("dynamic-update-slice", "scatter"))
-"""Operations that change some elements of their first operand."""
-
-
-def _updated(i: HloInstruction, update: HloInstruction) -> Sequence[int]:
-    """The operand that an update may change where it lies: one that nothing else in the kernel reads."""
-    changed = update.operands[0]
-    if i is update:
-        return (0,) if i.operands.count(changed) == 1 else ()
-    if changed.opcode != "parameter" or len(changed.users) != 1 or update.operands.count(changed) != 1:
-        return ()
-    return (parameter_number(changed),)
 
 
 def constant_data(constant: HloInstruction) -> bytes:

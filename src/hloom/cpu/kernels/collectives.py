@@ -18,12 +18,13 @@ from hloom.codegen.combining import as_type
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Value
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
-from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.cpu.runtime.context import PARTICIPANTS_WORD, PARTITION_WORD, REPLICA_WORD
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.cpu.runtime.interruption import end_early_if
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
+from hloom.plan.kernel import KernelPlan
 from hloom.shape.shape import Shape
 
 PARTICIPANT_WORDS: Final = 4
@@ -41,9 +42,10 @@ NATIVE_COLLECTIVES: Final = frozenset((
 # -- ids
 
 
-@emitter("replica-id", "partition-id")
-def emit_id(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("replica-id", "partition-id")
+def emit_id(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Load an id from the context; without a context there is a single device."""
+    i = plan.instruction
     f = program.function
     word = REPLICA_WORD if i.opcode == "replica-id" else PARTITION_WORD
     target = program.pointer(i)
@@ -55,9 +57,10 @@ def emit_id(program: ProgramEmitter, i: HloInstruction) -> None:
 # -- rendezvous
 
 
-@emitter(*NATIVE_COLLECTIVES)
-def emit_collective(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register(*NATIVE_COLLECTIVES)
+def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Run in native code if the context has a participant record for the call, else on the host."""
+    i = plan.instruction
     f = program.function
     number = len(program.host_calls)
     here, find, native, by_host, after = (f.label() for _ in range(5))
@@ -72,7 +75,7 @@ def emit_collective(program: ProgramEmitter, i: HloInstruction) -> None:
     _CollectiveEmitter(program, i, number, participant).run()
     f.jump(after)
     f.start(by_host)
-    emit_host_call(program, i)
+    emit_host_call(program, plan)
     f.jump(after)
     f.start(after)
 

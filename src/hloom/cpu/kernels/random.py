@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.loops import LoopKernel
-from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.plan.kernel import KernelPlan
 
 LANES: Final = 16
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -77,14 +78,15 @@ def plan_of(i: HloInstruction) -> Plan:
     return Plan(True, bits, stored, kept, outer, half, 2, sizes[axis], 1)
 
 
-@emitter("rng-bit-generator")
-def emit_bits(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("rng-bit-generator")
+def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Write the bits, and the state after them."""
-    plan = plan_of(i)
+    i = plan.instruction
+    bits = plan_of(i)
     state, after = program.pointer(i.operands[0]), program.pointer(i, (0,))
-    _advance(program.function, plan, i.operands[0].shape.dimensions[0], state, after)
+    _advance(program.function, bits, i.operands[0].shape.dimensions[0], state, after)
     if program.view(i, (1,)).count:
-        kernel = program.shared(lambda name: _kernel(program.module, name, plan, i))
+        kernel = program.shared(lambda name: _kernel(program.module, name, bits, i))
         program.call(i, kernel, [state, program.pointer(i, (1,))])
 
 

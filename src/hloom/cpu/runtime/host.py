@@ -25,7 +25,7 @@ import numpy as np
 
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.llvm_text import I32, I64, PTR, Value
-from hloom.cpu.program import HOST, ProgramEmitter, emitter
+from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.cpu.runtime.interruption import end_early_if
 from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
@@ -36,6 +36,7 @@ from hloom.ir.operation import Operation
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.transfer import RecvDone
 from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed
+from hloom.plan.kernel import KernelPlan
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
@@ -44,11 +45,9 @@ if TYPE_CHECKING:
 
 HOST_FUNCTION: Final = "hloom_host"
 HOST_OPERATIONS: Final = (
-    "all-gather", "all-gather-done", "all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start",
-    "all-to-all", "async-done", "async-start", "bitcast", "collective-broadcast", "collective-permute",
-    "collective-permute-done", "collective-permute-start", "custom-call", "get-dimension-size", "infeed",
-    "map",
-    "outfeed", "ragged-all-to-all", "recv", "recv-done", "reduce-scatter",
+    "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start",
+    "bitcast", "collective-permute", "collective-permute-done", "collective-permute-start", "custom-call",
+    "get-dimension-size", "infeed", "map", "outfeed", "ragged-all-to-all", "recv", "recv-done",
     "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
 )  # fmt: skip
 """Operations that the host evaluates: communication, custom calls, and what no pass could expand."""
@@ -58,9 +57,10 @@ Array = np.ndarray[Any, Any]
 # -- emitting
 
 
-@emitter(HOST, *HOST_OPERATIONS)
-def emit_host_call(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register(HOST, *HOST_OPERATIONS)
+def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a host call for an instruction; the program ends early if it fails."""
+    i = plan.instruction
     f = program.function
     number = len(program.host_calls)
     program.host_calls.append(i)

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
-from hloom.analysis.combiners import Grouping, grouping
+from hloom.analysis.combiners import grouping
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.combiners import Grouping
 from hloom.passes.fusion.spans import Spans
 
 SHORTEST_ROW = 2

@@ -11,11 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from hloom.analysis.combiners import Grouping, grouping
+from hloom.analysis.combiners import grouping
 from hloom.analysis.values import combiner, is_all, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, Multiply
+from hloom.operations.combiners import Grouping
 from hloom.operations.movement import Broadcast, Reshape, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.window_reduction import ReduceWindow

@@ -32,10 +32,11 @@ from hloom.cpu.kernels.convolution.convolution_tiling import (
     packed_kernel,
     tiling_of,
 )
-from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.iteration import result_shapes
+from hloom.plan.kernel import KernelPlan, kernel_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Plan:
 @lru_cache(maxsize=256)
 def plan_of(i: HloInstruction) -> Plan | None:
     """The plan of a convolution, or of the fusion around one; None where a loop over elements will do."""
-    instruction = hero(i)
+    instruction = KERNELS.hero(i)
     convolution = _chosen(instruction, copied=False)
     if convolution is not None and any(needs_copy(convolution, phase) for phase in convolution.phases):
         convolution = _chosen(instruction, copied=True)
@@ -101,14 +102,15 @@ def can_end_in_more(i: HloInstruction) -> bool:
     return plan is not None and all(tiling.split is None for tiling in plan.tilings)
 
 
-@emitter("convolution")
-def emit_convolution(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("convolution", fuses=True, workspace=lambda i, target: _workspace(i))
+def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A convolution by itself, or a fusion around one."""
-    plan = plan_of(i)
-    if plan is None:
-        program.kernel(i)
+    i = plan.instruction
+    direct = plan_of(i)
+    if direct is None:
+        program.elements(plan)
         return
-    instruction, convolution = hero(i), plan.convolution
+    instruction, convolution = plan.hero, direct.convolution
     x, w = (program.pointer(_outside(i, instruction, o)) for o in instruction.operands)
     space = program.workspace(i)
     f = program.function
@@ -117,14 +119,16 @@ def emit_convolution(program: ProgramEmitter, i: HloInstruction) -> None:
         x = space
     targets = [program.pointer(i, index) for index in program.assignment.values[i]]
     extra = targets if i is instruction else [*program.input_pointers(i), *targets]
-    for phase, tiling, offset in zip(convolution.phases, plan.tilings, plan.kernel_offsets, strict=True):
+    for phase, tiling, offset in zip(convolution.phases, direct.tilings, direct.kernel_offsets, strict=True):
         base = f.offset(x, phase.x_offset * storage_bytes(convolution.x_type))
         weights = f.offset(w, phase.w_offset * storage_bytes(convolution.w_type))
         if offset >= 0:
             packed = f.offset(space, offset)
-            program.call(i, program.shared(_packing(program.module, plan, phase, tiling)), [weights, packed])
+            program.call(
+                i, program.shared(_packing(program.module, direct, phase, tiling)), [weights, packed]
+            )
             weights = packed
-        kernel = program.shared(_direct(program.module, i, plan, phase, tiling, len(extra)))
+        kernel = program.shared(_direct(program.module, i, direct, phase, tiling, len(extra)))
         program.call(i, kernel, [base, weights, *extra])
 
 
@@ -162,8 +166,9 @@ def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Va
 
 def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Finish]:
     """The sums are elements of the convolution, of which the results of the fusion are made."""
-    inputs, roots, _ = kernel_parts(i)
-    instruction = hero(i)
+    parts = kernel_parts(i)
+    inputs, roots = parts.inputs, parts.roots
+    instruction = KERNELS.hero(i)
 
     def with_pointers(pointers: Sequence[Value]) -> Finish:
         views = {
@@ -196,6 +201,3 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
 def _workspace(i: HloInstruction) -> int:
     plan = plan_of(i)
     return plan.bytes if plan is not None else 0
-
-
-WORKSPACES["convolution"] = lambda convolution, target: _workspace(convolution)

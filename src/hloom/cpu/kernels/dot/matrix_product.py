@@ -30,43 +30,44 @@ from hloom.cpu.kernels.dot.inner_product import (
     inner_product_of,
 )
 from hloom.cpu.kernels.dot.strided import Strided, written_through
-from hloom.cpu.program import WORKSPACES, ProgramEmitter, emitter, hero, kernel_parts
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import is_view
 from hloom.plan.index import Index
 from hloom.plan.iteration import result_shapes
+from hloom.plan.kernel import KernelPlan, kernel_parts
 
 Plan = InnerProduct | TilePlan
 
 
-@emitter("dot")
-def emit_dot(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("dot", fuses=True, workspace=lambda i, target: _workspace(i, target))
+def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A dot by itself, or a fusion around one."""
-    dot = hero(i)
-    gemm, plan = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
-    if gemm is None or plan is None:
-        program.kernel(i)
+    i = plan.instruction
+    dot, roots = plan.hero, plan.parts.roots
+    gemm, product = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
+    if gemm is None or product is None:
+        program.elements(plan)
         return
     a, b = (program.pointer(_outside(i, dot, o)) for o in dot.operands)
-    if plan.turned:
+    if product.turned:
         a, b = b, a
-    inputs, roots, _ = kernel_parts(i)
     placed = written_through(dot, roots[0]) if len(roots) == 1 else None
-    if roots == [dot]:
+    if roots == (dot,):
         rest = _Rest(1, [program.pointer(i)], _store(gemm, dot), looped=False)
     elif placed is not None:
         rest = _Rest(1, [program.pointer(i)], _place(gemm, dot, placed), looped=False)
     else:
         targets = [program.pointer(i, index) for index in program.assignment.values[i]]
         pointers = [*program.input_pointers(i), *targets]
-        rest = _Rest(len(pointers), pointers, _fused(gemm, dot, inputs, roots), looped=True)
-    if isinstance(plan, InnerProduct):
-        _inner(program, i, plan, a, b, rest)
+        rest = _Rest(len(pointers), pointers, _fused(gemm, dot, plan.parts.inputs, roots), looped=True)
+    if isinstance(product, InnerProduct):
+        _inner(program, i, product, a, b, rest)
         return
     space = program.workspace(i)
     if not is_pairs(gemm, program.module.target):
-        _tiles(program, i, plan, a, b, rest, space)
+        _tiles(program, i, product, a, b, rest, space)
         return
     f = program.function
     fast, slow, after = f.label(), f.label(), f.label()
@@ -74,10 +75,10 @@ def emit_dot(program: ProgramEmitter, i: HloInstruction) -> None:
     space = f.offset(space, _found_bytes(i))
     f.branch(fits, fast, slow)
     f.start(fast)
-    _tiles(program, i, pairs_plan(plan, program.module.target), a, b, rest, space)
+    _tiles(program, i, pairs_plan(product, program.module.target), a, b, rest, space)
     f.jump(after)
     f.start(slow)
-    _tiles(program, i, plan, a, b, rest, space)
+    _tiles(program, i, product, a, b, rest, space)
     f.jump(after)
     f.start(after)
 
@@ -95,7 +96,7 @@ def _found_bytes(i: HloInstruction) -> int:
 
 def _sources(i: HloInstruction) -> list[HloInstruction]:
     """The arrays that the operands of a dot, or of a fusion around one, are parts of."""
-    dot = hero(i)
+    dot = KERNELS.hero(i)
     return [_outside(i, dot, o) for o in dot.operands]
 
 
@@ -118,7 +119,7 @@ def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Val
 
 def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     """How the product of a dot, or of a fusion around one, is computed; None: as elements."""
-    dot = hero(i)
+    dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=i is not dot)
     if gemm is None:
         return None
@@ -127,7 +128,7 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
         return inner
     if gemm.m == gemm.n == 1:
         return None
-    plain = kernel_parts(i)[1] == [dot] and dot.shape.element_type is gemm.kind
+    plain = kernel_parts(i).roots == (dot,) and dot.shape.element_type is gemm.kind
     return plan_tiles(gemm, target, plain_result=plain)
 
 
@@ -227,11 +228,12 @@ def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequen
 
 def has_kernel(i: HloInstruction) -> bool:
     """Whether a fusion of a dot and views before and behind it has a kernel that reads and writes in rows."""
-    dot = hero(i)
+    dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=True)
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
         return False
-    _, roots, members = kernel_parts(i)
+    parts = kernel_parts(i)
+    roots, members = parts.roots, parts.members
     behind = [m for m in members if is_view(m) and _follows(m, dot)]
     if not behind:
         return True
@@ -309,6 +311,3 @@ def _workspace(i: HloInstruction, target: Target) -> int:
     if not is_pairs(plan.gemm, target):
         return plan.workspace()
     return _found_bytes(i) + max(plan.workspace(), pairs_plan(plan, target).workspace())
-
-
-WORKSPACES["dot"] = _workspace

@@ -19,10 +19,11 @@ from hloom.codegen.llvm_text import F32, F64, I1, I32, I64, PTR, Function, Modul
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.kernels.fourier.butterflies import Pair, multiply, radices, transform
 from hloom.cpu.kernels.movement.transposition import transposed
-from hloom.cpu.program import EMITTERS, HOST, WORKSPACES, ProgramEmitter, emitter
+from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
 from hloom.passes.expand.fft_decomposer import is_small
+from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import C64
 from hloom.shape.element_type import F32 as REAL32
 
@@ -147,17 +148,15 @@ def _spectrum_bytes(i: HloInstruction) -> int:
     return -(-2 * axes[0].part.size * i.operands[0].shape.element_count // 64) * 64
 
 
-WORKSPACES["fft"] = lambda fft, target: workspace_bytes(fft)
-
-
-@emitter("fft")
-def emit_fft(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("fft", workspace=lambda i, target: workspace_bytes(i))
+def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Transform along one dimension after the other."""
+    i = plan.instruction
     target = program.view(i)
     if not target.count:
         return
     if is_small(i):
-        EMITTERS[HOST](program, i)
+        KERNELS[HOST].emit(program, plan)
         return
     axes = axes_of(i)
     source, result = program.pointer(i.operands[0]), target.pointer

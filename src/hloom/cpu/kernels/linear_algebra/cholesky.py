@@ -25,9 +25,10 @@ from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Type, V
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
-from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
+from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import ElementType
 
 BLOCK: Final = 4
@@ -36,9 +37,10 @@ SMALL: Final = 32
 """Matrices of up to so many rows are factored side by side, or number by number if there are few."""
 
 
-@emitter("cholesky")
-def emit_cholesky(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("cholesky")
+def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A factorization by itself."""
+    i = plan.instruction
     target = program.view(i)
     if not target.count:
         return

@@ -14,9 +14,10 @@ from hloom.codegen.lane_algebra import Scratch, conjugate, minus_product, parts,
 from hloom.codegen.llvm_text import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element, storage_bytes
-from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
+from hloom.plan.kernel import KernelPlan
 
 BLOCK: Final = 4
 """Unknowns that are solved together."""
@@ -27,9 +28,10 @@ STACK_BYTES: Final = 1 << 18
 """Unknowns that do not lie side by side are kept on the stack, as many lanes of them as fit."""
 
 
-@emitter("triangular-solve")
-def emit_triangular_solve(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("triangular-solve")
+def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A solve by itself."""
+    i = plan.instruction
     target = program.view(i)
     if not target.count:
         return

@@ -10,17 +10,19 @@ from hloom.codegen.llvm_text import I8, I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
-from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, row_major_strides
 from hloom.plan.iteration import accesses_of, planned_space
+from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space
 
 
-@emitter("concatenate")
-def emit_concatenate(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("concatenate")
+def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A concatenation, alone or with what its operands are made of."""
-    inputs, _, members = kernel_parts(i)
+    i = plan.instruction
+    inputs, members = plan.parts.inputs, plan.parts.members
     root = members[-1]
     target = program.view(i)
     rows = find_rows(planned_space(inputs, [root], members), inputs, [root], members)

@@ -16,10 +16,11 @@ from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_lo
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
 from hloom.cpu.cores import thread_count
-from hloom.cpu.program import ProgramEmitter, emitter, hero, kernel_parts
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.index import Index, Variable
+from hloom.plan.kernel import KernelPlan
 
 LEAST_SHARED: Final = 4096
 """So many updates are worth two looks at their indices."""
@@ -29,10 +30,11 @@ LANES: Final = 16
 MOST_SHARES: Final = 8
 
 
-@emitter("scatter")
-def emit_scatter(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("scatter", fuses=True)
+def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Copy the operands where they must stay as they were, then update the copies."""
-    scatter = hero(i)
+    i = plan.instruction
+    scatter = plan.hero
     count = len(scatter.operands) // 2
     results = [((n,) if i.shape.is_tuple else ()) for n in range(count)]
     for operand, index in zip(scatter.operands[:count], results, strict=True):
@@ -43,7 +45,7 @@ def emit_scatter(program: ProgramEmitter, i: HloInstruction) -> None:
     updates = scatter.operands[count + 1]
     if 0 in (*updates.shape.dimensions, *scatter.operands[0].shape.dimensions):
         return
-    inputs, _, _ = kernel_parts(i)
+    inputs = plan.parts.inputs
     kernel = program.shared(lambda name: _Kernel(program.module, name, inputs, scatter).emit())
     program.call(i, kernel, [*(program.pointer(i, index) for index in results), *program.input_pointers(i)])
 

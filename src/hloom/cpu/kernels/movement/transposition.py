@@ -22,6 +22,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import Family
 from hloom.plan.index import Index, Variable, linearize
 from hloom.plan.iteration import accesses_of, is_nested, planned_space, result_shapes
+from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space
 from hloom.shape.element_type import ElementType
 
@@ -64,20 +65,18 @@ class Tiling:
     size: int
 
 
-def emit_elements_kernel(
-    module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
-    members: Sequence[HloInstruction],
-) -> LoopKernel:  # fmt: skip
-    """The kernel that computes ``roots`` from ``inputs``: in tiles, narrow rows, or by vectors."""
+def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
+    """Emit the kernel of a plan over elements: in tiles, narrow rows, or by vectors."""
+    inputs, roots, members = plan.parts.inputs, plan.parts.roots, plan.parts.members
+    space = plan.space if plan.space is not None else planned_space(inputs, roots, members)
     if any(m.operation.family is Family.MOVEMENT and m.operands for m in members):
-        space = planned_space(inputs, roots, members)
         tiling = find_tiling(space, inputs, roots, members)
         if tiling is not None:
             return _TiledKernel(module, name, inputs, roots, members, space, tiling).emit()
         rows = find_rows(space, inputs, roots, members)
         if rows is not None:
             return emit_rows_kernel(module, name, inputs, roots, members, rows)
-    return emit_loop_kernel(module, name, inputs, roots, members)
+    return emit_loop_kernel(module, name, inputs, roots, members, space)
 
 
 def find_tiling(

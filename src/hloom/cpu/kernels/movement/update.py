@@ -9,25 +9,26 @@ from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm_text import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import clamped_start
-from hloom.cpu.program import ProgramEmitter, emitter, hero, kernel_parts
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.structure import parameter_number
 from hloom.plan.index import Index, Variable
+from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import split_space
 
 
-@emitter("dynamic-update-slice")
-def emit_update_slice(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("dynamic-update-slice")
+def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Write the update into the operand's bytes, after copying them if they must stay as they were."""
-    update = hero(i)
-    inputs, _, members = kernel_parts(i)
+    i = plan.instruction
+    update, inputs, members = plan.hero, plan.parts.inputs, plan.parts.members
     if update is not members[-1]:
-        program.kernel(i)
+        program.elements(plan)
         return
     target = program.view(i)
     operand = _source(i, update)
     if operand is None:
-        program.kernel(i)
+        program.elements(plan)
         return
     if not program.same_memory(operand, i) and target.count:
         program.copy_bytes(program.pointer(operand), target.pointer, program.leaf_size(i))

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.analysis.combiners import Grouping
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, Indices
 from hloom.codegen.llvm_text import I64, Function, Value, make_type
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.combiners import Grouping
 from hloom.plan.index import Variable
 from hloom.plan.index_maps import reduced_operand_indices
 from hloom.plan.space import Space

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from hloom.analysis.combiners import Grouping, grouping
+from hloom.analysis.combiners import grouping
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, Indices, View
@@ -13,10 +13,13 @@ from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.combiners import Grouping
 from hloom.plan.accesses import Accesses
 from hloom.plan.index import Variable, linearize
 from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
+from hloom.plan.kernel import KernelPlan
 from hloom.plan.space import Space, merge_loops, split_space
 
 
@@ -28,6 +31,21 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
     dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
     minor = [d for d, size in enumerate(operand.dimensions) if size != 1][-1:]
     return bool(minor) and minor[0] in dimensions and operand.dimensions[minor[0]] >= 4
+
+
+@KERNELS.register("reduce")
+def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
+    """Emit a reduction: with lanes along the reduced rows, or as a loop over the results."""
+    root, targets = plan.hero, program.targets(plan.instruction)
+    if not is_row_reduction(root) or any(t.count == 0 for t in targets):
+        program.elements(plan)
+        return
+    parts = plan.parts
+    kernel = program.shared(
+        lambda name: emit_row_reduction(program.module, name, parts.inputs, root, parts.members)
+    )
+    pointers = [*program.input_pointers(plan.instruction), *(t.pointer for t in targets)]
+    program.call(plan.instruction, kernel, pointers)
 
 
 def emit_row_reduction(

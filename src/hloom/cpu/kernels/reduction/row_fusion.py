@@ -19,23 +19,26 @@ from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_lo
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows
 from hloom.cpu.kernels.reduction.reduction import RowReduction
-from hloom.cpu.program import ProgramEmitter, emitter, kernel_parts
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
 from hloom.operations.reduction import Reduce
 from hloom.plan.accesses import Accesses
 from hloom.plan.index import Index, Variable, linearize
 from hloom.plan.iteration import planned_space
+from hloom.plan.kernel import KernelPlan
+from hloom.plan.registry import ROW_FUSION
 from hloom.plan.space import Space, merge_loops, split_space
 
 MOST_SCRATCH: Final = 1 << 16
 """Bytes of a row that may be kept aside; longer ones are computed again."""
 
 
-@emitter("row-fusion")
-def emit_row_fusion(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register(ROW_FUSION)
+def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A fusion of kind kCustom: row reductions and elementwise operations on the same rows."""
-    inputs, roots, members = kernel_parts(i)
+    i = plan.instruction
+    inputs, roots, members = plan.parts.inputs, plan.parts.roots, plan.parts.members
     narrow = _narrow_rows(inputs, roots, members)
 
     def emit(name: str) -> LoopKernel:

@@ -15,9 +15,10 @@ from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
-from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
+from hloom.plan.kernel import KernelPlan
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
@@ -31,9 +32,10 @@ def key_width(kind: ElementType) -> int:
     return 32 if kind.is_floating and kind.bits < 16 else max(8, kind.bits)
 
 
-@emitter("topk")
-def emit_top_k(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("topk")
+def emit_top_k(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A topk of elements of at most 32 bits; see `hloom.passes.expand.topk_decomposer` for others."""
+    i = plan.instruction
     values, numbers = program.view(i, (0,)), program.view(i, (1,))
     if not values.count:
         return

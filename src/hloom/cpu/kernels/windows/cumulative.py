@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.analysis.combiners import Grouping, grouping
+from hloom.analysis.combiners import grouping
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
@@ -24,6 +24,7 @@ from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
+from hloom.operations.combiners import Grouping
 from hloom.plan.index import Index, Variable
 
 VECTORS: Final = 8

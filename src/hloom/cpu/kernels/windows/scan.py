@@ -16,17 +16,19 @@ from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm_text import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element
-from hloom.cpu.program import EMITTERS, HOST, ProgramEmitter, emitter
+from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.passes.expand.scan_expander import Parts, is_elementwise, parts_of
 from hloom.plan.index import Index, Variable
+from hloom.plan.kernel import KernelPlan
 
 
-@emitter("scan")
-def emit_scan(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("scan")
+def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A loop for a step that is elementwise; what the expander leaves otherwise is evaluated by the host."""
+    i = plan.instruction
     if not is_elementwise(i):
-        EMITTERS[HOST](program, i)
+        KERNELS[HOST].emit(program, plan)
         return
     indices = [(n,) for n in range(len(i.shape.tuple_shapes))] if i.shape.is_tuple else [()]
     targets = [program.pointer(i, index) for index in indices]

@@ -23,19 +23,21 @@ from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_lo
 from hloom.codegen.rules.movement import also
 from hloom.codegen.rules.windows import window_place
 from hloom.codegen.types import Element, constant, to_storage
-from hloom.cpu.program import ProgramEmitter, emitter
+from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
 from hloom.plan.accesses import MOST_UNROLLED_WINDOW
 from hloom.plan.index import Index, Variable, linearize
+from hloom.plan.kernel import KernelPlan
 
 WIDE: Final = 64
 """Lanes of the loop over whole vectors: several registers, whose chains of selections run side by side."""
 
 
-@emitter("select-and-scatter")
-def emit_select_and_scatter(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("select-and-scatter")
+def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Fill the result with the initial value where windows do not write everything, then run the windows."""
+    i = plan.instruction
     _, source, initial = i.operands
     if not i.shape.element_count:
         return

@@ -5,13 +5,14 @@ from __future__ import annotations
 from hloom.buffers.buffers import leaves
 from hloom.cpu.kernels.windows.cumulative import cumulative_of, emit_cumulative
 from hloom.cpu.kernels.windows.pooling import emit_pooling, is_pooling
-from hloom.cpu.program import ProgramEmitter, emitter
-from hloom.ir.instruction import HloInstruction
+from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.plan.kernel import KernelPlan
 
 
-@emitter("reduce-window")
-def emit_reduce_window(program: ProgramEmitter, i: HloInstruction) -> None:
+@KERNELS.register("reduce-window")
+def emit_reduce_window(program: ProgramEmitter, plan: KernelPlan) -> None:
     """A scan where the windows are cumulative, else a loop over elements."""
+    i = plan.instruction
     scan = cumulative_of(i)
     targets = [program.pointer(i, index) for index, _ in leaves(i.shape)]
     if scan is not None and scan.results:
@@ -19,6 +20,6 @@ def emit_reduce_window(program: ProgramEmitter, i: HloInstruction) -> None:
     elif is_pooling(i):
         kernel = program.shared(lambda name: emit_pooling(program.module, name, i))
     else:
-        program.kernel(i)
+        program.elements(plan)
         return
     program.call(i, kernel, [*(program.pointer(o) for o in i.operands), *targets])

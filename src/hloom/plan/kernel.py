@@ -1,0 +1,227 @@
+"""Kernel plans: what runs as one kernel and how, decided once for each instruction before emission."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from hloom.analysis.scalar_computations import applies_expressions
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.control_flow import Call, Conditional, Fusion, While
+from hloom.operations.conversion import BitcastConvert
+from hloom.operations.structure import AfterAll, Constant, GetTupleElement, Parameter, Tuple, parameter_number
+from hloom.plan.iteration import planned_space, read_where_written
+from hloom.plan.space import Space
+from hloom.shape.element_type import PRED
+
+SCALAR_RESULTS: Final = 8
+"""Scalar results that are computed in line, without a kernel function; kernels of more get one."""
+
+
+class KernelKind(enum.Enum):
+    """How an instruction runs."""
+
+    NONE = "no code"
+    """Its value is the memory of its operands, an argument or a constant."""
+    CONTROL = "control flow"
+    """A native loop, branch or call around the kernels of other computations."""
+    SCALAR = "scalar code"
+    """A few scalars, computed in line."""
+    LOOP = "loop"
+    """A loop nest over the elements of the results."""
+    KERNEL = "kernel"
+    """A kernel that the target has registered for the hero."""
+    HOST = "host call"
+    """The host evaluates it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParts:
+    """An instruction taken apart: a fusion's computation, or an operation by itself.
+
+    Attributes:
+        inputs: instructions whose values are read from memory.
+        roots: instructions whose values are written; a tuple-shaped one stands for each of its leaves.
+        members: every instruction that is computed, operands first.
+    """
+
+    inputs: tuple[HloInstruction, ...]
+    roots: tuple[HloInstruction, ...]
+    members: tuple[HloInstruction, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelPlan:
+    """The plan of one instruction.
+
+    Attributes:
+        instruction: what runs.
+        kind: how.
+        hero: the operation that decides on the kernel; the others are computed from or for its elements.
+        parts: inputs, roots and members.
+        space: the iteration space of a loop; None for other kinds.
+        in_place: operands that the only result may overwrite while it is computed.
+        workspace: bytes of scratch memory.
+    """
+
+    instruction: HloInstruction
+    kind: KernelKind
+    hero: HloInstruction
+    parts: KernelParts
+    space: Space | None = None
+    in_place: tuple[int, ...] = ()
+    workspace: int = 0
+
+    @property
+    def epilogue(self) -> tuple[HloInstruction, ...]:
+        """The members that are computed from the hero's elements."""
+        after: dict[HloInstruction, None] = {self.hero: None}
+        for member in self.parts.members:
+            if any(o in after for o in member.operands):
+                after[member] = None
+        return tuple(after)[1:]
+
+    def __str__(self) -> str:
+        words = [f"{self.instruction.name}: {self.kind.value}"]
+        if self.kind is KernelKind.KERNEL or self.hero is not self.instruction:
+            words.append(f"hero {self.hero.opcode}")
+        if self.space is not None:
+            words.append(f"space {self.space}")
+        if self.epilogue:
+            words.append(f"epilogue {', '.join(m.opcode for m in self.epilogue)}")
+        if self.in_place:
+            words.append(f"in place {', '.join(map(str, self.in_place))}")
+        if self.workspace:
+            words.append(f"workspace {self.workspace} B")
+        return "; ".join(words)
+
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class HeroKernels(Protocol[T_contra]):
+    """What planning asks of the kernels of a target; see `hloom.plan.registry`."""
+
+    def hero(self, i: HloInstruction) -> HloInstruction:
+        """Return the operation that decides on the kernel of an instruction."""
+        ...
+
+    def serves(self, i: HloInstruction) -> bool:
+        """Return whether a kernel is registered for the instruction's hero."""
+        ...
+
+    def workspace(self, i: HloInstruction, target: T_contra) -> int:
+        """Return the bytes of scratch memory that the kernel needs."""
+        ...
+
+
+def plan_program(module: HloModule, kernels: HeroKernels[T], target: T) -> dict[HloInstruction, KernelPlan]:
+    """Plan every instruction of the entry and of the computations that it runs."""
+    return {
+        i: plan_kernel(i, kernels, target) for c in program_computations(module.entry) for i in c.instructions
+    }
+
+
+def program_computations(entry: HloComputation) -> Iterator[HloComputation]:
+    """Yield a computation, and the bodies, conditions, branches and callees that run as parts of it."""
+    waiting, seen = [entry], {entry}
+    while waiting:
+        computation = waiting.pop()
+        yield computation
+        for i in computation.instructions:
+            if _runs_inside(i):
+                fresh = [c for c in i.called_computations if c not in seen]
+                seen.update(fresh)
+                waiting.extend(fresh)
+
+
+def _runs_inside(i: HloInstruction) -> bool:
+    return isinstance(i.operation, While | Conditional | Call)
+
+
+def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> KernelPlan:
+    """Plan one instruction."""
+    parts = kernel_parts(i)
+    if is_alias(i) or isinstance(i.operation, Parameter | Constant | Tuple | GetTupleElement | AfterAll):
+        return KernelPlan(i, KernelKind.NONE, i, parts)
+    if _runs_inside(i):
+        return KernelPlan(i, KernelKind.CONTROL, i, parts)
+    hero = kernels.hero(i)
+    if not applies_expressions(hero):
+        in_place = _in_place_operands(i, hero, parts, is_loop=False)
+        return KernelPlan(i, KernelKind.HOST, hero, parts, in_place=in_place)
+    if kernels.serves(i):
+        in_place = _in_place_operands(i, hero, parts, is_loop=False)
+        return KernelPlan(i, KernelKind.KERNEL, hero, parts, None, in_place, kernels.workspace(i, target))
+    shapes = [leaf for _, leaf in i.shape.leaves()]
+    if len(shapes) <= SCALAR_RESULTS and all(s.is_array and not s.rank for s in shapes):
+        return KernelPlan(i, KernelKind.SCALAR, hero, parts)
+    space = planned_space(parts.inputs, parts.roots, parts.members)
+    in_place = _in_place_operands(i, hero, parts, is_loop=True)
+    return KernelPlan(i, KernelKind.LOOP, hero, parts, space, in_place)
+
+
+def kernel_parts(i: HloInstruction) -> KernelParts:
+    """Take a fusion's computation apart, or an operation by itself."""
+    if not isinstance(i.operation, Fusion):
+        inputs = tuple(o for o in dict.fromkeys(i.operands) if o.shape.is_array)
+        return KernelParts(inputs, (i,) * _width(i), (i,))
+    body = i.called_computations[0]
+    members = tuple(m for m in body.post_order() if not isinstance(m.operation, Parameter))
+    root = body.root
+    roots = tuple(root.operands) if isinstance(root.operation, Tuple) else (root,) * _width(root)
+    return KernelParts(tuple(p for p in body.parameters if p.shape.is_array), roots, members)
+
+
+def _width(i: HloInstruction) -> int:
+    return len(i.shape.tuple_shapes) if i.shape.is_tuple else 1
+
+
+def is_alias(i: HloInstruction) -> bool:
+    """Return whether an instruction's result is the bytes of its first operand."""
+    if isinstance(i.operation, BitcastConvert):
+        before, after = i.operands[0].shape.element_type, i.shape.element_type
+        return before.bits % 8 == 0 and after.bits % 8 == 0 and after is not PRED
+    return i.operation.aliases_operand
+
+
+# -- in place
+
+
+def _in_place_operands(
+    i: HloInstruction, hero: HloInstruction, parts: KernelParts, *, is_loop: bool
+) -> tuple[int, ...]:
+    """Return the operands that a kernel does not read at an index after it has written there."""
+    if not i.shape.is_array or not i.shape.rank:
+        return ()
+    if i.operation.elementwise:
+        return tuple(range(len(i.operands)))
+    if hero.operation.updates_operand:
+        return _in_place_updates(i, hero)
+    if is_loop and isinstance(i.operation, Fusion):
+        read = read_where_written(parts.inputs, parts.roots[0])
+        return tuple(number for number, p in enumerate(parts.inputs) if p in read)
+    return ()
+
+
+def _in_place_updates(i: HloInstruction, hero: HloInstruction) -> tuple[int, ...]:
+    """Return the operand that an update may change in place: one that nothing else in the kernel reads."""
+    if not hero.operation.updates_operand or not i.shape.is_array or not i.shape.rank:
+        return ()
+    changed = hero.operands[0]
+    if i is hero:
+        return (0,) if i.operands.count(changed) == 1 else ()
+    single = len(changed.users) == 1 and hero.operands.count(changed) == 1
+    if not isinstance(changed.operation, Parameter) or not single:
+        return ()
+    return (parameter_number(changed),)
+
+
+def plan_report(plans: Sequence[KernelPlan]) -> str:
+    """Return one line for each plan that has code."""
+    return "".join(f"{plan}\n" for plan in plans if plan.kind is not KernelKind.NONE)

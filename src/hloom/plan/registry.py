@@ -1,0 +1,96 @@
+"""Registries of kernels: which kernel of a target serves which operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.control_flow import Fusion
+from hloom.plan.kernel import KernelPlan
+
+Program = TypeVar("Program")
+Target = TypeVar("Target")
+ROW_FUSION: Final = "row-fusion"
+"""The key of fusions of kind kCustom: row reductions and elementwise operations on the same rows."""
+
+
+@dataclass(slots=True)
+class Kernel(Generic[Program, Target]):
+    """A registered kernel.
+
+    Attributes:
+        emit: emits the kernel of a plan into a program.
+        fuses: elementwise operations and movements may be fused around the operation.
+        workspace: bytes of scratch memory for an instruction on a target; None: it needs none.
+    """
+
+    emit: Callable[[Program, KernelPlan], None]
+    fuses: bool = False
+    workspace: Callable[[HloInstruction, Target], int] | None = None
+
+
+Emit: TypeAlias = Callable[[Program, KernelPlan], None]
+
+
+class Kernels(Generic[Program, Target]):
+    """The kernels of one target by the opcode of the hero; registering an opcode twice is an error."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self._kernels: dict[str, Kernel[Program, Target]] = {}
+
+    def register(
+        self,
+        *opcodes: str,
+        fuses: bool = False,
+        workspace: Callable[[HloInstruction, Target], int] | None = None,
+    ) -> Callable[[Emit[Program]], Emit[Program]]:
+        """Register the decorated emitter for some opcodes."""
+
+        def enter(emit: Emit[Program]) -> Emit[Program]:
+            for opcode in opcodes:
+                if opcode in self._kernels:
+                    message = f"{self.target} has a kernel for {opcode} already"
+                    raise HloError(message, rule="plan.kernel-registered-twice")
+                self._kernels[opcode] = Kernel(emit, fuses, workspace)
+            return emit
+
+        return enter
+
+    def __contains__(self, opcode: str) -> bool:
+        return opcode in self._kernels
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __getitem__(self, opcode: str) -> Kernel[Program, Target]:
+        return self._kernels[opcode]
+
+    def hero(self, i: HloInstruction) -> HloInstruction:
+        """Return a fusion's first member whose kernel fuses others, else its root."""
+        if not isinstance(i.operation, Fusion):
+            return i
+        body = i.called_computations[0]
+        for member in body.instructions:
+            kernel = self._kernels.get(member.opcode)
+            if kernel is not None and kernel.fuses:
+                return member
+        return body.root
+
+    def key(self, i: HloInstruction) -> str:
+        """Return the key of an instruction's kernel: the hero's opcode, or `ROW_FUSION`."""
+        if isinstance(i.operation, Fusion) and i.operation.kind == "kCustom":
+            return ROW_FUSION
+        return self.hero(i).opcode
+
+    def serves(self, i: HloInstruction) -> bool:
+        """Return whether a kernel is registered for an instruction."""
+        return self.key(i) in self._kernels
+
+    def workspace(self, i: HloInstruction, target: Target) -> int:
+        """Return the bytes of scratch memory that an instruction's kernel needs on a target."""
+        kernel = self._kernels.get(self.key(i))
+        return kernel.workspace(i, target) if kernel is not None and kernel.workspace is not None else 0
