@@ -9,7 +9,9 @@ behind them remain unguarded.
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
+import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -23,6 +25,7 @@ from hloom.codegen import llvm_text
 from hloom.cpu import native
 from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.loader import LoadedObject
+from hloom.shape.shape import Shape
 
 Array = np.ndarray[Any, Any]
 END: Final = "end"
@@ -36,7 +39,6 @@ _LIBC.mmap.argtypes = [
 ]  # fmt: skip
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_PROGRAM: Final = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
 def pages(size: int) -> int:
@@ -74,6 +76,11 @@ class Region:
         """Set the bytes, which cannot be written from then on."""
         ctypes.memmove(self.address, data, len(data))
         protect(self._base + PAGE, self._mapped - 2 * PAGE, mmap.PROT_READ)
+
+    def array(self, dtype: np.dtype[Any], sizes: Sequence[int]) -> Array:
+        """The bytes as an array, which must not be used after `free`."""
+        memory = (ctypes.c_char * self.size).from_address(self.address)
+        return np.frombuffer(memory, dtype, count=math.prod(sizes)).reshape(sizes)
 
     def free(self) -> None:
         """Give the pages back."""
@@ -133,13 +140,70 @@ def guarded_constants(entry: Entry, place: str) -> LoadedObject:
     return loaded
 
 
+class Guarded:
+    """What a program gets instead of memory of numpy and of the arena.
+
+    Attributes:
+        regions: all in use.
+    """
+
+    def __init__(self, place: str, offsets: GuardedOffsets) -> None:
+        self._place, self._offsets = place, offsets
+        self.regions: list[Region] = []
+
+    def region(self, size: int) -> Region:
+        """Bytes next to an unmapped page."""
+        self.regions.append(Region(size, self._place))
+        return self.regions[-1]
+
+    def argument(self, value: Array | None, shape: Shape) -> Array | None:
+        """An argument that cannot be written."""
+        if value is None or not shape.is_array:
+            return value
+        held = np.ascontiguousarray(value, shape.element_type.dtype)
+        region = self.region(held.nbytes)
+        region.fill(held.tobytes())
+        return region.array(held.dtype, held.shape)
+
+    def result(self, shape: Shape) -> Array:
+        """Memory for a leaf of a result."""
+        dtype = shape.element_type.dtype if shape.is_array else np.dtype(np.uint8)
+        sizes = shape.dimensions if shape.is_array else (0,)
+        return self.region(dtype.itemsize * math.prod(sizes)).array(dtype, sizes)
+
+    @contextmanager
+    def arena(self, size: int) -> Generator[int]:
+        """The address of an arena whose temporaries have unmapped pages between them."""
+        region = self.region(pages(size))
+        for offset, unused in self._offsets.unused.get(size, ()):
+            protect(region.address + offset, unused, 0)
+        yield region.address
+
+    def free(self) -> None:
+        """Give all memory back."""
+        for region in self.regions:
+            region.free()
+
+
 @contextmanager
 def guarded(place: str) -> Generator[None]:
     """Let compiled programs have all their memory next to unmapped pages."""
     offsets = GuardedOffsets(place)
+    plain = native.NativeExecutable._run
 
-    def run(executable: native.NativeExecutable, *given: Any) -> list[Array]:
-        return run_guarded(executable, *given, place, offsets)
+    # devices run in threads of their own
+    current = threading.local()
+
+    def run(
+        executable: native.NativeExecutable, address: int, arguments: Sequence[Array | None], *rest: Any
+    ) -> list[Array]:
+        current.memory = memory = Guarded(place, offsets)
+        shapes = executable.parameter_leaves
+        given = [memory.argument(a, s) for a, s in zip(arguments, shapes, strict=True)]
+        try:
+            return [a.copy() for a in plain(executable, address, given, *rest)]
+        finally:
+            memory.free()
 
     with (
         mock.patch.object(assignment, "assign_offsets", offsets),
@@ -148,46 +212,7 @@ def guarded(place: str) -> Generator[None]:
         mock.patch.object(native, "configured_cache", lambda: None),
         mock.patch.object(native.NativeExecutable, "builtin", lambda _, fallback: fallback),
         mock.patch.object(native.NativeExecutable, "_run", run),
+        mock.patch.object(native, "_room_for", lambda shape: current.memory.result(shape)),
+        mock.patch.object(native, "lent_memory", lambda size: current.memory.arena(size)),
     ):
         yield
-
-
-def run_guarded(
-    executable: native.NativeExecutable, address: int, arguments: Sequence[Array | None], context: int,
-    host: Any, place: str, offsets: GuardedOffsets,
-) -> list[Array]:  # fmt: skip
-    """Run a program as `NativeExecutable` does, on memory next to unmapped pages."""
-    regions: list[Region] = []
-
-    def region(size: int) -> Region:
-        regions.append(Region(size, place))
-        return regions[-1]
-
-    given: list[Region] = []
-    for value, shape in zip(arguments, executable.parameter_leaves, strict=True):
-        held = (
-            np.ascontiguousarray(value, shape.element_type.dtype) if shape.is_array else np.empty(0, np.uint8)
-        )
-        given.append(region(held.nbytes))
-        given[-1].fill(held.tobytes())
-    dtypes = [s.element_type.dtype if s.is_array else np.dtype(np.uint8) for s in executable.result_leaves]
-    sizes = [s.dimensions if s.is_array else (0,) for s in executable.result_leaves]
-    made = [region(d.itemsize * int(np.prod(s, dtype=np.int64))) for d, s in zip(dtypes, sizes, strict=True)]
-    arena = region(pages(executable.memory.temp))
-    for offset, size in offsets.unused.get(executable.memory.temp, ()):
-        protect(arena.address + offset, size, 0)
-    pointers = (ctypes.c_void_p * max(1, len(given)))(*[r.address for r in given])
-    targets = (ctypes.c_void_p * max(1, len(made)))(*[r.address for r in made])
-    entry = _PROGRAM(address)
-    try:
-        if executable.calls_host:
-            (host or executable.host()).run(lambda: entry(pointers, targets, arena.address, context))
-        else:
-            entry(pointers, targets, arena.address, context)
-        return [
-            np.frombuffer(ctypes.string_at(r.address, r.size), d).reshape(s).copy()
-            for r, d, s in zip(made, dtypes, sizes, strict=True)
-        ]
-    finally:
-        for each in regions:
-            each.free()
