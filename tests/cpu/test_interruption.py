@@ -297,3 +297,32 @@ def test_long_elementwise_loops_are_interrupted() -> None:
       n = s32[] constant(2000000000)
       ROOT t = pred[] compare(i, n), direction=LT""")  # fmt: skip
     assert interrupted(hloom.compile(parse(counted)), np.ones(64, np.float32)) < 1.0
+
+
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+def test_devices_that_cannot_be_ended_are_left_behind(backend: str) -> None:
+    """The first Ctrl-C waits for a custom call that sleeps, a second one does not."""
+    text = """ENTRY e { x = f32[64] parameter(0)
+      ROOT y = f32[64] custom-call(x), custom_call_target="interruption-sleep" }"""
+    woken = threading.Event()
+
+    def sleep(x: Any) -> Any:
+        woken.wait(30)
+        return x
+
+    hloom.register_custom_call("interruption-sleep", sleep)
+    exe = hloom.compile(parse(text.replace("ROOT", "s = u64[2] rng-get-and-update-state(), delta=1\n ROOT")),
+                        backend=backend, num_replicas=2)  # fmt: skip
+    arguments = [[np.ones(64, np.float32)]] * 2
+    with pytest.raises(KeyboardInterrupt), Alarm(0.2), Alarm(0.6):
+        exe.run(arguments)
+    with pytest.raises(hloom.EvaluationError) as caught:
+        exe.run(arguments)
+    assert caught.value.rule == "devices.still-running"
+    woken.set()
+    deadline = time.monotonic() + 10
+    while [t for t in threading.enumerate() if t.name.startswith("hloom device")]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert all((y == 1).all() for y in exe.run(arguments))
+    unregister_custom_call("interruption-sleep")
