@@ -10,7 +10,7 @@ from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.traits import ElementCost
+from hloom.ir.traits import ElementCost, Family
 from hloom.operations.control_flow import Fusion
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.movement import Pad, Reshape, Reverse, Transpose
@@ -147,4 +147,5 @@ def _is_cheap(i: HloInstruction) -> bool:
         case Transpose() | DynamicSlice() | Pad() | Reverse():
             return False
         case operation:
-            return operation.element_cost <= ElementCost.CHEAP and not operation.updates_operand
+            computes = operation.elementwise or operation.family is Family.MOVEMENT
+            return computes and operation.element_cost <= ElementCost.CHEAP and not operation.updates_operand
