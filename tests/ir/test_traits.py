@@ -10,6 +10,7 @@ from evaluation import evaluate
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.ir.traits import ElementCost, Family, Traits
 from hloom.shape.element_type import ElementType
+from samples import sample
 
 REQUIRED = ("family", "element_cost")
 COMMUTATIVE = [opcode for opcode, operation in REGISTRY.items() if operation.commutative]
@@ -55,3 +56,15 @@ def test_neutral_elements_change_no_bit(opcode: str, element_type: ElementType) 
     text = f"p = {name}[{n}] parameter(0)  q = {name}[{n}] parameter(1)  ROOT r = {name}[{n}] {opcode}(p, q)"
     for a, b in ((x, e), (e, x)):
         assert np.asarray(evaluate(text, a, b)).tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize(
+    "operation",
+    [o for o in REGISTRY.values() if o.never_negative_zero and o.elementwise],
+    ids=lambda o: o.opcode,
+)
+def test_no_result_is_negative_zero_where_the_trait_says_so(operation: type[Operation], name: str) -> None:
+    text = f"x = {name}[64] parameter(0)\nROOT r = {name}[64] {operation.opcode}(x)"
+    result = np.asarray(evaluate(text, sample(name, 64)))
+    assert not np.any((result == 0) & np.signbit(result.astype(np.float64)))

@@ -1,34 +1,32 @@
-"""What passes ask of single instructions."""
+"""Facts on single instructions: their operation by class, the number that all their elements are."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array
-from hloom.shape.literal import Literal
+from hloom.ir.operation import Array, Operation
+from hloom.operations.structure import Constant
+
+T = TypeVar("T", bound=Operation)
 
 
-def attributes(i: HloInstruction) -> Any:
-    """The operation of an instruction, for its attributes, which depend on the opcode."""
-    return i.operation
+def operation_of(i: HloInstruction, cls: type[T]) -> T:
+    """Return the operation of an instruction that is known to be of a class."""
+    operation = i.operation
+    assert isinstance(operation, cls), f"{i.name} is {operation.opcode}, not {cls.opcode}"
+    return operation
 
 
 def splat(i: HloInstruction) -> Array | None:
     """The value of every element, as an array of rank 0: of a constant number, however it is spread."""
     while i.operation.scalar_identity and i.shape.is_array and _keeps_type(i):
         i = i.operands[0]
-    if i.opcode != "constant" or not i.shape.is_array or i.shape.element_count != 1:
+    if not isinstance(i.operation, Constant) or not i.shape.is_array or i.shape.element_count != 1:
         return None
-    literal: Literal = attributes(i).literal
+    literal = i.operation.literal
     return None if literal.is_elided or literal.shape.is_dynamic else literal.array.reshape(())
 
 
 def _keeps_type(i: HloInstruction) -> bool:
     return i.shape.element_type is i.operands[0].shape.element_type
-
-
-def direction_of(i: HloInstruction) -> str:
-    """Return the direction of a compare: EQ, NE, LT …"""
-    direction: str = attributes(i).direction
-    return direction

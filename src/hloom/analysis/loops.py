@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.analysis.instructions import attributes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import GetTupleElement
 
 
 @dataclass(slots=True)
@@ -49,9 +49,9 @@ class Loop:
 
 def element_number(i: HloInstruction, whole: HloInstruction) -> int | None:
     """Which element of a tuple an instruction picks; None if it does something else."""
-    if i.opcode != "get-tuple-element" or i.operands[0] is not whole:
+    if not isinstance(i.operation, GetTupleElement) or i.operands[0] is not whole:
         return None
-    return attributes(i).index
+    return i.operation.index
 
 
 def picks(whole: HloInstruction, number: int) -> list[HloInstruction]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.analysis.instructions import direction_of
 from hloom.analysis.loops import Loop, element_number
 from hloom.analysis.purity import has_side_effect
 from hloom.analysis.values import number
 from hloom.ir.annotations import Annotation
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.comparison import SWAPPED
+from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.comparison import SWAPPED, Compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class TripCount(Annotation):
 def trip_count(loop: Loop) -> TripCount | None:
     """The trip count of a loop ``for (i = a; i < b; i += c)`` of constants; None if it is not known."""
     test = loop.condition.root
-    if test.opcode != "compare" or not test.operands[0].shape.element_type.is_integer:
+    if not isinstance(test.operation, Compare) or not test.operands[0].shape.element_type.is_integer:
         return None
-    direction = direction_of(test)
+    direction = test.operation.direction
     counter, bound = test.operands
     if element_number(counter, loop.tested) is None:
         counter, bound, direction = bound, counter, SWAPPED[direction]
@@ -72,15 +72,15 @@ def trip_count(loop: Loop) -> TripCount | None:
 def _step(loop: Loop, element: int) -> int | None:
     """What a turn of the body adds to an element."""
     following = loop.following[element]
-    if following.opcode not in ("add", "subtract"):
+    if not isinstance(following.operation, (Add, Subtract)):
         return None
     a, b = following.operands
-    if following.opcode == "add" and element_number(a, loop.state) is None:
+    if isinstance(following.operation, Add) and element_number(a, loop.state) is None:
         a, b = b, a
     value = number(b)
     if element_number(a, loop.state) != element or value is None:
         return None
-    return int(value) if following.opcode == "add" else -int(value)
+    return int(value) if isinstance(following.operation, Add) else -int(value)
 
 
 def _turns(initial: int, limit: int, step: int, direction: str) -> int | None:

@@ -10,7 +10,12 @@ import numpy as np
 from hloom.analysis.instructions import splat
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
+from hloom.operations.arithmetic import Add, Multiply
+from hloom.operations.conversion import Convert
+from hloom.operations.reduction import Reduce
 from hloom.operations.rounding import float_format
+from hloom.operations.structure import Constant
+from hloom.operations.transcendental import SquareRoot
 from hloom.shape.element_type import BF16, F8E8M0FNU, F16, F32, F64, ElementType
 
 _IEEE: Final = frozenset((BF16, F16, F32, F64))
@@ -91,31 +96,26 @@ def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
         return i.shape.is_array and not i.shape.element_type.is_complex
     if depth == 0:
         return False
-    match i.opcode:
-        case "constant":
+    x = i.operands
+    match i.operation:
+        case Constant():
             value = splat(i)
             return value is not None and not (float(value) == 0 and np.signbit(float(value)))
-        case "exponential" | "abs" | "logistic" | "iota":
+        case operation if operation.never_negative_zero:
             return True
-        case "convert":
-            return not i.operands[0].shape.element_type.is_floating
-        case "multiply":
-            return i.operands[0] is i.operands[1]
-        case "add":
-            return any(has_no_negative_zero(o, depth - 1) for o in i.operands) and uniform(i)
-        case "reduce":
-            return _sums(i) and has_no_negative_zero(i.operands[1], depth - 1)
-        case "sqrt":
-            return has_no_negative_zero(i.operands[0], depth - 1)
-        case _:
-            sources = i.operation.element_sources(len(i.operands))
-            return bool(sources) and all(has_no_negative_zero(i.operands[n], depth - 1) for n in sources)
-
-
-def combines_by(i: HloInstruction) -> str | None:
-    """Return the opcode of the `combiner` of a reduction; None if it has none."""
-    operation = combiner(i)
-    return operation.opcode if operation is not None else None
+        case Convert():
+            return not x[0].shape.element_type.is_floating
+        case Multiply():
+            return x[0] is x[1]
+        case Add():
+            return any(has_no_negative_zero(o, depth - 1) for o in x) and uniform(i)
+        case Reduce():
+            return isinstance(combiner(i), Add) and has_no_negative_zero(x[1], depth - 1)
+        case SquareRoot():
+            return has_no_negative_zero(x[0], depth - 1)
+        case operation:
+            sources = operation.element_sources(len(x))
+            return bool(sources) and all(has_no_negative_zero(x[n], depth - 1) for n in sources)
 
 
 def combiner(i: HloInstruction) -> Operation | None:
@@ -129,14 +129,10 @@ def combiner(i: HloInstruction) -> Operation | None:
     root = computation.root
     if len(computation) != 3 or len(root.operands) != 2 or not root.operation.elementwise:
         return None
-    if {o.opcode for o in root.operands} != {"parameter"} or root.operands[0] is root.operands[1]:
+    if root.operands[0] is root.operands[1] or any(o not in computation.parameters for o in root.operands):
         return None
     kind = i.shape.element_type if i.shape.is_array else None
     types = [x.shape.element_type for x in (*computation.instructions, *i.operands)]
     if any(t is not kind for t in types) or not root.operation.commutative:
         return None
     return root.operation
-
-
-def _sums(i: HloInstruction) -> bool:
-    return combines_by(i) == "add"

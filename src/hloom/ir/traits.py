@@ -95,6 +95,8 @@ class Traits:
     """On a scalar, the result is operand 0."""
     index_mapped: ClassVar[bool] = False
     """Each result element is the element of operand 0 at an index that is an affine map of the result's."""
+    never_negative_zero: ClassVar[bool] = False
+    """No element of a floating-point result is -0, whatever the operands are."""
     begun_by: ClassVar[tuple[str, ...]] = ()
     """Opcodes that may begin the asynchronous operation that this one continues or ends."""
     pending_index: ClassVar[tuple[int, ...] | None] = None

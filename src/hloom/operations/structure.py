@@ -474,6 +474,7 @@ class Iota(Operation):
         iota_dimension: the dimension along which the numbers grow.
     """
 
+    never_negative_zero: ClassVar[bool] = True
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     infers: ClassVar[bool] = False

@@ -72,6 +72,8 @@ class CubeRoot(Transcendental):
 class Exponential(Transcendental):
     """e to the power of the operand."""
 
+    never_negative_zero: ClassVar[bool] = True
+
     def compute(self, operand: Array) -> Array:
         return np.exp(operand)
 
@@ -105,6 +107,8 @@ class LogarithmPlusOne(Transcendental):
 @operation("logistic", "operand")
 class Logistic(Transcendental):
     """1 / (1 + exp(-operand))."""
+
+    never_negative_zero: ClassVar[bool] = True
 
     def compute(self, operand: Array) -> Array:
         """By exp(-|x|), which does not overflow and keeps small results exact."""

@@ -20,6 +20,7 @@ from hloom.shape.element_type import PRED, ElementType
 class Abs(Elementwise):
     """The absolute value; of a complex number its modulus, infinite if a part is. Integers wrap."""
 
+    never_negative_zero: ClassVar[bool] = True
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
 
     def result_type(self, operand: ElementType) -> ElementType:

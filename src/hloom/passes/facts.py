@@ -11,6 +11,7 @@ from typing import Final
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
+from hloom.operations.control_flow import Call, Fusion
 
 FLAT: Final = "flat-call-graph"
 """No computation of control flow has two callers."""
@@ -32,7 +33,7 @@ def _is_flat(module: HloModule) -> bool:
 
 
 def _is_inlined(module: HloModule) -> bool:
-    return all(i.opcode not in ("call", "fusion") for i in module.instructions())
+    return all(not isinstance(i.operation, (Call, Fusion)) for i in module.instructions())
 
 
 def _is_unordered(module: HloModule) -> bool:

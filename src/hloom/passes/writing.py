@@ -9,7 +9,7 @@ import numpy as np
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Operation
+from hloom.ir.operation import Array, Operation
 from hloom.operations.arithmetic import Add
 from hloom.operations.comparison import Compare
 from hloom.operations.conversion import Convert
@@ -60,13 +60,13 @@ class Writer:
 
     # -- what comes again and again
 
-    def scalar(self, value: complex, element_type: ElementType) -> HloInstruction:
+    def scalar(self, value: complex | Array, element_type: ElementType) -> HloInstruction:
         """A constant of rank 0."""
         with np.errstate(all="ignore"):
             literal = Literal(np.asarray(value).astype(element_type.numpy_dtype), Shape(element_type))
         return self.op(Constant(literal=literal), shape=literal.shape)
 
-    def full(self, value: complex, shape: Shape) -> HloInstruction:
+    def full(self, value: complex | Array, shape: Shape) -> HloInstruction:
         """An array with one value everywhere."""
         return self.broadcast(self.scalar(value, shape.element_type), shape.dimensions)
 

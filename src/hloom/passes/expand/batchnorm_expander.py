@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, Divide, Multiply, Subtract
+from hloom.operations.normalization import BatchNormGrad, BatchNormInference, BatchNormTraining
 from hloom.operations.structure import Tuple
 from hloom.operations.transcendental import SquareRoot
 from hloom.passes.facts import NO_BATCH_NORM
@@ -39,10 +40,12 @@ class _Expansion:
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
-        self.operation: Any = instruction.operation
+        operation = instruction.operation
+        assert isinstance(operation, (BatchNormTraining, BatchNormInference, BatchNormGrad))
+        self.operation = operation
         self.w = Writer(instruction)
         self.sizes = instruction.operands[0].shape.dimensions
-        self.feature: int = self.operation.feature_index
+        self.feature = self.operation.feature_index
         self.others = [d for d in range(len(self.sizes)) if d != self.feature]
         types = [o.shape.element_type for o in instruction.operands]
         self.kind = F64 if F64 in types else F32
@@ -50,13 +53,13 @@ class _Expansion:
 
     def run(self) -> None:
         """Write the formulas and replace the instruction."""
-        opcode = self.instruction.opcode
-        if opcode == "batch-norm-training":
-            made = self.training()
-        elif opcode == "batch-norm-inference":
-            made = [self.inference()]
-        else:
-            made = self.gradients()
+        match self.operation:
+            case BatchNormTraining():
+                made = self.training()
+            case BatchNormInference():
+                made = [self.inference()]
+            case BatchNormGrad():
+                made = self.gradients()
         shape = self.instruction.shape
         leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
         results = [self.w.convert(x, leaf.element_type) for x, leaf in zip(made, leaves, strict=True)]

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.conversion import BitcastConvert
+from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.movement import Transpose
 from hloom.passes.writing import Writer
 from hloom.shape.layout import Layout
@@ -26,7 +26,7 @@ class BitcastExpander:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode == "bitcast" and can_expand(instruction):
+                if isinstance(instruction.operation, Bitcast) and can_expand(instruction):
                     expand(instruction)
                     changed = True
         return changed

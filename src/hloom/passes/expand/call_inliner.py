@@ -8,6 +8,8 @@ from typing import ClassVar
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.control_flow import Call, Fusion
+from hloom.operations.structure import Parameter
 from hloom.passes.facts import INLINED
 
 
@@ -23,7 +25,7 @@ class CallInliner:
         changed = False
         for computation in module.post_order():
             for instruction in computation:
-                if instruction.opcode in ("call", "fusion"):
+                if isinstance(instruction.operation, (Call, Fusion)):
                     inline(instruction)
                     changed = True
         return changed
@@ -37,7 +39,7 @@ def inline(call: HloInstruction) -> HloInstruction:
     copies = copy_body(callee, computation, call.operands)
     root = copies[callee.root]
     for instruction, copy in copies.items():
-        if instruction.opcode != "parameter":
+        if not isinstance(instruction.operation, Parameter):
             for predecessor in call.control_predecessors:
                 predecessor.add_control_dependency_to(copy)
             for successor in call.control_successors:
@@ -55,8 +57,8 @@ def copy_body(
     module = target.module
     copies: dict[HloInstruction, HloInstruction] = {}
     for instruction in source.post_order():
-        if instruction.opcode == "parameter":
-            copies[instruction] = arguments[instruction.operation.parameter_number]  # type: ignore[attr-defined]
+        if isinstance(instruction.operation, Parameter):
+            copies[instruction] = arguments[instruction.operation.parameter_number]
             continue
         name = module.unique_name(instruction.name) if module is not None else instruction.name
         copy = instruction.clone(name, operands=[copies[o] for o in instruction.operands])

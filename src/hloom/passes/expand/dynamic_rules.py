@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY
-from hloom.operations.arithmetic import Add, Divide, Maximum, Minimum, Multiply, Subtract
+from hloom.ir.operation import Operation
+from hloom.operations.arithmetic import Add, And, Divide, Maximum, Minimum, Multiply, Or, Subtract
+from hloom.operations.comparison import Compare
+from hloom.operations.contraction import Dot
+from hloom.operations.control_flow import Call
+from hloom.operations.convolution import Convolution
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.movement import Concatenate
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Broadcast, Concatenate, Pad, Reverse, Slice, Transpose
+from hloom.operations.reduction import Reduce
 from hloom.operations.sorting import Sort
-from hloom.operations.structure import GetTupleElement
+from hloom.operations.structure import GetDimensionSize, GetTupleElement, Parameter, SetDimensionSize
 from hloom.passes.expand.dynamic_writer import RULES, Carried, DynamicWriter, Sized, padding
-from hloom.shape.element_type import BF16, F16, F32, F64, PRED, S32
+from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
 
@@ -43,7 +48,7 @@ RULES["bitcast-convert"] = lambda w, i, o: (
 @padding("broadcast")
 def _broadcast(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     (x,) = operands
-    places = attributes(i).dimensions
+    places = operation_of(i, Broadcast).dimensions
     sizes = {places[d]: size for d, size in x.sizes.items()}
     return w.result(i, w.on_bounds(i, [x.array]), sizes)
 
@@ -51,7 +56,7 @@ def _broadcast(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Si
 @padding("transpose")
 def _transpose(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     (x,) = operands
-    order = attributes(i).dimensions
+    order = operation_of(i, Transpose).dimensions
     sizes = {to: x.sizes[d] for to, d in enumerate(order) if d in x.sizes}
     return w.result(i, w.on_bounds(i, [x.array]), sizes)
 
@@ -98,7 +103,7 @@ def _reverse(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Size
     """What lies beyond comes first then, and is cut off."""
     (x,) = operands
     array = w.on_bounds(i, [x.array])
-    reversed_: tuple[int, ...] = attributes(i).dimensions
+    reversed_ = operation_of(i, Reverse).dimensions
     for d in reversed_:
         if d in x.sizes:
             whole = array.shape.dimensions
@@ -112,7 +117,7 @@ def _reverse(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Size
 @padding("sort")
 def _sort(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
     """What lies beyond is larger than everything else: an operand of its own says where that is."""
-    (d,) = attributes(i).dimensions
+    (d,) = operation_of(i, Sort).dimensions
     rank = operands[0].array.shape.rank
     if any(w.agreed([(o, n) for o in operands]) is None for n in range(rank) if n in operands[0].sizes):
         return None
@@ -139,19 +144,19 @@ def _beyond_last(w: DynamicWriter, comparator: HloComputation) -> HloComputation
     """The comparator with two more parameters, s32, that decide first."""
     new = HloComputation(w.module.unique_name(comparator.name))
 
-    def add(opcode: str, shape: Shape, *operands: HloInstruction, **given: Any) -> HloInstruction:
-        computations = given.pop("computations", ())
-        name = w.module.unique_name(opcode)
-        return new.add(HloInstruction(name, REGISTRY[opcode](**given), shape, operands, computations))
+    def add(operation: Operation, shape: Shape, *operands: HloInstruction) -> HloInstruction:
+        computations = [comparator] if isinstance(operation, Call) else []
+        name = w.module.unique_name(operation.opcode)
+        return new.add(HloInstruction(name, operation, shape, operands, computations))
 
     count = len(comparator.parameters)
     shapes = [*(p.shape for p in comparator.parameters), Shape(S32), Shape(S32)]
-    given = [add("parameter", shape, parameter_number=n) for n, shape in enumerate(shapes)]
+    given = [add(Parameter(parameter_number=n), shape) for n, shape in enumerate(shapes)]
     left, right = given[count:]
-    before = add("compare", Shape(PRED), left, right, direction="LT")
-    same = add("compare", Shape(PRED), left, right, direction="EQ")
-    less = add("call", Shape(PRED), *given[:count], computations=[comparator])
-    new.root = add("or", Shape(PRED), before, add("and", Shape(PRED), same, less))
+    before = add(Compare(direction="LT"), Shape(PRED), left, right)
+    same = add(Compare(direction="EQ"), Shape(PRED), left, right)
+    less = add(Call(), Shape(PRED), *given[:count])
+    new.root = add(Or(), Shape(PRED), before, add(And(), Shape(PRED), same, less))
     return w.module.add(new)
 
 
@@ -159,7 +164,7 @@ def _beyond_last(w: DynamicWriter, comparator: HloComputation) -> HloComputation
 def _gather(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """As many slices as there are index vectors; what others give lies beyond too."""
     x, indices = operands
-    o = attributes(i)
+    o = operation_of(i, Gather)
     if x.sizes or o.index_vector_dim in indices.sizes or o.start_indices_batching_dims:
         return None
     batch = [d for d in range(indices.array.shape.rank) if d != o.index_vector_dim]
@@ -172,7 +177,7 @@ def _gather(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized
 def _convolution(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """As many results as there are in the batch."""
     lhs, rhs = operands
-    o = attributes(i)
+    o = operation_of(i, Convolution)
     labels = o.dim_labels
     if rhs.sizes or set(lhs.sizes) != {labels.input_batch_dimension} or o.batch_group_count != 1:
         return None
@@ -192,7 +197,7 @@ def _slice(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized 
     (x,) = operands
     sizes: dict[int, HloInstruction] = {}
     for d, size in x.sizes.items():
-        cut = attributes(i).slice[d]
+        cut = operation_of(i, Slice).slice[d]
         if not i.shape.dynamic_dimensions[d]:
             return None
         end = w.op(Minimum(), size, w.number(cut.limit))
@@ -207,7 +212,7 @@ def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
     x, value = operands
     sizes: dict[int, HloInstruction] = {}
     for d, size in x.sizes.items():
-        pad = attributes(i).padding[d]
+        pad = operation_of(i, Pad).padding[d]
         gaps = w.op(Maximum(), w.op(Subtract(), size, w.number(1)), w.number(0))
         grown = w.op(Add(), size, w.op(Multiply(), gaps, w.number(pad.interior)))
         if pad.low + pad.high < 0:
@@ -220,7 +225,7 @@ def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
 @padding("concatenate")
 def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """One operand after the other, each from where the one before really ends."""
-    (dimension,) = attributes(i).dimensions
+    (dimension,) = operation_of(i, Concatenate).dimensions
     sizes: dict[int, HloInstruction] = {}
     for d in range(i.shape.rank):
         given = {o.sizes.get(d) for o in operands}
@@ -240,14 +245,14 @@ def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> 
 
 @padding("get-dimension-size")
 def _get_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
-    return Sized(w.size(operands[0], attributes(i).dimensions[0]))
+    return Sized(w.size(operands[0], operation_of(i, GetDimensionSize).dimensions[0]))
 
 
 @padding("set-dimension-size")
 def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
     """What was not there before is zero; of a static result so is what lies beyond the size."""
     x, size = operands
-    d: int = attributes(i).dimensions[0]
+    d = operation_of(i, SetDimensionSize).dimensions[0]
     wanted = w.limited(size.array, 0, i.shape.dimensions[d])
     array = w.masked(x, w.zero(x), [d])
     sizes = dict(x.sizes)
@@ -264,7 +269,7 @@ def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Size
 def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
     """What lies beyond is replaced by what changes nothing."""
     half = len(operands) // 2
-    reduced = attributes(i).dimensions
+    reduced = operation_of(i, Reduce).dimensions
     inputs, initial = operands[:half], operands[half:]
     if any(set(o.sizes) != set(inputs[0].sizes) for o in inputs):
         return None
@@ -293,31 +298,20 @@ def _neutral(i: HloInstruction) -> complex | None:
     root, parameters = computation.root, computation.parameters
     if len(parameters) != 2 or set(root.operands) != set(parameters):
         return None
-    match root.opcode:
-        case "add":
-            return complex(-0.0, -0.0) if kind.is_complex else -0.0 if kind.is_floating else 0
-        case "multiply":
+    match root.operation:
+        case Add() if kind.is_complex:
+            return complex(-0.0, -0.0)
+        case Multiply() if kind.is_complex:
             return 1
-        case "or":
-            return 0
-        case "and":
-            return -1 if kind.is_signed else 1 if kind is PRED else kind.limits[1]
-        case "maximum" | "minimum" if kind.is_integer:
-            return kind.limits[0 if root.opcode == "maximum" else 1]
-        case "maximum" | "minimum" if kind in _INFINITE:
-            return -math.inf if root.opcode == "maximum" else math.inf
-        case _:
-            return None
-
-
-_INFINITE: Final = frozenset((F64, F32, F16, BF16))
+        case operation:
+            return operation.neutral_element(kind)
 
 
 @padding("dot")
 def _dot(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
     """Terms beyond the size of either operand count as zero."""
     lhs, rhs = operands
-    o = attributes(i)
+    o = operation_of(i, Dot)
     batch = [
         (lhs.sizes.get(d), rhs.sizes.get(e)) for d, e in zip(o.lhs_batch_dims, o.rhs_batch_dims, strict=True)
     ]

@@ -12,15 +12,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from hloom.analysis.instructions import attributes
 from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import And
+from hloom.operations.asynchronous import AsyncStart
 from hloom.operations.comparison import Clamp, Select
+from hloom.operations.control_flow import Conditional, While
 from hloom.operations.custom_call import CustomCall
-from hloom.operations.structure import GetTupleElement, Iota, Parameter, Tuple
+from hloom.operations.structure import (
+    AddDependency,
+    Domain,
+    GetTupleElement,
+    Iota,
+    OptimizationBarrier,
+    Parameter,
+    Tuple,
+)
 from hloom.passes.expand.dynamic_form import HOST_TARGET, static_form
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
@@ -114,28 +123,28 @@ class DynamicWriter(Writer):
     def instruction(self, i: HloInstruction) -> Carried:
         """The static form of an instruction."""
         operands = [self.values[o] for o in i.operands]
-        if i.opcode == "tuple":
+        if isinstance(i.operation, Tuple):
             return self.fitted(operands, i.shape)
-        if i.opcode == "get-tuple-element":
+        if isinstance(i.operation, GetTupleElement):
             (whole,) = operands
             assert isinstance(whole, list)
-            return self.fitted(whole[attributes(i).index], i.shape)
-        if i.opcode in ("opt-barrier", "add-dependency", "domain"):
+            return self.fitted(whole[i.operation.index], i.shape)
+        if isinstance(i.operation, (OptimizationBarrier, AddDependency, Domain)):
             operands = [self.fitted(operands[0], i.shape), *operands[1:]]
             whole = self.copy(i, [self.packed(o) for o in operands], static_form(i.shape))
             return self.unpacked(whole, i.shape)
-        if i.opcode == "parameter":
+        if isinstance(i.operation, Parameter):
             return self.unpacked(self.copy(i, [], static_form(i.shape)), i.shape)
-        if i.operation.calls_program and i.opcode != "async-start":
+        if i.operation.calls_program and not isinstance(i.operation, AsyncStart):
             called: list[HloComputation] = []
             for computation in i.called_computations:
-                condition = i.opcode == "while" and computation.root.shape.is_scalar
+                condition = isinstance(i.operation, While) and computation.root.shape.is_scalar
                 result = computation.root.shape if condition else i.shape
                 called.append(self.owner.computation(computation, result))
             # A conditional passes one operand to each branch, behind the choice; the others pass all of them.
             wanted = (
                 [i.operands[0].shape, *(c.parameters[0].shape for c in i.called_computations)]
-                if i.opcode == "conditional"
+                if isinstance(i.operation, Conditional)
                 else [p.shape for p in i.called_computations[0].parameters]
             )
             given = [self.fitted(o, shape) for o, shape in zip(operands, wanted, strict=True)]

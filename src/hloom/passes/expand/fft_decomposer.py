@@ -8,12 +8,14 @@ X[k] = w^(k^2) sum (x[j] w^(j^2)) w^(-(k - j)^2).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.operation import Array
 from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import Complex, Multiply
 from hloom.operations.comparison import Select
@@ -22,7 +24,7 @@ from hloom.operations.movement import Concatenate, Pad, Reverse, Slice, Transpos
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Imag, Negate, Real
 from hloom.passes.writing import Writer
-from hloom.shape.element_type import C64, C128, F32, F64
+from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -43,14 +45,14 @@ class FftDecomposer:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode == "fft" and self.is_awkward(instruction):
+                if isinstance(instruction.operation, Fft) and self.is_awkward(instruction):
                     _Decomposition(instruction).run()
                     changed = True
         return changed
 
     def is_awkward(self, instruction: HloInstruction) -> bool:
         """Whether some length has a large prime factor."""
-        operation: Any = instruction.operation
+        operation = operation_of(instruction, Fft)
         if not instruction.shape.is_static or not instruction.shape.element_count:
             return False
         if is_small(instruction):
@@ -64,7 +66,7 @@ def is_small(instruction: HloInstruction) -> bool:
     Elements near 0 have few correct digits, and other ones in every algorithm; those of small transforms are
     to be the library's own.
     """
-    operation: Any = instruction.operation
+    operation = operation_of(instruction, Fft)
     short = any(n < LONG for n in operation.fft_length)
     return short and max(s.element_count for s in (instruction.shape, instruction.operands[0].shape)) < LARGE
 
@@ -85,7 +87,7 @@ class _Decomposition:
     def __init__(self, instruction: HloInstruction) -> None:
         self.w = Writer(instruction)
         self.instruction = instruction
-        operation: Any = instruction.operation
+        operation = operation_of(instruction, Fft)
         self.lengths: tuple[int, ...] = operation.fft_length
         self.kind: str = operation.fft_type
         self.complex = _COMPLEX[instruction.shape.element_type]
@@ -140,7 +142,7 @@ class _Decomposition:
         wanted = w.compare(spread, "NE", zero)
         return w.op(Complex(), w.op(Real(), x), w.op(Select(), wanted, w.op(Imag(), x), zero))
 
-    def constant(self, values: Any, kind: Any) -> HloInstruction:
+    def constant(self, values: Array, kind: ElementType) -> HloInstruction:
         """A vector."""
         shape = Shape(kind, values.shape)
         return self.w.op(Constant(literal=Literal(values.astype(kind.numpy_dtype), shape)), shape=shape)

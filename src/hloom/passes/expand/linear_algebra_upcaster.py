@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.linear_algebra import Cholesky, TriangularSolve
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 
@@ -30,7 +31,10 @@ class LinearAlgebraUpcaster:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode in ("cholesky", "triangular-solve") and instruction.shape.is_static:
+                if (
+                    isinstance(instruction.operation, (Cholesky, TriangularSolve))
+                    and instruction.shape.is_static
+                ):
                     wide = self.wide_type(instruction)
                     if wide is not instruction.shape.element_type:
                         upcast(instruction, wide)

@@ -9,6 +9,10 @@ from hloom.analysis.scalar_computations import is_expression
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.conversion import Bitcast
+from hloom.operations.movement import Broadcast, Reshape, Transpose
+from hloom.operations.reduction import Map
+from hloom.operations.structure import Constant
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
@@ -24,7 +28,7 @@ class MapInliner:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode == "map" and can_inline(instruction):
+                if isinstance(instruction.operation, Map) and can_inline(instruction):
                     inline(instruction)
                     changed = True
         return changed
@@ -52,10 +56,10 @@ def inline(instruction: HloInstruction) -> None:
     for step in applied.post_order():
         if step in copies:
             continue
-        if step.opcode == "constant":
+        if isinstance(step.operation, Constant):
             copy = writer.computation.add(step.clone(writer.module.unique_name(step.name)))
             copies[step] = writer.broadcast(copy, sizes)
-        elif step.opcode in ("reshape", "broadcast", "transpose", "bitcast"):
+        elif isinstance(step.operation, (Reshape, Broadcast, Transpose, Bitcast)):
             copies[step] = copies[step.operands[0]]
         else:
             copy = step.clone(

@@ -10,13 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.errors import HloError
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.structure import parameter_number
+from hloom.ir.operation import Operation
+from hloom.operations.control_flow import Conditional, Fusion
+from hloom.operations.conversion import BitcastConvert, Convert, StochasticConvert
+from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.structure import Parameter, parameter_number
 from hloom.shape.shape import Shape
 
 Rule: TypeAlias = Callable[[HloInstruction, HloInstruction], Shape]
@@ -78,10 +82,10 @@ class _Refinement:
         ]
         name = self.module.unique_name(i.name)
         made = i.clone(name, operands=operands, called_computations=called)
-        if i.opcode == "parameter":
+        if isinstance(i.operation, Parameter):
             made.shape = given[parameter_number(i)]
         elif i.shape.is_unbounded:
-            made.shape = _completed(i.shape, _RULES.get(i.opcode, _inferred)(i, made))
+            made.shape = _completed(i.shape, _RULES.get(type(i.operation), _inferred)(i, made))
         if made.shape.is_unbounded:
             message = f"the size of {i.shape} does not follow from those of the arguments"
             raise HloError(message, rule="refine-shapes.unbounded", instruction=i.name)
@@ -91,9 +95,9 @@ class _Refinement:
 def _parameters(i: HloInstruction, number: int, operands: Sequence[HloInstruction]) -> tuple[Shape, ...]:
     """The shapes of the parameters of a called computation: those of operands, if it is called on them."""
     shapes = tuple(o.shape for o in operands)
-    if i.opcode == "conditional":
+    if isinstance(i.operation, Conditional):
         return (shapes[1 + number],)
-    if i.operation.calls_program or i.opcode == "fusion":
+    if i.operation.calls_program or isinstance(i.operation, Fusion):
         return shapes
     return tuple(p.shape for p in i.called_computations[number].parameters)
 
@@ -126,7 +130,7 @@ def _same(i: HloInstruction, made: HloInstruction) -> Shape:
 def _broadcast(i: HloInstruction, made: HloInstruction) -> Shape:
     (operand,) = (o.shape for o in made.operands)
     sizes, flags = list(i.shape.dimensions), list(i.shape.dynamic_dimensions)
-    for d, place in enumerate(attributes(i).dimensions):
+    for d, place in enumerate(operation_of(i, Broadcast).dimensions):
         sizes[place], flags[place] = operand.dimensions[d], operand.dynamic_dimensions[d]
     return i.shape.with_dimensions(sizes, [f or n == _UNKNOWN for f, n in zip(flags, sizes, strict=True)])
 
@@ -148,7 +152,7 @@ def _fusion(i: HloInstruction, made: HloInstruction) -> Shape:
     return made.called_computations[0].root.shape
 
 
-_RULES: Final[dict[str, Rule]] = {
-    "convert": _same, "stochastic-convert": _same, "bitcast-convert": _same,
-    "broadcast": _broadcast, "reshape": _reshape, "fusion": _fusion,
+_RULES: Final[dict[type[Operation], Rule]] = {
+    Convert: _same, StochasticConvert: _same, BitcastConvert: _same,
+    Broadcast: _broadcast, Reshape: _reshape, Fusion: _fusion,
 }  # fmt: skip

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Add, And, Multiply, Remainder, ShiftRightLogical, Subtract
 from hloom.operations.comparison import Select
 from hloom.operations.movement import Concatenate
-from hloom.operations.random import RngBitGenerator, RngGetAndUpdateState
+from hloom.operations.random import Rng, RngBitGenerator, RngGetAndUpdateState
 from hloom.operations.structure import GetTupleElement
 from hloom.operations.transcendental import Cosine, Logarithm, SquareRoot
 from hloom.passes.writing import Writer
@@ -34,7 +35,7 @@ class RngExpander:
         for computation in module.computations:
             for instruction in computation:
                 if (
-                    instruction.opcode == "rng"
+                    isinstance(instruction.operation, Rng)
                     and instruction.shape.is_static
                     and len(instruction.operands) == 2
                 ):
@@ -54,7 +55,7 @@ class _Expansion:
 
     def run(self) -> None:
         """Write the numbers."""
-        operation: Any = self.instruction.operation
+        operation = operation_of(self.instruction, Rng)
         if operation.distribution == "rng_normal":
             made = self.normal()
         elif self.shape.element_type.is_floating:

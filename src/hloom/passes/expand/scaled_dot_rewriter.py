@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Multiply
-from hloom.operations.contraction import Dot
+from hloom.operations.contraction import Dot, ScaledDot
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
 
@@ -25,7 +26,7 @@ class ScaledDotRewriter:
         for computation in module.computations:
             for instruction in computation:
                 shapes = (instruction.shape, *(o.shape for o in instruction.operands))
-                if instruction.opcode == "scaled-dot" and all(s.is_static for s in shapes):
+                if isinstance(instruction.operation, ScaledDot) and all(s.is_static for s in shapes):
                     rewrite(instruction)
                     changed = True
         return changed
@@ -34,7 +35,7 @@ class ScaledDotRewriter:
 def rewrite(instruction: HloInstruction) -> None:
     """Replace one scaled dot."""
     writer = Writer(instruction)
-    operation: Any = instruction.operation
+    operation = operation_of(instruction, ScaledDot)
     lhs, lhs_scale, rhs, rhs_scale = instruction.operands
     types = (instruction.shape.element_type, *(o.shape.element_type for o in instruction.operands))
     kind = F64 if F64 in types else F32

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -16,7 +17,8 @@ from hloom.operations.arithmetic import Add, Subtract
 from hloom.operations.comparison import Compare
 from hloom.operations.control_flow import Call, While
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.movement import Reshape
+from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.scan import Scan
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S64
@@ -47,9 +49,9 @@ class Parts:
 
 def parts_of(i: HloInstruction) -> Parts:
     """The parts of a scan."""
-    operation: Any = i.operation
-    axis: int = operation.dimensions[0]
-    count: int = len(i.operands) - operation.num_carries
+    operation = operation_of(i, Scan)
+    axis = operation.dimensions[0]
+    count = len(i.operands) - operation.num_carries
     inputs, carries = tuple(i.operands[:count]), tuple(i.operands[count:])
     leaves = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     outputs, last = leaves[: len(leaves) - len(carries)], leaves[len(leaves) - len(carries) :]
@@ -74,13 +76,13 @@ def is_elementwise(i: HloInstruction) -> bool:
 
 
 def _is_elementwise_step(i: HloInstruction, dimensions: tuple[int, ...], step: HloComputation) -> bool:
-    if i.opcode == "tuple":
+    if isinstance(i.operation, Tuple):
         return i is step.root
-    if i.opcode == "parameter":
+    if isinstance(i.operation, Parameter):
         return True
-    if i.opcode == "constant":
+    if isinstance(i.operation, Constant):
         return i.shape.is_array and i.shape.rank == 0
-    if i.opcode == "broadcast":
+    if isinstance(i.operation, Broadcast):
         return i.operands[0].shape.rank == 0
     return i.operation.elementwise and i.shape.is_array and i.shape.dimensions in (dimensions, ())
 
@@ -101,7 +103,11 @@ class ScanExpander:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode == "scan" and _is_static(instruction) and not self.keeps(instruction):
+                if (
+                    isinstance(instruction.operation, Scan)
+                    and _is_static(instruction)
+                    and not self.keeps(instruction)
+                ):
                     expand(instruction)
                     changed = True
         return changed
@@ -171,7 +177,7 @@ class _Step:
 
     def write(self, i: HloInstruction, parts: Parts) -> None:
         """One step: slice, compute, update."""
-        operation: Any = i.operation
+        operation = operation_of(i, Scan)
         (step,) = i.called_computations
         counter, zero = self.element(0), self.scalar(0)
         number = counter

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
 from hloom.operations.control_flow import Call
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import inline
@@ -29,13 +30,15 @@ class SynchronousOperations:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode == "copy-start":
+                if isinstance(instruction.operation, CopyStart):
                     _copy(instruction)
-                elif instruction.opcode == "copy-done":
+                elif isinstance(instruction.operation, CopyDone):
                     writer = Writer(instruction)
                     writer.replace(writer.op(GetTupleElement(index=0), instruction.operands[0]))
                 elif (
-                    instruction.opcode == "async-start" and not waits(instruction) and _ends_here(instruction)
+                    isinstance(instruction.operation, AsyncStart)
+                    and not waits(instruction)
+                    and _ends_here(instruction)
                 ):
                     _call(instruction)
                 else:
@@ -59,15 +62,17 @@ def _copy(instruction: HloInstruction) -> None:
 def _chain(start: HloInstruction) -> Iterator[HloInstruction]:
     """The operations that see the value of a start operation, updates followed."""
     for user in start.users:
-        if user.opcode == "async-update":
+        if isinstance(user.operation, AsyncUpdate):
             yield from _chain(user)
         yield user
 
 
 def _ends_here(start: HloInstruction) -> bool:
-    allowed = ("async-update", "async-done", "get-tuple-element")
-    return not start.is_root and all((u.opcode in allowed and not u.is_root) or u.opcode == "async-done"
-                                     for u in _chain(start))  # fmt: skip
+    ends = (AsyncUpdate, AsyncDone, GetTupleElement)
+    return not start.is_root and all(
+        isinstance(u.operation, AsyncDone) or (isinstance(u.operation, ends) and not u.is_root)
+        for u in _chain(start)
+    )
 
 
 def _call(start: HloInstruction) -> None:
@@ -77,9 +82,9 @@ def _call(start: HloInstruction) -> None:
     operands = writer.op(Tuple(), *start.operands)
     whole = writer.op(Tuple(), operands, result, *contexts)
     for user in list(dict.fromkeys(_chain(start))):
-        if user.opcode == "async-done":
+        if isinstance(user.operation, AsyncDone):
             Writer(user).replace(result)
-        elif user.opcode == "async-update":
+        elif isinstance(user.operation, AsyncUpdate):
             Writer(user).replace(user.operands[0])
     writer.replace(whole)
     inline(result)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from hloom.analysis.instructions import operation_of
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.window import SliceDimension
 from hloom.operations.comparison import Compare
 from hloom.operations.movement import Slice
-from hloom.operations.sorting import Sort
+from hloom.operations.sorting import Sort, TopK
 from hloom.operations.structure import GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32, ElementType
@@ -36,7 +37,7 @@ class TopkDecomposer:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode == "topk" and self.is_large(instruction):
+                if isinstance(instruction.operation, TopK) and self.is_large(instruction):
                     decompose(instruction)
                     changed = True
         return changed
@@ -44,7 +45,7 @@ class TopkDecomposer:
     def is_large(self, instruction: HloInstruction) -> bool:
         """Whether it is to be decomposed."""
         operand = instruction.operands[0].shape
-        operation: Any = instruction.operation
+        operation = operation_of(instruction, TopK)
         large = operand.element_type.bits > self.bits or operation.k > self.most
         return operand.is_static and large
 
@@ -52,7 +53,7 @@ class TopkDecomposer:
 def decompose(instruction: HloInstruction) -> None:
     """Replace one topk."""
     writer = Writer(instruction)
-    operation: Any = instruction.operation
+    operation = operation_of(instruction, TopK)
     (x,) = instruction.operands
     shape = x.shape.without_layout()
     dimension = shape.rank - 1

@@ -10,17 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import has_side_effect, is_free
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import ElementCost, Family
 from hloom.operations import control_flow
+from hloom.operations.contraction import Dot
 from hloom.operations.conversion import BitcastConvert
-from hloom.operations.movement import Broadcast
+from hloom.operations.convolution import Convolution
+from hloom.operations.dynamic_slicing import DynamicUpdateSlice
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Broadcast, Concatenate, Transpose
+from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.fusion.row_groups import join_rows
 from hloom.passes.fusion.spans import Spans
@@ -120,10 +125,11 @@ def _in_place(p: HloInstruction) -> bool:
 
 def _gives_starts(p: HloInstruction) -> bool:
     """Whether a concatenation is of index components that gathers read one by one, which one being known."""
-    operation: Any = p.operation
-    (dimension,) = operation.dimensions
+    (dimension,) = operation_of(p, Concatenate).dimensions
     return bool(p.users) and all(
-        u.opcode == "gather" and u.operands[0] is not p and attributes(u).index_vector_dim == dimension
+        isinstance(u.operation, Gather)
+        and u.operands[0] is not p
+        and u.operation.index_vector_dim == dimension
         for u in p.users
     )
 
@@ -154,7 +160,7 @@ class _Plan:
 
     def place(self, p: HloInstruction) -> list[_Group]:
         """The groups an instruction belongs to: those of its users that take it, or one of its own."""
-        if p.opcode in ("dot", "convolution") and not _is_ordered(p) and self.ends_in(p):
+        if isinstance(p.operation, (Dot, Convolution)) and not _is_ordered(p) and self.ends_in(p):
             return self.groups[next(iter(p.users))]
         if not self.fusible(p):
             return [self.open(p)]
@@ -187,7 +193,7 @@ class _Plan:
             or group.dimensions != dot.shape.dimensions
         ):
             return False
-        if group.outputs[0].opcode == "dynamic-update-slice" or not self.elementwise_up(dot, group):
+        if isinstance(group.outputs[0].operation, DynamicUpdateSlice) or not self.elementwise_up(dot, group):
             return False
         if self.tiles(group) or self.streams(group, dot) > self.options.most_streams:
             return False
@@ -222,7 +228,7 @@ class _Plan:
 
     def open(self, p: HloInstruction) -> _Group:
         """A new group with ``p`` as its root."""
-        reduces, updates = p.opcode == "reduce", p.opcode == "dynamic-update-slice"
+        reduces, updates = isinstance(p.operation, Reduce), isinstance(p.operation, DynamicUpdateSlice)
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
         accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p)
         group = _Group(shape.dimensions if shape.is_array else (), accepts, reduces)
@@ -244,9 +250,9 @@ class _Plan:
         """Whether an instruction may join the group of its users."""
         if has_side_effect(p) or _is_ordered(p) or not p.shape.is_static:
             return False
-        if p.opcode == "constant":
+        if isinstance(p.operation, Constant):
             return p.shape.rank == 0
-        return self.loops(p) and (p.opcode != "concatenate" or _gives_starts(p))
+        return self.loops(p) and (not isinstance(p.operation, Concatenate) or _gives_starts(p))
 
     def reads_little(self, group: _Group, p: HloInstruction) -> bool:
         """Whether a group needs so few of an instruction's elements that it may well make them again."""
@@ -261,7 +267,7 @@ class _Plan:
         known = self._steps.get(p)
         if known is None:
             known = 0
-            if p.shape.is_array and (p.opcode == "iota" or p.shape.rank == 0):
+            if p.shape.is_array and (isinstance(p.operation, Iota) or p.shape.rank == 0):
                 known = 1
             elif p.operation.element_cost is ElementCost.CHEAP or _is_costless(p):
                 before = [self.steps(o) for o in p.operands]
@@ -276,11 +282,9 @@ class _Plan:
 
     def moves_minor(self, p: HloInstruction) -> bool:
         """Whether a transpose changes the minor dimension of something large."""
-        if p.opcode != "transpose":
+        if not isinstance(p.operation, Transpose):
             return False
-        operation: Any = p.operation
-        permutation: tuple[int, ...] = operation.dimensions
-        real = [d for d in permutation if p.operands[0].shape.dimensions[d] != 1]
+        real = [d for d in p.operation.dimensions if p.operands[0].shape.dimensions[d] != 1]
         if not real or p.shape.element_count <= self.options.small_transpose:
             return False
         return real[-1] != max(real)
@@ -296,7 +300,7 @@ class _Plan:
         if group.hero is not None and group.hero in p.users:
             return False
         root = group.outputs[0]
-        if root.opcode == "dynamic-update-slice" and root.operands[0] in (p, *p.operands):
+        if isinstance(root.operation, DynamicUpdateSlice) and root.operands[0] in (p, *p.operands):
             return False  # what is updated must not be read elsewhere in the kernel that updates it in place
         if self.costless(p):
             return True
@@ -324,7 +328,7 @@ class _Plan:
 
     def tiles(self, group: _Group) -> bool:
         """Whether a group reads across its rows, so that its kernel goes along in square tiles."""
-        return any(m.opcode == "transpose" and self.moves_minor(m) for m in group.members)
+        return any(isinstance(m.operation, Transpose) and self.moves_minor(m) for m in group.members)
 
     def may_tile(self, group: _Group, p: HloInstruction) -> bool:
         """Whether a loop over elements may read them across: a short one that stays in place otherwise."""
@@ -338,7 +342,7 @@ class _Plan:
 
     def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
         """Whether ``p`` may be a further output: the same loop, and nothing between it and the group."""
-        updates = group.outputs[0].opcode == "dynamic-update-slice"
+        updates = isinstance(group.outputs[0].operation, DynamicUpdateSlice)
         if group.reduces or updates or p.shape.dimensions != group.dimensions or self.costless(p):
             return False
         outside = dict.fromkeys(g for u in p.users for g in self.groups[u] if g is not group)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from hloom.analysis.combiners import grouping
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
+from hloom.operations.movement import Broadcast
+from hloom.operations.reduction import Reduce
 from hloom.passes.fusion.spans import Spans
 
 SHORTEST_ROW = 2
@@ -40,8 +43,7 @@ def reduces_rows(group: Group) -> bool:
     if not group.reduces or len(root.operands) != 2 or root.shape.is_tuple:
         return False
     rank = len(group.dimensions)
-    operation: Any = root.operation
-    dimensions: tuple[int, ...] = operation.dimensions
+    dimensions = operation_of(root, Reduce).dimensions
     if grouping(root.called_computations[0]) is not Grouping.FREE:
         return False
     return dimensions == (rank - 1,) and rank > 0 and group.dimensions[-1] >= SHORTEST_ROW
@@ -164,7 +166,7 @@ def _row_space(group: Group) -> bool:
         return False
     if group.reduces:
         return reduces_rows(group)
-    plain = all(o.operation.elementwise or o.opcode == "broadcast" for o in group.outputs)
+    plain = all(o.operation.elementwise or isinstance(o.operation, Broadcast) for o in group.outputs)
     return plain and group.dimensions[-1] >= SHORTEST_ROW
 
 
@@ -175,7 +177,7 @@ def _same_rows(group: Group, dimensions: tuple[int, ...]) -> bool:
     if group.reduces:
         return reduces_rows(group) and group.dimensions == dimensions
     if group.dimensions == dimensions:
-        return all(o.operation.elementwise or o.opcode == "broadcast" for o in group.outputs)
+        return all(o.operation.elementwise or isinstance(o.operation, Broadcast) for o in group.outputs)
     one_each = math.prod(group.dimensions) == math.prod(dimensions[:-1])
     shapes = {dimensions[:-1], (*dimensions[:-1], 1)}
     return one_each and all(o.shape.dimensions in shapes for o in group.outputs)

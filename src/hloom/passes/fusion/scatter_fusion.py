@@ -13,6 +13,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import ElementCost, Family
 from hloom.operations.control_flow import Fusion
 from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.gather_scatter import Scatter
 from hloom.operations.movement import Pad, Reshape, Reverse, Transpose
 from hloom.operations.structure import Constant, Parameter, parameter_number
 from hloom.passes.fusion.fusion import control_computations
@@ -36,7 +37,12 @@ class ScatterFusion:
         changed = False
         for computation in control_computations(module):
             for i in list(computation.instructions):
-                if i.opcode == "scatter" and i.shape.is_array and i.shape.is_static and self.accepts(i):
+                if (
+                    isinstance(i.operation, Scatter)
+                    and i.shape.is_array
+                    and i.shape.is_static
+                    and self.accepts(i)
+                ):
                     changed |= _ScatterGroup(computation, i, self.most_members).fuse()
         return changed
 
@@ -89,8 +95,8 @@ class _ScatterGroup:
             return False
         if any(user not in inside for user in p.users) or p is self.scatter.operands[0]:
             return False
-        parts = list(p.called_computations[0].instructions) if p.opcode == "fusion" else [p]
-        if p.opcode in ("parameter", "constant") or not all(map(_is_cheap, parts)):
+        parts = list(p.called_computations[0].instructions) if isinstance(p.operation, Fusion) else [p]
+        if isinstance(p.operation, (Parameter, Constant)) or not all(map(_is_cheap, parts)):
             return False
         if self.scatter.operands[0] in p.operands or self.members + len(parts) > self.most:
             return False
@@ -102,7 +108,7 @@ class _ScatterGroup:
         if p not in self.made:
             if p not in self.taken:
                 self.made[p] = self.parameter(p)
-            elif p.opcode != "fusion":
+            elif not isinstance(p.operation, Fusion):
                 self.made[p] = self.copy(p, [self.inside(o) for o in p.operands])
             else:
                 self.made[p] = self.inlined(p)
@@ -113,7 +119,7 @@ class _ScatterGroup:
         copies: dict[HloInstruction, HloInstruction] = {}
         body = fusion.called_computations[0]
         for member in body.post_order():
-            if member.opcode == "parameter":
+            if isinstance(member.operation, Parameter):
                 copies[member] = self.inside(fusion.operands[parameter_number(member)])
             else:
                 copies[member] = self.copy(member, [copies[o] for o in member.operands])

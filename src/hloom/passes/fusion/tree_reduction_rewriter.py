@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.values import combiner
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -19,6 +19,7 @@ from hloom.ir.operation import Operation
 from hloom.ir.traits import Family
 from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
+from hloom.operations.movement import Reshape
 from hloom.operations.reduction import Reduce
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
@@ -46,7 +47,7 @@ class TreeReductionRewriter:
         changed = False
         for computation in list(module.computations):
             for i in list(computation.instructions):
-                if i.opcode == "reduce" and len(i.operands) == 2:
+                if isinstance(i.operation, Reduce) and len(i.operands) == 2:
                     changed |= self.split(i)
         return changed
 
@@ -55,7 +56,7 @@ class TreeReductionRewriter:
         x, initial = i.operands
         operation, kind = combiner(i), i.shape.element_type
         rank = x.shape.rank
-        reduced = sorted(attributes(i).dimensions)
+        reduced = sorted(operation_of(i, Reduce).dimensions)
         if operation is None or not x.shape.is_static or reduced != list(range(len(reduced))):
             return False
         rows = math.prod(x.shape.dimensions[: len(reduced)])
@@ -101,7 +102,7 @@ def is_in_order(x: HloInstruction) -> bool:
         scalar = len(i.operands) == 1 and not i.operands[0].shape.rank
         if i.operation.family is Family.MOVEMENT and not i.operation.aliases_operand and not scalar:
             return False
-        if i.operation.elementwise or i.opcode == "reshape":
+        if i.operation.elementwise or isinstance(i.operation, Reshape):
             fresh = [o for o in i.operands if o not in seen]
             seen.update(fresh)
             waiting.extend(fresh)

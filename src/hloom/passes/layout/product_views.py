@@ -13,6 +13,7 @@ from typing import ClassVar
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
 from hloom.operations.movement import Reshape, Slice, Transpose
 from hloom.operations.structure import Parameter
@@ -63,7 +64,7 @@ class ProductViews:
 
 def is_copy(i: HloInstruction) -> bool:
     """Return whether an instruction copies elements of one array, some of them or all in another order."""
-    if i.opcode != "fusion":
+    if not isinstance(i.operation, Fusion):
         return isinstance(i.operation, Slice | Transpose)
     body = i.called_computations[0]
     return len(i.operands) == 1 and all(is_view(m) or isinstance(m.operation, Parameter) for m in body)
@@ -71,9 +72,9 @@ def is_copy(i: HloInstruction) -> bool:
 
 def dot_of(i: HloInstruction) -> HloInstruction | None:
     """The dot that an instruction is, or is a fusion around."""
-    if i.opcode != "fusion":
-        return i if i.opcode == "dot" else None
-    return next((m for m in i.called_computations[0] if m.opcode == "dot"), None)
+    if not isinstance(i.operation, Fusion):
+        return i if isinstance(i.operation, Dot) else None
+    return next((m for m in i.called_computations[0] if isinstance(m.operation, Dot)), None)
 
 
 def _reads(user: HloInstruction, view: HloInstruction) -> bool:
@@ -115,7 +116,7 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
         return outside[o]
 
     def copied(i: HloInstruction, operands: list[HloInstruction]) -> HloInstruction:
-        if i.opcode != "fusion":
+        if not isinstance(i.operation, Fusion):
             return body.add(i.clone(module.unique_name(i.name), operands=operands))
         inner = i.called_computations[0]
         copies = dict(zip(inner.parameters, operands, strict=True))
@@ -129,7 +130,7 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
     body.root = copied(user, [first if o is source else value(o) for o in user.operands])
     module.add(body)
     operation = Fusion(kind="kLoop")
-    name = user.name if user.opcode == "fusion" else f"{user.name}_fusion"
+    name = user.name if isinstance(user.operation, Fusion) else f"{user.name}_fusion"
     made = HloInstruction(module.unique_name(name), operation, user.shape, list(outside), [body])
     made.metadata = user.metadata
     return computation.add(made)
@@ -144,6 +145,6 @@ def _replaced(users: list[HloInstruction], made: list[HloInstruction], right: bo
             user.replace_all_uses_with(new)
         gone = user if right else new
         computation.remove(gone)
-        if gone.opcode == "fusion" and computation.module is not None:
+        if isinstance(gone.operation, Fusion) and computation.module is not None:
             computation.module.remove(gone.called_computations[0])
     return right

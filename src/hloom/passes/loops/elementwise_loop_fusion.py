@@ -14,12 +14,12 @@ from hloom.analysis.trip_count import TripCount, condition_is_pure
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import REGISTRY
+from hloom.ir.operation import Operation
 from hloom.ir.traits import ElementCost, Family
 from hloom.operations.control_flow import Fusion
 from hloom.operations.gather_scatter import Gather
-from hloom.operations.movement import Pad
-from hloom.operations.structure import Constant, GetTupleElement
+from hloom.operations.movement import Broadcast, Pad
+from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.simplify.dead_code import remove_dead
@@ -123,7 +123,7 @@ def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
 def carry_constants(loop: Loop) -> None:
     """Let a loop carry the arrays of constants in its body, so that they lie in memory outside."""
     w = Writer(loop.instruction)
-    constants = [i for i in loop.body.post_order() if i.opcode == "constant" and i.shape.rank]
+    constants = [i for i in loop.body.post_order() if isinstance(i.operation, Constant) and i.shape.rank]
     if not constants:
         return
     outside = [w.computation.add(i.clone(w.module.unique_name(i.name), operands=[])) for i in constants]
@@ -139,13 +139,13 @@ def fuse(loop: Loop, count: TripCount) -> None:
     w = Writer(old)
     into = _Fused(w.module)
     initial = [into.initial(loop.initial(n)) for n in range(loop.count)]
-    start = into.add("tuple", initial, old.operands[0].shape)
+    start = into.add(Tuple(), initial, old.operands[0].shape)
     copy = into.body.add(old.clone(w.module.unique_name(old.name), operands=[start]))
     copy.annotate(count)
     arrays = [n for n in carried_arrays(loop) if picks(old, n)] or carried_arrays(loop)[:1]
-    made = [into.add("get-tuple-element", [copy], old.shape.tuple_shapes[n], index=n) for n in arrays]
+    made = [into.add(GetTupleElement(index=n), [copy], old.shape.tuple_shapes[n]) for n in arrays]
     shape = Shape.tuple_(m.shape for m in made)
-    into.body.root = made[0] if len(made) == 1 else into.add("tuple", made, shape)
+    into.body.root = made[0] if len(made) == 1 else into.add(Tuple(), made, shape)
     w.module.add(into.body)
     operation = Fusion(kind="kLoop")
     fusion = HloInstruction(
@@ -179,19 +179,21 @@ class _Fused:
         self.body = HloComputation(module.unique_name("fused_computation"))
         self.inputs: dict[HloInstruction, HloInstruction] = {}
 
-    def add(
-        self, opcode: str, operands: list[HloInstruction], shape: Shape, **attributes: int
-    ) -> HloInstruction:
-        """A new instruction."""
-        operation = REGISTRY[opcode](**attributes)  # type: ignore[arg-type]
-        return self.body.add(HloInstruction(self.module.unique_name(opcode), operation, shape, operands))
+    def add(self, operation: Operation, operands: list[HloInstruction], shape: Shape) -> HloInstruction:
+        """Add an instruction."""
+        name = self.module.unique_name(operation.opcode)
+        return self.body.add(HloInstruction(name, operation, shape, operands))
 
     def initial(self, i: HloInstruction) -> HloInstruction:
         """An initial value: a parameter, or what costs nothing to make again."""
-        scalar = i.opcode == "constant" and not i.shape.rank
-        if scalar or i.opcode == "iota" or (i.opcode == "broadcast" and i.operands[0].opcode == "constant"):
+        scalar = isinstance(i.operation, Constant) and not i.shape.rank
+        if (
+            scalar
+            or isinstance(i.operation, Iota)
+            or (isinstance(i.operation, Broadcast) and isinstance(i.operands[0].operation, Constant))
+        ):
             operands = [self.initial(o) for o in i.operands]
             return self.body.add(i.clone(self.module.unique_name(i.name), operands=operands))
         if i not in self.inputs:
-            self.inputs[i] = self.add("parameter", [], i.shape, parameter_number=len(self.inputs))
+            self.inputs[i] = self.add(Parameter(parameter_number=len(self.inputs)), [], i.shape)
         return self.inputs[i]

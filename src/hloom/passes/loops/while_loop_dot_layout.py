@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.contraction import Dot
 from hloom.operations.movement import Transpose
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loop_invariant_code_motion import invariants
 from hloom.passes.loops.while_loops import loop_of
+from hloom.passes.rules.contraction import batch_of, inner_of, renumbered
 from hloom.passes.writing import Writer
 
 
@@ -43,16 +45,14 @@ class WhileLoopDotLayout:
                     continue
                 steady = invariants(loop)
                 for dot in loop.body.post_order():
-                    if dot.opcode == "dot" and (number := _wide_operand(dot)) is not None:
+                    if isinstance(dot.operation, Dot) and (number := _wide_operand(dot)) is not None:
                         changed |= dot.operands[number] in steady and self.turn(dot, number)
         return changed
 
     def turn(self, dot: HloInstruction, number: int) -> bool:
         """Transpose an operand so that its free dimensions come last; returns whether they did not before."""
-        operation = attributes(dot)
-        side = ("lhs", "rhs")[number]
-        batch: tuple[int, ...] = getattr(operation, f"{side}_batch_dims")
-        contracting: tuple[int, ...] = getattr(operation, f"{side}_contracting_dims")
+        operation = operation_of(dot, Dot)
+        batch, contracting = batch_of(operation, number), inner_of(operation, number)
         sizes = dot.operands[number].shape.dimensions
         free = [d for d in range(len(sizes)) if d not in (*batch, *contracting)]
         columns = 1
@@ -65,19 +65,15 @@ class WhileLoopDotLayout:
         w = Writer(dot)
         operands = list(dot.operands)
         operands[number] = w.op(Transpose(dimensions=tuple(order)), operands[number])
-        dot.operation = operation.replace(
-            **{
-                f"{side}_batch_dims": tuple(order.index(d) for d in batch),
-                f"{side}_contracting_dims": tuple(order.index(d) for d in contracting),
-            }
-        )
+        new = [order.index(d) for d in batch], [order.index(d) for d in contracting]
+        dot.operation = renumbered(operation, number, *new)
         dot.replace_operand(number, operands[number])
         return True
 
 
 def _wide_operand(dot: HloInstruction) -> int | None:
     """The operand along which lanes run: the right one, the left one if the right is a vector; else None."""
-    operation = attributes(dot)
+    operation = operation_of(dot, Dot)
     rhs, lhs = dot.operands[1].shape, dot.operands[0].shape
     if not (lhs.is_static and rhs.is_static) or dot.operands[0] is dot.operands[1]:
         return None

@@ -10,6 +10,8 @@ from hloom.analysis.loops import Loop, element_number
 from hloom.analysis.purity import is_free, is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.control_flow import While
+from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.simplify.dead_code import remove_dead
@@ -36,7 +38,7 @@ class WhileLoopInvariantCodeMotion:
         changed = False
         for computation in module.post_order():
             for instruction in computation:
-                if instruction.opcode == "while":
+                if isinstance(instruction.operation, While):
                     changed |= self.move(instruction)
         return changed
 
@@ -77,7 +79,7 @@ def invariants(loop: Loop) -> set[HloInstruction]:
         if number is not None:
             if loop.is_invariant(number):
                 found.add(i)
-        elif i.opcode == "constant" or (is_pure(i) and all(o in found for o in i.operands)):
+        elif isinstance(i.operation, Constant) or (is_pure(i) and all(o in found for o in i.operands)):
             found.add(i)
     return found
 

@@ -12,7 +12,9 @@ from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.structure import GetTupleElement
+from hloom.operations.arithmetic import Add
+from hloom.operations.control_flow import While
+from hloom.operations.structure import Constant, GetTupleElement, Iota
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild, sink
@@ -32,7 +34,7 @@ class WhileLoopSimplifier:
         changed = False
         for computation in module.post_order():
             for instruction in computation:
-                if instruction.opcode == "while" and instruction.parent is computation:
+                if isinstance(instruction.operation, While) and instruction.parent is computation:
                     changed |= simplify(instruction)
         return changed
 
@@ -101,7 +103,9 @@ def is_cheap_constant(i: HloInstruction) -> bool:
     """Whether a value can be made anew in every turn: a number, spread or not, or an iota."""
     while i.operation.scalar_identity and is_free(i):
         i = i.operands[0]
-    return i.opcode == "iota" or (i.opcode == "constant" and i.shape.is_array and not i.shape.rank)
+    return isinstance(i.operation, Iota) or (
+        isinstance(i.operation, Constant) and i.shape.is_array and not i.shape.rank
+    )
 
 
 def know_the_end(loop: Loop, count: TripCount) -> bool:
@@ -134,7 +138,8 @@ def join_equal_elements(loop: Loop) -> bool:
                         if operand is pick:
                             user.replace_operand(place, one)
                 if pick.is_root:
-                    whole.parent.root = one  # type: ignore[union-attr]
+                    assert whole.parent is not None
+                    whole.parent.root = one
                 changed = True
     return changed
 
@@ -142,7 +147,7 @@ def join_equal_elements(loop: Loop) -> bool:
 def _counter_key(loop: Loop, n: int) -> tuple[object, ...] | None:
     """What tells a counter: type, beginning and step."""
     following = loop.following[n]
-    if following.opcode != "add" or len(following.users) > 1 or following.shape.rank:
+    if not isinstance(following.operation, Add) or len(following.users) > 1 or following.shape.rank:
         return None
     if following.operands[0] not in picks(loop.state, n):
         return None
@@ -155,7 +160,7 @@ def _counter_key(loop: Loop, n: int) -> tuple[object, ...] | None:
 def drop_dead_elements(loop: Loop) -> bool:
     """Elements that neither the condition nor anybody after the loop needs, nor what is needed → none."""
     whole = loop.instruction
-    if whole.is_root or any(u.opcode != "get-tuple-element" for u in whole.users):
+    if whole.is_root or any(not isinstance(u.operation, GetTupleElement) for u in whole.users):
         return False
     remove_dead(loop.body)
     masks = _reaching(loop)

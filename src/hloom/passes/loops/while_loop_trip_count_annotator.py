@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from hloom.analysis.trip_count import TripCount, trip_count
 from hloom.ir.module import HloModule
+from hloom.operations.control_flow import While
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of
 
@@ -25,7 +26,7 @@ class WhileLoopTripCountAnnotator:
     def run(self, module: HloModule) -> bool:
         """Annotate every loop."""
         changed = False
-        for i in [i for i in module.instructions() if i.opcode == "while"]:
+        for i in [i for i in module.instructions() if isinstance(i.operation, While)]:
             loop = loop_of(i)
             count = trip_count(loop) if loop is not None else None
             if count is not None and count != i.annotation(TripCount):

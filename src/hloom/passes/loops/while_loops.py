@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import Loop, picks
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -16,22 +16,27 @@ from hloom.shape.shape import Shape
 
 def loop_of(i: HloInstruction) -> Loop | None:
     """A while as a loop over a tuple's elements; None for a state that is none, or ordered by control."""
-    if i.opcode != "while" or not i.shape.is_tuple or i.control_predecessors or i.control_successors:
+    if (
+        not isinstance(i.operation, While)
+        or not i.shape.is_tuple
+        or i.control_predecessors
+        or i.control_successors
+    ):
         return None
     body, condition = i.called_computations
     loop = Loop(i, body, condition, body.parameters[0], condition.parameters[0])
     for whole in (loop.state, loop.tested, i):
         take_apart(whole)
-    if body.root.opcode != "tuple":
+    if not isinstance(body.root.operation, Tuple):
         body.root = _elements_again(body.root)
-    if i.operands[0].opcode != "tuple":
+    if not isinstance(i.operands[0].operation, Tuple):
         i.replace_operand(0, _elements_again(i.operands[0]))
     return loop
 
 
 def take_apart(whole: HloInstruction) -> None:
     """Let everybody who uses a tuple use its elements, or a new tuple of them."""
-    others = [u for u in whole.users if u.opcode != "get-tuple-element"]
+    others = [u for u in whole.users if not isinstance(u.operation, GetTupleElement)]
     if not others and not whole.is_root:
         return
     again = _elements_again(whole)
@@ -40,7 +45,8 @@ def take_apart(whole: HloInstruction) -> None:
             if operand is whole:
                 user.replace_operand(place, again)
     if whole.is_root:
-        again.parent.root = again  # type: ignore[union-attr]
+        assert again.parent is not None
+        again.parent.root = again
 
 
 def _elements_again(whole: HloInstruction) -> HloInstruction:
@@ -73,11 +79,11 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
     old_root, loop.body.root = loop.body.root, root
     if not old_root.users:
         loop.body.remove(old_root)
-    for whole in (loop.state, loop.tested):
+    for owner, whole in ((loop.body, loop.state), (loop.condition, loop.tested)):
         for user in list(whole.users):
             if not user.users and not user.is_root and not user.control_successors:
                 user.drop_control_dependencies()
-                user.parent.remove(user)  # type: ignore[union-attr]
+                owner.remove(user)
     new = w.op(While(), w.op(Tuple(), *initial), shape=shape, computations=old.called_computations)
     new.frontend_attributes = old.frontend_attributes
     values = [
@@ -94,11 +100,10 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
 def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> None:
     """Let picks of a parameter find the elements at their new places; those of others are dead."""
     whole.shape = shape
-    pick = GetTupleElement
     for user in list(whole.users):
-        number: int = attributes(user).index
+        number = operation_of(user, GetTupleElement).index
         if number in place:
-            user.operation = pick(index=place[number])  # type: ignore[call-arg]
+            user.operation = GetTupleElement(index=place[number])
 
 
 def sink(loop: Loop, number: int, value: HloInstruction) -> bool:

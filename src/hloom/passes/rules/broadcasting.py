@@ -124,7 +124,7 @@ def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> H
         return w.broadcast(source, sizes)
     value = splat(operand)
     assert value is not None
-    return w.full(value, Shape(operand.shape.element_type, sizes))  # type: ignore[arg-type]
+    return w.full(value, Shape(operand.shape.element_type, sizes))
 
 
 @RULES.rewrites(*COMPUTED)

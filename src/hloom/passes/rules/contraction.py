@@ -50,7 +50,7 @@ def dot_like(i: HloInstruction, dot: Dot, operands: Sequence[HloInstruction]) ->
     return w.computation.add(made)
 
 
-def _numbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) -> Dot:
+def renumbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) -> Dot:
     """Return a dot with other batch and contracting dimensions of one operand."""
     if side == 0:
         return dot.replace(lhs_batch_dims=tuple(batch), lhs_contracting_dims=tuple(inner))
@@ -80,7 +80,7 @@ def dot_of_transpose(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         operands = list(i.operands)
         operands[side] = x
         batch, inner = [order[d] for d in batch_of(dot, side)], [order[d] for d in inner_of(dot, side)]
-        made = dot_like(i, _numbered(dot, side, batch, inner), operands)
+        made = dot_like(i, renumbered(dot, side, batch, inner), operands)
         return Writer(i).reshape(made, i.shape.dimensions)
     return None
 
@@ -102,7 +102,7 @@ def transpose_of_dot(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloIn
     if rest not in (straight, swapped):
         return None
     for side in (0, 1):
-        dot = _numbered(dot, side, [batch_of(dot, side)[n] for n in order[:batch]], inner_of(dot, side))
+        dot = renumbered(dot, side, [batch_of(dot, side)[n] for n in order[:batch]], inner_of(dot, side))
     if rest == straight:
         made = dot_like(product, dot, product.operands)
     else:
@@ -128,8 +128,8 @@ def dot_of_repeated_batch(i: HloInstruction, dot: Dot) -> HloInstruction | None:
     rows = [d for d in range(i.operands[0].shape.rank) if d not in (*lhs, *inner_of(dot, 0))]
     if [*lhs, *rows] != [*batch_of(dot, 0), *free_of(i, dot, 0)]:
         return None
-    new = _numbered(dot, 0, lhs, inner_of(dot, 0))
-    new = _numbered(new, 1, [into.index(batch[n]) for n in left], [into.index(d) for d in inner_of(dot, 1)])
+    new = renumbered(dot, 0, lhs, inner_of(dot, 0))
+    new = renumbered(new, 1, [into.index(batch[n]) for n in left], [into.index(d) for d in inner_of(dot, 1)])
     return dot_like(i, new, [i.operands[0], y])
 
 
@@ -222,7 +222,7 @@ def dot_of_reshape(i: HloInstruction, dot: Dot) -> HloInstruction | None:
         operands[side] = x
         batch, inner = ([place[d] for d in some] for some in (batch_of(dot, side), inner_of(dot, side)))
         return Writer(i).reshape(
-            dot_like(i, _numbered(dot, side, batch, inner), operands), i.shape.dimensions
+            dot_like(i, renumbered(dot, side, batch, inner), operands), i.shape.dimensions
         )
     return None
 
@@ -247,5 +247,5 @@ def dot_in_canonical_order(i: HloInstruction, dot: Dot) -> HloInstruction | None
         batch, inner = (
             [places[side][d] for d in some] for some in (batch_of(dot, side), inner_of(dot, side))
         )
-        new = _numbered(new, side, batch, inner)
+        new = renumbered(new, side, batch, inner)
     return dot_like(i, new, operands)

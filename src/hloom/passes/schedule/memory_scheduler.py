@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from hloom.analysis.instructions import attributes
 from hloom.analysis.purity import communicates
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -118,10 +117,10 @@ class _Liveness:
 
     def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
         """The values behind an alias: of a tuple that is written out, or just made, the element picked."""
-        if i.opcode == "get-tuple-element":
+        if isinstance(i.operation, GetTupleElement):
             (whole,) = i.operands
-            index: int = attributes(i).index
-            if whole.opcode == "tuple":
+            index = i.operation.index
+            if isinstance(whole.operation, Tuple):
                 return self.held[whole.operands[index]]
             if whole in self.made:
                 return (self.made[whole][index],)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hloom.analysis.purity import has_side_effect
 from hloom.ir.instruction import HloInstruction
@@ -20,7 +21,7 @@ class CommonSubexpressionElimination:
         """Merge equal instructions of every computation."""
         changed = False
         for computation in module.computations:
-            known: dict[Any, HloInstruction] = {}
+            known: dict[Hashable, HloInstruction] = {}
             for instruction in computation.post_order():
                 if (
                     instruction.operation.distinct

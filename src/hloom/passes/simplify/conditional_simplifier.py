@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.instructions import attributes
 from hloom.analysis.purity import is_free
 from hloom.analysis.values import number
 from hloom.ir.computation import HloComputation
@@ -39,7 +38,7 @@ class ConditionalSimplifier:
         for computation in module.post_order():
             for i in computation:
                 ordered = i.control_predecessors or i.control_successors
-                if i.opcode == "conditional" and i.parent is computation and not ordered:
+                if isinstance(i.operation, Conditional) and i.parent is computation and not ordered:
                     changed |= self.simplify(i)
         return changed
 
@@ -117,18 +116,26 @@ def _selected(w: Writer, p: HloInstruction, a: HloInstruction, b: HloInstruction
         return w.op(Select(), p, a, b)
     parts: list[HloInstruction] = []
     for n in range(len(a.shape.tuple_shapes)):
-        x, y = (t.operands[n] if t.opcode == "tuple" else w.op(GetTupleElement(index=n), t) for t in (a, b))
+        x, y = (
+            t.operands[n] if isinstance(t.operation, Tuple) else w.op(GetTupleElement(index=n), t)
+            for t in (a, b)
+        )
         parts.append(_selected(w, p, x, y))
     return w.op(Tuple(), *parts)
 
 
 def drop_unused_results(i: HloInstruction) -> bool:
     """``conditional`` of a tuple → one of the elements that somebody uses."""
-    if i.is_root or not i.shape.is_tuple or any(u.opcode != "get-tuple-element" for u in i.users):
+    if i.is_root or not i.shape.is_tuple:
         return False
-    used = sorted({int(attributes(u).index) for u in i.users if u.users or u.is_root})
+    picks = {u: u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
+    if len(picks) < len(i.users):
+        return False
+    used = sorted({index for u, index in picks.items() if u.users or u.is_root})
     branches = i.called_computations
-    if len(used) == len(i.shape.tuple_shapes) or any(b.root.opcode != "tuple" for b in branches):
+    if len(used) == len(i.shape.tuple_shapes):
+        return False
+    if not all(isinstance(b.root.operation, Tuple) for b in branches):
         return False
     for branch in branches:
         _keep_results(branch, used)
@@ -136,8 +143,7 @@ def drop_unused_results(i: HloInstruction) -> bool:
     new = w.op(Conditional(), *i.operands, shape=branches[0].root.shape, computations=branches)
     new.copy_annotations(i)
     new.sharding = None
-    for user in list(i.users):
-        index: int = attributes(user).index
+    for user, index in picks.items():
         if index in used:
             element = w.op(GetTupleElement(index=used.index(index)), new, shape=user.shape)
             user.replace_all_uses_with(element)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import is_free, is_pure
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
@@ -20,6 +20,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
 from hloom.ir.traits import Family
+from hloom.operations.convolution import Convolution
 from hloom.operations.structure import Constant
 from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
@@ -51,10 +52,10 @@ class ConstantFolding:
         evaluator = Evaluator()
         changed = False
         for computation in module.computations:
-            if not any(i.opcode == "constant" for i in computation.instructions):
+            if not any(isinstance(i.operation, Constant) for i in computation.instructions):
                 continue
             for i in computation.post_order():
-                if i.opcode == "constant":
+                if isinstance(i.operation, Constant):
                     changed |= spread_one_number(i)
                 elif self.folds(i):
                     work = work_of(i)
@@ -82,7 +83,7 @@ def _enlarges(i: HloInstruction) -> bool:
 
 
 def _is_known(i: HloInstruction) -> bool:
-    return i.opcode == "constant" and i.shape.is_array and not attributes(i).literal.is_elided
+    return isinstance(i.operation, Constant) and i.shape.is_array and not i.operation.literal.is_elided
 
 
 def work_of(i: HloInstruction) -> int:
@@ -96,7 +97,9 @@ def work_of(i: HloInstruction) -> int:
     if family is Family.CONTRACTION:
         lhs, rhs = (o.shape.element_count for o in i.operands)
         made = i.shape.element_count
-        return largest + (made * rhs if i.opcode == "convolution" else math.isqrt(lhs * rhs * made))
+        return largest + (
+            made * rhs if isinstance(i.operation, Convolution) else math.isqrt(lhs * rhs * made)
+        )
     window = math.prod(d.size for d in getattr(i.operation, "window", ()))
     return largest * max(window, 1) * _WORK_OF_ELEMENT["combined"]
 
@@ -105,9 +108,10 @@ def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
     """Put the value of an instruction in its place; not where the evaluator refuses it."""
     try:
         with np.errstate(all="ignore"):
-            value: Any = evaluator.apply(i, [attributes(o).literal.numpy() for o in i.operands])
+            value = evaluator.apply(i, [operation_of(o, Constant).literal.numpy() for o in i.operands])
     except HloError:
         return False
+    assert isinstance(value, np.ndarray)
     replace_by_constant(i, value)
     return True
 
@@ -118,7 +122,7 @@ def replace_by_constant(i: HloInstruction, value: Array) -> None:
     shape = Shape(i.shape.element_type, i.shape.dimensions)
     one = only_number(value)
     if one is not None and shape.rank:
-        new = w.full(one, shape)  # type: ignore[arg-type]
+        new = w.full(one, shape)
     else:
         array = np.ascontiguousarray(value).reshape(shape.dimensions)
         new = w.op(Constant(literal=Literal(array, shape)), shape=shape)
@@ -139,7 +143,7 @@ def spread_one_number(i: HloInstruction) -> bool:
     """``constant({1, 1, 1})`` → ``broadcast(constant(1))``."""
     if not i.shape.rank or not _is_known(i) or i.shape.is_dynamic or i.control_predecessors:
         return False
-    array: Array = attributes(i).literal.array
+    array = operation_of(i, Constant).literal.array
     if only_number(array.reshape(-1)[[0, -1]] if array.size else array) is None or i.control_successors:
         return False
     if only_number(array) is None:

@@ -9,6 +9,7 @@ from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.structure import Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,6 @@ def is_dead(instruction: HloInstruction) -> bool:
     return (
         not instruction.users
         and not instruction.is_root
-        and instruction.opcode != "parameter"
+        and not isinstance(instruction.operation, Parameter)
         and not has_side_effect(instruction)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloom.analysis.instructions import attributes
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import picks
 from hloom.analysis.trip_count import trip_count
 from hloom.analysis.values import combiner, number
@@ -13,6 +13,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
 from hloom.ir.traits import Range
+from hloom.operations.control_flow import While
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, Iota
 from hloom.passes.loops.while_loops import loop_of
@@ -26,7 +27,7 @@ class IntegerRanges:
 
     def __init__(self, module: HloModule) -> None:
         self.known: dict[HloInstruction, Range | None] = {}
-        for i in [i for i in module.instructions() if i.opcode == "while"]:
+        for i in [i for i in module.instructions() if isinstance(i.operation, While)]:
             loop = loop_of(i)
             count = trip_count(loop) if loop is not None else None
             if loop is None or count is None:
@@ -78,7 +79,7 @@ def _of_constant(i: HloInstruction) -> Range | None:
     value = number(i)
     if value is not None:
         return int(value), int(value)
-    literal = attributes(i).literal
+    literal = operation_of(i, Constant).literal
     if literal.is_elided or not 0 < i.shape.element_count <= _LARGEST_CONSTANT:
         return None
     array: Array = literal.array
