@@ -2,7 +2,7 @@
 
 The tables below are the plan of `docs/architecture.md` in a form that a machine can hold the sources to:
 which room may import which, and which room may load which heavy package. Imports under `if TYPE_CHECKING:`
-load nothing and are free.
+load nothing and are free here; `test_import_cycles.py` counts them. An `EntryPoint` is a deferred import.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hloom"
 FOUNDATION = {"errors", "shape"}
 MODEL = FOUNDATION | {"ir"}
 MEANING = MODEL | {"operations"}
-READERS = MEANING | {"text", "proto", "builder", "evaluate", "passes"}
+READERS = MEANING | {"text", "wire", "proto", "builder", "evaluate", "passes"}
 MIDDLE = MEANING | {"analysis", "plan", "codegen"}
 BACK = READERS | {"analysis", "plan", "codegen", "buffers"}
 
@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ir": FOUNDATION,
     "operations": MODEL,
     "text": MEANING,
-    "proto": MEANING,
+    "wire": FOUNDATION,
+    "proto": MEANING | {"wire"},
     "builder": MEANING,
     "evaluate": MEANING,
     "analysis": MEANING | {"evaluate"},
@@ -45,19 +46,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": BACK | {"cpu", "runtime", "jax_plugin"},
 }
 
-# Conveniences such as HloModule.from_text, and codecs of values whose messages the proto room knows, reach
-# forward, inside the function that needs it.
+WIRE = {"proto.schema", "proto.shape", "proto.literal"}
+"""The room `wire`: parts of proto/ below the model, which convert shapes and literals to and from protos."""
+
+# HloModule names the functions that convert whole modules as entry points. Codecs of shapes and literals
+# import `wire` in the function that needs it, because programs read from text do not need google.protobuf.
 REACHES_FORWARD: set[tuple[str, str]] = {
     ("ir/module.py", "text"),
     ("ir/module.py", "proto"),
-    ("ir/calling.py", "proto"),
-    ("operations/structure.py", "proto"),
+    ("ir/calling.py", "wire"),
+    ("operations/structure.py", "wire"),
 }
 
 MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
     "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
-    "google": {"proto", "tools"},
+    "google": {"wire", "proto", "tools"},
     "jax": {"jax_plugin", "tools"},
     "jaxlib": {"jax_plugin", "tools"},
     "mpi4py": {"runtime"},
@@ -78,6 +82,15 @@ def is_type_checking(node: ast.If) -> bool:
     return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
+def entry_point(node: ast.AST) -> str | None:
+    """Return the dotted name in `EntryPoint("package.module:function")`; None for any other node."""
+    match node:
+        case ast.Call(func=ast.Name(id="EntryPoint"), args=[ast.Constant(value=str() as name)]):
+            return name.replace(":", ".")
+        case _:
+            return None
+
+
 def imports(node: ast.AST, package: list[str], eager: bool = True) -> Iterator[Import]:
     """Every import below `node` that can be executed, relative ones resolved against `package`."""
     for child in ast.iter_child_nodes(node):
@@ -88,6 +101,8 @@ def imports(node: ast.AST, package: list[str], eager: bool = True) -> Iterator[I
             parts = [*base, *(child.module.split(".") if child.module else [])]
             # `from hloom import text` names a room just as `import hloom.text` does
             yield from (Import(".".join([*parts, alias.name]), child.lineno, eager) for alias in child.names)
+        elif (entry := entry_point(child)) is not None:
+            yield Import(entry, child.lineno, eager=False)
         elif isinstance(child, ast.If) and is_type_checking(child):
             for other in child.orelse:
                 yield from imports(other, package, eager)
@@ -98,7 +113,14 @@ def imports(node: ast.AST, package: list[str], eager: bool = True) -> Iterator[I
 
 def room_of(file: Path) -> str:
     """`errors` for errors.py, `ir` for everything below ir/; files such as __init__.py belong to no room."""
-    parts = file.relative_to(SOURCE).with_suffix("").parts
+    return room_of_module(".".join(file.relative_to(SOURCE).with_suffix("").parts))
+
+
+def room_of_module(module: str) -> str:
+    """Return the room of a dotted name below `hloom`; an empty string if it belongs to none."""
+    parts = module.split(".")
+    if ".".join(parts[:2]) in WIRE:
+        return "wire"
     return parts[0] if parts[0] in MAY_IMPORT else ""
 
 
@@ -109,9 +131,9 @@ def violations(file: Path, tree: ast.Module) -> Iterator[str]:
     for found in imports(tree, package):
         top, _, rest = found.module.partition(".")
         if top == "hloom" and room:
-            other = rest.partition(".")[0]
+            other = room_of_module(rest)
             forward = not found.eager and (relative, other) in REACHES_FORWARD
-            if other in MAY_IMPORT and other != room and other not in MAY_IMPORT[room] and not forward:
+            if other and other != room and other not in MAY_IMPORT[room] and not forward:
                 yield f"{relative}:{found.line}: {room} must not import {other}"
         elif top in MAY_LOAD and room not in MAY_LOAD[top]:
             yield f"{relative}:{found.line}: {room or 'hloom itself'} must not load {top}"
@@ -140,6 +162,10 @@ def test_every_directory_is_a_room_of_the_plan() -> None:
         ("operations/sorting.py", "from hloom import evaluate", "operations must not import evaluate"),
         ("text/parser.py", "def f():\n    import scipy.linalg", "text must not load scipy"),
         ("ir/module.py", "from hloom.text import parser", "ir must not import text"),
+        ("ir/module.py", "from hloom.proto.literal import read_literal", "ir must not import wire"),
+        ("ir/window.py", 'READ = EntryPoint("hloom.text.parser:parse_module")', "ir must not import text"),
+        ("proto/shape.py", "from hloom.ir.operation import ProgramShape", "wire must not import ir"),
+        ("proto/schema/packed.py", "from hloom.proto import reader", "wire must not import proto"),
         ("__init__.py", "import llvmlite.binding", "hloom itself must not load llvmlite"),
     ],
 )
@@ -152,6 +178,9 @@ def test_an_import_to_the_right_is_noticed(file: str, code: str, complaint: str)
     [
         ("operations/sorting.py", "from hloom.ir.module import HloModule\nfrom . import windows"),
         ("ir/module.py", "def from_text(text):\n    from hloom.text.parser import parse"),
+        ("ir/module.py", 'PARSE = EntryPoint("hloom.text.parser:parse_module")'),
+        ("ir/calling.py", "def read():\n    from hloom.proto.literal import read_literal"),
+        ("proto/config.py", "from hloom.proto.shape import read_shape"),
         ("ir/codec.py", "if TYPE_CHECKING:\n    from hloom.proto.schema.hlo_pb2 import HloModuleProto"),
         ("cpu/jit.py", "import llvmlite.binding"),
     ],

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from evaluation import parse
 from hloom import HloError, HloModule, Shape
+from hloom.ir import module as ir_module
 from hloom.ir.computation import HloComputation
+from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY
 
@@ -203,3 +207,22 @@ def test_post_order_and_text_have_callees_before_callers(order: tuple[str, ...])
         done.add(computation)
     assert done == set(module.computations)
     assert HloModule.from_text(module.to_text()).to_text() == module.to_text()
+
+
+# -- entry points
+
+
+def test_every_entry_point_names_a_function() -> None:
+    found = {name: value for name, value in vars(ir_module).items() if isinstance(value, EntryPoint)}
+    assert found.keys() == {"PARSE", "PRINT", "READ_PROTO", "WRITE_PROTO", "VERIFY", "CLONE"}
+    assert all(callable(entry.resolve()) for entry in found.values())
+
+
+def test_an_entry_point_imports_its_module_at_the_first_call() -> None:
+    code = (
+        "import sys; from hloom.ir.module import HloModule; before = 'hloom.text.parser' in sys.modules; "
+        "HloModule.from_text('ENTRY e { ROOT c = f32[] constant(1) }'); "
+        "print(before, 'hloom.text.parser' in sys.modules, 'google.protobuf' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["False", "True", "False"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from hloom.ir.operation import Value
+from hloom.ir.value import Value
 
 DeviceId: TypeAlias = tuple[int, int]
 """Replica and partition."""

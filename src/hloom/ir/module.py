@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError, VerifyError
 from hloom.ir.computation import HloComputation
+from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OriginalArray
 from hloom.ir.naming import NameUniquer
@@ -162,10 +163,8 @@ class HloModule:
 
     def verify(self) -> None:
         """Check structure and every operation's rules; raises HloError at the first violation."""
-        from hloom.ir.verifier import verify
-
         try:
-            verify(self)
+            VERIFY(self)
         except HloError as error:
             self.locate(error)
             raise
@@ -182,9 +181,7 @@ class HloModule:
 
     def clone(self) -> HloModule:
         """A deep copy under the same names; operations and shapes, being immutable, are shared."""
-        from hloom.ir.cloning import clone_module
-
-        return clone_module(self)
+        return CLONE(self)
 
     def __copy__(self) -> HloModule:
         return self.clone()
@@ -196,36 +193,38 @@ class HloModule:
         # Pickles as a proto: the graph itself is too deep for pickle's recursion.
         return HloModule.from_proto, (self.to_proto(),)
 
-    # -- ways in and out; the rooms behind them are loaded when they are asked for
+    # -- conversions; each loads the package that does it at its first call
 
     @classmethod
     def from_text(cls, text: str) -> HloModule:
         """Parse HLO text; raises ParseError with line, column and caret."""
-        from hloom.text.parser import parse_module
-
-        return parse_module(text)
+        return PARSE(text)
 
     def to_text(self, options: PrintOptions | None = None) -> str:
         """The text that XLA's ``HloModule::ToString`` prints; ``options`` choose other forms."""
-        from hloom.text.printer import print_module
-
-        return print_module(self, options)
+        return PRINT(self, options)
 
     @classmethod
     def from_proto(cls, data: bytes) -> HloModule:
         """Read a serialized HloModuleProto (or HloProto); raises ParseError."""
-        from hloom.proto.reader import module_from_bytes
-
-        return module_from_bytes(data)
+        return READ_PROTO(data)
 
     def to_proto(self) -> bytes:
         """A serialized HloModuleProto."""
-        from hloom.proto.writer import module_to_bytes
-
-        return module_to_bytes(self)
+        return WRITE_PROTO(self)
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+PARSE: Final[EntryPoint[[str], HloModule]] = EntryPoint("hloom.text.parser:parse_module")
+PRINT: Final[EntryPoint[[HloModule, PrintOptions | None], str]] = EntryPoint(
+    "hloom.text.printer:print_module"
+)
+READ_PROTO: Final[EntryPoint[[bytes], HloModule]] = EntryPoint("hloom.proto.reader:module_from_bytes")
+WRITE_PROTO: Final[EntryPoint[[HloModule], bytes]] = EntryPoint("hloom.proto.writer:module_to_bytes")
+VERIFY: Final[EntryPoint[[HloModule], None]] = EntryPoint("hloom.ir.verifier:verify")
+CLONE: Final[EntryPoint[[HloModule], HloModule]] = EntryPoint("hloom.ir.cloning:clone_module")
 
 
 def _callees_first(order: list[HloComputation]) -> list[HloComputation]:

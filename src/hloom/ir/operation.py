@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, dataclass_transform
 
 from hloom.errors import HloError, ShapeError
 from hloom.ir.codec import (
@@ -37,6 +37,7 @@ from hloom.ir.codec import (
     string,
 )
 from hloom.ir.traits import Traits
+from hloom.ir.value import Array, Value
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -46,13 +47,6 @@ if TYPE_CHECKING:
     from hloom.ir.cursor import Cursor
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
-
-    Array: TypeAlias = np.ndarray[Any, Any]
-    """A value of array shape during evaluation; of the actual size where a dimension is dynamic."""
-    Value: TypeAlias = "Array | tuple[Value, ...] | None"
-    """A value during evaluation: an array, a tuple of values, or None for a token."""
-else:
-    Array = Value = Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

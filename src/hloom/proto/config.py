@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from hloom.errors import ParseError
 from hloom.ir.metadata import OriginalArray
 from hloom.ir.module import ALIAS_KINDS, Alias, HloModule, ModuleConfig, ShapeIndex
 from hloom.ir.operation import ProgramShape
 from hloom.ir.stack_frames import FileLocation, StackFrame, StackFrames
+from hloom.proto.program_shape import read_program_shape, write_program_shape
 from hloom.proto.remainder import fields_of
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, StackFrameIndexProto
-from hloom.proto.shape import read_program_shape, write_program_shape
 from hloom.shape.shape import Shape
 
 READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
@@ -23,9 +24,19 @@ READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
 
 _DEEPEST_RECOVERY: Final = 8
 
+ModuleReader: TypeAlias = Callable[[HloModuleProto, int], HloModule]
+"""A function that reads a module at a depth of nesting; used for recovery modules."""
+ModuleWriter: TypeAlias = Callable[[HloModule], HloModuleProto]
+"""A function that returns the message of a module; used for recovery modules."""
 
-def read_config(message: HloModuleProto, module: HloModule, depth: int = 0) -> None:
-    """Fill the configuration of a module whose computations are read already."""
+
+def read_config(
+    message: HloModuleProto, module: HloModule, read_module: ModuleReader, depth: int = 0
+) -> None:
+    """Fill the configuration of a module whose computations have been read.
+
+    ``read_module`` reads the recovery modules, which are nested one level deeper than ``depth``.
+    """
     config = module.config
     if message.HasField("host_program_shape"):
         config.entry_layout = read_program_shape(message.host_program_shape)
@@ -48,10 +59,10 @@ def read_config(message: HloModuleProto, module: HloModule, depth: int = 0) -> N
         config.buffer_donors.append(place)
     config.frontend_attributes = dict(message.frontend_attributes.map)
     config.stack_frames = _read_stack_frames(message.stack_frame_index)
-    _read_recovery_table(message, config, depth)
+    _read_recovery_table(message, config, read_module, depth)
 
 
-def write_config(module: HloModule, message: HloModuleProto) -> None:
+def write_config(module: HloModule, message: HloModuleProto, module_message: ModuleWriter) -> None:
     """Fill the fields of a message that say what the configuration says."""
     config = module.config
     layout = config.entry_layout or module.entry.program_shape
@@ -76,8 +87,6 @@ def write_config(module: HloModule, message: HloModuleProto) -> None:
         lost.write(entry.old_original_array)
         kept.write(entry.new_original_array)
         if recovery is not None:
-            from hloom.proto.writer import module_message
-
             entry.recovery_module.CopyFrom(module_message(recovery))
 
 
@@ -130,7 +139,9 @@ def _write_stack_frames(frames: StackFrames, message: HloModuleProto) -> None:
         stored.stack_frames.add(**{field: getattr(frame, field) for field in StackFrame.__slots__})
 
 
-def _read_recovery_table(message: HloModuleProto, config: ModuleConfig, depth: int) -> None:
+def _read_recovery_table(
+    message: HloModuleProto, config: ModuleConfig, read_module: ModuleReader, depth: int
+) -> None:
     for entry in message.original_value_recovery_table.entries:
         lost = OriginalArray.read(entry.old_original_array)
         kept = OriginalArray.read(entry.new_original_array)
@@ -138,7 +149,5 @@ def _read_recovery_table(message: HloModuleProto, config: ModuleConfig, depth: i
         if entry.HasField("recovery_module"):
             if depth >= _DEEPEST_RECOVERY:
                 raise ParseError("recovery modules are nested too deeply", rule="proto.recovery-depth")
-            from hloom.proto.reader import read_module
-
             recovery = read_module(entry.recovery_module, depth + 1)
         config.recovery_table.setdefault(lost, (kept, recovery))

@@ -74,7 +74,7 @@ class _ModuleReader:
             raise ParseError(text, rule="proto.entry")
         for computation in self.computations.values():
             module.add(computation, entry=computation is entry)
-        read_config(message, module, depth)
+        read_config(message, module, read_module, depth)
         if message.HasField("schedule"):
             self.schedule(module)
         module.config.unmodelled = self.rest(message, READ_FROM_MODULES, "computations")

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from hloom.errors import ParseError
-from hloom.ir.operation import ProgramShape
-from hloom.proto.schema.xla_data_pb2 import LayoutProto, ProgramShapeProto, ShapeProto
+from hloom.proto.schema.xla_data_pb2 import LayoutProto, ShapeProto
 from hloom.shape.element_type import ElementType
 from hloom.shape.layout import Layout, PaddingValue, SplitConfig, Tile
 from hloom.shape.shape import Shape
@@ -30,19 +29,6 @@ def read_shape(message: ShapeProto) -> Shape:
 def write_shape(shape: Shape, message: ShapeProto) -> None:
     """Fill an empty message with a shape."""
     message.MergeFromString(shape_bytes(shape))
-
-
-def read_program_shape(message: ProgramShapeProto) -> ProgramShape:
-    """The parameter shapes and the result shape."""
-    return ProgramShape(tuple(map(read_shape, message.parameters)), read_shape(message.result))
-
-
-def write_program_shape(program: ProgramShape, names: list[str], message: ProgramShapeProto) -> None:
-    """Fill an empty message with a signature and the names of its parameters."""
-    for parameter in program.parameters:
-        write_shape(parameter, message.parameters.add())
-    write_shape(program.result, message.result)
-    message.parameter_names.extend(names)
 
 
 @lru_cache(maxsize=4096)

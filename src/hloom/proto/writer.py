@@ -14,9 +14,10 @@ from hloom.ir.computation import LOCAL_ID, HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.proto.config import write_config
+from hloom.proto.program_shape import write_program_shape
 from hloom.proto.remainder import restore
 from hloom.proto.schema.hlo_pb2 import HloComputationProto, HloInstructionProto, HloModuleProto
-from hloom.proto.shape import shape_bytes, write_program_shape
+from hloom.proto.shape import shape_bytes
 
 LOCAL_ID_BITS: Final = 32
 
@@ -65,7 +66,7 @@ class _ModuleWriter:
             message.schedule.SetInParent()
         for computation in self.callees_first():
             self.computation(computation, message.computations.add(), message)
-        write_config(module, message)
+        write_config(module, message, module_message)
         restore(message, module.config.unmodelled)
         return message
 

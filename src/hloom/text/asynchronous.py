@@ -6,14 +6,13 @@ It stands for an ``async-start`` that calls a computation with one custom call i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from hloom.ir.computation import HloComputation
+from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction, check_arity
 from hloom.ir.operation import REGISTRY, Operation
-
-if TYPE_CHECKING:
-    from hloom.text.instruction_parser import Attributes, InstructionParser
+from hloom.text.attributes import Attributes
 
 START: Final = "async-start"
 CHAINED: Final = frozenset(("async-update", "async-done"))
@@ -78,8 +77,28 @@ def is_single(computation: HloComputation) -> bool:
 # -- reading
 
 
+class Parser(Protocol):
+    """The parts of the instruction parser that reading asynchronous instructions needs.
+
+    Attributes:
+        cursor: the place in the text.
+        computations: all computations, in the order in which their bodies ended.
+        wrapped: the computations that an async-start calls.
+    """
+
+    cursor: Cursor
+    computations: list[HloComputation]
+    wrapped: set[HloComputation]
+
+    def made(
+        self, cls: type[Operation], read: Attributes, position: int
+    ) -> tuple[Operation, tuple[HloComputation, ...]]:
+        """Return the operation and the called computations in the order of the roles."""
+        ...
+
+
 def wrap(
-    parser: InstructionParser,
+    parser: Parser,
     instruction: HloInstruction,
     wrapped: type[Operation],
     read: Attributes,
@@ -108,7 +127,7 @@ def wrap(
 
 
 def check(
-    parser: InstructionParser,
+    parser: Parser,
     instruction: HloInstruction,
     wrapped: str | None,
     read: Attributes,
@@ -126,7 +145,7 @@ def check(
     root.statistics = instruction.statistics or root.statistics
 
 
-def _start(parser: InstructionParser, instruction: HloInstruction, position: int) -> HloComputation:
+def _start(parser: Parser, instruction: HloInstruction, position: int) -> HloComputation:
     _check_form(parser, instruction, position)
     (computation,) = instruction.called_computations
     if computation in parser.wrapped:
@@ -137,7 +156,7 @@ def _start(parser: InstructionParser, instruction: HloInstruction, position: int
     return computation
 
 
-def _check_form(parser: InstructionParser, instruction: HloInstruction, position: int) -> None:
+def _check_form(parser: Parser, instruction: HloInstruction, position: int) -> None:
     shape = instruction.shape
     if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
         message = f"the shape of an async-start is ((operands), result, contexts ...), not {shape}"
@@ -145,7 +164,7 @@ def _check_form(parser: InstructionParser, instruction: HloInstruction, position
 
 
 def _continuation(
-    parser: InstructionParser,
+    parser: Parser,
     instruction: HloInstruction,
     wrapped: str | None,
     read: Attributes,

@@ -148,8 +148,6 @@ def _buffer_donor(cursor: Cursor, config: ModuleConfig) -> None:
 
 def _origin_recovery_table(cursor: Cursor, config: ModuleConfig) -> None:
     """``{ {"lost"} : {"kept"}, "HloModule ..." }``: entries without commas between them."""
-    from hloom.text.parser import parse_module
-
     cursor.expect("{")
     while not cursor.accept("}"):
         lost = OriginalArray.parse(cursor) or OriginalArray("")
@@ -159,7 +157,7 @@ def _origin_recovery_table(cursor: Cursor, config: ModuleConfig) -> None:
         if cursor.accept(","):
             start = cursor.position
             try:
-                module = parse_module(cursor.string())
+                module = HloModule.from_text(cursor.string())
             except HloError as error:
                 raise cursor.error(
                     f"in a recovery module: {error.message}", rule=error.rule, position=start

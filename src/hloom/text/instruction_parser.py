@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from hloom.errors import HloError, did_you_mean
 from hloom.ir.codec import REQUIRED
@@ -16,6 +16,7 @@ from hloom.ir.operation import REGISTRY, Operation, ProgramShape, Role
 from hloom.shape.shape import Shape
 from hloom.text import asynchronous
 from hloom.text.annotations import CONTROL_PREDECESSORS, NAMES, READERS
+from hloom.text.attributes import Attributes
 from hloom.text.operand_checks import problem
 from hloom.text.result_shape import DERIVED, inferred_shape
 
@@ -367,17 +368,3 @@ def named_only(name: str, signature: ProgramShape) -> HloComputation:
     call = REGISTRY["custom-call"](custom_call_target=name)  # type: ignore[call-arg]
     computation.root = computation.add(HloInstruction("r", call, signature.result, parameters))
     return computation
-
-
-class Attributes(NamedTuple):
-    """What was read of an instruction's attributes.
-
-    Attributes:
-        fields: the fields of its operation.
-        called: computations by the name of their role.
-        thread: what an async-update or async-done says of the thread; its async-start has said it before.
-    """
-
-    fields: dict[str, Any]
-    called: dict[str, list[HloComputation]]
-    thread: str | None = None
