@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.codegen.llvm_text import F32, F64, I64, PTR, Module, Type, Value
+from hloom.codegen.llvm import F32, F64, I64, PTR, Module, Type, Value
 from hloom.codegen.target import host
 from hloom.codegen.vector_math import (
     error_function,
@@ -102,17 +102,17 @@ class Kernel:
     """A compiled loop over vectors."""
 
     def __init__(self, function: Function, element: Type, lanes: int) -> None:
-        module = Module(target=host())
+        module = Module(host())
         f = module.function("kernel", [PTR] * (function.arguments + 1) + [I64, I64], internal=False)
         *sources, result, count, rounds = f.parameters
         with f.loop(0, rounds), f.loop(0, count, lanes) as loop:
             values = [f.load(element.vector(lanes), f.offset(p, loop.index, element)) for p in sources]
-            before = f.count
+            before = f.size
             made = function.emit(*values)
-            self.instructions = f.count - before
+            self.instructions = f.size - before
             f.store(made, f.offset(result, loop.index, element))
         f.finish()
-        self._loaded = LoadedObject([llvm.generate(module.text(), host())], {}.get, module.data)
+        self._loaded = LoadedObject([llvm.generate_module(module)], {}.get, module.data)
         prototype = ctypes.CFUNCTYPE(
             None, *[ctypes.c_void_p] * len(f.parameters[:-2]), ctypes.c_int64, ctypes.c_int64
         )

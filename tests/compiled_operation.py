@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hloom.codegen.elementwise import lower_elementwise
-from hloom.codegen.llvm_text import I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.target import Target, host
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.cpu.jit import llvm
@@ -76,11 +76,11 @@ def compiled(opcode: str, *operands: Any, attributes: str = "", result: str = ""
 
 def run_compiled(cases: Sequence[Case], lanes: int = LANES, target: Target | None = None) -> list[Array]:
     """The results of operations, all compiled in one module."""
-    module = Module(target=target or host())
+    module = Module(target or host())
     instructions = [c.instruction for c in cases]
     for number, instruction in enumerate(instructions):
         emit_kernel(module, f"kernel{number}", instruction, lanes)
-    loaded = LoadedObject([llvm.generate(module.text(), module.target)], {}.get, module.data)
+    loaded = LoadedObject([llvm.generate_module(module)], {}.get, module.data)
     return [
         _run(loaded.symbols[f"kernel{number}"], c.operands, i.shape.element_type, max(lanes, 1))
         for number, (c, i) in enumerate(zip(cases, instructions, strict=True))

@@ -15,7 +15,7 @@ from evaluation import parse
 from hloom.buffers.buffers import ALIGNMENT, leaves
 from hloom.codegen import target
 from hloom.cpu import emitters  # noqa: F401  (registers emitters)
-from hloom.cpu.jit.llvm import generate
+from hloom.cpu.jit.llvm import generate, simplified_names
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.native import external_address
 from hloom.cpu.pipeline import CPU_PIPELINE
@@ -45,11 +45,10 @@ class Native:
         self.entry_shape = module.entry.root.shape
         self.parameters = [p.shape for p in module.entry.parameters]
         self.program = emit_program(self.optimized, machine)
-        text = self.program.text
-        if "@hloom_parallel(" in text:
-            text = "\n".join(x for x in text.split("\n") if not x.startswith("declare i32 @hloom_parallel"))
-            text += _SERIAL
-        self._loaded = LoadedObject([generate(text, machine)], external_address, self.program.module.data)
+        emitted = self.program.module
+        serial = _SERIAL if emitted.declarations.pop("hloom_parallel", None) else ""
+        code = generate(emitted.text() + serial, machine, simplified=simplified_names(emitted))
+        self._loaded = LoadedObject([code], external_address, emitted.data)
         prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])
         self.host = HostCalls(self.program.host_calls)

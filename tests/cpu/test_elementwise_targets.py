@@ -8,7 +8,7 @@ import pytest
 
 from compiled_operation import emit_kernel, instruction_of
 from hloom.codegen.elementwise.registry import LOWERINGS
-from hloom.codegen.llvm_text import Module
+from hloom.codegen.llvm import Module
 from hloom.codegen.target import Target
 from hloom.cpu.jit import llvm
 from hloom.ir.operation import REGISTRY
@@ -60,11 +60,11 @@ def test_every_elementwise_operation_has_a_lowering() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["f32", "f64", "f16", "s32", "c64"])
 def test_no_operation_calls_a_library(target: str, name: str) -> None:
-    module = Module(target=TARGETS[target])
+    module = Module(TARGETS[target])
     for opcode in ELEMENTWISE:
         if takes(opcode, name):
             operands, attributes, result = stated(opcode, name)
             instruction = instruction_of(opcode, *operands, attributes=attributes, result=result)
             emit_kernel(module, opcode.replace("-", "_"), instruction, 4)
-    assembly = llvm.generate(module.text(), module.target, assembly=True).decode()
+    assembly = llvm.generate_module(module, assembly=True).decode()
     assert [c for c in _CALL.findall(assembly) if not c.startswith(_OWN)] == []

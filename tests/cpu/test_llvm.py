@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hloom.codegen.llvm import F32, Module
 from hloom.codegen.target import Target, host
-from hloom.cpu.jit.llvm import MOST_LANES, CompilerError, generate, generate_all
+from hloom.cpu.jit.llvm import CodeQueue, CompilerError, generate, generate_all, generate_module
+from hloom.cpu.jit.parts import PartStream
 
 X86_64 = Target.named("x86_64-linux-gnu")
 AARCH64 = Target.named("aarch64-linux-gnu", "neoverse-v2")
@@ -23,14 +25,11 @@ define void @{name}(ptr %p) {{
 """
 
 
-def caller(intrinsic: str) -> str:
-    return f"""
-declare <4 x float> @{intrinsic}(<4 x float>, <4 x float>)
-define <4 x float> @f(<4 x float> %x) {{
-  %y = call <4 x float> @{intrinsic}(<4 x float> %x, <4 x float> %x)
-  ret <4 x float> %y
-}}
-"""
+def caller(intrinsic: str, target: Target) -> Module:
+    module, vector = Module(target), F32.vector(4)
+    f = module.function("f", [vector], vector, internal=False)
+    f.finish(f.call(vector, intrinsic, f.parameters[0], f.parameters[0]))
+    return module
 
 
 def refusal(text: str, target: Target) -> str:
@@ -50,18 +49,29 @@ def test_assembly_shows_the_target() -> None:
         ("define void @f() { nonsense }", "cpu.llvm-parse"),
         ("define i32 @f() {\n ret i32 %unknown\n}\n", "cpu.llvm-parse"),
         ("define void @f() {\nentry:\n br label %entry\n}\n", "cpu.llvm-verify"),
-        (adder("f", MOST_LANES * 2), "cpu.llvm-lanes"),
-        ("define void @f(<vscale x 4 x float> %x) {\n ret void\n}\n", "cpu.llvm-scalable"),
-        ('define void @f() {\n call void asm sideeffect "nop", ""()\n ret void\n}\n', "cpu.llvm-assembly"),
-        ('module asm "nop"\n', "cpu.llvm-assembly"),
-        (caller("llvm.aarch64.neon.fmax.v4f32"), "cpu.llvm-intrinsic"),
-        (caller("llvm.x86.avx512.mask.scalef.ps.128"), "cpu.llvm-intrinsic"),
-        (caller("llvm.x86.nonsense"), "cpu.llvm-intrinsic"),
-        (caller("llvm.nvvm.fmax"), "cpu.llvm-intrinsic"),
     ],
 )
-def test_what_would_end_the_process_is_an_error(text: str, rule: str) -> None:
+def test_what_llvm_refuses_is_an_error(text: str, rule: str) -> None:
     assert refusal(text, X86_64) == rule
+
+
+@pytest.mark.parametrize(
+    "intrinsic",
+    [
+        "llvm.aarch64.neon.fmax.v4f32",
+        "llvm.x86.avx512.mask.scalef.ps.128",
+        "llvm.x86.nonsense",
+        "llvm.nvvm.fmax",
+    ],
+)
+def test_intrinsics_that_would_end_the_process_are_errors(intrinsic: str) -> None:
+    with pytest.raises(CompilerError) as caught:
+        generate_module(caller(intrinsic, X86_64))
+    assert caught.value.rule == "cpu.llvm-intrinsic"
+    stream = PartStream(CodeQueue(X86_64, 1))
+    with pytest.raises(CompilerError) as caught:
+        stream.finish(caller(intrinsic, X86_64))
+    assert caught.value.rule == "cpu.llvm-intrinsic"
 
 
 def test_errors_say_what_llvm_says() -> None:
@@ -74,7 +84,7 @@ def test_an_unknown_triple_is_an_error() -> None:
 
 
 def test_intrinsics_of_the_target_are_allowed() -> None:
-    assert b"fmax" in generate(caller("llvm.aarch64.neon.fmax.v4f32"), AARCH64, assembly=True)
+    assert b"fmax" in generate_module(caller("llvm.aarch64.neon.fmax.v4f32", AARCH64), assembly=True)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

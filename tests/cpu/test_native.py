@@ -213,7 +213,7 @@ LARGE = program(
 
 def test_large_kernels_are_shared() -> None:
     text = compiled(LARGE).to_llvm()
-    assert len(re.findall(r"call i32 @hloom_parallel\(ptr %a3", text)) >= 2
+    assert len(re.findall(r"call i32 @hloom_parallel\(ptr %3", text)) >= 2
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

@@ -12,7 +12,7 @@ from tests.evaluation import parse
 
 from hloom.codegen import elementwise
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm_text import F32, Module
+from hloom.codegen.llvm import F32, Module
 from hloom.codegen.target import Target, host
 from hloom.codegen.types import storage_type
 from hloom.cpu.jit import llvm, loader, relocation
@@ -42,13 +42,13 @@ def rule_of(action: Callable[[], Any]) -> str:
 def test_an_operation_without_elements() -> None:
     """A sort's element is no function of an index."""
     sort = parse(SORT).entry.root
-    elements = Elements(Module().function("f", []), 0, {})
+    elements = Elements(Module(host()).function("f", []), 0, {})
     assert rule_of(lambda: elements.element(sort, (Index(0),))) == "cpu.element-rule"
 
 
 def test_a_computation_of_scalars_that_is_none() -> None:
     """A sort cannot stand in a computation that is applied to elements."""
-    function = Module().function("f", [F32])
+    function = Module(host()).function("f", [F32])
     elements = Elements(function, 0, {})
     scalar = SORT.replace("f32[4]", "f32[]").replace("sort(x), dimensions={0}", "custom-call(x)")
     entry = parse(scalar.replace("to_apply=less", 'custom_call_target="f"')).entry

@@ -21,7 +21,7 @@ import numpy as np
 
 from hloom.buffers import assignment
 from hloom.buffers.buffers import ALIGNMENT, Buffer
-from hloom.codegen import llvm_text
+from hloom.codegen.llvm import module as llvm_module
 from hloom.cpu import native
 from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.loader import LoadedObject
@@ -207,7 +207,7 @@ def guarded(place: str) -> Generator[None]:
 
     with (
         mock.patch.object(assignment, "assign_offsets", offsets),
-        mock.patch.object(llvm_text, "MOST_INLINE", 0),
+        mock.patch.object(llvm_module, "MOST_INLINE", 0),
         mock.patch.object(native, "_load", lambda entry: guarded_constants(entry, place)),
         mock.patch.object(native, "configured_cache", lambda: None),
         mock.patch.object(native.NativeExecutable, "builtin", lambda _, fallback: fallback),

@@ -6,8 +6,9 @@ import pytest
 
 from evaluation import parse
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I64, PTR, Module, Value
+from hloom.codegen.llvm import I64, PTR, Module
 from hloom.codegen.loops import root_values
+from hloom.codegen.target import host
 from hloom.cpu import emitters  # noqa: F401  (registers element rules)
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.ir.instruction import HloInstruction
@@ -94,7 +95,7 @@ def closure(root: HloInstruction) -> tuple[list[HloInstruction], list[HloInstruc
 
 def emitted(inputs: list[HloInstruction], root: HloInstruction, indices: tuple[Index, ...]) -> Elements:
     """The elements of a result, emitted."""
-    function = Module().function("f", [PTR] * len(inputs))
+    function = Module(host()).function("f", [PTR] * len(inputs))
     views = {
         i: View(p, i.shape.element_type, i.shape.dimensions)
         for i, p in zip(inputs, function.parameters, strict=True)
@@ -102,7 +103,7 @@ def emitted(inputs: list[HloInstruction], root: HloInstruction, indices: tuple[I
     elements = Elements(function, 0, views)
     variables = {v for index in indices for v, _ in index.terms}
     for variable in variables:
-        variable.value = Value(function, I64, "%i")
+        variable.value = function.poison(I64)
     root_values(elements, [root], indices)
     return elements
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.types import Element
 from hloom.plan.index import Variable
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hloom.analysis.combiners import grouping
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm_text import F32, F64, Value
+from hloom.codegen.llvm import F32, F64, Value
 from hloom.codegen.types import Element, register_type, round_to
 from hloom.operations.combiners import Grouping
 from hloom.shape import element_type as et

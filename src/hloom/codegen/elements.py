@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hloom.codegen.llvm_text import I1, I32, I64, Function, Type, Value
+from hloom.codegen.llvm import I32, I64, Function, Type, Value
+from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
 from hloom.plan.index import Index, Variable, linearize
@@ -72,7 +73,6 @@ class Elements:
         mask: lanes (or the scalar condition) under which loads may happen; None: all.
         views: instructions whose values lie in memory.
         accesses: every linear index used by a load, for the planning of loops.
-        reads: the same by array (the text of its address).
         requests: the elements asked for without a condition, in the order of asking.
         unrolls: whether reductions of a few elements are written out instead of being loops.
         pinned: variables that appear in conditions or values and so cannot be merged with others.
@@ -85,21 +85,20 @@ class Elements:
         self.mask: Value | None = None
         self.unrolls = False
         self.accesses: list[Index] = []
-        self.reads: dict[str, set[Index]] = {}
         self.pinned: set[Variable] = set()
         self.requests: dict[tuple[HloInstruction, Indices], None] = {}
         self._standing: dict[HloInstruction, HloInstruction] = {}
-        self._known: list[dict[tuple[HloInstruction, Indices, str], Element]] = [{}]
+        self._known: list[dict[tuple[HloInstruction, Indices, Value | None], Element]] = [{}]
         self._known_leaves: list[dict[tuple[HloInstruction, Indices], list[Element]]] = [{}]
-        self._known_columns: list[dict[tuple[str, Index, int, int, int], Value]] = [{}]
+        self._known_columns: list[dict[tuple[Value, Index, int, int, int], Value]] = [{}]
 
     # -- the walk
 
     def element(self, instruction: HloInstruction, indices: Indices) -> Element:
         """The element of an instruction's value at an index."""
         instruction = self._standing.get(instruction, instruction)
-        key = (instruction, indices, self.mask.text if self.mask is not None else "")
-        everywhere = (instruction, indices, "")
+        key = (instruction, indices, self.mask)
+        everywhere = (instruction, indices, None)
         for known in self._known:
             if key in known:
                 return known[key]
@@ -127,7 +126,7 @@ class Elements:
 
     def know(self, instruction: HloInstruction, indices: Indices, value: Element) -> None:
         """Take a value that was computed otherwise for the element at an index, in this scope."""
-        self._known[-1][instruction, indices, self.mask.text if self.mask is not None else ""] = value
+        self._known[-1][instruction, indices, self.mask] = value
 
     def stand_for(self, instruction: HloInstruction, other: HloInstruction) -> None:
         """Let an instruction, from now on, have the elements of another."""
@@ -289,11 +288,10 @@ class Elements:
         """The element of an array in memory; where the mask is off the result is arbitrary."""
         linear = view.linear(indices)
         self.accesses.append(linear)
-        self.reads.setdefault(view.pointer.text, set()).add(linear)
         element_type = view.element_type
         stored = storage_type(element_type)
         if view.count == 0:
-            zero = Value(self.function, stored, "zeroinitializer")
+            zero = self.function.constant(stored, 0)
             return (zero, zero) if element_type.is_complex else from_storage(zero, element_type)
         scalar, coefficient, vector = self.parts(linear)
         if element_type.is_complex:
@@ -307,7 +305,7 @@ class Elements:
             if self.mask is None:
                 value = self.function.load(wide, pointer)
             else:
-                value = self.function.masked_load(wide, pointer, self.lane_mask())
+                value = masked_load(wide, pointer, self.lane_mask())
         elif vector is None and (coefficient == -1 or (abs(coefficient) <= NEAR and self.mask is None)):
             residue = linear.constant % max(coefficient, 1)
             block = linear - residue
@@ -323,7 +321,7 @@ class Elements:
 
     def _column(self, base: Value, block: Index, step: int, residue: int, ahead: int, stored: Type) -> Value:
         """Every ``step``-th element from ``residue`` on, of whole rows of so many; rows are read but once."""
-        key = (base.text, block, step, residue, ahead)
+        key = (base, block, step, residue, ahead)
         for known in self._known_columns:
             if key in known:
                 return known[key]
@@ -360,7 +358,7 @@ class Elements:
         starts = [min(k * lanes, reach - lanes) for k in range(abs(step))]
         if step == -1 and self.mask is not None:
             mask = self.lane_mask().shuffle(range(lanes - 1, -1, -1))
-            loaded = [f.masked_load(wide, f.offset(first, low, stored), mask)]
+            loaded = [masked_load(wide, f.offset(first, low, stored), mask)]
         else:
             loaded = [f.load(wide, f.offset(first, low + start, stored)) for start in starts]
         chosen = [min((place - low) // lanes, len(starts) - 1) for place in places]
@@ -405,15 +403,9 @@ class Elements:
         index = self.index_value(linear)
         if count < 2**31:
             index = index.cast("trunc", I32)
-        pointers = f.append(
-            make_pointers(self.lanes), f"getelementptr {stored.text}, ptr {base.text}, {index}"
-        )
-        wide = stored.vector(self.lanes)
-        mask = self.lane_mask() if self.mask is not None else f.constant(I1.vector(self.lanes), 1)
-        other = Value(f, wide, "zeroinitializer")
-        align = Value(f, I32, str(stored.size))
-        name = f"llvm.masked.gather.{wide.suffix}.v{self.lanes}p0"
-        return f.call(wide, name, pointers, align, mask, other)
+        pointers = f.offset(base, index, stored)
+        mask = self.lane_mask() if self.mask is not None else None
+        return gather(stored.vector(self.lanes), pointers, mask)
 
     def lane_mask(self) -> Value:
         """The mask as a vector."""
@@ -443,29 +435,24 @@ class Elements:
                 f.store(both, pointer)
             else:
                 mask = self.lane_mask()
-                f.masked_store(both, pointer, mask.shuffle([lane // 2 for lane in range(2 * self.lanes)]))
+                masked_store(both, pointer, mask.shuffle([lane // 2 for lane in range(2 * self.lanes)]))
             return
         data = to_storage(self.wide(value), element_type)
         pointer = f.offset(view.pointer, scalar, stored)
         if self.mask is None:
             f.store(data, pointer)
         else:
-            f.masked_store(data, pointer, self.lane_mask())
+            masked_store(data, pointer, self.lane_mask())
 
     def _scatter(self, view: View, linear: Index, value: Element) -> None:
         """Store lanes that are not neighbours in memory."""
         f = self.function
         stored = storage_type(view.element_type)
         parts = value if isinstance(value, tuple) else (to_storage(self.wide(value), view.element_type),)
-        wide = stored.vector(self.lanes)
-        mask = self.lane_mask() if self.mask is not None else f.constant(I1.vector(self.lanes), 1)
+        mask = self.lane_mask() if self.mask is not None else None
         for number, part in enumerate(parts):
             index = self.index_value(linear * len(parts) + number)
-            pointers = f.append(
-                make_pointers(self.lanes), f"getelementptr {stored.text}, ptr {view.pointer.text}, {index}"
-            )
-            name = f"llvm.masked.scatter.{wide.suffix}.v{self.lanes}p0"
-            f.call(None, name, self.wide(part), pointers, Value(f, I32, str(stored.size)), mask)
+            scatter(self.wide(part), f.offset(view.pointer, index, stored), mask)
 
     def _store_scalar(self, view: View, index: Value, value: Element) -> None:
         f = self.function
@@ -527,10 +514,3 @@ def element_rule(*opcodes: str) -> Callable[[ElementRule], ElementRule]:
         return rule
 
     return register
-
-
-def make_pointers(lanes: int) -> Type:
-    """The type of a vector of pointers."""
-    from hloom.codegen.llvm_text import make_type
-
-    return make_type("ptr", lanes)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.codegen.elements import Elements, Indices, View, make_pointers
-from hloom.codegen.llvm_text import I1, I32, I64, Type, Value
+from hloom.codegen.elements import Elements, Indices, View
+from hloom.codegen.llvm import I64, Type, Value
+from hloom.codegen.llvm.memory import scatter as scatter_lanes
 from hloom.codegen.types import Element, register_type, storage_type
 from hloom.plan.index import linearize
 from hloom.shape.element_type import ElementType
@@ -79,13 +80,8 @@ def scatter(e: Elements, view: View, indices: Indices, value: Element) -> None:
     registers = parts(value)
     for k, register in enumerate(registers):
         place = e.index_value(linear * len(registers) + k)
-        pointers = f.append(
-            make_pointers(e.lanes), f"getelementptr {stored.text}, ptr {view.pointer.text}, {place}"
-        )
-        mask = e.lane_mask() if e.mask is not None else f.constant(I1.vector(e.lanes), 1)
-        wide = stored.vector(e.lanes)
-        name = f"llvm.masked.scatter.{wide.suffix}.v{e.lanes}p0"
-        f.call(None, name, e.wide(register), pointers, Value(f, I32, str(stored.size)), mask)
+        mask = e.lane_mask() if e.mask is not None else None
+        scatter_lanes(e.wide(register), f.offset(view.pointer, place, stored), mask)
 
 
 class Scratch:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloom.codegen.elements import Elements, Indices
-from hloom.codegen.llvm_text import I64, Function, Value
+from hloom.codegen.llvm import I64, Function, Value
 from hloom.codegen.loops import outer_loops, vector_lanes, vector_loop
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable

@@ -15,7 +15,7 @@ from typing import Final
 
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from hloom.codegen.llvm_text import F32, I32, Type, Value
+from hloom.codegen.llvm import F32, I32, Type, Value
 from hloom.operations.rounding import float_format
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType

@@ -92,6 +92,11 @@ class Target:
             return 64
         return 32 if "avx" in self.features else 16
 
+    @property
+    def cache_line_bytes(self) -> int:
+        """Bytes of a line of the caches: memory aligned to it shares no line with other memory."""
+        return 64
+
     def has(self, *features: str) -> bool:
         """Whether the processor has all of these features."""
         return self.features.issuperset(features)

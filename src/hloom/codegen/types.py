@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from hloom.codegen.llvm_text import F16, F32, F64, I1, I8, I16, I32, I64, Function, Type, Value
+from hloom.codegen.llvm import F16, F32, F64, I1, I8, I16, I32, I64, Function, Type, Value
 from hloom.codegen.small_floats import pack, round_small, unpack
 from hloom.codegen.target import converts_half
 from hloom.errors import HloError

@@ -31,7 +31,7 @@ from hloom.codegen.target import Target
 from hloom.cpu.buffer_report import buffer_report
 from hloom.cpu.dump_options import STANDARD_OUTPUT, DumpOptions, dump_options
 from hloom.cpu.jit.cache import Entry
-from hloom.cpu.jit.llvm import generate
+from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.program import NativeProgram
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -98,7 +98,7 @@ class Dump:
         text = program.text
         self._write("ir-no-opt.ll", text)
         self._write("ir-with-opt.ll", text)
-        self._write("s", generate(text, target, assembly=True))
+        self._write("s", generate_module(program.module, assembly=True))
         objects = entry.parts[: len(entry.parts) - len(entry.facts["data"])]
         for number, code in enumerate(objects):
             self._write(f"obj-file.part{number}.o", code)

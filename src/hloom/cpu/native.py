@@ -231,9 +231,9 @@ class NativeExecutable:
 
     def assembly(self) -> str:
         """The program in the machine's language."""
-        from hloom.cpu.jit.llvm import generate
+        from hloom.cpu.jit.llvm import generate_module
 
-        return generate(self.program.text, host(), assembly=True).decode()
+        return generate_module(self.program.module, assembly=True).decode()
 
     @cached_property
     def cost(self) -> Cost:

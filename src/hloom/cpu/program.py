@@ -3,12 +3,11 @@
 ``hloom_run(arguments, results, temp, context)`` takes an array of pointers to the leaves of the arguments,
 one to the leaves of the results, the arena, and a context (thread pool, device). It returns 0, or nonzero if
 it ended early and the results are undefined. Kernels are internal functions that it calls with pointers;
-loops, branches and scalars are code of its own. Kernels with the same text are emitted once.
+loops, branches and scalars are code of its own. Kernels of the same structure are emitted once.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -21,12 +20,14 @@ from hloom.buffers.assignment import Assignment, Copy, assign
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import ALWAYS_INLINE, I8, I32, I64, PTR, Function, Module, Structure, Value
+from hloom.codegen.llvm.memory import copy_bytes
+from hloom.codegen.llvm.memory_instructions import StackMemory
 from hloom.codegen.loops import LoopKernel, root_values
-from hloom.codegen.target import Target
-from hloom.cpu.jit.llvm import INLINED, SIMPLIFIED
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.llvm import SIMPLIFIED
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
-from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter, end_early_if
+from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter
 from hloom.cpu.runtime.profile import Timer
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -38,8 +39,8 @@ from hloom.plan.registry import Kernels
 ENTRY: Final = "hloom_run"
 INLINED_WORK: Final = 1 << 12
 """Kernels in loops that do less work become code of the entry, where LLVM sees them together."""
-INLINED_TEXT: Final = 1 << 14
-"""Characters of a kernel that is still short enough for that."""
+INLINED_SIZE: Final = 256
+"""Instructions of a kernel that is still short enough for that."""
 
 SHARED_WORK: Final = 1 << 17
 """Kernels of less work run in one thread: sharing it would cost more than it gains."""
@@ -117,21 +118,21 @@ class ProgramEmitter:
     ) -> None:
         self.hlo = module
         self._on_kernel = on_kernel
-        self.module = Module(target=target)
+        self.module = Module(target or host())
         self.function = Function(self.module, ENTRY, [PTR, PTR, PTR, PTR], I32, internal=False)
         self.arguments, self.results, self.temp, self.context = self.function.parameters
         self.plans = plan_program(module, KERNELS, self.module.target)
         self.assignment: Assignment = assign_program(module, self.plans)
         self._pointers: dict[Buffer, Value] = {}
-        self._kernels: dict[str, LoopKernel] = {}
-        self._inlined: dict[str, str] = {}
+        self._kernels: dict[Structure, LoopKernel] = {}
+        self._inlined: dict[str, Function] = {}
         self._loops = 0
         self.calls: list[tuple[str, str]] = []
         self.host_calls: list[HloInstruction] = []
         self.work = 0
         self.is_bounded = True
         self._polls = PollEmitter(self.function, self.context) if interruptible else None
-        self._shared_pointers = 0
+        self._packed = StackMemory(self.function, PTR, 0, self.module.alignment)
         self._timer = Timer(self.function, self.context) if timed else None
 
     def run(self) -> NativeProgram:
@@ -142,8 +143,8 @@ class ProgramEmitter:
         self._prologue()
         self.computation(self.hlo.entry)
         self.copies(self.assignment.results)
-        if self._shared_pointers:
-            self.function.entry_lines.append(f"  %shared = alloca ptr, i64 {self._shared_pointers}, align 64")
+        if self._packed.count:
+            self.function.stack.append(self._packed)
         self.module.functions |= self._inlined
         self.function.finish(self.function.constant(I32, 0))
         argument_leaves = [s for p in self.hlo.entry.parameters for _, s in leaves(p.shape)]
@@ -178,14 +179,14 @@ class ProgramEmitter:
     def _address(self, buffer: Buffer) -> Value:
         f = self.function
         if not buffer.size:
-            return Value(f, PTR, "null")
+            return f.constant(PTR, 0)
         match buffer.kind:
             case "argument":
                 return f.load(PTR, f.offset(self.arguments, buffer.number, PTR))
             case "result":
                 return f.load(PTR, f.offset(self.results, buffer.number, PTR))
             case "constant":
-                return Value(f, PTR, f"@constant{buffer.number}")
+                return f.address(f"constant{buffer.number}")
             case "stack":
                 return f.allocate(I8, buffer.size)
             case _:
@@ -205,7 +206,7 @@ class ProgramEmitter:
     def workspace(self, instruction: HloInstruction) -> Value:
         """The scratch memory of an instruction; see `WORKSPACES`."""
         buffer = self.assignment.workspaces.get(instruction)
-        return Value(self.function, PTR, "null") if buffer is None else self._pointers[buffer.find()]
+        return self.function.constant(PTR, 0) if buffer is None else self._pointers[buffer.find()]
 
     def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
         """Whether two arrays share their bytes."""
@@ -213,10 +214,7 @@ class ProgramEmitter:
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
         """Memcpy."""
-        f = self.function
-        self.function.call(
-            None, "llvm.memcpy.p0.p0.i64", target, source, f.constant(I64, size), Value(f, I1, "false")
-        )
+        copy_bytes(target, source, size)
 
     def copies(self, copies: Sequence[Copy]) -> None:
         """Copies that happen at once: no source is overwritten before it was read.
@@ -295,8 +293,8 @@ class ProgramEmitter:
         f = self.function
         body, condition = i.called_computations
         self.copies(self.assignment.entering[i])
-        head, inside, after = f.label(), f.label(), f.label()
-        f.attributes = SIMPLIFIED
+        head, inside, after = f.new_block(), f.new_block(), f.new_block()
+        f.attributes = (SIMPLIFIED,)
         f.jump(head)
         f.start(head)
         self._loops += 1
@@ -322,14 +320,13 @@ class ProgramEmitter:
         f = self.function
         chooser = i.operands[0]
         count = len(i.called_computations)
-        labels, after = [f.label() for _ in range(count)], f.label()
+        labels, after = [f.new_block() for _ in range(count)], f.new_block()
         if chooser.shape.element_type.name == "pred":
             yes = f.load(I8, self.pointer(chooser)).compare("ne", 0)
             f.branch(yes, labels[0], labels[1])
         else:
             index = f.load(I32, self.pointer(chooser))
-            cases = " ".join(f"i32 {n}, label %{label}" for n, label in enumerate(labels[:-1]))
-            f.do(f"switch {index}, label %{labels[-1]} [ {cases} ]")
+            f.switch(index, list(enumerate(labels[:-1])), labels[-1])
         for number, (label, computation) in enumerate(zip(labels, i.called_computations, strict=True)):
             f.start(label)
             self.computation(computation)
@@ -374,19 +371,21 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
-        """Emit a kernel, unless one with the same text is there already; their ranges may differ."""
+        """Emit a kernel, unless one of the same structure is there already; their ranges may differ."""
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
-        text = self.module.functions.pop(name)
-        key = re.sub(rf"@{name}\b", "@kernel", text)
+        function = self.module.functions.pop(name)
+        key = Structure(function)
         known = self._kernels.get(key)
         if known is not None:
+            function.discard()
             return replace(kernel, name=known.name)
         self._kernels[key] = kernel
-        if self._loops and kernel.work <= INLINED_WORK and len(text) <= INLINED_TEXT:
-            self._inlined[name] = text.replace(" #0 {", f" {INLINED} #0 {{", 1)
+        if self._loops and kernel.work <= INLINED_WORK and function.size <= INLINED_SIZE:
+            function.attributes = (*function.attributes, ALWAYS_INLINE)
+            self._inlined[name] = function
             return kernel
-        self.module.functions[name] = text
+        self.module.functions[name] = function
         if self._on_kernel is not None:
             self._on_kernel(self.module)
         return kernel
@@ -408,8 +407,8 @@ class ProgramEmitter:
     def packed(self, pointers: Sequence[Value]) -> Value:
         """An array of pointers, for the next call only."""
         f = self.function
-        place = Value(f, PTR, "%shared")
-        self._shared_pointers = max(self._shared_pointers, len(pointers))
+        place = self._packed
+        place.count = max(place.count, len(pointers))
         for number, pointer in enumerate(pointers):
             f.store(pointer, f.offset(place, number, PTR))
         return place
@@ -426,8 +425,8 @@ class ProgramEmitter:
         f = self.function
         packed = self.packed(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
-        function = Value(f, PTR, f"@{task}")
-        end_early_if(f, f.call(I32, "hloom_parallel", self.context, function, packed, trips, grain))
+        status = f.call(I32, "hloom_parallel", self.context, f.address(task), packed, trips, grain)
+        f.return_if(status.compare("ne", 0), 1)
 
 
 def constant_data(constant: HloInstruction) -> bytes:

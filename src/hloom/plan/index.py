@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hloom.codegen.llvm_text import Value
+    from hloom.codegen.llvm import Value
 
 _numbers = itertools.count()
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hloom.buffers.buffers import ALIGNMENT, leaves
-from hloom.codegen.llvm_text import I32, PTR, Value
+from hloom.buffers.buffers import leaves
+from hloom.codegen.llvm import I32, PTR
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.compilation import optimize
-from hloom.cpu.jit.llvm import generate
+from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
 from hloom.cpu.program import ENTRY, NativeProgram, emit_program
 from hloom.cpu.runtime.support import native_code
 from hloom.errors import HloError
@@ -104,7 +104,9 @@ def compile_ahead(
         more = f" and {len(program.host_calls) - 8} more" if len(program.host_calls) > 8 else ""
         message = f"the program calls Python while it runs, for {described}{more}"
         raise HloError(message, rule="aot.host-call")
-    code = generate(_object_text(program, machine, chosen, threads), machine)
+    text = _object_text(program, machine, chosen, threads)
+    check_intrinsics(program.module, machine)
+    code = generate(text, machine, simplified=simplified_names(program.module))
     header = header_text(module, machine, chosen, temp_bytes=program.temp_bytes, threads=threads)
     return CompiledObject(chosen, code, header, program.temp_bytes)
 
@@ -133,9 +135,9 @@ def _check_shapes(module: HloModule) -> None:
 def _object_text(program: NativeProgram, target: Target, name: str, threads: int) -> str:
     """One module of LLVM's language that defines everything: entry, kernels, constants, threads."""
     module = program.module
-    for constant, data in module.data.items():
-        module.globals[constant] = _constant_text(constant, data)
-    module.functions[ENTRY] = module.functions[ENTRY].replace("define i32", "define internal i32", 1)
+    for constant in module.globals.values():
+        constant.external = False
+    module.functions[ENTRY].internal = True
     shared = "hloom_parallel" in module.declarations
     threaded = shared and threads > 1
     extra = ""
@@ -149,16 +151,12 @@ def _object_text(program: NativeProgram, target: Target, name: str, threads: int
         message = f"the program calls {', '.join(unknown)}, which no C library has"
         raise HloError(message, rule="aot.external")
     run = module.function(f"{name}_run", [PTR, PTR, PTR], internal=False)
-    run.call(I32, ENTRY, *run.parameters, Value(run, PTR, "@pool_context" if threaded else "null"))
+    context = run.address("pool_context") if threaded else run.constant(PTR, 0)
+    run.call(I32, ENTRY, *run.parameters, context)
     run.finish()
     if threads > 1 and not threaded:
         module.function(f"{name}_stop", [], internal=False).finish()
     return module.text() + extra
-
-
-def _constant_text(name: str, data: bytes) -> str:
-    body = "\\" + data.hex("\\")
-    return f'@{name} = internal unnamed_addr constant [{len(data)} x i8] c"{body}", align {ALIGNMENT}'
 
 
 def _threads_text(target: Target, name: str, threads: int) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from hloom.codegen.elementwise import arithmetic, bits, comparison, conversion, integral, transcendental
 from hloom.codegen.elementwise.registry import LOWERINGS, Context, lowering
-from hloom.codegen.llvm_text import F64, Value
+from hloom.codegen.llvm import F64, Value
 from hloom.codegen.types import Element, is_small, round_to, wrap
 from hloom.errors import HloError
 from hloom.ir.operation import Operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hloom.codegen.elementwise.registry import Context, lowering
-from hloom.codegen.llvm_text import F32, F64, I8, I16, I32, Value
+from hloom.codegen.llvm import F32, F64, I8, I16, I32, Constant, Value
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element, parts
 from hloom.codegen.vector_math import complex_exponential, complex_numbers
@@ -218,5 +218,4 @@ def _divided(x: Value, y: Value, signed: bool) -> Value:
 
 def constant_integer(value: Value) -> int | None:
     """The number of an integer constant that is the same in every lane; None for other values."""
-    text = value.text.removeprefix("splat (").removesuffix(")").rpartition(" ")[2]
-    return int(text) if text.lstrip("-").isdecimal() else None
+    return value.value if isinstance(value, Constant) and isinstance(value.value, int) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.codegen.elementwise.registry import Context, lowering
-from hloom.codegen.llvm_text import I1, I16, I32, I64, Value
+from hloom.codegen.llvm import I1, I16, I32, I64, Value
 from hloom.codegen.types import wrap
 from hloom.shape.element_type import ElementType
 
@@ -66,7 +66,7 @@ def _population_count(c: Context, a: Value) -> Value:
 
 @lowering("count-leading-zeros")
 def _count_leading_zeros(c: Context, a: Value) -> Value:
-    zeros = a.function.intrinsic("ctlz", _pattern(a, c.kind), Value(a.function, I1, "false"))
+    zeros = a.function.intrinsic("ctlz", _pattern(a, c.kind), a.function.constant(I1, 0))
     return zeros - (8 - c.kind.bits) if c.kind.bits < 8 else zeros
 
 

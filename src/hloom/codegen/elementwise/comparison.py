@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hloom.codegen.elementwise.registry import Context, lowering
-from hloom.codegen.llvm_text import F64, I32, I64, Value
+from hloom.codegen.llvm import F64, I32, I64, Value
 from hloom.codegen.types import Element, parts
 
 

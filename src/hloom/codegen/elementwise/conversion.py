@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hloom.codegen.elementwise.registry import Context, lowering
-from hloom.codegen.llvm_text import F32, F64, I32, I64, Value
+from hloom.codegen.llvm import F32, F64, I32, I64, Value
 from hloom.codegen.small_floats import format_of, quiet_nan
 from hloom.codegen.types import Element, is_small, register_type, round_to, wrap
 from hloom.codegen.vector_math.reals import Reals

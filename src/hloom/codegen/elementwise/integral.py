@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.codegen.elementwise.registry import Context, lowering
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.vector_math.reals import Reals
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from hloom.codegen.elementwise.registry import Context, lowering
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.types import Element
 from hloom.codegen.vector_math import (
     complex_exponential,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.llvm_text import F16, F32, F64, I16, I32, I64, Type, Value, make_type
+from hloom.codegen.llvm import F16, F32, F64, I16, I32, I64, Type, Value, make_type
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index

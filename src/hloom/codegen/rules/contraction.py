@@ -6,7 +6,7 @@ from typing import Any
 
 from hloom.codegen.accumulators import nested_reduction
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.llvm_text import I1, Value
+from hloom.codegen.llvm import I1, Value
 from hloom.codegen.target import fuses
 from hloom.codegen.types import Element, constant, register_type, round_to, wrap
 from hloom.ir.instruction import HloInstruction

@@ -8,7 +8,7 @@ import numpy as np
 
 from hloom.codegen import types
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.llvm_text import I64, Value
+from hloom.codegen.llvm import I64, Value
 from hloom.codegen.types import Element, wrap
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, delinearize, linearize

@@ -7,7 +7,7 @@ from typing import Any
 
 from hloom.codegen.accumulators import nested_reduction
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.llvm_text import I64, Value
+from hloom.codegen.llvm import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, NamedTuple
 
-from hloom.codegen.llvm_text import F32, F64, I1, I32, PTR, Value, make_type
+from hloom.codegen.llvm import F32, F64, I32, Value
+from hloom.codegen.llvm.memory import gather
 from hloom.codegen.vector_math.reals import Pair, Reals
 
 TWO_OVER_PI: Final = 0.6366197723675814
@@ -117,14 +118,13 @@ def _integer_part(d: Reals, size: Value, digits: int) -> Pair:
 def _entry(d: Reals, row: Value, column: int) -> Value:
     """A column of the table in the lanes' rows."""
     f = d.function
-    table = f.module.constant_bytes(_TABLE, _rows()) if _TABLE not in f.module.globals else f"@{_TABLE}"
+    if _TABLE not in f.module.globals:
+        f.module.constant_bytes(_TABLE, _rows())
+    table = f.address(_TABLE)
     index = (row << 2) + column
     if not d.type.lanes:
-        return f.load(F64, f.offset(Value(f, PTR, table), index, F64))
-    pointers = f.append(make_type("ptr", d.type.lanes), f"getelementptr double, ptr {table}, {index}")
-    name = f"llvm.masked.gather.{d.type.suffix}.v{d.type.lanes}p0"
-    everywhere = f.constant(I1.vector(d.type.lanes), 1)
-    return f.call(d.type, name, pointers, Value(f, I32, "8"), everywhere, d.constant(0.0))
+        return f.load(F64, f.offset(table, index, F64))
+    return gather(d.type, f.offset(table, index, F64))
 
 
 @cache

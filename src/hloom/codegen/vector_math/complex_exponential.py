@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm_text import I64, Value
+from hloom.codegen.llvm import I64, Value
 from hloom.codegen.vector_math import exponential as real_exponential
 from hloom.codegen.vector_math.complex_numbers import (
     choose,

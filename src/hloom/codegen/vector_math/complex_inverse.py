@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.vector_math.complex_numbers import (
     choose,
     in_doubles,

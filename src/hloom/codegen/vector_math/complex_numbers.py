@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from hloom.codegen.llvm_text import F32, F64, I1, Operand, Value
+from hloom.codegen.llvm import F32, F64, I1, Operand, Value
 from hloom.codegen.vector_math.reals import Pair, Reals, quotient_of_sums
 
 _FAR: Final = 2.0**500

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.vector_math.complex_exponential import LARGEST, scaled_product
 from hloom.codegen.vector_math.complex_numbers import choose, in_doubles, is_finite, is_infinite
 from hloom.codegen.vector_math.exponential import exponential_as_sum, exponential_parts, small_sinh_as_sum

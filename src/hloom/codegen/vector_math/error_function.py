@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.vector_math.exponential import exponential_parts
 from hloom.codegen.vector_math.reals import Reals
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.vector_math.reals import Pair, Reals, quotient_of_sums
 
 LOG2_E: Final = 1.4426950408889634

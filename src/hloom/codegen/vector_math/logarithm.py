@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm_text import I32, Value
+from hloom.codegen.llvm import I32, Value
 from hloom.codegen.vector_math.exponential import LOG_2
 from hloom.codegen.vector_math.reals import Pair, Reals, in_double
 

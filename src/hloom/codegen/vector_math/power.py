@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm_text import F32, F64, I1, I64, Value
+from hloom.codegen.llvm import F32, F64, I1, I64, Value
 from hloom.codegen.vector_math.exponential import RANGE, exponential_parts
 from hloom.codegen.vector_math.logarithm import EXPONENT_UNIT, log_as_sum, normalized
 from hloom.codegen.vector_math.reals import Reals
@@ -102,5 +102,5 @@ def _significant_bits(exponent: Value, signed: bool) -> Value:
     largest = f.intrinsic("smax", exponent, zero) if signed else exponent
     if exponent.type.lanes:
         largest = f.intrinsic("vector.reduce.umax", largest, result=exponent.type.scalar)
-    zeros = f.intrinsic("ctlz", largest, Value(f, I1, "false"))
+    zeros = f.intrinsic("ctlz", largest, f.constant(I1, 0))
     return (8 * exponent.type.size - zeros).cast("zext", I64)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from hloom.codegen.llvm_text import F32, F64, I32, I64, Operand, Value, make_type
+from hloom.codegen.llvm import F32, F64, I32, I64, Operand, Value, make_type
 from hloom.codegen.target import fuses, has_avx512, rounds
 
 Pair: TypeAlias = tuple[Value, Value]
@@ -292,9 +292,7 @@ def any_lane(condition: Value) -> Value:
     lanes = condition.type.lanes
     if not lanes:
         return condition
-    f = condition.function
-    whole = f.append(make_type(f"i{lanes}"), f"bitcast {condition} to i{lanes}")
-    return whole.compare("ne", 0)
+    return condition.bitcast(make_type(f"i{lanes}")).compare("ne", 0)
 
 
 def where_any(condition: Value, usual: Value, rare: Callable[[], Value]) -> Value:
@@ -307,7 +305,7 @@ def where_any_of(
 ) -> list[Value]:
     """The same for several values."""
     f = condition.function
-    body, after = f.label(), f.label()
+    body, after = f.new_block(), f.new_block()
     test = any_lane(condition)
     before = f.block
     f.branch(test, body, after)

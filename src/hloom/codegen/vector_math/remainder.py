@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hloom.codegen.llvm_text import I64, Value
+from hloom.codegen.llvm import I64, Value
 from hloom.codegen.vector_math.reals import Reals
 
 _SPARE_BITS = 8

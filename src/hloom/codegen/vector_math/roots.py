@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm_text import F32, I32, I64, Value, make_type
+from hloom.codegen.llvm import F32, I32, I64, Value, make_type
 from hloom.codegen.vector_math.reals import Reals
 
 _ESTIMATED: Final = {False: (4, 8, 16), True: (2, 4, 8)}
@@ -40,8 +40,8 @@ def _estimate(r: Reals, x: Value, piece: int) -> Value:
     lanes = x.type.lanes
     kind = x.type.vector(piece)
     name = f"llvm.x86.avx512.rsqrt14.{'pd' if r.is_double else 'ps'}.{kind.bits * piece}"
-    everywhere = Value(f, make_type(f"i{max(8, piece)}"), "-1")
-    zero = Value(f, kind, "zeroinitializer")
+    everywhere = f.constant(make_type(f"i{max(8, piece)}"), -1)
+    zero = f.constant(kind, 0)
     parts = [
         f.call(kind, name, x if piece == lanes else x.shuffle(range(k, k + piece)), zero, everywhere)
         for k in range(0, lanes, piece)

@@ -4,15 +4,14 @@ llvmlite's own binding holds a lock around every call. Plain ctypes calls of the
 so that modules compile on several threads, each with a context and a target machine of its own.
 
 LLVM's code generator ends the process for input that it does not support. Every module is therefore verified,
-and unsupported input that the verifier accepts is refused before: intrinsics of other processors, very wide
-vectors, inline assembly.
+and intrinsics of other processors, which the verifier accepts, are refused before. Very wide vectors and
+inline assembly cannot be expressed by `hloom.codegen.llvm`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
-import re
 import threading
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
@@ -20,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from hloom.codegen.llvm import Attribute, Module
 from hloom.codegen.target import NATIVE, Target
 from hloom.errors import HloError
 
@@ -68,16 +68,10 @@ _OPTIONS: Final = (
     b"-disable-cgp-branch-opts",
 )
 """Disables passes of the code generator that cost most of its time and gained nothing on measured kernels,
-and one that joins the blocks into which `Function.turn_page` divides long code."""
+and one that joins the blocks into which `Function.split_block` divides long code."""
 
-INLINED: Final = "alwaysinline"
-"""Attribute of functions to inline into callers that are `SIMPLIFIED`."""
-SIMPLIFIED: Final = '"hloom-simplified"'
-"""Attribute of functions to optimize before code generation."""
-_SIMPLIFIED: Final = re.compile(rf"^define [^@\n]*@([\w.]+)\(.*{SIMPLIFIED}", re.MULTILINE)
-
-MOST_LANES: Final = 4096
-"""Wider vectors take the code generator seconds, and soon end the process."""
+SIMPLIFIED: Final = Attribute("hloom-simplified", "")
+"""Attribute of functions to optimize before code generation, with ``alwaysinline`` callees inlined."""
 
 _INTRINSIC_FEATURES: Final = (
     ("llvm.x86.avx512bf16.", ("avx512bf16",)),
@@ -97,9 +91,10 @@ _INTRINSIC_FEATURES: Final = (
 )
 """Processor-specific intrinsics that code may use, by prefix, with the features that they need."""
 
-_OF_PROCESSORS: Final = re.compile(r"@(llvm\.(?:x86|aarch64|arm|amdgcn|nvvm|wasm|riscv|ppc|s390)[\w.]*)")
-_WIDE: Final = re.compile(r"<(\d{4,}) x ")
-_ASSEMBLY: Final = re.compile(r"\b(?:call|module|invoke)\b[^\n@\"]*\basm\b")
+_PROCESSORS: Final = frozenset((
+    "x86", "aarch64", "arm", "amdgcn", "nvvm", "wasm", "riscv", "ppc", "s390",
+))  # fmt: skip
+"""Processors in the names of intrinsics."""
 
 
 class CompilerError(HloError):
@@ -167,26 +162,33 @@ def names(target: Target) -> tuple[str, str]:
     return target.cpu, ",".join(f"+{feature}" for feature in sorted(target.features))
 
 
-def check(text: str, target: Target) -> None:
-    """Refuse code that would end the process in LLVM's code generator; raises CompilerError."""
-    for name in dict.fromkeys(_OF_PROCESSORS.findall(text)):
+def check_intrinsics(module: Module, target: Target) -> None:
+    """Refuse intrinsics that would end the process in LLVM's code generator; raises CompilerError."""
+    for name in module.declarations:
+        family = name.partition(".")[2].partition(".")[0]
+        if not name.startswith("llvm.") or family not in _PROCESSORS:
+            continue
         needed = next((features for prefix, features in _INTRINSIC_FEATURES if name.startswith(prefix)), None)
-        fits = name.startswith(f"llvm.{target.architecture.replace('x86_64', 'x86')}.")
+        fits = family == target.architecture.replace("x86_64", "x86")
         if needed is None or not fits or not target.has(*needed):
             message = f"{target.triple} ({target.cpu}) has no {name}"
             raise CompilerError(message, rule="cpu.llvm-intrinsic")
-    widest = max(map(int, _WIDE.findall(text)), default=0)
-    if widest > MOST_LANES:
-        raise CompilerError(f"a vector of {widest} lanes; at most {MOST_LANES}", rule="cpu.llvm-lanes")
-    if "<vscale x" in text:
-        raise CompilerError("vectors of scalable width", rule="cpu.llvm-scalable")
-    if " asm " in text and _ASSEMBLY.search(text):
-        raise CompilerError("inline assembly", rule="cpu.llvm-assembly")
+
+
+def generate_module(module: Module, *, assembly: bool = False) -> bytes:
+    """Return the object code, or the assembly, of a module for its target; see `generate`."""
+    check_intrinsics(module, module.target)
+    return generate(module.text(), module.target, assembly=assembly, simplified=simplified_names(module))
+
+
+def simplified_names(module: Module) -> list[str]:
+    """Return the names of the functions to optimize before code generation."""
+    return [name for name, f in module.functions.items() if SIMPLIFIED in f.attributes]
 
 
 def generate(
     text: str, target: Target, *, level: int = 2, assembly: bool = False, relocation: str = "pic",
-    code_model: str = "small",
+    code_model: str = "small", simplified: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
     """Return the object code, or the assembly, of a module's text.
 
@@ -196,10 +198,10 @@ def generate(
         level: optimization level of the code generator, 0 to 3; IR is not optimized.
         assembly: return assembly instead of an object file.
         relocation, code_model: by LLVM's names.
+        simplified: names of functions to optimize before code generation.
 
-    Raises CompilerError if LLVM refuses the text, or would end the process.
+    Raises CompilerError if LLVM refuses the text.
     """
-    check(text, target)
     lib = library() if target.cpu == NATIVE else _with_every_target()
     cpu, features = names(target)
     triple = target.triple.encode()
@@ -227,8 +229,8 @@ def generate(
             raise CompilerError(_message(error), rule="cpu.llvm-parse")
         if lib.VerifyModule(module, byref(error)):
             raise CompilerError(_message(error), rule="cpu.llvm-verify")
-        if SIMPLIFIED in text:
-            _simplify(lib, machine, module, _SIMPLIFIED.findall(text))
+        if simplified:
+            _simplify(lib, machine, module, simplified)
         buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
         if not buffer:
             raise CompilerError(_message(error), rule="cpu.llvm-emit")
@@ -276,15 +278,15 @@ class CodeQueue:
         self.target = target
         self._helpers_wanted = threads - 1
         self._helpers: list[threading.Thread] = []
-        self._texts: list[str] = []
+        self._jobs: list[tuple[str, Sequence[str]]] = []
         self._made: list[bytes | Exception] = []
         self._begun = 0
         self._lock = threading.Lock()
 
-    def add(self, text: str) -> None:
-        """Compile a module's text, in another thread if one is allowed."""
+    def add(self, text: str, simplified: Sequence[str] = ()) -> None:
+        """Compile a module's text, in another thread if one is allowed; see `generate`."""
         with self._lock:
-            self._texts.append(text)
+            self._jobs.append((text, simplified))
             self._made.append(b"")
             self._helpers = [h for h in self._helpers if h.is_alive()]
             if len(self._helpers) >= self._helpers_wanted:
@@ -308,11 +310,12 @@ class CodeQueue:
         while True:
             with self._lock:
                 number = self._begun
-                if number == len(self._texts):
+                if number == len(self._jobs):
                     return
                 self._begun += 1
             try:
-                self._made[number] = generate(self._texts[number], self.target)
+                text, simplified = self._jobs[number]
+                self._made[number] = generate(text, self.target, simplified=simplified)
             except Exception as error:  # raised again in the caller's thread
                 self._made[number] = error
 

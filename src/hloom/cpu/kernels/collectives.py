@@ -16,12 +16,12 @@ from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import as_type
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Value
+from hloom.codegen.llvm import I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.cpu.runtime.context import PARTICIPANTS_WORD, PARTITION_WORD, REPLICA_WORD
 from hloom.cpu.runtime.host import emit_host_call
-from hloom.cpu.runtime.interruption import end_early_if
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
@@ -63,7 +63,7 @@ def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
     i = plan.instruction
     f = program.function
     number = len(program.host_calls)
-    here, find, native, by_host, after = (f.label() for _ in range(5))
+    here, find, native, by_host, after = (f.new_block() for _ in range(5))
     f.branch(program.context.compare("ne", 0), here, by_host)
     f.start(here)
     table = f.load(PTR, f.offset(program.context, PARTICIPANTS_WORD, PTR))
@@ -116,7 +116,8 @@ class _CollectiveEmitter:
         """Wait for all participants on arrival (1), in between (2), or on departure (3)."""
         f = self.program.function
         number = f.constant(I64, self.number)
-        end_early_if(f, f.call(I32, "hloom_rendezvous", self.participant, number, f.constant(I32, step)))
+        status = f.call(I32, "hloom_rendezvous", self.participant, number, f.constant(I32, step))
+        f.return_if(status.compare("ne", 0), 1)
 
     def call(self, emit: Callable[[_Table, HloInstruction], None]) -> None:
         """Call a kernel that reads the arrays of all participants."""
@@ -176,8 +177,7 @@ class _Table:
 
     def copy(self, target: Value, source: Value, size: Value) -> None:
         """Copy bytes."""
-        f = self.function
-        f.call(None, "llvm.memcpy.p0.p0.i64", target, source, size, Value(f, I1, "false"))
+        copy_bytes(target, source, size)
 
 
 def _operand_leaves(i: HloInstruction) -> list[tuple[int, Shape]]:

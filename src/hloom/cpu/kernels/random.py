@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Value, make_type
+from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value, make_type
+from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
@@ -170,7 +171,7 @@ class _Bits:
     def store(self, vector: Value, pointer: Value, limit: Value) -> None:
         """Store the lanes below a limit."""
         f = self.f
-        whole, rest, after = f.label(), f.label(), f.label()
+        whole, rest, after = f.new_block(), f.new_block(), f.new_block()
         f.branch(limit.compare("sge", vector.type.lanes), whole, rest)
         f.start(whole)
         f.store(vector, pointer)
@@ -178,7 +179,7 @@ class _Bits:
         f.start(rest)
         lanes = vector.type.lanes
         numbers = f.constant(I64.vector(lanes), list(range(lanes)))
-        f.masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
+        masked_store(vector, pointer, numbers.compare("slt", limit.splat(lanes)))
         f.jump(after)
         f.start(after)
 

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hloom.buffers.buffers import leaf_bytes, leaves
-from hloom.codegen.llvm_text import I32, I64, PTR, Value
+from hloom.codegen.llvm import I32, I64, PTR
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
-from hloom.cpu.runtime.interruption import end_early_if
 from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
@@ -67,8 +66,9 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     program.calls.append((HOST_FUNCTION, i.name))
     places = [program.pointer(o, index) for o in i.operands for index, _ in leaves(o.shape)]
     places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
-    array = program.packed(places) if places else Value(f, PTR, "null")
-    end_early_if(f, f.call(I32, HOST_FUNCTION, f.constant(I64, number), array))
+    array = program.packed(places) if places else f.constant(PTR, 0)
+    status = f.call(I32, HOST_FUNCTION, f.constant(I64, number), array)
+    f.return_if(status.compare("ne", 0), 1)
 
 
 # -- running

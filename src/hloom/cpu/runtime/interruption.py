@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm_text import I32, I64, Function, Value
+from hloom.codegen.llvm import I32, I64, PTR, Attribute, Function, Value
 
 POLL_FUNCTION: Final = "hloom_poll"
 POLL_WORK: Final = 1 << 18
@@ -20,11 +20,12 @@ LONG_LOOP: Final = 1 << 24
 """Loops that are known to do less work do not poll: they end within some 10 ms."""
 LONG_KERNELS: Final = 1 << 22
 """Work of kernels after which straight-line code polls."""
-_DECLARATION: Final = (
-    f"declare i32 @{POLL_FUNCTION}(i64, ptr nocapture) "
-    "cold nounwind memory(argmem: readwrite, inaccessiblemem: readwrite)"
+_ATTRIBUTES: Final = (
+    Attribute("cold"),
+    Attribute("nounwind"),
+    Attribute("memory(argmem: readwrite, inaccessiblemem: readwrite)"),
 )
-"""The attributes say that a poll touches no array of the program, so that loops keep values in registers."""
+"""A poll touches no array of the program, so that loops keep values in registers."""
 
 
 class PollEmitter:
@@ -55,7 +56,7 @@ class PollEmitter:
             self._countdown = self._variable(POLL_WORK)
         left = f.load(I64, self._countdown) - max(1, min(work, POLL_WORK))
         f.store(left, self._countdown)
-        poll, after = f.label(), f.label()
+        poll, after = f.new_block(), f.new_block()
         f.branch(left.compare("slt", 0), poll, after)
         f.start(poll)
         f.store(f.constant(I64, POLL_WORK), self._countdown)
@@ -68,22 +69,16 @@ class PollEmitter:
         self._work = 0
         if self._last is None:
             self._last = self._variable(0)
-        f.module.declarations.setdefault(POLL_FUNCTION, _DECLARATION)
-        address = f.append(I64, f"ptrtoint {self._context} to i64")
-        end_early_if(f, f.call(I32, POLL_FUNCTION, address, self._last))
+        poll = f.module.declare(
+            POLL_FUNCTION, I32, [I64, PTR], attributes=_ATTRIBUTES,
+            parameter_attributes={1: (Attribute("nocapture"),)},
+        )  # fmt: skip
+        status = f.call(I32, poll, f.convert("ptrtoint", self._context, I64), self._last)
+        f.return_if(status.compare("ne", 0), 1)
 
     def _variable(self, value: int) -> Value:
         """A word on the stack that has a value when the function begins."""
         f = self._function
         place = f.allocate(I64, align=8)
-        f.entry_lines.append(f"  store i64 {value}, {place}")
+        f.initialize(place, f.constant(I64, value))
         return place
-
-
-def end_early_if(f: Function, status: Value) -> None:
-    """Return from the entry function with status 1 if a status is nonzero."""
-    failed, after = f.label(), f.label()
-    f.branch(status.compare("ne", 0), failed, after)
-    f.start(failed)
-    f.do("ret i32 1")
-    f.start(after)

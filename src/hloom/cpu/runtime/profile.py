@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hloom.codegen.llvm_text import I64, PTR, Function, Value
+from hloom.codegen.llvm import I64, PTR, Function, Value
 from hloom.cpu.runtime.context import TABLE_WORD
 
 if TYPE_CHECKING:

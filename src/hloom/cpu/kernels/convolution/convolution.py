@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import Module, Value
+from hloom.codegen.llvm import Module, Value
 from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.types import Element, round_to, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_depth import DepthTiles, emit_pack_depth

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.llvm_text import I1, I64, PTR, Module, Value
+from hloom.codegen.llvm import I1, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.types import Element, storage_bytes

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm_text import I1, Function, Value
+from hloom.codegen.llvm import I1, Function, Value
+from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, from_storage, storage_type
 from hloom.cpu.kernels.convolution.convolution_kernel import Finish, Tiles, load_vector
@@ -107,7 +108,7 @@ class GroupTiles(Tiles):
             return f.load(part, pointer)
         there = self.inside[vector]
         mask = f.constant(I1.vector(self.loaded), [int(lane < there) for lane in range(self.loaded)])
-        return f.masked_load(part, pointer, mask)
+        return masked_load(part, pointer, mask)
 
     def _lanes(self, loaded: Value, feature: int) -> Value:
         """One input feature of each lane's group."""

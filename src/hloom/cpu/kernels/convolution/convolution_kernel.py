@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, Indices
-from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, constant, from_storage, storage_bytes, storage_type

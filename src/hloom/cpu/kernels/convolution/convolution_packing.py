@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.llvm_text import I64, PTR, Module, Value
+from hloom.codegen.llvm import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.rules.movement import also

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hloom.codegen.elements import Elements, Indices
-from hloom.codegen.llvm_text import Value
+from hloom.codegen.llvm import Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.rules.movement import divided
 from hloom.ir.instruction import HloInstruction

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.llvm_text import I64, Function, Value
+from hloom.codegen.llvm import I64, Function, Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.types import Element, register_type, round_to, storage_bytes, wrap
 from hloom.cpu.kernels.dot.strided import Strided, read_through

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm_text import BF16, I8, I16, I32, Function, Type, Value
+from hloom.codegen.llvm import BF16, I8, I16, I32, Function, Type, Value
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type, to_storage

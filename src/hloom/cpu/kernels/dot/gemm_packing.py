@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.dot.gemm import batch_base, load_at
@@ -29,7 +29,7 @@ def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
     source, target, group, begin, end = f.parameters
     gemm = plan.gemm
     packer = PanelPacker(f, plan)
-    number = f.append(I64, f"ptrtoint ptr {group.text} to i64")
+    number = f.convert("ptrtoint", group, I64)
     chunks = packer.chunks
     with f.loop(begin, end) as loop:
         batch = loop.index.unsigned_divide(chunks) if gemm.batches > 1 else f.constant(I64, 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hloom.codegen.llvm_text import I8, I16, I32, I64, PTR, Module, Value
+from hloom.codegen.llvm import I8, I16, I32, I64, PTR, Module, Value
+from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.target import Target, multiplies_pairs
 from hloom.cpu.kernels.dot.gemm import Gemm
@@ -55,7 +56,7 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
         if count % LANES:
             numbers = f.constant(I64.vector(LANES), list(range(LANES))) + whole.splat(LANES)
             inside = numbers.compare("slt", high.splat(LANES))
-            rest = f.masked_load(wide, f.offset(source, whole, I16), inside)
+            rest = masked_load(wide, f.offset(source, whole, I16), inside)
             least = smaller(rest, least)
         f.store(f.intrinsic("vector.reduce.umin", least, result=I16), f.offset(found, loop.index, I16))
     f.finish()

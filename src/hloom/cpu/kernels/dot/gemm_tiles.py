@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm_text import I1, I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I1, I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm.memory import masked_load, masked_store
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
@@ -41,7 +42,7 @@ class _Product:
         self.f, self.plan, self.finish, self.looped = f, plan, finish, looped
         self.a, self.b, number, *extra, self.begin, self.end = f.parameters
         gemm = plan.gemm
-        self.group = f.append(I64, f"ptrtoint ptr {number.text} to i64")
+        self.group = f.convert("ptrtoint", number, I64)
         self.result = extra[0]
         self.batch = Variable(gemm.batches, "b")
         self.rows = RowPacker(f, plan) if plan.pack_a else None
@@ -166,7 +167,7 @@ class _Product:
             self.keep(sums, places, masks)
         else:
             last = (self.step + self.count).compare("sge", plan.steps)
-            done, keep, after = f.label(), f.label(), f.label()
+            done, keep, after = f.new_block(), f.new_block(), f.new_block()
             f.branch(last, done, keep)
             f.start(keep)
             self.keep(sums, places, masks)
@@ -203,10 +204,10 @@ class _Product:
         on = again if mask is None or not plan.in_place else again & mask
         if plan.factors.headed:
             assert isinstance(first, Value)
-            return f.masked_load(stored.vector(plan.lanes), place, on, first)
-        first = f.masked_load(stored.vector(plan.lanes), place, on)
+            return masked_load(stored.vector(plan.lanes), place, on, first)
+        first = masked_load(stored.vector(plan.lanes), place, on)
         if kind.is_complex:
-            return first, f.masked_load(stored.vector(plan.lanes), f.offset(place, plan.lanes, stored), on)
+            return first, masked_load(stored.vector(plan.lanes), f.offset(place, plan.lanes, stored), on)
         return from_storage(first, kind)
 
     def keep(self, sums: Sequence[Element], places: Sequence[Value], masks: Sequence[Value | None]) -> None:
@@ -215,7 +216,7 @@ class _Product:
             mask = masks[number % len(masks)]
             if mask is not None and self.plan.in_place:
                 assert isinstance(value, Value)
-                self.f.masked_store(value, place, mask)
+                masked_store(value, place, mask)
             else:
                 self.store(value, place)
 
@@ -290,13 +291,13 @@ class _Product:
         stored, lanes = storage_type(gemm.b_type), plan.lanes
         if not gemm.b_type.is_complex:
             wide = stored.vector(lanes)
-            loaded = f.load(wide, pointer) if mask is None else f.masked_load(wide, pointer, mask)
+            loaded = f.load(wide, pointer) if mask is None else masked_load(wide, pointer, mask)
             return converted(from_storage(loaded, gemm.b_type), gemm.b_type, gemm.kind)
         wide = stored.vector(2 * lanes)
         if mask is None:
             both = f.load(wide, pointer)
         else:
-            both = f.masked_load(wide, pointer, mask.shuffle([lane // 2 for lane in range(2 * lanes)]))
+            both = masked_load(wide, pointer, mask.shuffle([lane // 2 for lane in range(2 * lanes)]))
         pair = both.shuffle(range(0, 2 * lanes, 2)), both.shuffle(range(1, 2 * lanes, 2))
         return converted(pair, gemm.b_type, gemm.kind)
 

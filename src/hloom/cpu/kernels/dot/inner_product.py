@@ -15,7 +15,7 @@ from typing import Final
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I1, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I1, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import I8, PTR, Value
+from hloom.codegen.llvm import I8, PTR, Value
 from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.rules.movement import divided
 from hloom.codegen.target import Target
@@ -70,7 +70,7 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         _tiles(program, i, product, a, b, rest, space)
         return
     f = program.function
-    fast, slow, after = f.label(), f.label(), f.label()
+    fast, slow, after = f.new_block(), f.new_block(), f.new_block()
     fits = _fits_pairs(program, i, space)
     space = f.offset(space, _found_bytes(i))
     f.branch(fits, fast, slow)
@@ -190,10 +190,10 @@ def _tiles(
         program.call(i, kernel, [a, space if packs else b, number, *rest.pointers])
 
     if plan.groups == 1:
-        group(Value(f, PTR, "null"))
+        group(f.constant(PTR, 0))
         return
     with f.loop(0, plan.groups) as loop:
-        group(f.append(PTR, f"inttoptr {loop.index} to ptr"))
+        group(f.convert("inttoptr", loop.index, PTR))
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Finish]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from hloom.codegen.llvm_text import Function, Value
+from hloom.codegen.llvm import Function, Value
 
 Pair: TypeAlias = tuple[Value, Value]
 LARGEST_PRIME: Final = 13

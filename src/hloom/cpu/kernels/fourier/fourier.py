@@ -15,7 +15,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from hloom.codegen.llvm_text import F32, F64, I1, I32, I64, PTR, Function, Module, Type, Value, make_type
+from hloom.codegen.llvm import F32, F64, I1, I8, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm.memory import fill_bytes, gather, masked_load, masked_store, scatter
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.kernels.fourier.butterflies import Pair, multiply, radices, transform
 from hloom.cpu.kernels.movement.transposition import transposed
@@ -162,11 +163,7 @@ def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
     source, result = program.pointer(i.operands[0]), target.pointer
     space = program.workspace(i)
     if not i.operands[0].shape.element_count:
-        f = program.function
-        size = f.constant(I64, program.leaf_size(i))
-        f.call(
-            None, "llvm.memset.p0.i64", result, f.constant(make_type("i8"), 0), size, Value(f, I1, "false")
-        )
+        fill_bytes(result, program.function.constant(I8, 0), program.leaf_size(i))
         return
     spectrum = _spectrum_bytes(i)
     for number, axis in enumerate(axes):
@@ -203,7 +200,8 @@ class _Transform:
         both: Array = np.stack([np.cos(angle), np.sin(angle)], -1)
         data = (both.transpose(1, 2, 0) if planar else both).astype(dtype)
         name = f"rotations_{self.part.suffix}_{n}_{radix}{'_planar' if planar else ''}"
-        return Value(self.f, PTR, self.module.constant_bytes(name, np.ascontiguousarray(data).tobytes()))
+        self.module.constant_bytes(name, np.ascontiguousarray(data).tobytes())
+        return self.f.address(name)
 
     def at(self, base: Value, index: Value | int) -> Value:
         """The address of a number."""
@@ -234,7 +232,7 @@ class _Transform:
                 x = [load(inner.index + (outer.index + m * k) * s) for k in range(radix)]
                 lanes = x[0][0].type.lanes
                 y = transform(f, x)
-                f.turn_page()
+                f.split_block()
                 for k, pair in enumerate(y):
                     if k and rotations:
                         w = rotations[k - 1]
@@ -348,31 +346,23 @@ class _SideBySide(_Transform):
 
     def numbers(self, base: Value, index: Value, width: int, row: int) -> list[Value]:
         """One or two numbers of every transform; ``row``: numbers along the whole dimension."""
-        f = self.f
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
             place = self.at(base, start * width)
             if width == 1:
-                return [f.masked_load(self.wide, place, self.mask)]
+                return [masked_load(self.wide, place, self.mask)]
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
-            mixed = f.masked_load(self.part.vector(2 * self.lanes), place, both)
+            mixed = masked_load(self.part.vector(2 * self.lanes), place, both)
             return [mixed.shuffle(range(k, 2 * self.lanes, 2)) for k in range(2)]
-        return [
-            f.call(
-                self.wide, f"llvm.masked.gather.{self.wide.suffix}.v{self.lanes}p0",
-                self.places(base, index * width + k if k else index * width, row),
-                f.constant(I32, self.part.size), self.mask, Value(f, self.wide, "zeroinitializer"),
-            )
-            for k in range(width)
-        ]  # fmt: skip
+        places = [self.places(base, index * width + k if k else index * width, row) for k in range(width)]
+        return [gather(self.wide, place, self.mask) for place in places]
 
     def places(self, base: Value, column: Value, row: int) -> Value:
         """The addresses of a column of rows."""
         f = self.f
         lanes = f.constant(I64.vector(self.lanes), [row * lane for lane in range(self.lanes)])
         index = (self.first * row + column).splat(self.lanes) + lanes
-        pointers = make_type("ptr", self.lanes)
-        return f.append(pointers, f"getelementptr {self.part.text}, ptr {base.text}, {index}")
+        return f.offset(base, index, self.part)
 
     def write(self, index: Value, pair: Pair) -> None:
         """An element of all results."""
@@ -387,21 +377,20 @@ class _SideBySide(_Transform):
 
     def put(self, index: Value, values: list[Value], row: int) -> None:
         """Write one or two numbers of every transform."""
-        f, width = self.f, len(values)
+        width = len(values)
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
             place = self.at(self.target, start * width)
             if width == 1:
-                f.masked_store(values[0], place, self.mask)
+                masked_store(values[0], place, self.mask)
                 return
             order = [n // 2 + self.lanes * (n % 2) for n in range(2 * self.lanes)]
             both = self.mask.shuffle([n // 2 for n in range(2 * self.lanes)])
-            f.masked_store(values[0].shuffle(order, values[1]), place, both)
+            masked_store(values[0].shuffle(order, values[1]), place, both)
             return
         for k, value in enumerate(values):
-            pointers = self.places(self.target, index * width + k if k else index * width, row)
-            name = f"llvm.masked.scatter.{self.wide.suffix}.v{self.lanes}p0"
-            f.call(None, name, value, pointers, f.constant(I32, self.part.size), self.mask)
+            places = self.places(self.target, index * width + k if k else index * width, row)
+            scatter(value, places, self.mask)
 
 
 class _Within(_Transform):
@@ -452,9 +441,9 @@ class _Within(_Transform):
         table = self.table(self.n, lanes, planar=True)
         with f.loop(0, m, lanes) as loop:
             x = [self.begun(self.read(source, loop.index, m * k)) for k in range(lanes)]
-            f.turn_page()
+            f.split_block()
             y = transform(f, x)
-            f.turn_page()
+            f.split_block()
             for k in range(1, lanes):
                 place = self.at(table, loop.index + (k - 1) * 2 * m)
                 w = f.load(self.wide, place), f.load(self.wide, self.at(place, m))
@@ -523,6 +512,6 @@ class _Within(_Transform):
                 return
             left = (f.constant(I64, self.axis.half) - index) * 2
             numbers = f.constant(I64.vector(2 * lanes), list(range(2 * lanes)))
-            f.masked_store(both, place, numbers.compare("slt", left.splat(2 * lanes)))
+            masked_store(both, place, numbers.compare("slt", left.splat(2 * lanes)))
 
         return store

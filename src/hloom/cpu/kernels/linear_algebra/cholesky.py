@@ -21,7 +21,8 @@ from hloom.codegen.lane_algebra import (
     real_part,
     scatter,
 )
-from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm.memory import masked_load, masked_store
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
@@ -202,7 +203,7 @@ class _Large:
         if rest:
             self.block(self.f.constant(I64, whole), rest)
         last = self.f.load(self.type, self.at(self.u, self.n - 1, self.n - 1))
-        failed, good, after = self.f.label(), self.f.label(), self.f.label()
+        failed, good, after = self.f.new_block(), self.f.new_block(), self.f.new_block()
         self.f.branch(last.compare("uno", 0.0), failed, good)
         self.f.start(failed)
         with self.f.loop(0, self.n * self.n) as loop:
@@ -256,7 +257,7 @@ class _Large:
         found: list[Value] = []
         for k in range(self.lanes):
             line = f.intrinsic("smin", row + k, last)
-            found.append(f.masked_load(self.wide, self.at(base, line, column), mask))
+            found.append(masked_load(self.wide, self.at(base, line, column), mask))
         return found
 
     def store_tile(self, base: Value, row: Value, column: Value, vectors: list[Value]) -> None:
@@ -265,7 +266,7 @@ class _Large:
         mask = self.mask(f.constant(I64, self.n) - column)
         for k, vector in enumerate(vectors):
             inside = (row + k).compare("slt", self.n)
-            f.masked_store(vector, self.at(base, row + k, column), mask & inside.splat(self.lanes))
+            masked_store(vector, self.at(base, row + k, column), mask & inside.splat(self.lanes))
 
     # -- the factorization
 
@@ -347,13 +348,11 @@ class _Large:
 
     def load(self, pointer: Value, mask: Value | None) -> Value:
         """A vector, or the masked part of one."""
-        return (
-            self.f.load(self.wide, pointer) if mask is None else self.f.masked_load(self.wide, pointer, mask)
-        )
+        return self.f.load(self.wide, pointer) if mask is None else masked_load(self.wide, pointer, mask)
 
     def store(self, vector: Value, pointer: Value, mask: Value | None) -> None:
         """Write a vector, or the masked part of one."""
         if mask is None:
             self.f.store(vector, pointer)
         else:
-            self.f.masked_store(vector, pointer, mask)
+            masked_store(vector, pointer, mask)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hloom.codegen.accumulators import unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lane_algebra import Scratch, conjugate, minus_product, parts, quotient, scatter
-from hloom.codegen.llvm_text import I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.program import KERNELS, ProgramEmitter

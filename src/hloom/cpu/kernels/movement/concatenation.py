@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I8, I64, PTR, Module
+from hloom.codegen.llvm import I8, I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import NEAR, Elements, View
-from hloom.codegen.llvm_text import I64, PTR, Module, Value
+from hloom.codegen.llvm import I64, PTR, Module, Value
+from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.loops import LoopKernel, outer_loops, root_values, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
 from hloom.ir.instruction import HloInstruction
@@ -134,7 +135,7 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
     low = [lane // 2 + (lane % 2) * lanes for lane in range(lanes)]
     high = [lane + lanes // 2 for lane in low]
     pairs = list(zip(interleaved(columns[::2]), interleaved(columns[1::2]), strict=True))
-    columns[0].function.turn_page()
+    columns[0].function.split_block()
     return [even.shuffle(order, odd) for even, odd in pairs for order in (low, high)]
 
 
@@ -200,4 +201,4 @@ def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) ->
             f.store(vector, pointer)
             continue
         rows = [(number * lanes + lane) // width for lane in range(lanes)]
-        f.masked_store(vector, pointer, e.lane_mask().shuffle(rows))
+        masked_store(vector, pointer, e.lane_mask().shuffle(rows))

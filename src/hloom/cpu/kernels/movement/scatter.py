@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value, make_type
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value, make_type
+from hloom.codegen.llvm.memory import compress
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
@@ -232,9 +233,7 @@ class _Kernel:
                 *((p, starts[d]) for d, p in zip(self.indexed, kept, strict=True)),
                 (numbers, number),
             ]:
-                name = f"llvm.experimental.vector.compress.{vector.type.suffix}"
-                other = Value(f, vector.type, "poison")
-                f.store(f.call(vector.type, name, vector, mine, other), f.offset(place, loop.values[0], I32))
+                f.store(compress(vector, mine), f.offset(place, loop.values[0], I32))
             bits = mine.bitcast(make_type(f"i{lanes}"))
             loop.next(loop.values[0] + f.intrinsic("ctpop", bits).cast("zext", I64))
         return loop.values[0]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import F32, F64, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm import F32, F64, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, root_values, vector_loop
 from hloom.codegen.types import Element, from_storage, storage_bytes, storage_type
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
@@ -46,7 +46,7 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
                 following[i], following[i + distance] = a.shuffle(low, b), a.shuffle(high, b)
         current = following
         distance //= 2
-        vectors[0].function.turn_page()
+        vectors[0].function.split_block()
     return current
 
 
@@ -116,7 +116,7 @@ class TiledElements(Elements):
         self.tiling = tiling
         self.start: Value | None = None
         self.row = 0
-        self._tiles: dict[tuple[str, Index], list[Element]] = {}
+        self._tiles: dict[tuple[Value, Index], list[Element]] = {}
 
     @contextmanager
     def tile(self, start: Value) -> Generator[None]:
@@ -136,7 +136,7 @@ class TiledElements(Elements):
         if self.start is None or not apart or terms.get(self.tiling.across) != 1 or not (inside and plain):
             return super().load(view, indices)
         base = linear - Index.of(self.tiling.across)
-        key = (view.pointer.text, base)
+        key = (view.pointer, base)
         if key not in self._tiles:
             self._tiles[key] = self._load_tile(view, base, terms[self.tiling.lane])
         return self._tiles[key][self.row]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import I64, PTR, Module
+from hloom.codegen.llvm import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import clamped_start
 from hloom.cpu.program import KERNELS, ProgramEmitter

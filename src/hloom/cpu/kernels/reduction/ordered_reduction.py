@@ -13,7 +13,7 @@ from typing import Final
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, Indices
-from hloom.codegen.llvm_text import I64, Function, Value, make_type
+from hloom.codegen.llvm import I64, Function, Value, make_type
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping

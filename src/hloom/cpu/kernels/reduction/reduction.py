@@ -9,7 +9,7 @@ from hloom.analysis.combiners import grouping
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module
+from hloom.codegen.llvm import I32, I64, PTR, Function, Module
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction

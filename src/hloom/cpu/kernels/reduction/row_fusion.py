@@ -14,7 +14,7 @@ from typing import Final
 
 from hloom.codegen.combining import neutral_element
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm_text import I8, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I8, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.kernels.movement.interleaving import MOST_COLUMNS, Rows, emit_rows_kernel, find_rows

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from hloom.codegen.elements import View
-from hloom.codegen.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm.memory import fill_bytes
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.kernels.sorting.radix_sort import Record
 from hloom.cpu.kernels.sorting.row_sort import KeySort, RowByKeys, emit_rows, length, slot_bytes
@@ -47,7 +48,7 @@ def emit_long_sort(program: ProgramEmitter, i: HloInstruction, plan: KeySort, re
     if plan.alone is None:
         sort.passes()
         return
-    records, alone, after = f.label(), f.label(), f.label()
+    records, alone, after = f.new_block(), f.new_block(), f.new_block()
     f.branch(sort.differs(), records, alone)
     f.start(records)
     emit_rows(program, i, replace(plan, alone=None), pointers)
@@ -159,7 +160,7 @@ class _LongSort:
         def body(f: Function, module: Module, number: Value, start: Value, end: Value) -> None:
             mine = f.offset(f.parameters[1], number * BINS, I32)
             size = f.constant(I64, 4 * BINS)
-            f.call(None, "llvm.memset.p0.i64", mine, f.constant(I8, 0), size, Value(f, I1, "false"))
+            fill_bytes(mine, f.constant(I8, 0), size)
             with f.loop(start, end) as loop:
                 _, digit = self.digit(f, f.parameters[0], loop.index, low, width)
                 place = f.offset(mine, digit, I32)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
-from hloom.codegen.llvm_text import I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.program import ProgramEmitter

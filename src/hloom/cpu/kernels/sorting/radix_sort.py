@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from hloom.codegen.llvm_text import I1, I8, I32, I64, PTR, Function, Module, Type, Value, make_type
+from hloom.codegen.llvm import I1, I8, I32, I64, PTR, Function, Module, Type, Value, make_type
+from hloom.codegen.llvm.memory import fill_bytes
 
 LONG: Final = 4096
 """Rows from this length on are sorted by digits of 11 bits, shorter ones by bytes."""
@@ -78,10 +79,10 @@ class _Sort:
         f = self.f
         integers, others, numbers, other_numbers, count = f.parameters
         self.count(integers, count)
-        swapped = Value(f, I1, "false")
+        swapped = f.constant(I1, 0)
         for number in range(len(self.digits)):
             same = self.place(number, integers, count)
-            move, after = f.label(), f.label()
+            move, after = f.new_block(), f.new_block()
             f.branch(same, after, move)
             f.start(move)
             self.move(number, (integers, numbers), (others, other_numbers), count)
@@ -111,7 +112,7 @@ class _Sort:
         """Count every digit."""
         f = self.f
         size = f.constant(I64, 4 * self.bins * len(self.digits))
-        f.call(None, "llvm.memset.p0.i64", self.counts, f.constant(I8, 0), size, Value(f, I1, "false"))
+        fill_bytes(self.counts, f.constant(I8, 0), size)
         with f.loop(0, count) as loop:
             integer = f.load(self.record.type, f.offset(integers, loop.index, self.record.type))
             for number in range(len(self.digits)):

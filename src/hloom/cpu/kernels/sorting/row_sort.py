@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.sorting.radix_sort import Record, radix_sort
@@ -164,7 +164,8 @@ class RowByKeys:
         ]
         self.space = function.parameters[2 * count]
         self.others: list[Index] = []
-        self.low, self.high = function.constant(I64, 0), function.constant(I64, self.n)
+        self.low: Value = function.constant(I64, 0)
+        self.high: Value = function.constant(I64, self.n)
         lanes = 16 if self.n >= 16 else 8
         self.e = Elements(function, lanes, views)
         # what is not contiguous is written element by element
@@ -188,7 +189,7 @@ class RowByKeys:
         keys = self.plan.alone
         of_keys = (stack, stack) if self.plan.alone_by_network else areas
         differs = self.fill_alone(keys, of_keys[0])
-        records, alone, after = self.f.label(), self.f.label(), self.f.label()
+        records, alone, after = self.f.new_block(), self.f.new_block(), self.f.new_block()
         self.f.branch(differs, records, alone)
         self.f.start(records)
         self.by_records(areas)
@@ -374,7 +375,7 @@ class RowByKeys:
             else:
                 f.call(None, network(self.module, record.type), areas[0], f.constant(I64, count))
             return areas
-        null = Value(f, PTR, "null")
+        null = f.constant(PTR, 0)
         numbers = [self.numbers(area) if record.beside else null for area in areas]
         name = radix_sort(self.module, record, self.n)
         swapped = f.call(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hloom.codegen.llvm_text import I1, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm import I1, I64, PTR, Function, Module, Type, Value
 
 BLOCK: Final = 8
 """Vectors that are sorted in registers."""
@@ -146,7 +146,7 @@ class _Network:
         with f.loop(0, self.count, block) as blocks:
             place = self.at(blocks.index)
             _stored(f, _sorted_block(_loaded(f, self.element, self.lanes, place, BLOCK), self.lanes), place)
-        exponent = f.intrinsic("cttz", self.count, Value(f, I1, "true"))
+        exponent = f.intrinsic("cttz", self.count, f.constant(I1, 1))
         first = f.constant(I64, block)
         with f.loop(0, exponent - (block.bit_length() - 1), 1, [first]) as merging:
             (run,) = merging.values

@@ -11,7 +11,7 @@ import math
 from typing import Any, Final
 
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I1, I32, I64, PTR, Function, Module, Value
+from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
@@ -159,7 +159,7 @@ class _Row:
         scalar = Elements(f, 0, {})
         with f.loop(0, f.intrinsic("ctpop", bits), 1, [bits]) as loop:
             (left,) = loop.values
-            number = start + f.intrinsic("cttz", left, Value(f, I1, "true"))
+            number = start + f.intrinsic("cttz", left, f.constant(I1, 1))
             integer = self.integer(scalar, scalar.opaque(number, self.n))
             with f.when(integer.compare("ult", f.load(I32, bound))):
                 at = f.load(I64, filled)

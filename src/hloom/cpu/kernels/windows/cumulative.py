@@ -18,7 +18,7 @@ from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
-from hloom.codegen.llvm_text import I1, I64, PTR, Module, Value
+from hloom.codegen.llvm import I1, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.computation import HloComputation

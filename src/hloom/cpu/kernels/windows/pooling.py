@@ -14,7 +14,7 @@ from typing import Any, Final
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import I64, PTR, Module, Value
+from hloom.codegen.llvm import I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element

@@ -13,7 +13,7 @@ from typing import Any
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
-from hloom.codegen.llvm_text import I64, PTR, Module
+from hloom.codegen.llvm import I64, PTR, Module
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter

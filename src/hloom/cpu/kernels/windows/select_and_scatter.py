@@ -18,7 +18,7 @@ from typing import Any, Final
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner, as_type
 from hloom.codegen.elements import NEAR, Elements, Indices, View
-from hloom.codegen.llvm_text import I32, I64, PTR, Module, Value
+from hloom.codegen.llvm import I32, I64, PTR, Module, Value
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import also
 from hloom.codegen.rules.windows import window_place

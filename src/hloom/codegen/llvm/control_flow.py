@@ -1,0 +1,167 @@
+"""Instructions of control flow: calls, phi nodes, and those that end blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from hloom.codegen.llvm.attributes import Attribute, attributes_text
+from hloom.codegen.llvm.instructions import Instruction
+from hloom.codegen.llvm.types import VOID, Type
+from hloom.codegen.llvm.values import Value
+
+if TYPE_CHECKING:
+    from hloom.codegen.llvm.blocks import Block
+    from hloom.codegen.llvm.function import Function
+    from hloom.codegen.llvm.module import Callee
+
+
+class Call(Instruction):
+    """A direct call.
+
+    Attributes:
+        callee: the function that is called.
+        attributes: of this call.
+    """
+
+    __slots__ = ("arguments", "attributes", "callee")
+
+    def __init__(
+        self, function: Function, type: Type, callee: Callee, arguments: tuple[Value, ...],
+        attributes: tuple[Attribute, ...],
+    ) -> None:  # fmt: skip
+        self.function = function
+        self.type = type
+        self.opcode = "call"
+        self.callee = callee
+        self.arguments = arguments
+        self.attributes = attributes
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return self.arguments
+
+    @property
+    def detail(self) -> Hashable:
+        return self.callee.name, self.attributes
+
+    def line(self) -> str:
+        listed = ", ".join([f"{a.type.text} {a.name}" for a in self.arguments])
+        call = f"call {self.type.text} @{self.callee.name}({listed}){attributes_text(self.attributes)}"
+        return f"  {call}" if self.type is VOID else f"  {self.name} = {call}"
+
+
+class Phi(Instruction):
+    """The value that belongs to the block control came from.
+
+    Attributes:
+        incoming: values and the blocks they come from; set once the blocks are there.
+    """
+
+    __slots__ = ("incoming",)
+
+    def __init__(self, function: Function, type: Type, incoming: Sequence[tuple[Value, Block]] = ()) -> None:
+        self.function, self.type, self.opcode = function, type, "phi"
+        self.incoming = incoming
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return tuple([value for value, _ in self.incoming])
+
+    @property
+    def targets(self) -> Sequence[Block]:
+        return [block for _, block in self.incoming]
+
+    def line(self) -> str:
+        listed = ", ".join([f"[ {value.name}, %{block.name} ]" for value, block in self.incoming])
+        return f"  {self.name} = phi {self.type.text} {listed}"
+
+
+class Jump(Instruction):
+    """``br``, always."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, function: Function, target: Block) -> None:
+        self.function, self.type, self.opcode = function, VOID, "br"
+        self.target = target
+
+    @property
+    def targets(self) -> Sequence[Block]:
+        return (self.target,)
+
+    def line(self) -> str:
+        return f"  br label %{self.target.name}"
+
+
+class Branch(Instruction):
+    """``br``, on an i1."""
+
+    __slots__ = ("condition", "no", "yes")
+
+    def __init__(self, function: Function, condition: Value, yes: Block, no: Block) -> None:
+        self.function, self.type, self.opcode = function, VOID, "br"
+        self.condition, self.yes, self.no = condition, yes, no
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return (self.condition,)
+
+    @property
+    def targets(self) -> Sequence[Block]:
+        return self.yes, self.no
+
+    def line(self) -> str:
+        return f"  br i1 {self.condition.name}, label %{self.yes.name}, label %{self.no.name}"
+
+
+class Switch(Instruction):
+    """A branch on an integer.
+
+    Attributes:
+        cases: numbers and the blocks they lead to.
+        default: the block for all other numbers.
+    """
+
+    __slots__ = ("cases", "chooser", "default")
+
+    def __init__(
+        self, function: Function, chooser: Value, cases: Sequence[tuple[int, Block]], default: Block
+    ) -> None:
+        self.function, self.type, self.opcode = function, VOID, "switch"
+        self.chooser, self.cases, self.default = chooser, cases, default
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return (self.chooser,)
+
+    @property
+    def detail(self) -> Hashable:
+        return tuple([case for case, _ in self.cases])
+
+    @property
+    def targets(self) -> Sequence[Block]:
+        return *[block for _, block in self.cases], self.default
+
+    def line(self) -> str:
+        kind = self.chooser.type.text
+        listed = " ".join([f"{kind} {case}, label %{block.name}" for case, block in self.cases])
+        return f"  switch {kind} {self.chooser.name}, label %{self.default.name} [ {listed} ]"
+
+
+class Return(Instruction):
+    """``ret``, of a value or of nothing."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, function: Function, value: Value | None) -> None:
+        self.function, self.type, self.opcode = function, VOID, "ret"
+        self.value = value
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return () if self.value is None else (self.value,)
+
+    def line(self) -> str:
+        value = self.value
+        return "  ret void" if value is None else f"  ret {value.type.text} {value.name}"

@@ -1,0 +1,57 @@
+"""Loads and stores under masks, and of whole ranges of memory."""
+
+from __future__ import annotations
+
+from hloom.codegen.llvm.types import I1, I32, I64, Type
+from hloom.codegen.llvm.values import Operand, Value
+
+
+def masked_load(type: Type, pointer: Value, mask: Value, default: Operand = 0) -> Value:
+    """Load the lanes whose mask bit is set; the others take ``default``."""
+    f = pointer.function
+    name = f"llvm.masked.load.{type.suffix}.p0"
+    return f.call(type, name, pointer, f.constant(I32, type.size), mask, f.operand(type, default))
+
+
+def masked_store(value: Value, pointer: Value, mask: Value) -> None:
+    """Store the lanes whose mask bit is set."""
+    f, type = pointer.function, value.type
+    if type.bits < 64 and not type.is_float:
+        # LLVM (seen in 22) makes of a truncation that is stored under a constant mask of one lane a store
+        # of the value before it, which overwrites the neighbours; not so under a mask it cannot fold.
+        mask = mask & pointer.compare("ne", 0).splat(type.lanes)
+    f.call(None, f"llvm.masked.store.{type.suffix}.p0", value, pointer, f.constant(I32, type.size), mask)
+
+
+def gather(type: Type, pointers: Value, mask: Value | None = None, default: Operand = 0) -> Value:
+    """Load lanes from addresses of their own; those whose mask bit is not set take ``default``."""
+    f = pointers.function
+    condition = mask or f.constant(I1.vector(type.lanes), 1)
+    name = f"llvm.masked.gather.{type.suffix}.{pointers.type.suffix}"
+    return f.call(type, name, pointers, f.constant(I32, type.size), condition, f.operand(type, default))
+
+
+def scatter(value: Value, pointers: Value, mask: Value | None = None) -> None:
+    """Store the lanes whose mask bit is set to addresses of their own, in the order of the lanes."""
+    f, type = pointers.function, value.type
+    condition = mask or f.constant(I1.vector(type.lanes), 1)
+    name = f"llvm.masked.scatter.{type.suffix}.{pointers.type.suffix}"
+    f.call(None, name, value, pointers, f.constant(I32, type.size), condition)
+
+
+def compress(value: Value, mask: Value) -> Value:
+    """Move the lanes whose mask bit is set to the front, in order; the others are undefined."""
+    f, type = value.function, value.type
+    return f.call(type, f"llvm.experimental.vector.compress.{type.suffix}", value, mask, f.poison(type))
+
+
+def copy_bytes(target: Value, source: Value, size: Operand) -> None:
+    """Copy bytes between ranges that do not overlap."""
+    f = target.function
+    f.call(None, "llvm.memcpy.p0.p0.i64", target, source, f.operand(I64, size), f.constant(I1, 0))
+
+
+def fill_bytes(target: Value, byte: Value, size: Operand) -> None:
+    """Set all bytes of a range."""
+    f = target.function
+    f.call(None, "llvm.memset.p0.i64", target, byte, f.operand(I64, size), f.constant(I1, 0))

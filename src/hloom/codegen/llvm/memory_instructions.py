@@ -1,0 +1,124 @@
+"""Instructions on memory: addresses, loads, stores, stack memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from hloom.codegen.llvm.instructions import Instruction
+from hloom.codegen.llvm.types import PTR, VOID, Type
+from hloom.codegen.llvm.values import Value
+
+if TYPE_CHECKING:
+    from hloom.codegen.llvm.function import Function
+
+
+class Offset(Instruction):
+    """``getelementptr`` with one index.
+
+    Attributes:
+        element: the type whose size the index counts.
+    """
+
+    __slots__ = ("element", "index", "pointer")
+
+    def __init__(self, function: Function, type: Type, element: Type, pointer: Value, index: Value) -> None:
+        self.function = function
+        self.type = type
+        self.opcode = "getelementptr"
+        self.element = element
+        self.pointer = pointer
+        self.index = index
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return self.pointer, self.index
+
+    @property
+    def detail(self) -> Hashable:
+        return self.element
+
+    def line(self) -> str:
+        p, index = self.pointer, self.index
+        address = f"{p.type.text} {p.name}, {index.type.text} {index.name}"
+        return f"  {self.name} = getelementptr {self.element.text}, {address}"
+
+
+class Load(Instruction):
+    """A load.
+
+    Attributes:
+        align: alignment of the address in bytes.
+    """
+
+    __slots__ = ("align", "pointer")
+
+    def __init__(self, function: Function, type: Type, pointer: Value, align: int) -> None:
+        self.function = function
+        self.type = type
+        self.opcode = "load"
+        self.pointer = pointer
+        self.align = align
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return (self.pointer,)
+
+    @property
+    def detail(self) -> Hashable:
+        return self.align
+
+    def line(self) -> str:
+        return f"  {self.name} = load {self.type.text}, ptr {self.pointer.name}, align {self.align}"
+
+
+class Store(Instruction):
+    """A store of a value.
+
+    Attributes:
+        align: alignment of the address in bytes.
+    """
+
+    __slots__ = ("align", "pointer", "value")
+
+    def __init__(self, function: Function, value: Value, pointer: Value, align: int) -> None:
+        self.function = function
+        self.type = VOID
+        self.opcode = "store"
+        self.value = value
+        self.pointer = pointer
+        self.align = align
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return self.value, self.pointer
+
+    @property
+    def detail(self) -> Hashable:
+        return self.align
+
+    def line(self) -> str:
+        value = self.value
+        return f"  store {value.type.text} {value.name}, ptr {self.pointer.name}, align {self.align}"
+
+
+class StackMemory(Instruction):
+    """``alloca``, in the entry block.
+
+    Attributes:
+        element, count: type and number of the elements.
+        align: alignment in bytes.
+    """
+
+    __slots__ = ("align", "count", "element")
+
+    def __init__(self, function: Function, element: Type, count: int, align: int) -> None:
+        self.function, self.type, self.opcode = function, PTR, "alloca"
+        self.element, self.count, self.align = element, count, align
+
+    @property
+    def detail(self) -> Hashable:
+        return self.element, self.count, self.align
+
+    def line(self) -> str:
+        return f"  {self.name} = alloca {self.element.text}, i64 {self.count}, align {self.align}"

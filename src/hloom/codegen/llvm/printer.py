@@ -1,0 +1,110 @@
+"""LLVM's textual language: the form in which modules are handed to LLVM.
+
+Values are numbered in the order of their definitions, as LLVM itself numbers values without names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from hloom.codegen.llvm.attributes import attributes_text
+from hloom.codegen.llvm.types import VOID
+
+if TYPE_CHECKING:
+    from hloom.codegen.llvm.function import Function
+    from hloom.codegen.llvm.module import Declaration, GlobalConstant, Module
+
+_value_names: Final[list[str]] = []
+_block_names: Final[list[str]] = ["entry"]
+
+
+def _extend(names: list[str], prefix: str, count: int) -> list[str]:
+    """Return the list, made long enough."""
+    if len(names) < count:
+        names.extend([f"{prefix}{n}" for n in range(len(names), 2 * count)])
+    return names
+
+
+def print_module(module: Module) -> str:
+    """Return the text of a whole module."""
+    declared = [d for name, d in module.declarations.items() if name not in module.functions]
+    return "\n".join([
+        *map(print_global, module.globals.values()),
+        *[print_function(f) for f in module.functions.values()],
+        *map(print_declaration, declared),
+        _common_attributes(module),
+    ])  # fmt: skip
+
+
+def print_part(module: Module, names: Iterable[str]) -> str:
+    """Return the text of a module that has some of the functions, which its other parts see."""
+    functions = {name: module.functions[name] for name in names}
+    used = dict.fromkeys(
+        symbol for f in functions.values() for symbol in f.symbols if symbol not in functions
+    )
+    return "\n".join([
+        *[print_global(module.globals[symbol]) for symbol in used if symbol in module.globals],
+        *[print_function(f, hidden=True) for f in functions.values()],
+        *[_print_callee(module, symbol) for symbol in used if symbol not in module.globals],
+        _common_attributes(module),
+    ])  # fmt: skip
+
+
+def _print_callee(module: Module, symbol: str) -> str:
+    if symbol in module.functions:
+        return print_declaration(module.functions[symbol], hidden=True)
+    return print_declaration(module.declarations[symbol])
+
+
+def _common_attributes(module: Module) -> str:
+    return f"attributes #0 = {{{attributes_text(module.attributes)} }}\n"
+
+
+def print_declaration(callee: Function | Declaration, *, hidden: bool = False) -> str:
+    """Return the declaration of a function."""
+    types = zip(callee.parameter_types, callee.parameter_attributes, strict=True)
+    parameters = ", ".join([f"{type.text}{attributes_text(listed)}" for type, listed in types])
+    attributes = "" if hidden else attributes_text(callee.attributes)
+    visibility = "hidden " if hidden else ""
+    return f"declare {visibility}{callee.result.text} @{callee.name}({parameters}){attributes}"
+
+
+def print_global(constant: GlobalConstant) -> str:
+    """Return the definition of constant bytes; the declaration, if the loader puts them in place."""
+    kind = f"[{len(constant.data)} x i8]"
+    if constant.external:
+        return f"@{constant.name} = external hidden constant {kind}, align {constant.align}"
+    body = "\\" + constant.data.hex("\\") if constant.data else ""
+    return f'@{constant.name} = private unnamed_addr constant {kind} c"{body}", align {constant.align}'
+
+
+def print_function(f: Function, *, hidden: bool = False) -> str:
+    """Return the definition of a function; hidden: for all parts of the program instead of one.
+
+    Functions that are visible outside stay visible.
+    """
+    _name_values(f)
+    linkage = ("hidden " if hidden else "internal ") if f.internal else ""
+    parameters = ", ".join([f"{p.type.text}{attributes_text(p.attributes)} {p.name}" for p in f.parameters])
+    attributes = attributes_text(f.attributes)
+    lines = [f"define {linkage}{f.result.text} @{f.name}({parameters}){attributes} #0 {{"]
+    for block in f.blocks:
+        lines.append(block.name + ":")
+        if block is f.blocks[0]:
+            lines += [instruction.line() for instruction in (*f.stack, *f.prologue)]
+        lines += [instruction.line() for instruction in block.instructions]
+    lines.append("}\n")
+    return "\n".join(lines)
+
+
+def _name_values(f: Function) -> None:
+    """Name values and blocks by their numbers, and constants by their texts."""
+    named = [*f.parameters, *f.stack]
+    named += [i for block in f.blocks for i in block.instructions if i.type is not VOID]
+    for value, name in zip(named, _extend(_value_names, "%", len(named)), strict=False):
+        value.name = name
+    for block, name in zip(f.blocks, _extend(_block_names, "b", len(f.blocks)), strict=False):
+        block.name = name
+    for constant in f.constants.values():
+        constant.name = constant.text()

@@ -1,0 +1,251 @@
+"""Values: parameters, constants, addresses of globals, results of instructions.
+
+Arithmetic operators append instructions to the function that a value belongs to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from hloom.codegen.llvm.types import PTR, Type
+
+if TYPE_CHECKING:
+    from hloom.codegen.llvm.attributes import Attribute
+    from hloom.codegen.llvm.function import Function
+
+
+class Value:
+    """A value of a function.
+
+    Attributes:
+        function: the function it belongs to.
+        type: its type.
+        name: its name as an operand in LLVM's text; set when the function is printed.
+    """
+
+    __slots__ = ("function", "name", "type")
+
+    name: str
+
+    def __init__(self, function: Function, type: Type) -> None:
+        self.function = function
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"<{self.__class__.__name__} {self.type.text}>"
+
+    # -- arithmetic
+
+    def __add__(self, other: Operand) -> Value:
+        return self.function.binary("fadd" if self.type.is_float else "add", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self.function.operand(self.type, other) + self
+
+    def __sub__(self, other: Operand) -> Value:
+        return self.function.binary("fsub" if self.type.is_float else "sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self.function.operand(self.type, other) - self
+
+    def __mul__(self, other: Operand) -> Value:
+        return self.function.binary("fmul" if self.type.is_float else "mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self.function.operand(self.type, other) * self
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self.function.binary("fdiv" if self.type.is_float else "sdiv", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self.function.operand(self.type, other) / self
+
+    def __and__(self, other: Operand) -> Value:
+        return self.function.binary("and", self, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self.function.binary("or", self, other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self.function.binary("xor", self, other)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self.function.binary("shl", self, other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return self.function.binary("ashr", self, other)
+
+    def __neg__(self) -> Value:
+        if self.type.is_float:
+            return self.function.unary("fneg", self)
+        return self.function.constant(self.type, 0) - self
+
+    def __invert__(self) -> Value:
+        return self ^ -1 if self.type.element != "i1" else self ^ 1
+
+    def logical_shift_right(self, other: Operand) -> Value:
+        """Shift in zeros from the left."""
+        return self.function.binary("lshr", self, other)
+
+    def unsigned_divide(self, other: Operand) -> Value:
+        """Return the unsigned quotient; the divisor must not be 0."""
+        return self.function.binary("udiv", self, other)
+
+    def unsigned_remainder(self, other: Operand) -> Value:
+        """Return the unsigned remainder; the divisor must not be 0."""
+        return self.function.binary("urem", self, other)
+
+    def signed_remainder(self, other: Operand) -> Value:
+        """Return the signed remainder; the divisor must not be 0, nor -1 for the smallest number."""
+        return self.function.binary("srem", self, other)
+
+    # -- comparison and selection
+
+    def compare(self, predicate: str, other: Operand) -> Value:
+        """Compare by one of LLVM's predicates, such as ``olt`` (floats) or ``ult`` (integers)."""
+        return self.function.compare(predicate, self, other)
+
+    def select(self, yes: Operand, no: Operand) -> Value:
+        """Return ``yes`` where this (i1) holds, else ``no``; at least one of them is a Value."""
+        return self.function.select(self, yes, no)
+
+    # -- conversion
+
+    def cast(self, opcode: str, element: Type) -> Value:
+        """Convert (``sitofp``, ``trunc``, ...) to an element type; lanes are kept."""
+        target = element.vector(self.type.lanes)
+        return self if target is self.type else self.function.convert(opcode, self, target)
+
+    def bitcast(self, type: Type) -> Value:
+        """Return the same bits as a value of another type."""
+        return self if type is self.type else self.function.convert("bitcast", self, type)
+
+    # -- lanes
+
+    def splat(self, lanes: int) -> Value:
+        """Return a vector with this scalar in every lane; lanes 0 gives the scalar itself."""
+        if not lanes:
+            return self
+        vector = self.function.poison(self.type.vector(lanes)).insert(self, 0)
+        return vector.shuffle((0,) * lanes)
+
+    def extract(self, lane: int | Value) -> Value:
+        """Return one lane of a vector."""
+        return self.function.extract(self, lane)
+
+    def insert(self, scalar: Value, lane: int | Value) -> Value:
+        """Return the vector with one lane replaced."""
+        return self.function.insert(self, scalar, lane)
+
+    def shuffle(self, lanes: Sequence[int], other: Value | None = None) -> Value:
+        """Choose lanes from this vector and ``other``; -1 leaves a lane undefined."""
+        return self.function.shuffle(self, lanes, other)
+
+
+Number: TypeAlias = int | float
+Operand: TypeAlias = Value | Number
+ConstantKey: TypeAlias = tuple[Type, Number | bytes | tuple[Number | bytes, ...]]
+
+
+class Parameter(Value):
+    """A parameter of a function.
+
+    Attributes:
+        attributes: such as ``noalias``.
+    """
+
+    __slots__ = ("attributes",)
+
+    def __init__(self, function: Function, type: Type) -> None:
+        super().__init__(function, type)
+        self.attributes: tuple[Attribute, ...] = ()
+
+
+class Poison(Value):
+    """An undefined value."""
+
+    __slots__ = ()
+
+    def __init__(self, function: Function, type: Type) -> None:
+        super().__init__(function, type)
+        self.name = "poison"
+
+
+class GlobalAddress(Value):
+    """The address of a global constant or of a function; one object per function and symbol."""
+
+    __slots__ = ("symbol",)
+
+    def __init__(self, function: Function, symbol: str) -> None:
+        super().__init__(function, PTR)
+        self.symbol = symbol
+        self.name = f"@{symbol}"
+
+
+class Constant(Value):
+    """A number, the same in every lane of a vector, or a tuple with a number for each lane.
+
+    Equal constants of a function are one object.
+
+    Attributes:
+        value: an int for integers and pointers, a float for floats, a tuple of these for lanes that differ.
+        key: equal for equal constants, of whatever function.
+    """
+
+    __slots__ = ("key", "value")
+
+    def __init__(
+        self, function: Function, type: Type, value: Number | tuple[Number, ...], key: ConstantKey
+    ) -> None:
+        self.function = function
+        self.type = type
+        self.value = value
+        self.key = key
+
+    def __repr__(self) -> str:
+        return f"<Constant {self.type.text} {self.value}>"
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all lanes have the same number."""
+        return not isinstance(self.value, tuple)
+
+    def splat(self, lanes: int) -> Value:
+        """Return the constant with this number in every lane."""
+        if not lanes or isinstance(self.value, tuple):
+            return self
+        return self.function.constant(self.type.vector(lanes), self.value)
+
+    def text(self) -> str:
+        """Return the constant as LLVM writes it, exact for every value."""
+        return _constant_text(self.key)
+
+
+@lru_cache(maxsize=1 << 14)
+def _constant_text(key: ConstantKey) -> str:
+    type, value = key
+    element = type.element
+    if isinstance(value, tuple):
+        return f"<{', '.join([f'{element} {number_text(element, v)}' for v in value])}>"
+    text = number_text(element, value)
+    return f"splat ({element} {text})" if type.lanes else text
+
+
+def number_text(element: str, number: Number | bytes) -> str:
+    """Return the text of a number (or an f64's bytes) as a constant of an element type, exactly."""
+    value: Number = struct.unpack("<d", number)[0] if isinstance(number, bytes) else number
+    if element == "float":
+        (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+    if element == "double":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    if element == "half":
+        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    if element == "bfloat":
+        return f"0xR{struct.unpack('<I', struct.pack('<f', value))[0] >> 16:04X}"
+    if element == "ptr":
+        return "null" if not value else f"inttoptr (i64 {int(value)} to ptr)"
+    return str(int(value))
