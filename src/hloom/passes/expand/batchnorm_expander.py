@@ -13,10 +13,12 @@ from hloom.operations.normalization import BatchNormGrad, BatchNormInference, Ba
 from hloom.operations.structure import Tuple
 from hloom.operations.transcendental import SquareRoot
 from hloom.passes.facts import NO_BATCH_NORM
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class BatchNormExpander:
     """``batch-norm-training``, ``-inference`` and ``-grad`` → their formulas, in f32 or, of f64, in f64."""

@@ -10,11 +10,13 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.movement import Transpose
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class BitcastExpander:
     """``bitcast(x)`` → x in the order of its memory, its bits as the other type, in the result's order."""

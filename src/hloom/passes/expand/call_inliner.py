@@ -11,8 +11,10 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.structure import Parameter
 from hloom.passes.facts import INLINED
+from hloom.passes.registry import register
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class CallInliner:
     """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be made anew."""

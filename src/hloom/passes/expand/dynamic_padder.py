@@ -12,9 +12,11 @@ from hloom.ir.module import HloModule
 from hloom.passes.expand import dynamic_rules as dynamic_rules  # registers the rules
 from hloom.passes.expand.dynamic_form import is_dynamic, static_form
 from hloom.passes.expand.dynamic_writer import DynamicWriter
+from hloom.passes.registry import register
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class DynamicPadder:
     """``f32[<=8] add(x, y)`` → ``f32[8] add(x, y)`` beside the size of x."""

@@ -23,6 +23,7 @@ from hloom.operations.linear_algebra import Fft
 from hloom.operations.movement import Concatenate, Pad, Reverse, Slice, Transpose
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Imag, Negate, Real
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 from hloom.shape.literal import Literal
@@ -33,6 +34,7 @@ LARGE: Final = 1 << 18
 _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class FftDecomposer:
     """``fft`` of lengths with a prime factor beyond ``largest_prime`` → chirps, longer ffts."""

@@ -9,8 +9,10 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.module import HloModule
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
+from hloom.passes.registry import register
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class FlattenCallGraph:
     """A computation that two whiles, conditionals or calls share → one copy for each."""

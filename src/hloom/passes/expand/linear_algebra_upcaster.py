@@ -8,10 +8,12 @@ from typing import ClassVar
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.linear_algebra import Cholesky, TriangularSolve
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class LinearAlgebraUpcaster:
     """``bf16 cholesky(a)`` → ``convert(cholesky(convert(a)))``; triangular-solve too.

@@ -13,10 +13,12 @@ from hloom.operations.conversion import Bitcast
 from hloom.operations.movement import Broadcast, Reshape, Transpose
 from hloom.operations.reduction import Map
 from hloom.operations.structure import Constant
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class MapInliner:
     """``map(x, y), to_apply=f`` → the instructions of f with x and y for its parameters."""

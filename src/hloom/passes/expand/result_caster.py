@@ -9,11 +9,13 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot, RaggedDot, joint_precision
 from hloom.operations.convolution import Convolution
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ResultCaster:
     """``f32 dot(f64 a, f64 b)`` → ``convert(f64 dot(a, b))``; ragged dots and convolutions too.

@@ -15,11 +15,13 @@ from hloom.operations.movement import Concatenate
 from hloom.operations.random import Rng, RngBitGenerator, RngGetAndUpdateState
 from hloom.operations.structure import GetTupleElement
 from hloom.operations.transcendental import Cosine, Logarithm, SquareRoot
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, U64
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class RngExpander:
     """``rng(a, b)`` → bits of Philox from the state of the device, made uniform or (Box and Muller) normal.

@@ -10,10 +10,12 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Multiply
 from hloom.operations.contraction import Dot, ScaledDot
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ScaledDotRewriter:
     """``scaled-dot(a, s, b, t)`` → ``dot(a * broadcast(s), b * broadcast(t))`` in f32, of f64 in f64."""

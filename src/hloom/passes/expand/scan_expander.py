@@ -20,6 +20,7 @@ from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.movement import Broadcast, Reshape
 from hloom.operations.scan import Scan
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S64
 from hloom.shape.literal import Literal
@@ -87,6 +88,7 @@ def _is_elementwise_step(i: HloInstruction, dimensions: tuple[int, ...], step: H
     return i.operation.elementwise and i.shape.is_array and i.shape.dimensions in (dimensions, ())
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ScanExpander:
     """``scan`` → ``while`` over a counter, inputs, carries and outputs.

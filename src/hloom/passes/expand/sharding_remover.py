@@ -9,9 +9,11 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import is_identity
 from hloom.operations.structure import OptimizationBarrier, Tuple
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ShardingRemover:
     """``custom-call(x), custom_call_target="Sharding"`` → ``x``, on one partition. Bitwise.

@@ -9,9 +9,11 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.reduction import ReductionResult
 from hloom.operations.structure import Tuple
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class SingleResultTuples:
     """``(f32[4]) reduce(x, init)`` → ``tuple(f32[4] reduce(x, init))``; windows too. Bitwise."""

@@ -16,9 +16,11 @@ from hloom.operations.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, Co
 from hloom.operations.control_flow import Call
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import inline
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class SynchronousOperations:
     """``copy-start``, ``copy-done`` → the operand; ``async-start`` of plain computations → ``call``."""

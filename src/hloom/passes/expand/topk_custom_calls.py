@@ -12,11 +12,13 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.sorting import TopK
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class TopkCustomCalls:
     """``custom-call(x), custom_call_target="TopK"`` → ``topk(x)``. Bitwise, but for the order of equals."""

@@ -14,11 +14,13 @@ from hloom.operations.comparison import Compare
 from hloom.operations.movement import Slice
 from hloom.operations.sorting import Sort, TopK
 from hloom.operations.structure import GetTupleElement, Iota, Parameter, Tuple
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32, ElementType
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class TopkDecomposer:
     """``topk(x)`` → ``slice(sort(x, iota))``, of elements of more bits, or more of them, than stated.

@@ -9,8 +9,10 @@ from typing import ClassVar
 from hloom.analysis.purity import has_side_effect
 from hloom.ir.module import HloModule
 from hloom.passes.facts import UNORDERED
+from hloom.passes.registry import register
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class Unscheduler:
     """``is_scheduled`` → control dependencies from each instruction with a side effect to the next one."""

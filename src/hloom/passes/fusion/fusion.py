@@ -29,6 +29,7 @@ from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.fusion.row_groups import join_rows
 from hloom.passes.fusion.spans import Spans
+from hloom.passes.registry import register
 from hloom.shape.shape import Shape
 
 _FEW: Final = 6
@@ -73,6 +74,7 @@ class _Group:
     outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class Fusion:
     """Elementwise, broadcasting and data-moving operations → ``fusion`` with kind kLoop or kInput.

@@ -17,8 +17,10 @@ from hloom.operations.gather_scatter import Scatter
 from hloom.operations.movement import Pad, Reshape, Reverse, Transpose
 from hloom.operations.structure import Constant, Parameter, parameter_number
 from hloom.passes.fusion.fusion import control_computations
+from hloom.passes.registry import register
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ScatterFusion:
     """``scatter(x, f(i), g(u))`` → a ``fusion`` with the scatter as its root.

@@ -21,10 +21,12 @@ from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Reshape
 from hloom.operations.reduction import Reduce
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class TreeReductionRewriter:
     """``reduce(x)`` along the leading dimensions → ``reduce(reshape(reduce(reshape(x))))``.

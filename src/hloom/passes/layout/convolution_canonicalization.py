@@ -11,10 +11,12 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.operations.convolution import Convolution
 from hloom.passes.layout.dot_decomposer import dot_in, every_dot
+from hloom.passes.registry import register
 from hloom.passes.rewriting import Rewrite, Rule, RuleTable, discard
 from hloom.passes.rules import convolution
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ConvolutionCanonicalization:
     """The rules of `hloom.passes.rules.convolution`, until none fits any more.

@@ -11,11 +11,13 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Transpose
+from hloom.passes.registry import register
 from hloom.passes.rules.convolution import convolution_like, relabelled
 from hloom.passes.rules.dimensions import inverse
 from hloom.passes.writing import Writer
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ConvolutionLayout:
     """``convolution(x, k)`` → ``transpose(convolution(transpose(x), transpose(k)))``.

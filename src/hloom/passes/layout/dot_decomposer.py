@@ -15,6 +15,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.operations.contraction import Dot
 from hloom.operations.movement import Reshape, Transpose
+from hloom.passes.registry import register
 from hloom.passes.rewriting import Family, Rewrite, Rule, RuleTable, discard
 from hloom.passes.rules import contraction
 
@@ -24,6 +25,7 @@ def every_dot(dot: HloInstruction) -> bool:
     return True
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class DotDecomposer:
     """The rules of `hloom.passes.rules.contraction`, where they make no product worse.

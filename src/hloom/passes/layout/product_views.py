@@ -18,6 +18,7 @@ from hloom.operations.control_flow import Fusion
 from hloom.operations.movement import Reshape, Slice, Transpose
 from hloom.operations.structure import Parameter
 from hloom.passes.fusion.fusion import control_computations
+from hloom.passes.registry import register
 
 
 def is_view(i: HloInstruction) -> bool:
@@ -25,6 +26,7 @@ def is_view(i: HloInstruction) -> bool:
     return isinstance(i.operation, Slice | Reshape | Transpose)
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ProductViews:
     """Copies before and behind dots → parts of the dots' fusions.

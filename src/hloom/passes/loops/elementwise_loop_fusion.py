@@ -22,6 +22,7 @@ from hloom.operations.movement import Broadcast, Pad
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild
+from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
@@ -36,6 +37,7 @@ def _reads_elsewhere(i: HloInstruction) -> bool:
     )
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ElementwiseLoopFusion:
     """A while that counts and whose body is elementwise → a ``fusion`` with the while inside.

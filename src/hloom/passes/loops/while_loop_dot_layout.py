@@ -18,10 +18,12 @@ from hloom.operations.movement import Transpose
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loop_invariant_code_motion import invariants
 from hloom.passes.loops.while_loops import loop_of
+from hloom.passes.registry import register
 from hloom.passes.rules.contraction import batch_of, inner_of, renumbered
 from hloom.passes.writing import Writer
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class WhileLoopDotLayout:
     """``while (...) { x = dot(a, x) }`` → ``while (...) { x = dot(transpose(a), x) }`` where it reads better.

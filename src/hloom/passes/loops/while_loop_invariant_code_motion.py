@@ -14,10 +14,12 @@ from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild
+from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class WhileLoopInvariantCodeMotion:
     """``while (...) { y = f(x); ... }`` with x the same in every turn → ``y = f(x); while (...) { ... }``.

@@ -18,10 +18,12 @@ from hloom.operations.structure import Constant, GetTupleElement, Iota
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of, rebuild, sink
+from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class WhileLoopSimplifier:
     """Constants go into loops, what no turn changes and what nobody needs out of them."""

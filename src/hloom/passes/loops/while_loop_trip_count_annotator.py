@@ -10,8 +10,10 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loops import loop_of
+from hloom.passes.registry import register
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class WhileLoopTripCountAnnotator:
     """A loop that counts → the same with a `TripCount` among its annotations.

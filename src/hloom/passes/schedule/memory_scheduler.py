@@ -19,6 +19,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.traits import Family
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.facts import UNORDERED
+from hloom.passes.registry import register
 from hloom.shape.shape import Shape
 
 
@@ -27,6 +28,7 @@ def _holds_operands(i: HloInstruction) -> bool:
     return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement)
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class HloMemoryScheduler:
     """The instructions of every computation in the order in which they are to run."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hloom.ir.module import HloModule
+from hloom.passes.registry import register
 from hloom.passes.rewriting import Family, RuleTable
 from hloom.passes.rules import (
     arithmetic,
@@ -35,6 +36,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 _TABLE: Final = RuleTable(*FAMILIES)
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class AlgebraicSimplifier:
     """Every rule of `FAMILIES`, until none fits any more."""

@@ -9,8 +9,10 @@ from typing import ClassVar
 from hloom.analysis.purity import has_side_effect
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.registry import register
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class CommonSubexpressionElimination:
     """Two instructions with the same operation, shape, operands and computations → one."""

@@ -12,6 +12,7 @@ from typing import ClassVar, Final, TypeAlias
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.registry import register
 
 LARGEST: Final = 64
 """Computations of more instructions are not compared."""
@@ -19,6 +20,7 @@ LARGEST: Final = 64
 Key: TypeAlias = tuple[object, ...]
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ComputationDeduplicator:
     """Two equal computations, neither called by control flow → the first of them."""

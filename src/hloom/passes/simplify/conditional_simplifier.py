@@ -15,11 +15,13 @@ from hloom.operations.control_flow import Conditional
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
+from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ConditionalSimplifier:
     """Known branches are taken, small ones are both computed, results that nobody wants are not.

@@ -22,6 +22,7 @@ from hloom.ir.operation import Array
 from hloom.ir.traits import Family
 from hloom.operations.convolution import Convolution
 from hloom.operations.structure import Constant
+from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -30,6 +31,7 @@ _WORK_OF_ELEMENT: Final = {"moved": 1, "computed": 16, "combined": 64}
 """How much more an element costs here than a moved one."""
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ConstantFolding:
     """Operations on constants → constants; arrays of one number → that number, spread.

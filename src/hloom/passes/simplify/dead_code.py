@@ -10,8 +10,10 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.structure import Parameter
+from hloom.passes.registry import register
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class DeadCodeElimination:
     """Removes instructions without users or side effects, and uncalled computations."""

@@ -11,11 +11,13 @@ from hloom.ir.traits import Range
 from hloom.operations.arithmetic import Maximum, Minimum, Remainder
 from hloom.operations.comparison import Clamp, Compare
 from hloom.passes.facts import FLAT
+from hloom.passes.registry import register
 from hloom.passes.rewriting import Family, RuleTable
 from hloom.passes.simplify.integer_ranges import IntegerRanges
 from hloom.passes.writing import Writer
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class IntegerRangeSimplifier:
     """``i < n`` → true, ``maximum(i, 0)`` → ``i``, and the like, where i is known to lie inside."""

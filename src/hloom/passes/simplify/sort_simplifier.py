@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from hloom.ir.module import HloModule
+from hloom.passes.registry import register
 from hloom.passes.rewriting import RuleTable
 from hloom.passes.rules import indexing
 
 _TABLE: Final = RuleTable(indexing.SORTS)
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class SortSimplifier:
     """The rules of `hloom.passes.rules.indexing.SORTS`."""

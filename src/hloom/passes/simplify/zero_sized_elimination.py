@@ -10,9 +10,11 @@ import numpy as np
 from hloom.analysis.purity import is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.registry import register
 from hloom.passes.simplify.constant_folding import replace_by_constant
 
 
+@register
 @dataclass(frozen=True, slots=True)
 class ZeroSizedHloElimination:
     """``f(x)`` of no elements → ``constant({})``."""
