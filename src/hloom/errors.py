@@ -1,4 +1,4 @@
-"""The errors of hloom: every refusal names a rule, a place, what was got and what was wanted."""
+"""The errors of hloom: each names a rule, a place, the value found and the value wanted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 _LONGEST_WORD: Final = 100
 _MOST_WORDS: Final = 1000
-"""Bounds on the search for a word that may have been meant."""
+"""Limit on the number of words searched for a near match."""
 
 
 class HloError(ValueError):
@@ -83,11 +83,11 @@ class EvaluationError(HloError):
 
 
 class DeadlockError(EvaluationError):
-    """Devices that would wait for each other for ever; the message says who waits for whom."""
+    """Devices that wait for each other for ever; the message lists what each one waits for."""
 
 
 def _caret(source_line: str, column: int) -> str:
-    """The source line with a caret under the 1-based column; long lines are cut around it."""
+    """Return the source line with a caret under the 1-based column; long lines are cut around it."""
     start = max(0, column - 1 - 80)
     shown = source_line[start : column - 1 + 40]
     pointer = "".join("\t" if c == "\t" else " " for c in shown[: column - 1 - start])
@@ -95,7 +95,7 @@ def _caret(source_line: str, column: int) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: the known word that it may have been, if there is one."""
+    """Return the end of a message about an unknown word: the nearest known word, if there is one."""
     if len(word) > _LONGEST_WORD:
         return ""
     import difflib
@@ -114,5 +114,5 @@ def rule(name: str, holds: object, message: str, error: type[HloError] = ShapeEr
 
 
 def broken(name: str, message: str, error: type[HloError] = ShapeError) -> HloError:
-    """The error for a violated rule, to be raised by the caller."""
+    """Return the error for a violated rule, to be raised by the caller."""
     return error(message, rule=name)

@@ -1,4 +1,4 @@
-"""Programs in files: text and protos, compressed or not, recognized by what is in them, not by names.
+"""Program files: text and protos, compressed or not, recognized by content, not by name.
 
 `load` reads HLO text (`.hlo`, `.txt`), serialized protos (`.pb`: HloModuleProto, HloProto, HloSnapshot and
 HloUnoptimizedSnapshot), their text form (`.pbtxt`), and any of these in gzip; `save` writes them.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _GZIP: Final = b"\x1f\x8b"
 _MOST_BYTES: Final = (1 << 31) - 1
-"""No proto is longer; nor does a small file that grows when it is decompressed get more memory."""
+"""Maximum size of a proto, and of a decompressed file."""
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -39,12 +39,12 @@ _PROTO_TEXT: Final = re.compile(r"(?:\s|#[^\n]*)*[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-t
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A program with the values of one run: what XLA stores in an HloSnapshot.
+    """A program with the values of one run: the contents of an HloSnapshot.
 
     Attributes:
         module: the program.
         runs: the arguments of each recorded run; empty if none is stored.
-        result: what the run gave, if that is stored.
+        result: the result of the run, if stored.
     """
 
     module: HloModule
@@ -53,15 +53,15 @@ class Snapshot:
 
 
 def load(path: str | Path) -> HloModule:
-    """The program in a file; of several, the first.
+    """Return the program in a file; of several, the first.
 
-    Raises ParseError (with line and column for text) for what is no program, OSError for what is no file.
+    Raises ParseError (with line and column for text) for malformed contents, OSError for unreadable files.
     """
     return load_all(path)[0]
 
 
 def load_all(path: str | Path) -> list[HloModule]:
-    """Every program in a file; text may hold several, divided by lines `// -----`. Raises as `load` does."""
+    """Return every program in a file; text separates several by `// -----`. Raises as `load` does."""
     data = contents(path)
     kind = kind_of(data)
     if kind == "text":
@@ -82,7 +82,7 @@ def _from_text(path: str | Path, data: bytes) -> list[HloModule]:
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
-    """The program in a file together with the arguments and the result that are stored beside it.
+    """Return the program in a file with the arguments and the result stored beside it.
 
     Raises as `load` does, and ParseError for a text of several programs.
     """
@@ -103,7 +103,7 @@ def load_snapshot(path: str | Path) -> Snapshot:
 
 
 def contents(path: str | Path) -> bytes:
-    """The bytes of a file, decompressed if they are gzip; ParseError for damaged gzip or more than 2 GiB."""
+    """Return a file's bytes, gunzipped if needed; ParseError for damaged gzip or more than 2 GiB."""
     data = Path(path).read_bytes()
     if not data.startswith(_GZIP):
         return _in_utf8(data)
@@ -132,7 +132,7 @@ def _in_utf8(data: bytes) -> bytes:
 
 
 def kind_of(data: bytes) -> str:
-    """What some bytes are: "text" (HLO), "pbtxt" or "pb"."""
+    """Return the form of some bytes: "text" (HLO), "pbtxt" or "pb"."""
     if _NEVER_IN_TEXT.search(data):
         return "pb"
     text = data.decode("utf-8", "replace")
@@ -152,7 +152,7 @@ def _container(data: bytes, kind: str) -> Container:
 
 
 def save(module: HloModule, path: str | Path) -> None:
-    """Write a program in the form that the name asks for: `.hlo` or `.txt`, `.pb`, `.pbtxt`, each also `.gz`.
+    """Write a program in the form of the suffix: `.hlo` or `.txt`, `.pb`, `.pbtxt`, each also `.gz`.
 
     Text is written with all constants in full; `.pb` and `.pbtxt` hold an HloProto, as XLA's dumps do. Raises
     HloError for another suffix.
@@ -162,7 +162,7 @@ def save(module: HloModule, path: str | Path) -> None:
 
 
 def save_snapshot(snapshot: Snapshot, path: str | Path) -> None:
-    """Write a program and what was recorded of its runs, as HloSnapshot: `.pb` or `.pbtxt`, each also `.gz`.
+    """Write a program and its recorded runs as HloSnapshot: `.pb` or `.pbtxt`, each also `.gz`.
 
     Several runs, one for each partition, become an HloUnoptimizedSnapshot. Raises HloError for another suffix
     and for several runs with a result, which that message does not hold.
@@ -180,7 +180,7 @@ def save_snapshot(snapshot: Snapshot, path: str | Path) -> None:
 
 
 def _form(path: str | Path) -> tuple[str, bool]:
-    """The suffix that says the form, and whether ``.gz`` follows it."""
+    """Return the suffix that states the form, and whether ``.gz`` follows it."""
     plain = Path(path)
     compress = plain.suffix == ".gz"
     return (plain.with_suffix("") if compress else plain).suffix, compress
@@ -191,7 +191,7 @@ def _write(path: str | Path, data: bytes, compress: bool) -> None:
 
 
 def encoded(module: HloModule, suffix: str) -> bytes:
-    """A program in the form of a suffix: `.hlo`, `.txt`, `.pb` or `.pbtxt`."""
+    """Encode a program in the form of a suffix: `.hlo`, `.txt`, `.pb` or `.pbtxt`."""
     if suffix in (".hlo", ".txt"):
         from hloom.text.options import PrintOptions
 

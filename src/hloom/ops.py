@@ -1,4 +1,4 @@
-"""The functions of the operation-semantics page: ``hloom.ops.Clamp(lo, x, hi)`` and its kin.
+"""The functions of the operation-semantics page: ``hloom.ops.Clamp(lo, x, hi)`` and all others.
 
 Every function appends to the program that its operands belong to and returns the new value; functions
 without operands take the builder first. Names, arguments and their order are the page's; XlaBuilder's
@@ -403,7 +403,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Callable[..., XlaOp]:
-    """The function of an operation that was declared without one of its own; see CONTRIBUTING.md."""
+    """Derive the function of an operation that was declared without one of its own; see CONTRIBUTING.md."""
     function = derived_function(name)
     if function is None:
         raise AttributeError(f"module 'hloom.ops' has no function {name!r}")

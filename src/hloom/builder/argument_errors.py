@@ -1,4 +1,4 @@
-"""What is said when a builder's function gets an argument that is not of the kind that it takes."""
+"""Errors about arguments of a wrong kind in calls of the builder's functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNFIT: Final = (TypeError, ValueError, AttributeError, LookupError, OverflowErro
 
 
 def argument_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Let wrong kinds of arguments end in an HloError that names the argument.
+    """Turn an argument of a wrong kind into an HloError that names the argument.
 
     A call whose arguments are too few, too many or misnamed stays Python's TypeError.
     """
@@ -45,7 +45,7 @@ def refuse(
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
 ) -> NoReturn:
-    """Raise what fits for an error of a function that users call by `name`: for most errors, themselves."""
+    """Raise the fitting error for a failure of the function that users call by `name`."""
     if isinstance(error, HloError) and error.rule != _RULE:
         raise error
     try:
@@ -59,7 +59,7 @@ def refuse(
 
 
 def _culprit(function: Callable[..., Any], given: Mapping[str, Any]) -> str:
-    """The first argument that is not what its annotation says; empty if all are."""
+    """Return the name of the first argument that contradicts its annotation; empty if none does."""
     parameters = inspect.signature(function).parameters
     for name, value in given.items():
         kind = str(parameters[name].annotation).removesuffix(" | None")
@@ -113,4 +113,4 @@ _KINDS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "int": ("an integer", _is_integer),
     "str": ("a string", _is_one_of(str)),
 }
-"""The annotations of the functions' parameters: in words, and as a test."""
+"""The annotations of the functions' parameters: in words, and as a predicate."""

@@ -1,7 +1,7 @@
 """Implicit broadcasting of the element-wise functions, after XLA's page "Broadcasting semantics".
 
 A scalar meets any array; arrays of one rank meet where sizes are equal or one of them is 1; arrays of
-different ranks need `broadcast_dimensions`, which say where the dimensions of the smaller one go.
+different ranks need `broadcast_dimensions`, which map the dimensions of the smaller one to the larger one's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hloom.shape.shape import Shape
 def broadcast_operands(
     opcode: str, lhs: XlaOp, rhs: XlaOp, broadcast_dimensions: Sequence[int] | None
 ) -> tuple[XlaOp, XlaOp]:
-    """Both operands in their common shape; raises ShapeError where they have none."""
+    """Broadcast both operands to their common shape; raises ShapeError if there is none."""
     small, large = (lhs, rhs) if lhs.shape.rank <= rhs.shape.rank else (rhs, lhs)
     for operand in (lhs, rhs):
         if not operand.shape.is_array:
@@ -39,7 +39,7 @@ def broadcast_operands(
 def _mapping(
     opcode: str, small: Shape, large: Shape, broadcast_dimensions: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """The dimension of the larger array that each dimension of the smaller one goes to."""
+    """Return for each dimension of the smaller array the dimension of the larger one that it maps to."""
     identity = tuple(range(small.rank))
     if broadcast_dimensions is None or (not broadcast_dimensions and small.rank == large.rank):
         if small.rank not in (0, large.rank):
@@ -65,7 +65,7 @@ def _mapping(
 def _joined(
     opcode: str, small: tuple[XlaOp, int | None], large: tuple[XlaOp, int], lhs: Shape, rhs: Shape
 ) -> tuple[int, XlaOp, int]:
-    """The size of one result dimension, and the operand and axis that it comes from."""
+    """Return the size of one result dimension, and the operand and axis that it comes from."""
     op, axis = small
     other, other_axis = large
     size = other.shape.dimensions[other_axis]
@@ -94,7 +94,7 @@ def expand(
     mapping: Sequence[int],
     sources: dict[int, tuple[XlaOp, int]],
 ) -> XlaOp:
-    """`op` with its dimensions at `mapping` of an array of `sizes`; sizes of 1 are repeated.
+    """Place the dimensions of `op` at `mapping` in an array of `sizes`; repeat sizes of 1.
 
     A repeated dimension that is dynamic gets its run-time size from the operand named in `sources`.
     """
@@ -116,7 +116,7 @@ def expand(
 
 
 def like(op: XlaOp, other: XlaOp) -> XlaOp:
-    """A scalar repeated to the dimensions of `other`; anything else stays as it is."""
+    """Broadcast a scalar to the dimensions of `other`; return anything else unchanged."""
     if op.shape.rank or not other.shape.rank:
         return op
     shape = other.shape

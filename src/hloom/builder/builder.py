@@ -1,4 +1,4 @@
-"""XlaBuilder: a program is built by calling functions on symbolic values.
+"""XlaBuilder: build a program by calling functions on symbolic values.
 
 ::
 
@@ -47,16 +47,16 @@ class XlaComputation(HloModule):
         return self.entry.program_shape
 
     def as_hlo_text(self) -> str:
-        """The module's text, as `to_text`."""
+        """Return the module's text, as `to_text`."""
         return self.to_text()
 
     def as_serialized_hlo_module_proto(self) -> bytes:
-        """The module's bytes, as `to_proto`."""
+        """Return the module's bytes, as `to_proto`."""
         return self.to_proto()
 
 
 Computation: TypeAlias = HloModule | HloComputation
-"""Where a computation is wanted: a built one, a parsed module (its entry), or any HloComputation."""
+"""A computation argument: a built one, a parsed module (its entry), or any HloComputation."""
 
 
 def entry_of(computation: Computation) -> HloComputation:
@@ -132,11 +132,11 @@ class XlaBuilder:
             shape: the result; needed where it does not follow from the operands.
             element_type: that of the result, if it is not the one that follows from the operands.
             computations: the computations called, in order or by the names of their roles.
-            name: wish for the instruction's name; default the opcode.
+            name: preferred name of the instruction; default the opcode.
             frontend_attributes: more of them than the builder gives to every instruction, as in HLO text.
             attributes: the operation's fields, or their spelling in text; None leaves the default.
 
-        Raises HloError for unknown opcodes and attributes, and whatever the operation's rules refuse.
+        Raises HloError for unknown opcodes and attributes, and for violations of the operation's rules.
         """
         if self._built:
             raise HloError(f"builder {self.name} has built its computation", rule="builder.finished")
@@ -174,7 +174,7 @@ class XlaBuilder:
         return operand.instruction
 
     def embedded(self, computation: Computation) -> HloComputation:
-        """This module's copy of a computation that is to be called; copied once."""
+        """Return this module's copy of a computation to be called; it is copied once."""
         return embed(entry_of(computation), self._module, self._embedded)
 
     # -- annotations of the instructions to come
@@ -211,7 +211,7 @@ class XlaBuilder:
     def annotated(
         self, *, metadata: OpMetadata | None = None, sharding: Sharding | str | None = None
     ) -> Generator[None]:
-        """Annotate the instructions of a `with` block; what is None stays as it is."""
+        """Annotate the instructions of a `with` block; None leaves an annotation unchanged."""
         before = self._metadata, self._sharding
         if metadata is not None:
             self.set_op_metadata(metadata)
@@ -239,19 +239,19 @@ class XlaBuilder:
         self._module.config.aliases[tuple(output_index)] = Alias(param_number, tuple(param_index), word)
 
     def get_shape(self, op: XlaOp) -> Shape:
-        """The shape of a value."""
+        """Return the shape of a value."""
         return op.shape
 
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
-        """Parameter shapes and result shape as they would be if the computation were built now."""
+        """Return parameter shapes and result shape as they would be if the computation were built now."""
         result = self._root(root).shape
         return ProgramShape(tuple(p.shape for p in self._computation.parameters), result)
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
-        """Finish: `root`, by default the last value, is the result. The builder takes no more instructions.
+        """Finish with `root`, by default the last value, as the result; no instructions may follow.
 
-        Raises HloError for an empty computation, for parameter numbers with gaps, and for whatever else the
-        verifier refuses.
+        Raises HloError for an empty computation, for parameter numbers with gaps, and for everything else
+        that the verifier refuses.
         """
         if self._built:
             raise HloError(f"builder {self.name} has built its computation", rule="builder.finished")
@@ -273,7 +273,7 @@ class XlaBuilder:
 
 
 def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
-    """The operation value of an opcode; attributes that are None are left at their defaults."""
+    """Make the operation value of an opcode; an attribute of None keeps its default."""
     cls = REGISTRY.get(opcode)
     if cls is None:
         raise HloError(
@@ -298,7 +298,7 @@ def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
 
 
 def _checked(opcode: str, declared: Attribute, value: Any) -> Any:
-    """A value given for an attribute: enumerated words in HLO's spelling, flags as bool.
+    """Check an attribute's value; return enumerated words in HLO's spelling, flags as bool.
 
     Raises HloError for a word that is none of the enumeration and for a flag that is not a bool.
     """
@@ -317,7 +317,7 @@ def _checked(opcode: str, declared: Attribute, value: Any) -> Any:
 
 
 def _check_contexts(opcode: str, operands: Sequence[HloInstruction]) -> None:
-    """Refuse a use of what send or recv gives by anything but its done operation, and the reverse."""
+    """Refuse a context of send or recv as operand of anything but its done operation, and the reverse."""
     for operand in operands:
         ended_by = operand.operation.ended_by
         if ended_by != opcode and (ended_by or opcode in _ending()):
@@ -328,7 +328,7 @@ def _check_contexts(opcode: str, operands: Sequence[HloInstruction]) -> None:
 
 @cache
 def _ending() -> frozenset[str]:
-    """The operations that end what another has started."""
+    """Return the opcodes that complete an operation that another one started."""
     return frozenset(declared.ended_by for declared in REGISTRY.values() if declared.ended_by)
 
 
@@ -341,6 +341,6 @@ def _by_role(
 
 
 def _identifier(name: str) -> str:
-    """A name as HLO text can spell it: other characters become underscores, as in XLA."""
+    """Return a name that HLO text can spell: other characters become underscores, as in XLA."""
     plain = _UNPRINTABLE.sub("_", name)
     return plain if plain and (plain[0].isalpha() or plain[0] == "_") else f"_{plain}"

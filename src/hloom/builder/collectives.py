@@ -18,8 +18,8 @@ from hloom.shape.element_type import U32, ElementType
 from hloom.shape.shape import Shape
 
 ReplicaGroupsLike: TypeAlias = "Sequence[Sequence[int]] | DeviceList | IotaDeviceList | MeshDeviceList | None"
-"""Groups of devices: lists of numbers, ReplicaGroup messages, or an iota or mesh list. None at all: one group
-of everybody."""
+"""Groups of devices: lists of numbers, ReplicaGroup messages, or an iota or mesh list. None: one group
+of all devices."""
 
 
 def _groups(groups: ReplicaGroupsLike) -> DeviceList | IotaDeviceList | MeshDeviceList:
@@ -35,12 +35,12 @@ def _group_size(
     *,
     per_partition: bool = False,
 ) -> int:
-    """Return the number of devices in a group, which the groups or else `shard_count` say.
+    """Return the number of devices in a group, from the groups or else from `shard_count`.
 
-    `per_partition`: the numbers are replicas of which every partition takes part, so that a group has a
-    multiple of as many devices as are listed.
+    `per_partition`: the numbers are replicas with all their partitions, so that a group has a multiple of
+    the number of listed devices.
 
-    Raises ShapeError if neither says it, and if they say different numbers.
+    Raises ShapeError if neither states it, and if they disagree.
     """
     listed = len(groups.groups[0]) if groups.groups else None
     if shard_count is None:
@@ -68,20 +68,20 @@ def _meet_in_every_partition(channel_id: Any, use_global_device_ids: bool | None
 
 
 def _parts_of_tuple(values: list[XlaOp]) -> tuple[list[XlaOp], bool]:
-    """Return the elements of an operand that is a tuple, and whether there is one; else the operands."""
+    """Return the elements of a tuple operand and True; else the operands and False."""
     is_tuple = len(values) == 1 and values[0].shape.is_tuple
     return (list(values[0]), True) if is_tuple else (values, False)
 
 
 def channel(handle: Any) -> int | None:
-    """The number of a channel handle: an integer, or an object or mapping with a `handle`; None for none."""
+    """Return the number of a channel handle: an integer, or a handle object or mapping; None for none."""
     if isinstance(handle, Mapping):
         handle = cast("Mapping[str, Any]", handle)["handle"]
     return None if handle is None else int(getattr(handle, "handle", handle))
 
 
 def scalar_computation(name: str, element_type: ElementType) -> XlaComputation:
-    """The sum of two scalars (the `or` of two pred scalars) as a computation."""
+    """Return the computation that adds two scalars (`or` for pred)."""
     b = XlaBuilder(name)
     x, y = (Parameter(b, number, Shape(element_type), word) for number, word in enumerate("xy"))
     return b.build(Or(x, y) if element_type.is_predicate else Add(x, y))
@@ -98,9 +98,9 @@ def AllGather(
     *,
     opcode: str = "all-gather",
 ) -> XlaOp:
-    """The operands of all devices of a group, one after the other along a dimension.
+    """Concatenate the operands of all devices of a group along a dimension.
 
-    `shard_count` is the size of a group; it may be left out where `replica_groups` tell it. Several operands,
+    `shard_count` is the size of a group; it may be left out if `replica_groups` imply it. Several operands,
     or a tuple, give a tuple.
     """
     values, is_tuple = _parts_of_tuple(op_list(operands))
@@ -128,7 +128,7 @@ AllGatherTuple = AllGather
 
 
 def _scaled(shape: Shape, dimension: int, factor: int, divisor: int) -> Shape:
-    """The shape with one dimension multiplied, or divided, by the number of shards."""
+    """Return the shape with one dimension multiplied, or divided, by the number of shards."""
     axis = shape.axis(dimension)
     if shape.dimensions[axis] == Shape.UNBOUNDED:
         return shape
@@ -151,9 +151,9 @@ def AllReduce(
     *,
     opcode: str = "all-reduce",
 ) -> XlaOp:
-    """The operands of all devices of a group, reduced element by element.
+    """Reduce the operands of all devices of a group element by element.
 
-    A tuple, or several operands, are reduced each for itself and give a tuple.
+    The elements of a tuple, or several operands, are reduced independently and give a tuple.
     """
     values, is_tuple = _parts_of_tuple(op_list(operands))
     op = values[0].builder.emit(
@@ -173,7 +173,7 @@ AllReduceTuple = AllReduce
 
 @page_function(replica_group_ids="replica_groups")
 def CrossReplicaSum(operand: XlaOp, replica_groups: ReplicaGroupsLike = None) -> XlaOp:
-    """The sum over the replicas of a group: an all-reduce with addition (`or` for pred)."""
+    """Sum over the replicas of a group: an all-reduce with addition (`or` for pred)."""
     summed = operand.shape.tuple_shapes[0] if operand.shape.is_tuple else operand.shape
     return AllReduce(operand, scalar_computation("sum", summed.element_type), replica_groups)
 
@@ -188,10 +188,10 @@ def ReduceScatter(
     channel_id: Any = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:
-    """An all-reduce of which every device of a group keeps its own part along a dimension.
+    """Reduce across a group; every device keeps its own part of the result along a dimension.
 
-    `shard_count` is the size of a group; it may be left out where `replica_groups` tell it. A tuple, or
-    several operands, are reduced each for itself and give a tuple.
+    `shard_count` is the size of a group; it may be left out if `replica_groups` imply it. The elements
+    of a tuple, or several operands, are reduced independently and give a tuple.
     """
     values, is_tuple = _parts_of_tuple(op_list(operands))
     groups = _groups(replica_groups)
@@ -220,7 +220,7 @@ def AllToAll(
     replica_groups: ReplicaGroupsLike = None,
     channel_id: Any = None,
 ) -> XlaOp:
-    """Every device splits its operand, sends part i to device i of the group, and joins what it receives.
+    """Split the operand, send part i to device i of the group, and concatenate the received parts.
 
     `split_count` is the size of a group. Empty `replica_groups` stand for all replicas in their order; as in
     XlaBuilder they are written out, so that a run on another number of replicas is refused.
@@ -261,7 +261,7 @@ def AllToAll(
 def AllToAllTuple(
     operands: Operands, replica_groups: ReplicaGroupsLike = None, channel_id: Any = None
 ) -> XlaOp:
-    """Operand i of every device goes to device i of the group; the result has what was received."""
+    """Send operand i to device i of the group; return the tuple of the received values."""
     values = op_list(operands)
     return values[0].builder.emit(
         "all-to-all",
@@ -276,7 +276,7 @@ def AllToAllTuple(
 def CollectiveBroadcast(
     operands: Operands, replica_groups: ReplicaGroupsLike = None, channel_id: Any = None
 ) -> XlaOp:
-    """The operand of the first device of each group; zeros on devices of no group."""
+    """Broadcast the operand of the first device of each group; devices in no group get zeros."""
     values = op_list(operands)
     return values[0].builder.emit(
         "collective-broadcast",
@@ -294,7 +294,7 @@ def CollectivePermute(
     *,
     opcode: str = "collective-permute",
 ) -> XlaOp:
-    """Every source sends its operand to its target; devices that are no target get zeros."""
+    """Send the operand of every source to its target; devices that are no target get zeros."""
     values = op_list(operands)
     return values[0].builder.emit(
         opcode,
@@ -318,7 +318,7 @@ def RaggedAllToAll(
     replica_groups: ReplicaGroupsLike = None,
     channel_id: Any = None,
 ) -> XlaOp:
-    """An all-to-all of parts of run-time sizes, each written into `output` at a run-time place."""
+    """Exchange parts of run-time sizes, each written into `output` at a run-time position."""
     return input.builder.emit(
         "ragged-all-to-all",
         [input, output, input_offsets, send_sizes, output_offsets, recv_sizes],
@@ -397,11 +397,11 @@ def CollectivePermuteDone(context: XlaOp) -> XlaOp:
 
 @argument_errors
 def ReplicaId(builder: XlaBuilder) -> XlaOp:
-    """The number of the replica, a u32 scalar."""
+    """Return the number of the replica, a u32 scalar."""
     return builder.emit("replica-id", shape=Shape(U32))
 
 
 @argument_errors
 def PartitionId(builder: XlaBuilder) -> XlaOp:
-    """The number of the partition, a u32 scalar."""
+    """Return the number of the partition, a u32 scalar."""
     return builder.emit("partition-id", shape=Shape(U32))

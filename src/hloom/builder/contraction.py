@@ -22,7 +22,7 @@ Precision: TypeAlias = Any
 def make_padding(
     padding: Padding, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """(low, high) of every dimension; `kSame` and `kValid` are spellings of SAME and VALID.
+    """Return (low, high) of every dimension; `kSame` and `kValid` are spellings of SAME and VALID.
 
     SAME pads so that ceil(size / stride) windows fit, the odd element at the high end; VALID pads nothing.
     """
@@ -51,7 +51,7 @@ def make_window(
     window_dilations: Sequence[int] | None = None,
     reversal: Sequence[bool] | None = None,
 ) -> tuple[WindowDimension, ...]:
-    """A window from its parts, by default 1s and no padding. Raises ShapeError for wrong counts."""
+    """Make a window from its parts, by default 1s and no padding. Raises ShapeError for wrong counts."""
     rank = len(sizes)
     pads = list(padding or [(0, 0)] * rank)
     parts = {
@@ -90,7 +90,7 @@ def _contracted(
     preferred_element_type: ElementTypeLike | None,
     attributes: Mapping[str, Any],
 ) -> XlaOp:
-    """Emit a contraction; the preferred element type, if one is named, is the result's."""
+    """Emit a contraction; its result has the preferred element type, if one is given."""
     element_type = None if preferred_element_type is None else element_type_of(preferred_element_type)
     return operands[0].builder.emit(opcode, operands, element_type=element_type, **attributes)
 
@@ -102,7 +102,7 @@ def Dot(
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
-    """The product of vectors and matrices: lhs's last dimension is contracted with rhs's first."""
+    """Multiply vectors and matrices: contract the last dimension of lhs with the first of rhs."""
     left, right = pair(lhs, rhs)
     if left.shape.rank < 1 or right.shape.rank < 1:
         raise ShapeError(
@@ -120,7 +120,7 @@ def DotGeneral(
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
-    """A product over any contracting and batch dimensions.
+    """Contract any dimensions, with any batch dimensions.
 
     `dimension_numbers` is a DotDimensionNumbers, or a mapping with lhs_contracting_dims,
     rhs_contracting_dims, lhs_batch_dims and rhs_batch_dims (or the proto's spelling
@@ -144,7 +144,7 @@ def RaggedDot(
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
-    """A product in which one dimension of `lhs` is divided into groups of run-time sizes.
+    """Contract operands with one dimension of `lhs` divided into groups of run-time sizes.
 
     `dimension_numbers` is a RaggedDotDimensionNumbers, or has the fields of `DotGeneral` and lhs_ragged_dims,
     rhs_group_dims.
@@ -169,13 +169,13 @@ def ScaledDot(
     dimension_numbers: Message,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
-    """A product of operands in narrow types, each with scales for blocks of its elements."""
+    """Contract operands in narrow types, each with scales for blocks of its elements."""
     operands = [lhs, lhs_scale, rhs, rhs_scale]
     return _contracted("scaled-dot", operands, preferred_element_type, dot_numbers(dimension_numbers))
 
 
 def default_dimension_numbers(spatial: int) -> ConvolutionDimensionNumbers:
-    """Batch, feature, spatial for input and output; output feature, input feature, spatial for the kernel."""
+    """Return batch, feature, spatial for input and output; output, input feature, spatial for the kernel."""
     places = tuple(range(2, 2 + spatial))
     return ConvolutionDimensionNumbers(0, 1, places, 1, 0, places, 0, 1, places)
 
@@ -191,7 +191,7 @@ def Conv(
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
-    """A convolution in the default dimension order; `padding` is SAME or VALID (or pairs)."""
+    """Convolve in the default dimension order; `padding` is SAME or VALID (or pairs)."""
     return ConvGeneralDilated(
         lhs, rhs, window_strides, padding, None, None, None, feature_group_count, batch_group_count,
         precision_config, preferred_element_type,
@@ -211,7 +211,7 @@ def ConvWithGeneralPadding(
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
-    """A convolution in the default dimension order, padding given as (low, high) pairs."""
+    """Convolve in the default dimension order, with padding as (low, high) pairs."""
     return ConvGeneralDilated(
         lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, None, feature_group_count,
         batch_group_count, precision_config, preferred_element_type,
@@ -230,7 +230,7 @@ def ConvGeneral(
     precision_config: Precision = None,
     preferred_element_type: ElementTypeLike | None = None,
 ) -> XlaOp:
-    """A convolution in any dimension order."""
+    """Convolve in any dimension order."""
     return ConvGeneralDilated(
         lhs, rhs, window_strides, padding, None, None, dimension_numbers, feature_group_count,
         batch_group_count, precision_config, preferred_element_type,
@@ -255,7 +255,7 @@ def ConvGeneralDilated(
     preferred_element_type: ElementTypeLike | None = None,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """The most general convolution.
+    """Convolve with any strides, padding, dilations, dimension order and groups.
 
     Args:
         lhs, rhs: input and kernel.
@@ -297,7 +297,7 @@ def ConvGeneralDilated(
 
 @page_function()
 def Fft(operand: XlaOp, fft_type: Word, fft_length: Sequence[int]) -> XlaOp:
-    """The Fourier transform FFT, IFFT, RFFT or IRFFT over the last one to three axes."""
+    """Transform by FFT, IFFT, RFFT or IRFFT over the last one to three dimensions."""
     return operand.builder.emit(
         "fft", [operand], fft_type=fft_type, fft_length=integers(fft_length, "fft_length")
     )
@@ -305,7 +305,7 @@ def Fft(operand: XlaOp, fft_type: Word, fft_length: Sequence[int]) -> XlaOp:
 
 @page_function()
 def Cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
-    """The Cholesky factors of a batch of Hermitian positive definite matrices; one triangle is read."""
+    """Factor a batch of Hermitian positive definite matrices, of which one triangle is read."""
     return a.builder.emit("cholesky", [a], lower=lower)
 
 
@@ -313,7 +313,7 @@ def Cholesky(a: XlaOp, lower: bool = True) -> XlaOp:
 def TriangularSolve(
     a: XlaOp, b: XlaOp, left_side: bool, lower: bool, unit_diagonal: bool, transpose_a: Word = "NO_TRANSPOSE"
 ) -> XlaOp:
-    """Solves op(a) x = b, or x op(a) = b, for x; `transpose_a` is NO_TRANSPOSE, TRANSPOSE or ADJOINT."""
+    """Solve op(a) x = b, or x op(a) = b, for x; `transpose_a` is NO_TRANSPOSE, TRANSPOSE or ADJOINT."""
     return a.builder.emit(
         "triangular-solve",
         [a, b],
@@ -328,7 +328,7 @@ def TriangularSolve(
 def BatchNormTraining(
     operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """(normalized operand, mean, variance) over all dimensions but the feature's."""
+    """Return (normalized operand, mean, variance) over all dimensions but the feature's."""
     return operand.builder.emit(
         "batch-norm-training", [operand, scale, offset], epsilon=epsilon, feature_index=feature_index
     )
@@ -344,7 +344,7 @@ def BatchNormInference(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """The operand normalized with given mean and variance."""
+    """Normalize the operand with given mean and variance."""
     operands = [operand, scale, offset, mean, variance]
     return operand.builder.emit(
         "batch-norm-inference", operands, epsilon=epsilon, feature_index=feature_index
@@ -361,6 +361,6 @@ def BatchNormGrad(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """The gradients (operand, scale, offset) of a batch normalization."""
+    """Return the gradients (operand, scale, offset) of a batch normalization."""
     operands = [operand, scale, mean, variance, grad_output]
     return operand.builder.emit("batch-norm-grad", operands, epsilon=epsilon, feature_index=feature_index)

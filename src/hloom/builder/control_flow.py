@@ -1,4 +1,4 @@
-"""Control flow, calls, random numbers, and what talks to the host: infeed, outfeed, send, receive."""
+"""Control flow, calls, random numbers, and transfers: infeed, outfeed, send, receive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hloom.shape.shape import Shape
 
 
 def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder, Computation, list[XlaOp]]:
-    """Builder, computation and arguments: sequences flattened, the builder given first or found in them."""
+    """Return builder, computation and flattened arguments; find a missing builder in the arguments."""
     builder = first if isinstance(first, XlaBuilder) else None
     if builder is not None:
         first, *rest = arguments
@@ -55,7 +55,7 @@ def _call_arguments(first: Any, arguments: tuple[Any, ...]) -> tuple[XlaBuilder,
 
 @page_function(star="args", keep_builder=True)
 def Call(computation: Any, *args: Any) -> XlaOp:
-    """The result of a computation for these arguments.
+    """Call a computation with these arguments.
 
     `Call(computation, a, b)` or `Call(computation, [a, b])`; without arguments `Call(builder, computation)`.
     """
@@ -72,7 +72,7 @@ def CompositeCall(
     version: int | None = None,
     composite_attributes: str | None = None,
 ) -> XlaOp:
-    """A call that stands for a named operation made of others; it may be replaced by its decomposition."""
+    """Call the decomposition of a named operation, which a compiler may replace."""
     builder, called, values = _call_arguments(computation, args)
     marks = {"composite.name": name}
     text = attributes if attributes is not None else composite_attributes
@@ -92,7 +92,7 @@ def CustomCall(
     operand_shapes_with_layout: Sequence[Shape] | None = None,
     **attributes: Any,
 ) -> XlaOp:
-    """A call of code outside XLA, registered under `target_name`.
+    """Call code outside XLA, registered under `target_name`.
 
     `CustomCall("target", [x, y], shape)`; a leading builder, needed where there are no operands, is accepted.
     `attributes` are further fields of the custom-call operation: schedule, api_version, output aliasing ...
@@ -129,7 +129,7 @@ CustomCallWithLayout = CustomCall
 
 @page_function(branch_index="predicate", pred="predicate")
 def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
-    """One of several computations, chosen by a value.
+    """Run one of several computations, chosen by a value.
 
     `Conditional(pred, true_operand, true_computation, false_operand, false_computation)`, or
     `Conditional(branch_index, branch_computations, branch_operands)`, where an index out of range takes the
@@ -162,7 +162,7 @@ def Conditional(predicate: Operand, *branches: Any, **named: Any) -> XlaOp:
 
 
 def _argument_type(computation: Computation) -> ElementType | None:
-    """The element type that a computation of one array wants."""
+    """Return the element type of the parameter of a computation of one array."""
     program = entry_of(computation).program_shape
     wanted = program.parameters[0] if program.parameters else None
     return wanted.element_type if wanted is not None and wanted.is_array else None
@@ -176,13 +176,13 @@ _CONDITIONAL_KEYWORDS = (
 
 @page_function()
 def While(condition: Computation, body: Computation, init: XlaOp) -> XlaOp:
-    """`body` applied to the state, from `init` on, as long as `condition` holds."""
+    """Apply `body` to the state, starting with `init`, as long as `condition` holds."""
     return init.builder.emit("while", [init], computations={"condition": condition, "body": body})
 
 
 @page_function()
 def OptimizationBarrier(operand: XlaOp) -> XlaOp:
-    """The operand; no optimization moves anything across."""
+    """Return the operand; no optimization moves anything across."""
     return operand.builder.emit("opt-barrier", [operand])
 
 
@@ -190,7 +190,7 @@ def OptimizationBarrier(operand: XlaOp) -> XlaOp:
 def Fusion(
     operands: Operands, fused_computation: Computation, fusion_kind: Word = "kLoop", **attributes: Any
 ) -> XlaOp:
-    """A computation to be compiled as one piece."""
+    """Run a computation that is compiled as one kernel."""
     values = op_list(operands)
     builder = values[0].builder
     called = builder.embedded(fused_computation)
@@ -209,20 +209,20 @@ def Fusion(
 
 @page_function(star="operands", tokens="operands")
 def AfterAll(*operands: Any) -> XlaOp:
-    """A token that waits for all the tokens."""
+    """Return a token that waits for all the tokens."""
     flat = [v for a in operands for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
     return an_op(*flat).builder.emit("after-all", op_list(flat))
 
 
 @argument_errors
 def CreateToken(builder: XlaBuilder) -> XlaOp:
-    """A token that waits for nothing."""
+    """Return a token that waits for nothing."""
     return builder.emit("after-all")
 
 
 @page_function()
 def AddDependency(operand: XlaOp, token: XlaOp) -> XlaOp:
-    """The operand, available when the token is."""
+    """Return the operand, available when the token is."""
     return operand.builder.emit("add-dependency", [operand, token])
 
 
@@ -249,7 +249,7 @@ def AsyncStart(operands: Operands, computation: Computation, execution_thread: s
 
 @page_function()
 def AsyncUpdate(context: XlaOp) -> XlaOp:
-    """The context, a step later."""
+    """Return the context, a step later."""
     return context.builder.emit("async-update", [context])
 
 
@@ -278,13 +278,13 @@ def CopyDone(context: XlaOp) -> XlaOp:
 
 @argument_errors
 def Infeed(builder: XlaBuilder, shape: Shape | str, config: str = "") -> XlaOp:
-    """The next value of this shape that the host feeds in."""
+    """Return the next value of this shape from the host's infeed."""
     return GetTupleElement(InfeedWithToken(CreateToken(builder), shape, config), 0)
 
 
 @page_function()
 def InfeedWithToken(token: XlaOp, shape: Shape | str, config: str = "") -> XlaOp:
-    """(next value of the infeed, token)."""
+    """Return (next value of the infeed, token)."""
     result = Shape.tuple_([shape_of(shape), Shape.token()])
     return token.builder.emit("infeed", [token], shape=result, infeed_config=config or None)
 
@@ -378,18 +378,18 @@ def RecvDone(context: XlaOp) -> XlaOp:
 
 @page_function(handle="channel_handle")
 def RecvWithToken(token: XlaOp, shape: Shape | str, channel_handle: Any) -> XlaOp:
-    """(the value that a Send of the same channel sends, token)."""
+    """Return (the value that the Send of the same channel sends, token)."""
     return RecvDone(Recv(token.builder, shape, channel_handle, token))
 
 
 @page_function(handle="channel_handle")
 def RecvFromHost(token: XlaOp, shape: Shape | str, channel_handle: Any) -> XlaOp:
-    """(a value from the host, token)."""
+    """Return (a value from the host, token)."""
     return RecvDone(Recv(token.builder, shape, channel_handle, token, is_host_transfer=True))
 
 
 def _same_channel(context: HloInstruction) -> dict[str, Any]:
-    """The channel and the host flag of the operation that made a context."""
+    """Return the channel and the host flag of the operation that made a context."""
     operation: Any = context.operation
     names = {attribute.field for attribute in operation.attributes}
     return {name: getattr(operation, name) for name in ("channel_id", "is_host_transfer") if name in names}
@@ -400,13 +400,13 @@ def _same_channel(context: HloInstruction) -> dict[str, Any]:
 
 @page_function()
 def RngNormal(mu: Operand, sigma: Operand, shape: Shape | str) -> XlaOp:
-    """Numbers from the normal distribution with mean mu and standard deviation sigma."""
+    """Draw from the normal distribution with mean mu and standard deviation sigma."""
     return _random(mu, sigma, shape, "rng_normal")
 
 
 @page_function()
 def RngUniform(a: Operand, b: Operand, shape: Shape | str) -> XlaOp:
-    """Numbers from the uniform distribution on [a, b)."""
+    """Draw from the uniform distribution on [a, b)."""
     return _random(a, b, shape, "rng_uniform")
 
 
@@ -417,7 +417,7 @@ def _random(first: Operand, second: Operand, shape: Shape | str, distribution: s
 
 @page_function(key="initial_state")
 def RngBitGenerator(algorithm: Word, initial_state: XlaOp, shape: Shape | str) -> XlaOp:
-    """(new state, random bits); `algorithm` is rng_default, rng_three_fry or rng_philox."""
+    """Return (new state, random bits); `algorithm` is rng_default, rng_three_fry or rng_philox."""
     word = enumerated(algorithm, ALGORITHMS, "algorithm", prefix="rng")
     result = Shape.tuple_([initial_state.shape, shape_of(shape)])
     return initial_state.builder.emit("rng-bit-generator", [initial_state], shape=result, algorithm=word)
@@ -425,5 +425,5 @@ def RngBitGenerator(algorithm: Word, initial_state: XlaOp, shape: Shape | str) -
 
 @argument_errors
 def RngGetAndUpdateState(builder: XlaBuilder, delta: int, shape: Shape | str) -> XlaOp:
-    """The device's random state, which advances by `delta`."""
+    """Return the device's random state and advance it by `delta`."""
     return builder.emit("rng-get-and-update-state", shape=shape_of(shape), delta=delta)

@@ -1,4 +1,4 @@
-"""Functions that make, move and rearrange elements: constants, shapes, slices, tuples."""
+"""Functions that create and rearrange elements: constants, shapes, slices, tuples."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def Parameter(
     name: str = "",
     replicated_at_leaf_buffers: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """Argument number `parameter_number` of the computation."""
+    """Declare parameter number `parameter_number` of the computation."""
     op = builder.emit(
         "parameter",
         shape=shape_of(shape),
@@ -61,19 +61,19 @@ def replicated(op: XlaOp, leaves: Sequence[bool]) -> XlaOp:
 
 @argument_errors
 def ConstantLiteral(builder: XlaBuilder, literal: Any) -> XlaOp:
-    """The value of a Literal, or of anything that a Literal can be made of."""
+    """Make a constant of a Literal, or of any value a Literal can be made of."""
     return constant(builder, literal)
 
 
 @argument_errors
 def Constant(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
-    """A number, list or array as a constant; `element_type` converts Python numbers."""
+    """Make a constant of a number, list or array; `element_type` converts Python numbers."""
     return constant(builder, value, element_type)
 
 
 @argument_errors
 def ConstantR0(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
-    """A scalar constant."""
+    """Make a scalar constant."""
     return _constant_of_rank(builder, value, element_type, 0)
 
 
@@ -81,7 +81,7 @@ def ConstantR0(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | 
 def ConstantR1(
     builder: XlaBuilder, values: Any, value: Any = None, element_type: ElementTypeLike | None = None
 ) -> XlaOp:
-    """A vector constant: `ConstantR1(b, [1, 2])`, or `ConstantR1(b, length, value)`."""
+    """Make a vector constant: `ConstantR1(b, [1, 2])`, or `ConstantR1(b, length, value)`."""
     if value is not None:
         values = [value] * int(values)
     return _constant_of_rank(builder, values, element_type, 1)
@@ -89,13 +89,13 @@ def ConstantR1(
 
 @argument_errors
 def ConstantR2(builder: XlaBuilder, values: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
-    """A matrix constant."""
+    """Make a matrix constant."""
     return _constant_of_rank(builder, values, element_type, 2)
 
 
 @argument_errors
 def ConstantFromArray(builder: XlaBuilder, values: Any) -> XlaOp:
-    """An array constant of any rank."""
+    """Make an array constant of any rank."""
     return constant(builder, values)
 
 
@@ -112,7 +112,7 @@ def _constant_of_rank(
 
 @argument_errors
 def Iota(builder: XlaBuilder, shape: Shape | str | ElementType, iota_dimension: int = 0) -> XlaOp:
-    """0, 1, 2, ... along one dimension. `Iota(b, element_type, size)` is the vector of `size` elements."""
+    """Count 0, 1, 2, ... along one dimension; `Iota(b, element_type, size)` has `size` elements."""
     if isinstance(shape, ElementType):
         shape, iota_dimension = Shape(shape, (iota_dimension,)), 0
     return builder.emit("iota", shape=shape_of(shape), iota_dimension=iota_dimension)
@@ -120,7 +120,7 @@ def Iota(builder: XlaBuilder, shape: Shape | str | ElementType, iota_dimension: 
 
 @page_function(sizes="broadcast_sizes")
 def Broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
-    """New major dimensions of these sizes, the operand repeated along them."""
+    """Repeat the operand along new major dimensions of these sizes."""
     sizes = sizes_of(broadcast_sizes, "broadcast_sizes")
     shape = operand.shape
     total = (*sizes, *shape.dimensions)
@@ -133,7 +133,7 @@ def Broadcast(operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
 
 @page_function(shape="out_dim_size")
 def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
-    """The operand's dimension i becomes dimension `broadcast_dimensions[i]` of an array of `out_dim_size`.
+    """Map operand dimension i to dimension `broadcast_dimensions[i]` of an array of `out_dim_size`.
 
     Dimensions of size 1 are repeated, the result's other dimensions too.
     """
@@ -174,7 +174,7 @@ def broadcast_to(operand: XlaOp, sizes: Sequence[int], targets: Sequence[int]) -
 
 @page_function()
 def Pad(operand: XlaOp, padding_value: Operand, padding_config: Any) -> XlaOp:
-    """Padding before, after (negative crops) and between elements.
+    """Pad before, after (negative crops) and between elements.
 
     `padding_config` is a PaddingConfig, or has for each dimension (low, high), (low, high, interior) or a
     PaddingConfigDimension.
@@ -185,14 +185,14 @@ def Pad(operand: XlaOp, padding_value: Operand, padding_config: Any) -> XlaOp:
 
 @page_function()
 def PadInDim(operand: XlaOp, padding_value: Operand, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """Padding of one dimension."""
+    """Pad one dimension."""
     config = [(pad_lo, pad_hi) if i == dimno else (0, 0) for i in range(operand.shape.rank)]
     return Pad(operand, padding_value, config)
 
 
 @page_function()
 def Reshape(operand: Any, dimensions: Any = None, new_sizes: Sequence[int] | None = None) -> XlaOp:
-    """The elements, in row-major order, in an array of other dimensions.
+    """Return the elements, in row-major order, in an array of other dimensions.
 
     `Reshape(operand, new_sizes)`; or `Reshape(operand, dimensions, new_sizes)`, which first collapses the
     operand with its dimensions in the order `dimensions`; or `Reshape(shape, operand)`.
@@ -210,7 +210,7 @@ def Reshape(operand: Any, dimensions: Any = None, new_sizes: Sequence[int] | Non
 
 
 def reshaped(operand: XlaOp, new_sizes: Sequence[int]) -> XlaOp:
-    """Reshape to sizes that are taken from shapes, so that an unbounded one stays what it is."""
+    """Reshape to sizes taken from shapes, so that an unbounded size stays unbounded."""
     sizes = tuple(new_sizes)
     flags = operand.shape.dynamic_dimensions if sizes == operand.shape.dimensions else None
     shape = Shape(operand.shape.element_type, sizes, flags)
@@ -224,7 +224,7 @@ def DynamicReshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> XlaOp:
-    """A reshape whose result sizes are run-time values; `new_size_bounds` limit them."""
+    """Reshape to run-time sizes, which `new_size_bounds` limit."""
     sizes = index_ops(operand.builder, list(dim_sizes))
     bounds = sizes_of(new_size_bounds, "new_size_bounds")
     shape = Shape(operand.shape.element_type, bounds, dims_are_dynamic)
@@ -233,7 +233,7 @@ def DynamicReshape(
 
 @page_function()
 def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Consecutive dimensions made one."""
+    """Collapse consecutive dimensions into one."""
     chosen = integers(dimensions, "dimensions")
     sizes = operand.shape.dimensions
     if any(not 0 <= dimension < len(sizes) for dimension in chosen):
@@ -251,13 +251,13 @@ def Collapse(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
 
 @page_function()
 def Transpose(operand: XlaOp, permutation: Sequence[int]) -> XlaOp:
-    """Result dimension i is the operand's dimension `permutation[i]`."""
+    """Permute dimensions: result dimension i is operand dimension `permutation[i]`."""
     return operand.builder.emit("transpose", [operand], dimensions=integers(permutation, "permutation"))
 
 
 @page_function()
 def Rev(operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """The elements in reverse order along some dimensions."""
+    """Reverse the elements along some dimensions."""
     return operand.builder.emit("reverse", [operand], dimensions=integers(dimensions, "dimensions"))
 
 
@@ -268,7 +268,7 @@ def Slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> XlaOp:
-    """The part from start to limit (exclusive) of every dimension, every stride-th element."""
+    """Return every stride-th element from start to limit (exclusive) in each dimension."""
     starts, limits = integers(start_indices, "start_indices"), integers(limit_indices, "limit_indices")
     steps = (1,) * len(starts) if strides is None else integers(strides, "strides")
     if not len(starts) == len(limits) == len(steps):
@@ -280,7 +280,7 @@ def Slice(
 
 @page_function()
 def SliceInDim(operand: XlaOp, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """A slice of one dimension."""
+    """Slice one dimension."""
     axis = operand.shape.axis(dimno)
     starts, limits, strides = (
         [0] * operand.shape.rank,
@@ -293,7 +293,7 @@ def SliceInDim(operand: XlaOp, start_index: int, limit_index: int, stride: int, 
 
 @page_function(slice_sizes="size_indices")
 def DynamicSlice(operand: XlaOp, start_indices: Operands, size_indices: Sequence[int]) -> XlaOp:
-    """A part of `size_indices` elements whose start is computed; it is clamped so that the part fits."""
+    """Return a box of `size_indices` elements at a run-time start, clamped so that the box fits."""
     starts = index_ops(operand.builder, start_indices)
     sizes = integers(size_indices, "size_indices")
     return operand.builder.emit("dynamic-slice", [operand, *starts], dynamic_slice_sizes=sizes)
@@ -301,14 +301,14 @@ def DynamicSlice(operand: XlaOp, start_indices: Operands, size_indices: Sequence
 
 @page_function()
 def DynamicUpdateSlice(operand: XlaOp, update: Operand, start_indices: Operands) -> XlaOp:
-    """The operand with a part replaced by `update`, from a computed start, which is clamped."""
+    """Replace a box of the operand by `update` at a run-time start, which is clamped."""
     starts = index_ops(operand.builder, start_indices)
     return operand.builder.emit("dynamic-update-slice", [operand, as_op(update, operand), *starts])
 
 
 @page_function(arrange=leading_operands)
 def ConcatInDim(operands: Operands, dimension: int) -> XlaOp:
-    """The arrays one after the other along a dimension."""
+    """Concatenate arrays along a dimension."""
     values = op_list(operands)
     if not values:
         raise ShapeError("concatenation takes at least one array", rule="concatenate.operands")
@@ -320,32 +320,32 @@ Concatenate = ConcatInDim
 
 @page_function(arrange=leading_operands)
 def Tuple(elements: Sequence[XlaOp]) -> XlaOp:
-    """A tuple of the values. For the empty tuple use `EmptyTuple(builder)`."""
+    """Make a tuple of the values. For the empty tuple use `EmptyTuple(builder)`."""
     values = op_list(list(elements))
     return an_op(values).builder.emit("tuple", values)
 
 
 @argument_errors
 def EmptyTuple(builder: XlaBuilder) -> XlaOp:
-    """A tuple of nothing."""
+    """Make an empty tuple."""
     return builder.emit("tuple")
 
 
 @page_function()
 def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
-    """Element number `index` of a tuple."""
+    """Return element number `index` of a tuple."""
     return tuple_data.builder.emit("get-tuple-element", [tuple_data], index=index)
 
 
 @page_function()
 def GetDimensionSize(operand: XlaOp, dimension: int) -> XlaOp:
-    """The (run-time) size of a dimension, as an s32 scalar."""
+    """Return the (run-time) size of a dimension as an s32 scalar."""
     return operand.builder.emit("get-dimension-size", [operand], dimensions=(dimension,))
 
 
 @page_function(val="size")
 def SetDimensionSize(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
-    """The operand with the run-time size of a dimension set; what lies beyond it is ignored."""
+    """Set the run-time size of a dimension; elements beyond it are ignored."""
     return operand.builder.emit(
         "set-dimension-size", [operand, as_op(size, operand, S32)], dimensions=(dimension,)
     )
@@ -353,7 +353,7 @@ def SetDimensionSize(operand: XlaOp, size: Operand, dimension: int) -> XlaOp:
 
 @page_function()
 def RemoveDynamicDimension(operand: XlaOp, dimension: int) -> XlaOp:
-    """The operand with a dimension at its full, static size."""
+    """Return the operand with a dimension at its full, static size."""
     axis = operand.shape.axis(dimension)
     size = operand.shape.dimensions[axis]
     shape = operand.shape.with_dynamic_dimension(axis, False)
@@ -364,12 +364,12 @@ def RemoveDynamicDimension(operand: XlaOp, dimension: int) -> XlaOp:
 
 @page_function()
 def Bitcast(operand: XlaOp, shape: Shape | str) -> XlaOp:
-    """The operand's buffer read in another shape of as many bytes."""
+    """Read the operand's buffer in another shape of the same number of bytes."""
     return operand.builder.emit("bitcast", [operand], shape=shape_of(shape))
 
 
 def index_value(op: XlaOp, index: Any) -> XlaOp:
-    """`op[index]`: an element of a tuple, or what numpy takes for integers, slices and `...`."""
+    """Return `op[index]`: an element of a tuple, or a numpy-style index of integers, slices and `...`."""
     if op.shape.is_tuple:
         return GetTupleElement(op, index if index >= 0 else index + len(op.shape.tuple_shapes))
     places = list(cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,))

@@ -1,4 +1,4 @@
-"""Builder functions for operations that have none written by hand: derived from their declarations."""
+"""Builder functions derived from the declarations of operations without a handwritten one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hloom.ir.operation import REGISTRY
 
 
 def derived_function(name: str) -> Callable[..., XlaOp] | None:
-    """The function called ``Name`` of the declared operation ``name``; None if there is no such operation.
+    """Return the function ``Name`` of the declared operation ``name``; None if there is no such operation.
 
     It takes the operands, then attributes, ``computations`` and ``shape`` by name, as `XlaBuilder.emit` does.
     Two operands of an elementwise operation are broadcast, as in the page's functions.

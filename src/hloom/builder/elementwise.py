@@ -1,7 +1,7 @@
-"""Element-wise functions: arithmetic, comparison, logic, conversion, selection.
+"""Elementwise functions: arithmetic, comparison, logic, conversion, selection.
 
-The one- and two-operand functions derive from the declarations of their operations; what differs is only the
-name that XlaBuilder gives them.
+The one- and two-operand functions derive from the declarations of their operations under XlaBuilder's
+names.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from hloom.shape.element_type import PRED
 
 
 class Unary(Protocol):
-    """An element-wise function of one operand."""
+    """An elementwise function of one operand."""
 
     __name__: str
 
     def __call__(self, operand: XlaOp) -> XlaOp:
-        """The function of every element; raises ShapeError for element types that it does not take."""
+        """Apply the function to every element; raises ShapeError for element types that it does not take."""
         ...
 
 
 class Binary(Protocol):
-    """An element-wise function of two operands, which are broadcast to a common shape."""
+    """An elementwise function of two operands, which are broadcast to a common shape."""
 
     __name__: str
 
     def __call__(
         self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None
     ) -> XlaOp:
-        """The function of every pair of elements.
+        """Apply the function to every pair of elements.
 
         Args:
             lhs, rhs: arrays of one element type; one of them may be a number or array to become a constant.
@@ -172,7 +172,7 @@ def Compare(
     direction: Word = "EQ",
     compare_type: Word | None = None,
 ) -> XlaOp:
-    """A comparison by its direction: EQ, NE, GE, GT, LE or LT.
+    """Compare by a direction: EQ, NE, GE, GT, LE or LT.
 
     `compare_type` is FLOAT, TOTALORDER, SIGNED or UNSIGNED. Floats compare by IEEE unless it is TOTALORDER,
     which integers always have. `Compare(lhs, rhs, direction)` is the short form.
@@ -189,32 +189,32 @@ def Compare(
 
 @page_function()
 def Real(operand: XlaOp) -> XlaOp:
-    """The real part; a real operand's is itself."""
+    """Return the real part; a real operand unchanged."""
     return operand.builder.emit("real", [operand])
 
 
 @page_function()
 def Imag(operand: XlaOp) -> XlaOp:
-    """The imaginary part; a real operand's is 0."""
+    """Return the imaginary part; 0 for a real operand."""
     return operand.builder.emit("imag", [operand])
 
 
 @page_function()
 def Conj(operand: XlaOp) -> XlaOp:
-    """The complex conjugate; of a real operand, the operand."""
+    """Return the complex conjugate; a real operand unchanged."""
     return Complex(Real(operand), Neg(Imag(operand))) if operand.shape.element_type.is_complex else operand
 
 
 @page_function()
 def ShiftRight(lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
-    """A right shift that is arithmetic on signed and logical on unsigned integers, as `>>` is."""
+    """Shift right as `>>` does: arithmetic on signed and logical on unsigned integers."""
     signed = an_op(lhs, rhs).shape.element_type.is_signed
     return (ShiftRightArithmetic if signed else ShiftRightLogical)(lhs, rhs, broadcast_dimensions)
 
 
 @page_function()
 def Clamp(min: Operand, operand: Operand, max: Operand) -> XlaOp:
-    """min(max(min, operand), max); `min` and `max` may be scalars."""
+    """Return min(max(min, operand), max); `min` and `max` may be scalars."""
     low, value, high = as_ops(min, operand, max)
     wide = next((op for op in (value, low, high) if op.shape.rank), value)
     return value.builder.emit("clamp", [like(low, wide), like(value, wide), like(high, wide)])
@@ -222,7 +222,7 @@ def Clamp(min: Operand, operand: Operand, max: Operand) -> XlaOp:
 
 @page_function()
 def Select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
-    """Elements of `on_true` where `pred` holds, else of `on_false`.
+    """Return elements of `on_true` where `pred` holds, else of `on_false`.
 
     A scalar `pred` chooses the whole value. Tuples are selected element by element.
     """
@@ -248,14 +248,14 @@ def Select(pred: Operand, on_true: Operand, on_false: Operand) -> XlaOp:
 
 @page_function()
 def ConvertElementType(operand: XlaOp, new_element_type: ElementTypeLike) -> XlaOp:
-    """The elements converted to another type: to the nearest value, saturating from float to integer."""
+    """Convert the elements to another type: round to nearest, saturate from float to integer."""
     shape = operand.shape.with_element_type(element_type_of(new_element_type))
     return operand.builder.emit("convert", [operand], shape=shape)
 
 
 @page_function()
 def BitcastConvertType(operand: XlaOp, new_element_type: ElementTypeLike) -> XlaOp:
-    """The bits read as another type.
+    """Reinterpret the bits as another type.
 
     A narrower type adds a last dimension; a wider one needs a last dimension of that ratio and drops it.
     """
@@ -275,14 +275,14 @@ def BitcastConvertType(operand: XlaOp, new_element_type: ElementTypeLike) -> Xla
 
 @page_function()
 def StochasticConvertType(operand: XlaOp, random: XlaOp, new_element_type: ElementTypeLike) -> XlaOp:
-    """The elements rounded stochastically, by the unsigned integers `random` of the same width."""
+    """Round the elements stochastically by unsigned integers `random` of the same width."""
     shape = operand.shape.with_element_type(element_type_of(new_element_type))
     return operand.builder.emit("stochastic-convert", [operand, random], shape=shape)
 
 
 @page_function()
 def ReducePrecision(operand: XlaOp, mantissa_bits: int, exponent_bits: int) -> XlaOp:
-    """Floats rounded to a format of fewer bits, and back. The order of the arguments is the page's."""
+    """Round floats to a format of fewer bits, and back. The order of the arguments is the page's."""
     return operand.builder.emit(
         "reduce-precision", [operand], exponent_bits=exponent_bits, mantissa_bits=mantissa_bits
     )

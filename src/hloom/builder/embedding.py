@@ -1,4 +1,4 @@
-"""Copying a computation, and all that it calls, from one module into another."""
+"""Copying a computation with its callees from one module into another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloom.ir.module import HloModule
 def embed(
     source: HloComputation, module: HloModule, copies: dict[HloComputation, HloComputation]
 ) -> HloComputation:
-    """The copy of `source` in `module`; `copies` remembers what was copied before, so that it is copied once.
+    """Copy `source` into `module`, once for all callers: `copies` maps originals to earlier copies.
 
     Names that `module` already uses get a number.
     """

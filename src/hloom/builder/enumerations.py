@@ -1,4 +1,4 @@
-"""Enumerated arguments: the words that they may be, and the spellings in which users know them."""
+"""Enumerated arguments: their words, and the spellings in which users know them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def enumerated(value: Any, words: Mapping[str, int], what: str, *, prefix: str =
 
 
 def _plain(word: str, prefix: str) -> str:
-    """The word in lower case, without separators, a leading ``k`` before a capital, and the prefix."""
+    """Return the word in lower case, without separators, a leading ``k`` before a capital, and the prefix."""
     if word[:1] == "k" and word[1:2].isupper():
         word = word[1:]
     return word.lower().replace("_", "").replace("-", "").removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""Gather and scatter: slices read from and combined into computed places."""
+"""Gather and scatter: slices read from and combined into run-time positions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hloom.shape.shape import Shape
 def _numbers_as_keyword(
     place: int, names: Sequence[str], after: Sequence[str], first: Arrange | None
 ) -> Arrange:
-    """Return what makes a message at position `place` the keyword `dimension_numbers`.
+    """Return an arrangement that makes a message at position `place` the keyword `dimension_numbers`.
 
-    What follows it are XlaBuilder's further arguments, in the order of `after`.
+    The arguments after it are XlaBuilder's, in the order of `after`.
     """
 
     def arrange(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
@@ -56,7 +56,7 @@ def Gather(
     start_indices_batching_dims: Sequence[int] = (),
     dimension_numbers: Any = None,
 ) -> XlaOp:
-    """Slices of `operand` at computed places, put together; the page explains the dimension numbers.
+    """Gather slices of `operand` at run-time positions; the page explains the dimension numbers.
 
     `Gather(operand, start_indices, dimension_numbers, slice_sizes, indices_are_sorted)`, as in XlaBuilder,
     takes the numbers as a GatherDimensionNumbers or a mapping with its fields. Without `index_vector_dim` the
@@ -84,7 +84,7 @@ def Gather(
 
 
 def _dimension_numbers(numbers: dict[str, Any], indices: Shape, map_name: str) -> dict[str, Any]:
-    """The numbers as attributes, `index_vector_dim` filled in."""
+    """Return the numbers as attributes, `index_vector_dim` filled in."""
     given = {key: number for key, number in numbers.items() if number is not None}
     where = given.pop("index_vector_dim", None)
     plain: dict[str, Any] = {key: integers(number, key) for key, number in given.items()}
@@ -122,7 +122,7 @@ def Scatter(
     scatter_indices_batching_dims: Sequence[int] = (),
     dimension_numbers: Any = None,
 ) -> XlaOp:
-    """The operands with `updates` combined into them at computed places; the page explains the numbers.
+    """Combine `updates` into the operands at run-time positions; the page explains the numbers.
 
     As in XlaBuilder, the numbers may come as a ScatterDimensionNumbers, or a mapping with its fields, in the
     place of `index_vector_dim`; the two flags follow it. Without `index_vector_dim` it is chosen as in

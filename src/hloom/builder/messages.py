@@ -43,7 +43,7 @@ def is_message(value: Any, names: Sequence[str]) -> bool:
 
 
 def fields(message: Message, names: Sequence[str], what: str) -> dict[str, Any]:
-    """Return the fields that a message has; a mapping's unknown ones stay for the operation to refuse.
+    """Return the fields of a message; a mapping's unknown ones are kept for the operation to refuse.
 
     Raises HloError for a value that has none of the fields.
     """
@@ -71,7 +71,7 @@ def dot_numbers(message: Message, *, ragged: bool = False) -> dict[str, tuple[in
 
 
 def convolution_numbers(wanted: Any) -> ConvolutionDimensionNumbers:
-    """Return the numbers that labels such as ``b01f_01io->b01f`` or a message's fields give."""
+    """Return the numbers of labels such as ``b01f_01io->b01f`` or of a message's fields."""
     if isinstance(wanted, ConvolutionDimensionNumbers):
         return wanted
     if isinstance(wanted, str):

@@ -1,4 +1,4 @@
-"""What a function of the page accepts as an argument, and how it becomes a value of the builder."""
+"""The arguments that a function of the page accepts, and their conversion to values of the builder."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 Operand: TypeAlias = Any
-"""An XlaOp, or something that becomes a constant: a Python number, a list of numbers, an array, a Literal."""
+"""An XlaOp, or a value that becomes a constant: a Python number, a list of numbers, an array, a Literal."""
 Operands: TypeAlias = Any
 """One Operand or a sequence of them."""
 ElementTypeLike: TypeAlias = Any
 """An ElementType, its name ("f32"), or a numpy dtype."""
 
 Arrange: TypeAlias = "Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]"
-"""Rewrites the positional arguments of a call; it may make some of them keywords."""
+"""Rewrites the positional arguments of a call; may turn some of them into keywords."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,7 +35,7 @@ R = TypeVar("R")
 def page_function(
     *, star: str = "", arrange: Arrange | None = None, keep_builder: bool = False, **aliases: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function be called in every way that the page and XlaBuilder show.
+    """Accept every form of call that the page and XlaBuilder show.
 
     A builder as first argument is accepted, and not needed, where the operands have one.
 
@@ -89,7 +89,7 @@ def leading_operands(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tu
 
 
 def before_computation(*groups: str) -> Arrange:
-    """Return what collects the operands written one by one before the first computation.
+    """Return an arrangement that collects the operands written one by one before the first computation.
 
     The groups have as many members each, except that a group named with a dot in front has exactly one:
     ``f(a, b, x, y, add, rest)`` with the groups ``operands init_values`` is ``f([a, b], [x, y], add, rest)``.
@@ -128,12 +128,12 @@ def element_type_of(wanted: ElementTypeLike) -> ElementType:
 
 
 def shape_of(wanted: Shape | str) -> Shape:
-    """The shape that an argument gives or spells."""
+    """Return the shape that an argument is or spells."""
     return Shape.parse(wanted) if isinstance(wanted, str) else wanted
 
 
 def constant(builder: XlaBuilder, value: Any, element_type: ElementTypeLike | None = None) -> XlaOp:
-    """A constant instruction; without `element_type` the literal's own rules choose it.
+    """Emit a constant; without `element_type` the literal's own rules choose the type.
 
     Raises ShapeError for a value that the element type cannot hold.
     """
@@ -155,7 +155,7 @@ def _converted(value: Any, element_type: ElementType) -> Literal:
 
 
 def as_op(value: Operand, like: XlaOp, element_type: ElementType | None = None) -> XlaOp:
-    """The value as an XlaOp of `like`'s builder; a constant takes the element type of `like`."""
+    """Return the value as an XlaOp of `like`'s builder; a constant takes the element type of `like`."""
     if isinstance(value, XlaOp):
         return value
     wanted = element_type or (like.shape.element_type if like.shape.is_array else None)
@@ -163,7 +163,7 @@ def as_op(value: Operand, like: XlaOp, element_type: ElementType | None = None) 
 
 
 def as_ops(*values: Operand) -> list[XlaOp]:
-    """The values as XlaOps: those that are none become constants of the first XlaOp's element type.
+    """Return the values as XlaOps; others become constants of the first XlaOp's element type.
 
     Raises HloError if none is an XlaOp: then no builder is known.
     """
@@ -172,13 +172,13 @@ def as_ops(*values: Operand) -> list[XlaOp]:
 
 
 def pair(lhs: Operand, rhs: Operand) -> tuple[XlaOp, XlaOp]:
-    """Two operands as XlaOps."""
+    """Return two operands as XlaOps."""
     left, right = as_ops(lhs, rhs)
     return left, right
 
 
 def an_op(*values: Operand) -> XlaOp:
-    """The first XlaOp among values and sequences of values; it knows the builder."""
+    """Return the first XlaOp among values and sequences of values; it knows the builder."""
     for value in values:
         if isinstance(value, XlaOp):
             return value
@@ -192,12 +192,12 @@ def an_op(*values: Operand) -> XlaOp:
 
 
 def value_list(values: Operands) -> list[Operand]:
-    """A sequence as a list, anything else as a list of one."""
+    """Return a sequence as a list, anything else as a list of one."""
     return list(cast("Sequence[Any]", values)) if isinstance(values, list | tuple) else [values]
 
 
 def op_list(values: Operands) -> list[XlaOp]:
-    """One XlaOp, or a sequence of them, as a list; numbers become constants of the first one's type."""
+    """Return one XlaOp or a sequence as a list; numbers become constants of the first one's type."""
     if isinstance(values, XlaOp):
         return [values]
     if not isinstance(values, list | tuple):
@@ -207,7 +207,7 @@ def op_list(values: Operands) -> list[XlaOp]:
 
 
 def index_ops(builder: XlaBuilder, indices: Operands) -> list[XlaOp]:
-    """Scalar start indices: XlaOps, or integers, which become s32 (or the type of an XlaOp among them).
+    """Return scalar start indices: XlaOps, or integers, which become s32 (or an XlaOp's type).
 
     One XlaOp of rank 1 is taken apart into its scalars, as in the page's older form.
     """
@@ -224,7 +224,7 @@ def index_ops(builder: XlaBuilder, indices: Operands) -> list[XlaOp]:
 
 
 def integers(values: Any, what: str) -> tuple[int, ...]:
-    """A sequence of integers as a tuple; raises ShapeError for anything else."""
+    """Return a sequence of integers as a tuple; raises ShapeError for anything else."""
     try:
         return tuple(int(value.__index__()) for value in values)
     except (TypeError, AttributeError):

@@ -92,13 +92,13 @@ class Operators:
         return Dot(other, cast("XlaOp", self))
 
     def __getitem__(self, index: Any) -> XlaOp:
-        """An element of a tuple, or the slice of an array that numpy would take for integers and slices."""
+        """Return an element of a tuple, or a numpy-style slice of an array."""
         from hloom.builder.data_movement import index_value
 
         return index_value(cast("XlaOp", self), index)
 
     def __iter__(self) -> Iterator[XlaOp]:
-        """The elements of a tuple; arrays are not iterated over."""
+        """Yield the elements of a tuple; arrays are not iterable."""
         from hloom.builder.data_movement import GetTupleElement
 
         op = cast("XlaOp", self)

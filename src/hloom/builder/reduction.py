@@ -23,7 +23,7 @@ from hloom.errors import ShapeError
 
 
 def _with_initial(operands: Operands, init_values: Operands, rule: str) -> list[XlaOp]:
-    """Operands followed by as many initial values, which may be numbers."""
+    """Return operands followed by an equal number of initial values, which may be numbers."""
     values = op_list(operands)
     starts = value_list(init_values)
     if len(starts) != len(values):
@@ -40,7 +40,7 @@ _ONE_BY_ONE = before_computation("operands", "init_values")
 def Reduce(
     operands: Operands, init_values: Operands, computation: Computation, dimensions: Sequence[int]
 ) -> XlaOp:
-    """One or several arrays reduced together along `dimensions`, starting from the initial values."""
+    """Reduce one or several arrays together along `dimensions`, starting from the initial values."""
     values = _with_initial(operands, init_values, "reduce.initial-values")
     chosen = integers(dimensions, "dimensions")
     return values[0].builder.emit("reduce", values, computations=[computation], dimensions=chosen)
@@ -48,7 +48,7 @@ def Reduce(
 
 @page_function()
 def ReduceAll(operand: XlaOp, init_value: Operand, computation: Computation) -> XlaOp:
-    """A reduction along all dimensions."""
+    """Reduce along all dimensions."""
     return Reduce(operand, init_value, computation, range(operand.shape.rank))
 
 
@@ -63,7 +63,7 @@ def ReduceWindow(
     base_dilations: Sequence[int] | None = None,
     window_dilations: Sequence[int] | None = None,
 ) -> XlaOp:
-    """Reductions of all windows of one or several arrays; `padding` is SAME, VALID or pairs."""
+    """Reduce all windows of one or several arrays; `padding` is SAME, VALID or pairs."""
     values = _with_initial(operands, init_values, "reduce-window.initial-values")
     strides = list(window_strides or [1] * len(window_dimensions))
     if len(window_dimensions) != values[0].shape.rank:
@@ -85,7 +85,7 @@ def ReduceWindowWithGeneralPadding(
     window_dilations: Sequence[int],
     padding: Padding,
 ) -> XlaOp:
-    """`ReduceWindow` with XlaBuilder's order of arguments."""
+    """Call `ReduceWindow` with XlaBuilder's order of arguments."""
     return ReduceWindow(
         operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations,
         window_dilations,
@@ -103,7 +103,7 @@ def SelectAndScatter(
     init_value: Operand,
     scatter: Computation,
 ) -> XlaOp:
-    """The element that `select` chooses from a window of `operand` gets the window's `source` element."""
+    """Scatter each `source` element to the element that `select` chooses from its window of `operand`."""
     strides = list(window_strides or [1] * len(window_dimensions))
     if len(window_dimensions) != operand.shape.rank:
         message = f"a window of {len(window_dimensions)} dimensions over {operand.shape}"
@@ -129,7 +129,7 @@ def Scan(
     is_reverse: bool = False,
     is_associative: bool | None = None,
 ) -> XlaOp:
-    """Running results of a computation along a dimension, and its last carries."""
+    """Return the running results of a computation along a dimension, and its last carries."""
     values = op_list(inputs)
     carries = [as_op(start, values[0]) for start in value_list(inits)]
     return values[0].builder.emit(
@@ -168,7 +168,7 @@ def Map(
     dimensions: Sequence[int] | None = None,
     static_operands: Operands = (),
 ) -> XlaOp:
-    """A computation of scalars applied at every index of the operands; `dimensions` are all of them.
+    """Apply a computation of scalars at every index of the operands; `dimensions` are all of them.
 
     `Map(op1, op2, computation, par1)`: static operands follow the operands in the computation's parameters,
     with one value for all indices. Scalars among the operands are repeated to the dimensions of the others.
@@ -196,7 +196,7 @@ def Map(
 
 @page_function()
 def Sort(operands: Operands, comparator: Computation, dimension: int = -1, is_stable: bool = False) -> XlaOp:
-    """The operands sorted together along a dimension; several give a tuple."""
+    """Sort the operands together along a dimension; several give a tuple."""
     values = op_list(operands)
     axis = values[0].shape.axis(dimension)
     return values[0].builder.emit(
@@ -206,5 +206,5 @@ def Sort(operands: Operands, comparator: Computation, dimension: int = -1, is_st
 
 @page_function()
 def TopK(operand: XlaOp, k: int, largest: bool = True) -> XlaOp:
-    """(values, indices) of the k largest (or smallest) elements along the last dimension."""
+    """Return (values, indices) of the k largest (or smallest) elements along the last dimension."""
     return operand.builder.emit("topk", [operand], k=k, largest=largest)

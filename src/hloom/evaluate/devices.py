@@ -1,7 +1,7 @@
 """Virtual devices: rendezvous, channels and waiting of the replicas and partitions of one run.
 
 Each device runs in a thread of its own; a run of a single device needs no thread. All waiting goes through
-one lock, so that a `World` knows at every moment which device waits for what. As soon as all devices that
+one lock, so that a `World` knows at every moment what each device waits for. As soon as all devices that
 have not finished wait, and none of them can be released by another, the run ends with a DeadlockError that
 lists what each device waits for.
 """
@@ -266,7 +266,7 @@ class World:
                 self._fail(self._deadlock())
 
     def _others_run(self) -> bool:
-        """Whether there is a thread that neither runs a device nor started this run, and could feed one."""
+        """Return whether a thread exists that neither runs a device nor started this run: it may feed one."""
         return self.host_timeout > 0 and _foreign_threads(len(self.devices)) > 0
 
     def _deadlock(self) -> DeadlockError:
@@ -307,12 +307,12 @@ class VirtualDevice:
 
     @property
     def num_replicas(self) -> int:
-        """Replicas in the run."""
+        """The number of replicas in the run."""
         return self.world.num_replicas
 
     @property
     def num_partitions(self) -> int:
-        """Partitions in the run."""
+        """The number of partitions in the run."""
         return self.world.num_partitions
 
     # -- other devices

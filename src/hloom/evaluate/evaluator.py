@@ -1,7 +1,7 @@
 """The reference evaluator: walks a computation and calls each operation's ``evaluate``.
 
 A computation is planned once (order of instructions, a slot for every value, when a value is no longer
-needed) and run many times, so that loops of small bodies cost little beside the operations themselves.
+needed) and run many times, so that the overhead of loops with small bodies is low.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Evaluator:
         self._mappable: dict[HloComputation, bool] = {}
 
     def run(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """The value of the root for these arguments; raises EvaluationError.
+        """Return the value of the root for these arguments; raises EvaluationError.
 
-        What overflows, is divided by zero or not a number is a value, never a warning.
+        Overflow, division by zero and NaN give values, never numpy warnings.
         """
         with np.errstate(all="ignore"):
             if self.alone is not None:
@@ -51,15 +51,15 @@ class Evaluator:
             return self.call(computation, arguments)
 
     def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
-        """The value of the root, inside a run."""
+        """Evaluate the root, inside a run."""
         return self._plan(computation).run(arguments)
 
     def begin(self, computation: HloComputation, arguments: Sequence[Value]) -> Value | Pending:
-        """The value of the root; pending, where the root is an operation that waits for other devices."""
+        """Evaluate the root; return it pending if the root waits for other devices."""
         return self._plan(computation).run(arguments, wait=False)
 
     def apply(self, instruction: HloInstruction, operands: Sequence[Value]) -> Value | Pending:
-        """The value of one instruction for values of its operands, inside a run; errors name it."""
+        """Evaluate one instruction on values of its operands, inside a run; errors name it."""
         step = self._steps.get(instruction)
         if step is None:
             slots = dict.fromkeys([*instruction.operands, instruction], 0)
@@ -80,7 +80,7 @@ class Evaluator:
         return self._map_one_by_one(computation, arguments, shape)
 
     def mappable(self, computation: HloComputation) -> bool:
-        """Whether every instruction is elementwise or passes values on, so that arrays may flow through."""
+        """Return whether every instruction is elementwise or forwards values, so that arrays may pass."""
         known = self._mappable.get(computation)
         if known is None:
             known = self._mappable[computation] = all(
@@ -113,7 +113,7 @@ def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
 
 
 class _Step:
-    """One instruction of a plan; what its ``evaluate`` sees as ``run``."""
+    """One instruction of a plan; the ``run`` argument of its ``evaluate``."""
 
     __slots__ = (
         "computations",
@@ -183,7 +183,7 @@ class _Plan:
             seen.update(step.operands)
 
     def run(self, arguments: Sequence[Value], *, wait: bool = True) -> Any:
-        """The value of the root; where it need not be waited for, what the root's ``begin`` gives."""
+        """Run the steps; return the root's value, or with ``wait=False`` the result of its ``begin``."""
         if not self.constants_known:
             for step in self.constants:
                 self.blank[step.slot] = _evaluated(step, step.evaluate, [])
@@ -205,18 +205,18 @@ class _Plan:
 
 
 MOST_DIMENSIONS: Final = 64
-"""Of numpy's arrays."""
+"""Maximum rank of a numpy array."""
 MOST_BYTES: Final = 1 << 62
 
 
 def _beyond_numpy(leaf: tuple[ShapeIndex, Shape]) -> bool:
-    """Whether no array of numpy's has so many dimensions or elements."""
+    """Return whether a shape has more dimensions or elements than a numpy array can have."""
     shape = leaf[1]
     return shape.is_array and (shape.rank > MOST_DIMENSIONS or 16 * shape.element_count > MOST_BYTES)
 
 
 def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value]) -> Any:
-    """The value of one step; errors name its instruction."""
+    """Evaluate one step; errors name its instruction."""
     try:
         return evaluate(step, *operands)
     except HloError as error:

@@ -1,4 +1,4 @@
-"""The meaning of every operation, one home per family; importing this room declares them all."""
+"""The semantics of every operation, a file per family; importing the package declares them all."""
 
 from hloom.operations import (
     arithmetic,

@@ -1,6 +1,6 @@
 """Elementwise operations of two numbers: add, subtract, multiply, divide, remainder, power, shifts ...
 
-The page "Element-wise binary arithmetic operations"; corner cases are decided so that nothing traps.
+The page "Element-wise binary arithmetic operations"; no operand values trap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Add(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
-        """Add the bounds; pred does not count."""
+        """Add the bounds; return None for pred, where addition is disjunction."""
         (a, b), (c, d) = ranges
         return None if element_type.is_predicate else (a + c, b + d)
 
@@ -55,7 +55,7 @@ class Subtract(Elementwise):
 class Multiply(Elementwise):
     """The product of ``lhs`` and ``rhs``. Integers wrap; for pred it is their conjunction.
 
-    (a + bi)(c + di) is (ac - bd) + (ad + bc)i, each operation rounded by itself.
+    (a + bi)(c + di) is (ac - bd) + (ad + bc)i, each operation rounded separately.
     """
 
     commutative: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class Multiply(Elementwise):
         return None if element_type.is_complex else 1.0 if element_type.is_floating else 1
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """By parts for complex numbers, where numpy may contract."""
+        """Multiply complex numbers by parts, because numpy may contract to fused multiply-adds."""
         if lhs.dtype.kind != "c":
             return lhs * rhs
         a, b, c, d = lhs.real, lhs.imag, rhs.real, rhs.imag
@@ -98,7 +98,7 @@ class Divide(Elementwise):
         return min(quotients), max(quotients)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """Truncating division without traps; IEEE division for floats; Annex G's for complex numbers."""
+        """Divide: integers truncating without traps, floats by IEEE 754, complex numbers by Annex G."""
         if lhs.dtype.kind in "iu":
             return np.where(rhs == 0, ~lhs.dtype.type(0), truncated_division(lhs, rhs)[0])
         if lhs.dtype.kind == "c":
@@ -117,7 +117,7 @@ class Remainder(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | INTEGER
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
-        """The remainder has the dividend's sign and is less than a positive divisor."""
+        """Return a range with the dividend's sign, less than a positive divisor."""
         (low, high), (least, greatest) = ranges
         if least <= 0:
             return None
@@ -125,14 +125,14 @@ class Remainder(Elementwise):
         return max(low, -most) if low < 0 else 0, min(high, most) if high > 0 else 0
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """Exact, as fmod is."""
+        """Return the exact remainder, as fmod does."""
         if lhs.dtype.kind in "iu":
             return np.where(rhs == 0, lhs, truncated_division(lhs, rhs)[1])
         return np.fmod(lhs, rhs)
 
 
 def truncated_division(lhs: Array, rhs: Array) -> tuple[Array, Array]:
-    """Quotient towards zero and remainder of integers, as if 0 were 1 in the divisor; MIN / -1 wraps."""
+    """Return truncated quotient and remainder of integers; a divisor of 0 counts as 1, MIN / -1 wraps."""
     zero = rhs == 0
     overflow = (rhs == -1) if lhs.dtype.kind == "i" else np.zeros_like(zero)
     safe = np.where(zero | overflow, rhs.dtype.type(1), rhs)
@@ -163,11 +163,11 @@ class Maximum(Elementwise):
         return lowest_value(element_type)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the two operands'."""
+        """Return (0, 1): each element is copied from one of the operands."""
         return (0, 1)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """The larger number."""
+        """Return the larger number."""
         return maximum(lhs, rhs)
 
 
@@ -192,22 +192,22 @@ class Minimum(Elementwise):
         return highest_value(element_type)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the two operands'."""
+        """Return (0, 1): each element is copied from one of the operands."""
         return (0, 1)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """The smaller number."""
+        """Return the smaller number."""
         return minimum(lhs, rhs)
 
 
 def maximum(lhs: Array, rhs: Array) -> Array:
-    """The larger number, NaN if there is one, and +0 rather than -0."""
+    """Return the larger number, NaN if either is NaN, and +0 rather than -0."""
     larger = np.maximum(lhs, rhs)
     return np.where((lhs == 0) & (rhs == 0), lhs + rhs, larger) if larger.dtype.kind == "f" else larger
 
 
 def minimum(lhs: Array, rhs: Array) -> Array:
-    """The smaller number, NaN if there is one, and -0 rather than +0."""
+    """Return the smaller number, NaN if either is NaN, and -0 rather than +0."""
     smaller = np.minimum(lhs, rhs)
     return np.where((lhs == 0) & (rhs == 0), -(-lhs - rhs), smaller) if smaller.dtype.kind == "f" else smaller
 
@@ -224,7 +224,7 @@ class Power(Elementwise):
     transcendental: ClassVar[bool] = True
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """By squaring for integers, in double precision for floats, by the logarithm for complex numbers."""
+        """Square repeatedly for integers, compute floats in f64, complex numbers by the logarithm."""
         if lhs.dtype.kind in "iu":
             return integer_power(lhs, rhs)
         if lhs.dtype.kind == "c":
@@ -232,7 +232,7 @@ class Power(Elementwise):
         return np.power(double(lhs), double(rhs))
 
     def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Array:
-        """Of a type without zero, what is too small is the smallest number."""
+        """Replace results that underflow in a type without zero by the type's smallest number."""
         result = Elementwise.evaluate(self, run, *operands)
         if run.dtype == F8E8M0FNU.dtype:
             vanished = np.isnan(result) & ~np.isnan(operands[0]) & ~np.isnan(operands[1])
@@ -242,7 +242,7 @@ class Power(Elementwise):
 
 
 def integer_power(base: Array, exponent: Array) -> Array:
-    """The power modulo the type's range, every bit of the exponent counting."""
+    """Return the power modulo the type's range; every bit of the exponent counts."""
     base, exponent = np.broadcast_arrays(base, exponent)
     result = np.ones_like(base)
     square = base
@@ -268,7 +268,7 @@ class Atan2(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
 
     def widen(self, operand: Array) -> Array:
-        """In double precision."""
+        """Widen to double precision."""
         return double(operand)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
@@ -282,11 +282,11 @@ class Complex(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = COMPONENT
 
     def result_type(self, operand: ElementType) -> ElementType:
-        """c64 from f32, c128 from f64."""
+        """Return c64 for f32, c128 for f64."""
         return C64 if operand is F32 else C128
 
     def compute(self, real: Array, imag: Array) -> Array:
-        """Both parts, bit by bit."""
+        """Combine both parts bit by bit."""
         return complex_functions.compose(real, imag)
 
 
@@ -305,12 +305,12 @@ class And(Logical):
     idempotent: ClassVar[bool] = True
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
-        """No more bits than in an operand without a sign."""
+        """Return a range with no more bits than a non-negative operand has."""
         bounds = [high for low, high in ranges if low >= 0]
         return (0, min(bounds)) if bounds else None
 
     def neutral_element(self, element_type: ElementType) -> float | int | None:
-        """Return the pattern that leaves every other one as it is."""
+        """Return the pattern with all bits set."""
         return all_ones(element_type)
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
@@ -325,7 +325,7 @@ class Or(Logical):
     idempotent: ClassVar[bool] = True
 
     def neutral_element(self, element_type: ElementType) -> float | int | None:
-        """Return the pattern that leaves every other one as it is."""
+        """Return 0, the pattern with no bit set."""
         return 0
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
@@ -334,12 +334,12 @@ class Or(Logical):
 
 @operation("xor", "lhs rhs")
 class Xor(Logical):
-    """Where ``lhs`` and ``rhs`` differ, bit by bit for integers."""
+    """The exclusive or of ``lhs`` and ``rhs``, bit by bit for integers."""
 
     commutative: ClassVar[bool] = True
 
     def neutral_element(self, element_type: ElementType) -> float | int | None:
-        """Return the pattern that leaves every other one as it is."""
+        """Return 0, the pattern with no bit set."""
         return 0
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
@@ -347,23 +347,23 @@ class Xor(Logical):
 
 
 class Patterned(Elementwise):
-    """Operations on integers as patterns of so many bits: shifts, bit counts, the high half of a product."""
+    """Operations on the bit patterns of integers: shifts, bit counts, the high half of a product."""
 
     __slots__ = ()
     accepts: ClassVar[frozenset[ElementType]] = INTEGER
 
     patterns: ClassVar[Callable[..., Any]]
-    """A method: the result for an element type and operands as unsigned patterns of so many bits."""
+    """A method: the result for an element type and operands as unsigned patterns of the type's width."""
 
     def evaluate(self, run: Run, *operands: Array) -> Array:
-        """Take the patterns, compute, and keep as many low bits as the type has."""
+        """Compute on the bit patterns and keep the low bits of the type's width."""
         element_type = ElementType.from_dtype(operands[0].dtype)
         with np.errstate(all="ignore"):
             return narrow(self.patterns(element_type, *(pattern(o) for o in operands)), run.dtype)
 
 
 def pattern(array: Array) -> Array:
-    """The bits of integers as unsigned integers of at least a byte."""
+    """Return the bits of integers as unsigned integers of at least a byte."""
     element_type = ElementType.from_dtype(array.dtype)
     unsigned = array.astype(np.dtype(f"u{element_type.bytes}"))
     if element_type.bits < 8:
@@ -372,7 +372,7 @@ def pattern(array: Array) -> Array:
 
 
 def signed(array: Array, bits: int) -> Array:
-    """The integers whose patterns of ``bits`` bits these are."""
+    """Return the integers that patterns of ``bits`` bits represent in two's complement."""
     surplus = array.dtype.type(8 * array.dtype.itemsize - bits)
     shifted = np.asarray(array << surplus)
     kind = np.dtype(f"i{array.dtype.itemsize}")
@@ -384,7 +384,7 @@ class ShiftLeft(Patterned):
     """``lhs`` shifted left by ``rhs`` bits, a count read as unsigned; 0 if nothing is left."""
 
     def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
-        """Zeros come in from the right."""
+        """Shift zeros in from the right."""
         return np.where(rhs < element_type.bits, lhs << in_range(rhs, element_type.bits), lhs.dtype.type(0))
 
 
@@ -396,7 +396,7 @@ class ShiftRightArithmetic(Patterned):
     """
 
     def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
-        """A count too large shifts as far as possible."""
+        """Clamp the count to the type's width less 1."""
         return signed(lhs, element_type.bits) >> in_range(rhs, element_type.bits).astype(
             f"i{lhs.dtype.itemsize}"
         )
@@ -407,23 +407,23 @@ class ShiftRightLogical(Patterned):
     """``lhs`` shifted right by ``rhs`` bits, a count read as unsigned; zeros come in."""
 
     def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
-        """Zeros come in from the left."""
+        """Shift zeros in from the left."""
         return np.where(rhs < element_type.bits, lhs >> in_range(rhs, element_type.bits), lhs.dtype.type(0))
 
 
 def in_range(count: Array, bits: int) -> Array:
-    """Shift counts, those too large replaced by the largest one with a meaning."""
+    """Return shift counts clamped to ``bits`` - 1."""
     return np.minimum(count, count.dtype.type(bits - 1))
 
 
 @operation("mulhi", "lhs rhs")
 class MultiplyHigh(Patterned):
-    """The high half of the product of two integers, which has twice as many bits as they."""
+    """The high half of the double-width product of two integers."""
 
     accepts: ClassVar[frozenset[ElementType]] = INTEGER
 
     def patterns(self, element_type: ElementType, lhs: Array, rhs: Array) -> Array:
-        """The unsigned high half by 32-bit limbs; a negative factor counts 2^bits too much there."""
+        """Compute the unsigned high half by 32-bit limbs, then subtract 2^bits for each negative factor."""
         bits = element_type.bits
         if bits == 64:
             high = high_half(lhs, rhs)
@@ -437,7 +437,7 @@ class MultiplyHigh(Patterned):
 
 
 def high_half(lhs: Array, rhs: Array) -> Array:
-    """The upper 64 bits of the product of u64 numbers."""
+    """Return the upper 64 bits of the product of u64 numbers."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     a, b, c, d = lhs >> half, lhs & low, rhs >> half, rhs & low
     middle = a * d + ((b * d) >> half)

@@ -29,7 +29,7 @@ class _ThreadCodec(ScalarCodec):
         setattr(message, field, "" if value == "main" else value)
 
     def read(self, message: Message, field: str) -> str:
-        """The field, or ``main``."""
+        """Return the field, or ``main``."""
         return getattr(message, field) or "main"
 
 
@@ -45,7 +45,7 @@ class AsyncStart(Operation):
         operands: the arguments of the computation.
         calls: the computation.
         async_execution_thread: the thread that runs it.
-        output_to_operand_aliasing: parts of the shape that share the buffer of an operand.
+        output_to_operand_aliasing: parts of the shape that alias the buffer of an operand.
     """
 
     family: ClassVar[Family] = Family.CONTROL
@@ -59,7 +59,7 @@ class AsyncStart(Operation):
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """((operands), result, contexts ...)."""
+        """Check the form ((operands), result, contexts ...)."""
         (calls,) = computations
         check_arguments(self.opcode, "the computation", calls, operands)
         check_form(self.opcode, shape)
@@ -74,7 +74,7 @@ class AsyncStart(Operation):
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """Run the computation up to where it waits for other devices."""
+        """Run the computation up to the point where it waits for other devices."""
         contexts = [zeros(s) for s in run.shape.tuple_shapes[2:]]
         return (tuple(operands), run.begin(0, *operands), *contexts)
 
@@ -88,7 +88,7 @@ def check_form(opcode: str, shape: Shape) -> None:
 
 @operation("async-update", "start")
 class AsyncUpdate(Operation):
-    """A point between async-start and async-done; what is under way goes on."""
+    """A point between async-start and async-done; the computation goes on."""
 
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -97,12 +97,12 @@ class AsyncUpdate(Operation):
     begun_by: ClassVar[tuple[str, ...]] = ("async-start", "async-update")
 
     def infer(self, start: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         check_form(self.opcode, start)
         return start
 
     def evaluate(self, run: Run, start: Value) -> Value:
-        """The operand."""
+        """Return the operand."""
         return start
 
 
@@ -117,17 +117,17 @@ class AsyncDone(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
-        """The second element of async-start."""
+        """Return the second element of async-start."""
         check_form(self.opcode, start)
         return start.tuple_shapes[1]
 
     def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:
-        """Wait for it."""
+        """Wait for the result."""
         return arrived(start[1])
 
 
 class _PrefetchIndexCodec(ScalarCodec):
-    """The number of a cross-program prefetch, or None; a former proto field says only that there is one."""
+    """The number of a cross-program prefetch, or None; a former proto field holds only a flag."""
 
     def __init__(self) -> None:
         super().__init__(Cursor.integer, str)
@@ -138,7 +138,7 @@ class _PrefetchIndexCodec(ScalarCodec):
             setattr(message, field, value)
 
     def read(self, message: Message, field: str) -> int | None:
-        """The number."""
+        """Return the number."""
         if message.HasField(field):
             return getattr(message, field)
         return 0 if message.is_cross_program_prefetch else None
@@ -161,18 +161,18 @@ class CopyStart(Operation):
     cross_program_prefetch_index: int | None = attribute(_PrefetchIndexCodec(), default=None)
 
     def infer(self, operand: Shape) -> Shape:
-        """(operand, operand, u32[])."""
+        """Return (operand, operand, u32[])."""
         return Shape.tuple_([operand, operand, Shape(U32)])
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The context may be of another type."""
+        """Check the form; the context may be of another type."""
         form: Sequence[Shape] = shape.tuple_shapes if shape.is_tuple else ()
         if len(form) not in (2, 3) or not all(s.compatible(operands[0]) for s in form[:2]):
             message = f"the shape is (copy, operand, context), not {shape}"
             raise ShapeError(message, rule="copy-start.shape-form")
 
     def evaluate(self, run: Run, operand: Value) -> Value:
-        """Values never change, so a copy is the value itself."""
+        """Return the operand itself: values are immutable, so no copy is needed."""
         return (operand, operand, context())[: len(run.shape.tuple_shapes)]
 
 
@@ -185,7 +185,7 @@ class CopyDone(Operation):
     begun_by: ClassVar[tuple[str, ...]] = ("copy-start",)
 
     def infer(self, start: Shape) -> Shape:
-        """The first element of copy-start."""
+        """Return the first element of copy-start."""
         if not start.is_tuple or not start.tuple_shapes:
             raise ShapeError(
                 f"the operand is what copy-start gives, not {start}", rule="copy-done.operand-form"
@@ -193,5 +193,5 @@ class CopyDone(Operation):
         return start.tuple_shapes[0]
 
     def evaluate(self, run: Run, start: tuple[Value, ...]) -> Value:
-        """The copy."""
+        """Return the copy."""
         return start[0]

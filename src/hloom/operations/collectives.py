@@ -1,10 +1,10 @@
-"""Operations of many devices: reductions, gathers, exchanges and permutations across replicas and partitions.
+"""Collectives: reductions, gathers, exchanges and permutations across replicas and partitions.
 
 The pages "AllReduce", "AllGather", "ReduceScatter", "AllToAll", "RaggedAllToAll", "CollectivePermute",
-"CollectiveBroadcast", "ReplicaId" and "PartitionId"; StableHLO's specification says who works together.
+"CollectiveBroadcast", "ReplicaId" and "PartitionId"; StableHLO's specification defines the groups.
 
-Evaluated, every collective first hands over what it contributes and then waits for the others, so that the
-start and done forms differ from the plain one only in what happens between the two steps.
+The evaluation of a collective first contributes the operands to a rendezvous and then waits for the other
+participants; the start and done forms perform these two steps separately.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MODES = ("cross_replica", "cross_partition", "cross_replica_and_partition", "fla
 
 
 class _ModeCodec:
-    """``mode=flattened_id``: a note that XLA reads and drops; the mode follows from the other attributes."""
+    """``mode=flattened_id``: read and dropped, as in XLA; the mode follows from the other attributes."""
 
     def parse(self, cursor: Cursor) -> None:
-        """One of the group modes."""
+        """Parse one of the group modes."""
         cursor.skip()
         start = cursor.position
         word = cursor.word()
@@ -47,28 +47,28 @@ class _ModeCodec:
             raise cursor.error(message, rule="collective.mode", position=start)
 
     def text(self, value: None) -> str:
-        """Never printed."""
+        """Return "": the mode is never printed."""
         return ""
 
     def write(self, message: Any, field: str, value: None) -> None:
-        """Never stored."""
+        """Store nothing."""
 
     def read(self, message: Any, field: str) -> None:
-        """Never stored."""
+        """Read nothing."""
 
 
 def mode_note() -> None:
-    """A ``mode=flattened_id``."""
+    """Declare a ``mode=flattened_id`` attribute."""
     return attribute(_ModeCodec(), default=None, name="mode", proto="")
 
 
 def tuple_unless_one(shapes: Sequence[Shape]) -> Shape:
-    """The shape itself if there is only one, otherwise the tuple."""
+    """Return the shape itself if there is only one, otherwise the tuple."""
     return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
 
 
 class Collective(Operation):
-    """An operation in which groups of devices work together."""
+    """An operation that groups of devices perform together."""
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -77,15 +77,15 @@ class Collective(Operation):
     channel_id: int | None
     replica_groups: ReplicaGroups
     equal_groups: ClassVar[bool] = True
-    """All groups have the same number of devices."""
+    """Require all groups to have the same number of devices."""
 
     @property
     def group_mode(self) -> str:
-        """What the numbers in the replica groups mean; see `group_mode`."""
+        """The meaning of the numbers in the replica groups; see `group_mode`."""
         return group_mode(self.channel_id, getattr(self, "use_global_device_ids", None))
 
     def check_groups(self) -> None:
-        """Every number once, groups of one size, and global ids only with a channel."""
+        """Check that numbers are unique, groups are of one size, and global ids come with a channel."""
         groups = self.replica_groups.groups
         numbers = [n for group in groups for n in group]
         if len(set(numbers)) != len(numbers) or any(n < 0 for n in numbers):
@@ -103,13 +103,13 @@ class Collective(Operation):
                 raise ShapeError(message, rule=f"{self.opcode}.global-ids-groups")
 
     def check_arrays(self, operands: Sequence[Shape]) -> None:
-        """One or more arrays."""
+        """Check that there are one or more operands, all arrays."""
         if not operands or not all(operand.is_array for operand in operands):
             message = f"{self.opcode} takes arrays, got {', '.join(map(str, operands)) or 'nothing'}"
             raise ShapeError(message, rule=f"{self.opcode}.operand-arrays")
 
     def begin(self, run: Run, *operands: Array) -> Pending:
-        """Hand over the operands; the result is there when all devices of the group have done so."""
+        """Contribute the operands; the result is ready when all participants of the group have done so."""
         members = self.members(run)
         position = members.index(run.device.id)
         place = (self.kind, self.channel_id, members)
@@ -129,7 +129,7 @@ class Collective(Operation):
         return values
 
     def members(self, run: Run) -> tuple[DeviceId, ...]:
-        """The devices of this device's group; raises EvaluationError if it is in none."""
+        """Return the participants of this device's group; raises EvaluationError if it is in none."""
         members = members_of(self.replica_groups.groups, self.group_mode, run.device)
         if members is None:
             groups = self.replica_groups.text()
@@ -139,11 +139,11 @@ class Collective(Operation):
 
     @property
     def kind(self) -> str:
-        """The opcode without ``-start``: start and plain forms meet each other."""
+        """The opcode without ``-start``, so that start and plain forms meet at one rendezvous."""
         return self.opcode.removesuffix("-start")
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """This device's result of the operand tuples of all members, itself being number ``position``."""
+        """Return the result of member ``position`` from the operand tuples of all members."""
         raise EvaluationError(f"{self.opcode} has no value", rule="evaluate.no-value")
 
     def evaluate(self, run: Run, *operands: Any) -> Any:
@@ -152,7 +152,7 @@ class Collective(Operation):
 
 
 def waiting(run: Run) -> str:
-    """How a deadlock report names an instruction."""
+    """Return the name of an instruction in a deadlock report."""
     return f"{run.instruction.opcode} %{run.instruction.name}"
 
 
@@ -161,14 +161,14 @@ def _forms(form: list[Any]) -> str:
 
 
 def alone(values: Sequence[Any]) -> Any:
-    """The only value, or the tuple of several."""
+    """Return the only value, or the tuple of several."""
     return values[0] if len(values) == 1 else tuple(values)
 
 
 def as_stated(run: Run, results: Sequence[Array], shape: Shape, members: int) -> Any:
-    """The only result or the tuple of several; raises EvaluationError where their sizes are not as stated.
+    """Return the only result or the tuple of several; raises EvaluationError for sizes other than stated.
 
-    The sizes follow from the number of devices in a group, which the verifier does not always know.
+    The sizes follow from the number of devices in a group, which is not always known statically.
     """
     shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
     for array, stated in zip(results, shapes, strict=True):
@@ -187,7 +187,7 @@ class _Reducing(Collective):
     __slots__ = ()
 
     def check_reducer(self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...]) -> None:
-        """(T, T) -> T for scalars of the operands' element type T, or floats of another precision."""
+        """Check for (T, T) -> T on scalars of the operands' type T, or floats of another precision."""
         (to_apply,) = computations
         result = to_apply.result
         sound = len(to_apply.parameters) == 2 and all(
@@ -203,7 +203,7 @@ class _Reducing(Collective):
                 raise ShapeError(message, rule=f"{self.opcode}.reducer")
 
     def reduced(self, run: Run, values: list[Any]) -> list[Any]:
-        """The operands of all members, reduced in the order of the group and the reducer's precision."""
+        """Reduce the operands of all members in the order of the group, in the reducer's precision."""
         dtype = run.instruction.called_computations[0].root.shape.element_type.dtype
 
         def combined(a: Any, b: Any) -> Any:
@@ -222,14 +222,14 @@ class _AllReducing(_Reducing):
     equal_groups: ClassVar[bool] = False
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The shapes of the operands."""
+        """Return the shapes of the operands."""
         self.check_groups()
         self.check_arrays(operands)
         self.check_reducer(operands, computations)
         return tuple_unless_one(operands)
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """The same for every member."""
+        """Return the same value for every member."""
         return alone(self.reduced(run, values))
 
 
@@ -241,7 +241,7 @@ class AllReduce(_AllReducing):
         operands: one or more arrays of any dimensions.
         to_apply: the reduction of two scalars.
         replica_groups: which devices work together; ``{}`` for one group of all.
-        channel_id, use_global_device_ids: what the numbers in the groups mean; see `group_mode`.
+        channel_id, use_global_device_ids: the meaning of the numbers in the groups; see `group_mode`.
         constrain_layout: the operands' layouts must not change.
         mode: read and dropped.
     """
@@ -280,7 +280,7 @@ class AllReduceDone(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = ()
 
     def infer(self, start: Shape) -> Shape:
-        """The shape of all-reduce-start."""
+        """Return the shape of all-reduce-start."""
         return start
 
     def evaluate(self, run: Run, start: Pending) -> Value:
@@ -297,20 +297,20 @@ class _AllGathering(Collective):
 
     @property
     def dimension(self) -> int:
-        """The dimension along which the operands are put together; raises ShapeError if there is not one."""
+        """Return the dimension along which the operands are joined; raises ShapeError if there is not one."""
         if len(self.all_gather_dimensions) != 1:
             message = f"one dimension wanted, got {list(self.all_gather_dimensions)}"
             raise ShapeError(message, rule=f"{self.opcode}.one-dimension")
         return self.all_gather_dimensions[0]
 
     def gathered(self, operands: Sequence[Shape], count: int) -> Shape:
-        """The result for groups of ``count`` devices."""
+        """Return the result for groups of ``count`` devices."""
         self.check_groups()
         self.check_arrays(operands)
         return tuple_unless_one([scaled(self.opcode, self.dimension, o, count) for o in operands])
 
     def shard_count(self, operand: Shape, result: Shape) -> int:
-        """How many operands make up the result; raises ShapeError if no number does."""
+        """Return the number of operands in the result; raises ShapeError if the sizes do not divide."""
         first = result.tuple_shapes[0] if result.is_tuple and result.tuple_shapes else result
         known = operand.is_array and first.is_array and first.rank == operand.rank > self.dimension >= 0
         small, large = (s.dimensions[self.dimension] for s in (operand, first)) if known else (1, 1)
@@ -320,17 +320,17 @@ class _AllGathering(Collective):
         return large // small
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """The operands of all members, one after the other."""
+        """Concatenate the operands of all members."""
         whole = [np.concatenate(arrays, axis=self.dimension) for arrays in zip(*values, strict=True)]
         return as_stated(run, whole, self.result_shape(run.shape), len(values))
 
     def result_shape(self, shape: Shape) -> Shape:
-        """The shape of the result in the instruction's shape."""
+        """Return the shape of the result in the instruction's shape."""
         return shape
 
 
 def scaled(opcode: str, dimension: int, operand: Shape, count: int, *, down: bool = False) -> Shape:
-    """The shape with one dimension ``count`` times as large (or as small)."""
+    """Return the shape with one dimension multiplied (or, if ``down``, divided) by ``count``."""
     if not 0 <= dimension < operand.rank:
         raise ShapeError(f"dimension {dimension} is not one of {operand}", rule=f"{opcode}.dimension-range")
     size = operand.dimensions[dimension]
@@ -345,13 +345,13 @@ def scaled(opcode: str, dimension: int, operand: Shape, count: int, *, down: boo
 
 @operation("all-gather", "*operands")
 class AllGather(_AllGathering):
-    """Puts the operands of the devices of a group together along one dimension; all of them get the result.
+    """Concatenates the operands of the devices of a group along one dimension; all devices get the result.
 
     Arguments:
         operands: one or more arrays.
         all_gather_dimensions: the one dimension, written ``dimensions={0}``.
         replica_groups: which devices work together, in which order; ``{}`` for one group of all.
-        channel_id, use_global_device_ids: what the numbers in the groups mean; see `group_mode`.
+        channel_id, use_global_device_ids: the meaning of the numbers in the groups; see `group_mode`.
         constrain_layout: the operands' layouts must not change.
     """
 
@@ -362,7 +362,7 @@ class AllGather(_AllGathering):
     use_global_device_ids: bool = flag()
 
     def infer(self, *operands: Shape) -> Shape:
-        """For the number of devices that the groups tell."""
+        """Return the result for the number of devices that the groups state."""
         self.check_groups()
         groups = self.replica_groups.groups
         if not groups or self.group_mode == "cross_replica_and_partition":
@@ -371,7 +371,7 @@ class AllGather(_AllGathering):
         return self.gathered(operands, len(groups[0]))
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The stated shape is that of a whole number of operands."""
+        """Check that the stated shape holds a whole number of operands."""
         self.check_arrays(operands)
         wanted = self.gathered(operands, self.shard_count(operands[0], shape))
         if not wanted.compatible(shape):
@@ -381,7 +381,7 @@ class AllGather(_AllGathering):
 
 
 def check_group_size(self: Collective, count: int) -> None:
-    """Refuse groups whose size, where the groups tell it, is not ``count``."""
+    """Refuse groups whose stated size is not ``count``."""
     groups = self.replica_groups.groups
     if groups and self.group_mode != "cross_replica_and_partition" and len(groups[0]) != count:
         message = f"the shapes want groups of {count} devices, got {self.replica_groups.text()}"
@@ -404,7 +404,7 @@ class AllGatherStart(_AllGathering):
     use_global_device_ids: bool = flag()
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """(operands, results): each an array, or a tuple of as many as there are operands."""
+        """Check for (operands, results): each an array, or a tuple of one element per operand."""
         self.check_arrays(operands)
         if not shape.is_tuple or len(shape.tuple_shapes) != 2:
             message = f"the shape is a tuple of operands and results, not {shape}"
@@ -418,7 +418,7 @@ class AllGatherStart(_AllGathering):
         check_group_size(self, count)
 
     def result_shape(self, shape: Shape) -> Shape:
-        """The second element."""
+        """Return the second element."""
         return shape.tuple_shapes[1]
 
     def evaluate(self, run: Run, *operands: Any) -> Value:
@@ -438,7 +438,7 @@ class AllGatherDone(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
-        """The second element of all-gather-start."""
+        """Return the second element of all-gather-start."""
         return second_of(self.opcode, start)
 
     def evaluate(self, run: Run, start: tuple[Any, Pending]) -> Value:
@@ -447,7 +447,7 @@ class AllGatherDone(Operation):
 
 
 def second_of(opcode: str, start: Shape) -> Shape:
-    """The result's shape in the tuple that a start operation gives."""
+    """Return the result's shape in the tuple that a start operation gives."""
     if not start.is_tuple or len(start.tuple_shapes) < 2:
         message = f"{opcode} takes a tuple of operands and results, got {start}"
         raise ShapeError(message, rule=f"{opcode}.operand-form")
@@ -459,7 +459,7 @@ def second_of(opcode: str, start: Shape) -> Shape:
 
 @operation("reduce-scatter", "*operands", computations=["to_apply"])
 class ReduceScatter(_Reducing):
-    """Reduces arrays across the devices of each group and deals the result out in equal parts.
+    """Reduces arrays across the devices of each group and scatters the result in equal parts.
 
     The device at place i of its group gets part i along the scatter dimension.
 
@@ -478,7 +478,7 @@ class ReduceScatter(_Reducing):
     mode: None = mode_note()
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """For the number of devices that the groups tell."""
+        """Return the result for the number of devices that the groups state."""
         self.check_groups()
         groups = self.replica_groups.groups
         if not groups or self.group_mode == "cross_replica_and_partition":
@@ -489,7 +489,7 @@ class ReduceScatter(_Reducing):
     def scattered(
         self, operands: Sequence[Shape], computations: tuple[ProgramShape, ...], count: int
     ) -> Shape:
-        """The result for groups of ``count`` devices."""
+        """Return the result for groups of ``count`` devices."""
         self.check_groups()
         self.check_arrays(operands)
         self.check_reducer(operands, computations)
@@ -500,7 +500,7 @@ class ReduceScatter(_Reducing):
         return tuple_unless_one([scaled(self.opcode, dimension, o, count, down=True) for o in operands])
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The stated shape is a whole part of the operands."""
+        """Check that the operands hold a whole number of the stated parts."""
         self.check_arrays(operands)
         count = self.shard_count(operands[0], shape)
         wanted = self.scattered(operands, computations, count)
@@ -510,7 +510,7 @@ class ReduceScatter(_Reducing):
         check_group_size(self, count)
 
     def shard_count(self, operand: Shape, result: Shape) -> int:
-        """Into how many parts the operand falls, if the shapes tell it; otherwise 1."""
+        """Return the number of parts of the operand if the shapes state it; otherwise 1."""
         first = result.tuple_shapes[0] if result.is_tuple and result.tuple_shapes else result
         dimension = self.scatter_dimensions[0] if self.scatter_dimensions else -1
         if not (first.is_array and first.rank == operand.rank > dimension >= 0):
@@ -519,7 +519,7 @@ class ReduceScatter(_Reducing):
         return large // small if small > 0 and large >= small else 1
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """Reduce, split, and take the part of this device's place."""
+        """Reduce, split, and take the part at this device's position."""
         dimension, count = self.scatter_dimensions[0], len(values)
         parts: list[Array] = []
         for whole in self.reduced(run, values):
@@ -541,15 +541,15 @@ class ReplicaId(Operation):
     distinct: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self) -> Shape:
-        """u32[]."""
+        """Return u32[]."""
         return Shape(U32)
 
     def evaluate(self, run: Run) -> Array:
-        """The device knows."""
+        """Return the replica number of the device."""
         device: Device = run.device
         return np.asarray(device.id[0], run.dtype)
 
@@ -563,14 +563,14 @@ class PartitionId(Operation):
     distinct: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self) -> Shape:
-        """u32[]."""
+        """Return u32[]."""
         return Shape(U32)
 
     def evaluate(self, run: Run) -> Array:
-        """The device knows."""
+        """Return the partition number of the device."""
         device: Device = run.device
         return np.asarray(device.id[1], run.dtype)

@@ -1,13 +1,13 @@
-"""In which orders a reducing computation may combine values with the answer of combining them one by one.
+"""The orders in which a reducing computation may combine values without a change of the result.
 
 The reference is the sequential order: f(... f(f(init, x0), x1) ..., xn). Sums and products, whose rounding
 may differ, and other plain operations may be reordered freely. Any other computation may be regrouped only if
 it is proven associative.
 
-The proof is for computations that only compare and choose. Such a computation commutes with every map of its
-numbers that keeps their order (and the constants, zeros and NaN that it can tell apart). So a law of three
-elements holds for all numbers if it holds for all arrangements of three: a table of the computation on a few
-representatives decides it.
+The proof covers computations that only compare and select. Such a computation commutes with every
+order-preserving map of its numbers (that fixes the constants, zeros and NaN it can distinguish). So a law of
+three elements holds for all numbers if it holds for all relative orders of three: a table of the computation
+on a few representatives decides it.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Apply = Callable[..., Value]
 
 
 class Grouping(enum.IntEnum):
-    """How a combiner's values may be put together; each kind allows what the ones before it allow."""
+    """The orders in which a combiner's values may be combined; each kind also allows the preceding ones."""
 
     SEQUENTIAL = 0
-    """One after the other only."""
+    """Sequential order only."""
     ASSOCIATIVE_WITHOUT_NAN = 1
-    """Neighbours first, as long as no value among them (the accumulator aside) is NaN."""
+    """Regrouping in order, as long as no value (the accumulator aside) is NaN."""
     ASSOCIATIVE = 2
-    """Neighbours first, whatever they are."""
+    """Regrouping in order, for all values."""
     FREE = 3
-    """In any order."""
+    """Any order."""
 
 
 _PLAIN: Final = frozenset(("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
@@ -49,7 +49,7 @@ _CHOOSES: Final = frozenset(("compare", "select", "clamp", "maximum", "minimum")
 _OF_PREDICATES: Final = frozenset(("and", "or", "xor", "not"))
 _FLOATS: Final = frozenset((F16, BF16, F32, F64))
 MOST_REPRESENTATIVES: Final = 200
-"""A table has so many rows at most; combiners of more kinds of numbers are taken for sequential."""
+"""Maximum number of rows of a table; combiners that need more are treated as sequential."""
 
 
 def grouping(computation: HloComputation, apply: Apply) -> Grouping:
@@ -81,7 +81,7 @@ def _results(root: HloInstruction, count: int) -> list[HloInstruction] | None:
 
 
 def _without_conversions(i: HloInstruction) -> HloInstruction:
-    """Return what is converted between float types."""
+    """Return the value before conversions between float types."""
     while (
         i.opcode == "convert"
         and i.shape.element_type.is_floating
@@ -92,7 +92,7 @@ def _without_conversions(i: HloInstruction) -> HloInstruction:
 
 
 def _is_plain(root: HloInstruction, computation: HloComputation, slot: int) -> bool:
-    """Return true for one operation of both parameters, whose order is free (rounding aside)."""
+    """Return true for a single operation on both parameters whose order is free, rounding aside."""
     root = _without_conversions(root)
     if root.opcode not in _PLAIN or len(root.operands) != 2:
         return False
@@ -105,7 +105,7 @@ def _is_plain(root: HloInstruction, computation: HloComputation, slot: int) -> b
 
 
 def _reached(root: HloInstruction) -> dict[HloInstruction, None]:
-    """Return an instruction and everything that it is made of."""
+    """Return an instruction and its transitive operands."""
     found = {root: None}
     waiting = [root]
     while waiting:
@@ -116,26 +116,26 @@ def _reached(root: HloInstruction) -> dict[HloInstruction, None]:
 
 
 class _Classes:
-    """Disjoint sets."""
+    """A disjoint-set forest."""
 
     def __init__(self) -> None:
         self._above: dict[Any, Any] = {}
 
     def find(self, x: Any) -> Any:
-        """Return the set of an element, by one of its elements."""
+        """Return the representative of an element's set."""
         while self._above.get(x, x) is not x:
             x = self._above[x]
         return x
 
     def join(self, elements: Iterable[Any]) -> None:
-        """Make one set of those of some elements."""
+        """Merge the sets of some elements."""
         first, *others = map(self.find, elements)
         for other in others:
             self._above[self.find(other)] = self.find(first)
 
 
 def _independent(computation: HloComputation, roots: Sequence[HloInstruction]) -> list[list[int]]:
-    """Return groups of slots that have nothing to do with each other."""
+    """Partition the slots into groups without data flow between them."""
     classes = _Classes()
     parameters, count = computation.parameters, len(roots)
     for slot in range(count):
@@ -170,7 +170,7 @@ class _Sort:
 def _by_table(
     computation: HloComputation, roots: Sequence[HloInstruction], slots: Sequence[int], apply: Apply
 ) -> Grouping:
-    """Decide the laws for some slots of a combiner that only compares and chooses."""
+    """Decide by table whether some slots of a combiner that only compares and selects are associative."""
     count, parameters = len(roots), computation.parameters
     instructions = dict.fromkeys(i for slot in slots for i in _reached(roots[slot]))
     own = [parameters[s] for s in slots] + [parameters[s + count] for s in slots]
@@ -216,7 +216,7 @@ def _by_table(
 
 
 def _only_chooses(i: HloInstruction) -> bool:
-    """Return true if an instruction hands on, compares or chooses scalars."""
+    """Return true if an instruction forwards, compares or selects scalars."""
     if i.called_computations or not (i.shape.is_array and i.shape.is_scalar):
         return False
     kind = i.shape.element_type
@@ -233,7 +233,7 @@ def _sorts(
     instructions: Iterable[HloInstruction], roots: Sequence[HloInstruction], slots: Sequence[int],
     own: Sequence[HloInstruction],
 ) -> list[_Sort]:  # fmt: skip
-    """Return the sort of every slot: values that are compared, or may stand for each other, are of one."""
+    """Return the sort of every slot; values that are compared or selected between share a sort."""
     classes = _Classes()
     for i in instructions:
         if i.opcode == "compare":
@@ -259,9 +259,9 @@ def _sorts(
 
 
 def _representatives(sort: _Sort) -> Array | None:
-    """Return numbers in which three elements have every order that they can have; None if there are too few.
+    """Return numbers in which three elements take every relative order; None if the type has too few.
 
-    Between two numbers that a computation can tell from all others, there are three for every slot.
+    Between two adjacent distinguishable numbers there are three representatives per slot.
     """
     kind = sort.kind
     dtype = kind.numpy_dtype
@@ -290,7 +290,7 @@ def _representatives(sort: _Sort) -> Array | None:
 
 
 def _between(low: float, high: float, count: int, dtype: np.dtype[Any]) -> list[float] | None:
-    """Return so many numbers of a type between two others; None if they do not fit."""
+    """Return ``count`` numbers of a type strictly between two others; None if they do not fit."""
     scale = 1 + max(abs(x) for x in (low, high) if math.isfinite(x))
     if math.isinf(low):
         wanted = [high - scale * (n + 1) for n in range(count)]
@@ -305,7 +305,7 @@ def _between(low: float, high: float, count: int, dtype: np.dtype[Any]) -> list[
 
 
 def _bits(array: Array) -> Array:
-    """Return the bits of numbers as integers; numbers of types below a byte are their own."""
+    """Return the bits of numbers as integers; values of types below a byte are returned as they are."""
     if array.dtype.kind == "b":
         return array.astype(np.int64)
     if array.dtype.kind in "iu":
@@ -314,7 +314,7 @@ def _bits(array: Array) -> Array:
 
 
 def _places(domain: Array, values: Array) -> Array | None:
-    """Return where values stand among representatives, by their bits; None if one does not."""
+    """Return the positions of values among the representatives, by bits; None if one is missing."""
     known, asked = _bits(domain), _bits(np.ascontiguousarray(values))
     order = np.argsort(known)
     place = order[np.searchsorted(known, asked, sorter=order).clip(max=len(known) - 1)]

@@ -1,4 +1,4 @@
-"""Comparing and choosing element by element: compare, select, clamp."""
+"""Comparison and selection element by element: compare, select, clamp."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ SWAPPED: Final = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "G
 
 
 COMPARISON_TYPES: Final = {"": 0, "FLOAT": 1, "TOTALORDER": 2, "SIGNED": 3, "UNSIGNED": 4}
-"""Types of comparisons; the empty one is that of the element type."""
+"""Types of comparisons; the empty one stands for the element type's own."""
 
 
 @operation("compare", "lhs rhs")
 class Compare(Elementwise):
-    """Whether ``lhs`` and ``rhs`` are in the given relation, as pred.
+    """Compares ``lhs`` and ``rhs``; the result is pred.
 
     Attributes:
         direction: EQ, NE, GE, GT, LE or LT.
-        comparison_type: FLOAT, TOTALORDER, SIGNED or UNSIGNED; empty for what belongs to the element type.
+        comparison_type: FLOAT, TOTALORDER, SIGNED or UNSIGNED; empty for the element type's own.
             With FLOAT a comparison with NaN is false (NE true) and -0 equals +0; the total order is
             -NaN < -inf < ... < -0 < +0 < ... < inf < NaN. Complex numbers have no order: only EQ and NE.
     """
@@ -58,7 +58,7 @@ class Compare(Elementwise):
     comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True)
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
-        """The type that belongs to the operand's element type is not printed."""
+        """Return true for the type that belongs to the operand's element type, which is not printed."""
         element_type = instruction.operands[0].shape.element_type
         return field == "comparison_type" and self.comparison_type == natural_type(element_type)
 
@@ -66,18 +66,18 @@ class Compare(Elementwise):
         return PRED
 
     def canonical(self, *operands: Shape) -> Operation:
-        """Without the comparison type that belongs to the operands' element type."""
+        """Drop the comparison type that belongs to the operands' element type."""
         natural = operands[0].is_array and self.comparison_type == natural_type(operands[0].element_type)
         return self.replace(comparison_type="") if natural else self
 
     def spelled_out(self, instruction: HloInstruction) -> Operation:
-        """With its comparison type."""
+        """Add the comparison type."""
         if self.comparison_type:
             return self
         return self.replace(comparison_type=natural_type(instruction.operands[0].shape.element_type))
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """Elementwise; the comparison type fits the element type, and complex numbers are not ordered."""
+        """Check that the comparison type fits the element type and that complex numbers are not ordered."""
         shape = Elementwise.infer(self, *operands)
         element_type = operands[0].element_type
         if self.comparison_type not in ("", "TOTALORDER", natural_type(element_type)):
@@ -90,7 +90,7 @@ class Compare(Elementwise):
         return shape
 
     def compute(self, lhs: Array, rhs: Array) -> Array:
-        """Of keys for the total order."""
+        """Compare; for the total order compare integer keys."""
         relation = _COMPARE[self.direction]
         if self.comparison_type == "TOTALORDER":
             common = np.result_type(lhs, rhs)
@@ -99,14 +99,14 @@ class Compare(Elementwise):
 
 
 def natural_type(element_type: ElementType) -> str:
-    """The comparison type that belongs to an element type."""
+    """Return the comparison type that belongs to an element type."""
     if element_type.is_floating or element_type.is_complex:
         return "FLOAT"
     return "SIGNED" if element_type.is_signed else "UNSIGNED"
 
 
 def total_order_key(array: Array) -> Array:
-    """Integers ordered as the f32 or f64 numbers are in the total order; integers themselves."""
+    """Return integers in the total order of the f32 or f64 values; integers unchanged."""
     if array.dtype.kind != "f":
         return array
     bits = np.asarray(array).view(f"i{array.dtype.itemsize}")
@@ -118,15 +118,15 @@ class Select(Elementwise):
     """Elements of ``on_true`` where ``pred`` holds, else of ``on_false``; a scalar pred decides for all."""
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Choosing is no arithmetic."""
+        """Return 0: selection is not arithmetic."""
         return 0.0
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of what is chosen from."""
+        """Return (1, 2): each element is copied from ``on_true`` or ``on_false``."""
         return (1, 2)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The shape of ``on_true`` and ``on_false``; pred has their dimensions or none."""
+        """Return the shape of ``on_true`` and ``on_false``; pred has their dimensions or none."""
         pred, *cases = operands
         check_element_types(self.opcode, tuple(cases), ANY)
         if pred.element_type is not PRED:
@@ -135,13 +135,13 @@ class Select(Elementwise):
         return shape.with_element_type(joint_element_type(self.opcode, tuple(cases)))
 
     def evaluate(self, run: Run, pred: Array, on_true: Array, on_false: Array) -> Array:
-        """Values are passed on bit by bit."""
+        """Copy values bit by bit."""
         return np.where(pred, on_true.astype(run.dtype, copy=False), on_false.astype(run.dtype, copy=False))
 
 
 @operation("clamp", "min operand max")
 class Clamp(Elementwise):
-    """``operand`` held between ``min`` and ``max``: minimum(maximum(operand, min), max); NaN stays NaN.
+    """``operand`` limited to ``min`` to ``max``: minimum(maximum(operand, min), max); NaN stays NaN.
 
     The bounds have the operand's dimensions or are scalars.
     """
@@ -155,16 +155,16 @@ class Clamp(Elementwise):
         return low, min(max(b, greatest), d)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is a bound or the operand's."""
+        """Return (0, 1, 2): each element is copied from a bound or the operand."""
         return (0, 1, 2)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The operand's shape; bounds may be floats of another type."""
+        """Return the operand's shape; bounds may be floats of another type."""
         check_element_types(self.opcode, operands, self.accepts)
         joint_element_type(self.opcode, operands)
         full = tuple(o for i, o in enumerate(operands) if i == 1 or not o.is_scalar)
         return same_dimensions(self.opcode, full).with_element_type(operands[1].element_type)
 
     def compute(self, minimum_: Array, operand: Array, maximum_: Array) -> Array:
-        """The upper bound has the last word."""
+        """Apply the lower bound, then the upper bound, which wins if they are out of order."""
         return minimum(maximum(operand, minimum_), maximum_)

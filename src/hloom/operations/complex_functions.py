@@ -1,4 +1,4 @@
-"""Functions of complex numbers that numpy does not have, or has with less accuracy than is easily possible.
+"""Functions of complex numbers that numpy lacks or computes with avoidable error.
 
 Special values are those of C99's Annex G. Formulas whose terms nearly cancel are evaluated in numpy's
 extended precision, which on most machines has 64 mantissa bits and an exponent range in which no intermediate
@@ -15,7 +15,7 @@ from hloom.ir.operation import Array
 
 
 def compose(real: Any, imag: Any) -> Array:
-    """The complex numbers with these parts, bit by bit: c64 of f32, else c128."""
+    """Combine these parts bit by bit into complex numbers: c64 of f32, else c128."""
     real, imag = np.broadcast_arrays(real, imag)
     result: Array = np.empty(real.shape, np.complex64 if real.dtype == np.float32 else np.complex128)
     result.real = real
@@ -24,12 +24,12 @@ def compose(real: Any, imag: Any) -> Array:
 
 
 def extended(operand: Array) -> Array:
-    """The numbers in extended precision."""
+    """Return the numbers in extended precision."""
     return operand.astype(np.clongdouble)
 
 
 def divide(numerator: Array, denominator: Array) -> Array:
-    """The quotient of c128 numbers.
+    """Return the quotient of c128 numbers.
 
     (ac + bd) / (c² + d²) + (bc - ad) / (c² + d²) i, with both numbers scaled by powers of two so that nothing
     overflows or vanishes on the way. Where that is NaN, zeros and infinities decide (C99, Annex G.5.1).
@@ -49,13 +49,13 @@ def divide(numerator: Array, denominator: Array) -> Array:
 
 
 def _scaled(number: Array) -> tuple[Array, Array, Array]:
-    """Parts divided by the power of two that makes the larger one about 1, and that power's exponent."""
+    """Return the parts over the power of two that makes the larger one about 1, and its exponent."""
     exponent = np.frexp(np.fmax(np.abs(number.real), np.abs(number.imag)))[1]
     return np.ldexp(number.real, -exponent), np.ldexp(number.imag, -exponent), exponent
 
 
 def _special_quotients(numerator: Array, denominator: Array) -> list[tuple[Array, Array, Array]]:
-    """Conditions and quotients: something by 0, infinity by a finite number, a finite number by infinity."""
+    """Return (condition, quotient) pairs for division by 0, infinite dividends and infinite divisors."""
     a, b, c, d = numerator.real, numerator.imag, denominator.real, denominator.imag
     infinity = np.copysign(np.inf, c)
     by_zero = (c == 0) & (d == 0) & ~(np.isnan(a) & np.isnan(b))
@@ -71,17 +71,17 @@ def _special_quotients(numerator: Array, denominator: Array) -> list[tuple[Array
 
 
 def _unit_of_infinity(part: Array) -> Array:
-    """1 for infinity and 0 for all else, with the sign."""
+    """Return ±1 for infinities and ±0 for everything else."""
     return np.copysign(np.isinf(part).astype(np.float64), part)
 
 
 def modulus(operand: Array) -> Array:
-    """The absolute value; infinite if a part is, even if the other is NaN."""
+    """Return the absolute value; infinite if a part is, even if the other is NaN."""
     return np.hypot(operand.real.astype(np.float64), operand.imag.astype(np.float64))
 
 
 def sign(operand: Array) -> Array:
-    """The number of modulus 1 in the same direction; 0 of 0."""
+    """Return the number of modulus 1 with the same argument; 0 for 0."""
     size = np.abs(extended(operand))
     direction = compose(operand.real / size, operand.imag / size)
     undefined = np.isnan(operand.real) | np.isnan(operand.imag)
@@ -89,7 +89,7 @@ def sign(operand: Array) -> Array:
 
 
 def power(base: Array, exponent: Array) -> Array:
-    """exp(exponent * log(base)), or the real power where all is real; 1 if the exponent is 0."""
+    """Return exp(exponent * log(base)), or the real power of real operands; 1 if the exponent is 0."""
     base, exponent = np.broadcast_arrays(base, exponent)
     result = np.power(extended(base), extended(exponent)).astype(np.complex128)
     real = (base.imag == 0) & (base.real >= 0) & (exponent.imag == 0)
@@ -98,10 +98,10 @@ def power(base: Array, exponent: Array) -> Array:
 
 
 def atan2(y: Array, x: Array) -> Array:
-    """-i log((x + y i) / sqrt(x² + y²)); the real angle where both are real.
+    """Return -i log((x + y i) / sqrt(x² + y²)); the real angle for real operands.
 
-    That says how many half turns there are. Digits come from half the angle between x + y i and x - y i, and
-    from the ratio of their moduli.
+    The logarithm determines the number of half turns. The digits come from half the angle between x + y i and
+    x - y i, and from the ratio of their moduli, because the logarithm's terms nearly cancel.
     """
     y, x = np.broadcast_arrays(y, x)
     p, q = extended(x), extended(y)
@@ -126,19 +126,19 @@ def atan2(y: Array, x: Array) -> Array:
 
 
 def _turned(x: Array, y: Array) -> Array:
-    """The number x + y i."""
+    """Return the number x + y i."""
     result: Array = np.empty_like(x)
     result.real, result.imag = x.real - y.imag, x.imag + y.real
     return result
 
 
 def _square(operand: Array) -> Array:
-    """The square of the modulus."""
+    """Return the square of the modulus."""
     return operand.real * operand.real + operand.imag * operand.imag
 
 
 def reciprocal_square_root(operand: Array) -> Array:
-    """The conjugate of the root, divided by the modulus; 0 at infinity, infinity at 0."""
+    """Return the conjugate of the root over the modulus; 0 at infinity, infinity at 0."""
     root: Array = np.sqrt(extended(operand))
     size = np.abs(extended(operand))
     real = np.where(np.isinf(size), np.copysign(0.0, root.real), root.real / size)
@@ -147,14 +147,14 @@ def reciprocal_square_root(operand: Array) -> Array:
 
 
 def logistic(operand: Array) -> Array:
-    """1 / (1 + exp(-x)), as exp(x) / (exp(x) + 1) where x has a negative real part."""
+    """Compute 1 / (1 + exp(-x)); for a negative real part, exp(x) / (exp(x) + 1)."""
     negative = operand.real < 0
     decay = np.exp(np.where(negative, extended(operand), -extended(operand)))
     return (np.where(negative, decay, 1) / (1 + decay)).astype(np.complex128)
 
 
 def expm1(operand: Array) -> Array:
-    """The real part is expm1(x) cos y - 2 sin²(y / 2), the imaginary part exp(x) sin y."""
+    """Compute expm1(x) cos y - 2 sin²(y / 2) for the real part and exp(x) sin y for the imaginary part."""
     x, y = operand.real.astype(np.longdouble), operand.imag.astype(np.longdouble)
     half = np.sin(y / 2)
     real = np.expm1(x) * np.cos(y) - 2 * half * half
@@ -170,7 +170,7 @@ def expm1(operand: Array) -> Array:
 
 
 def log1p(operand: Array) -> Array:
-    """log(1 + x + iy); where the modulus is near 1, the real part is log1p(2x + x² + y²) / 2."""
+    """Return log(1 + x + iy); near modulus 1 the real part is log1p(2x + x² + y²) / 2."""
     x, y = operand.real, operand.imag
     far: Array = np.log(compose(1 + x, y))
     near = np.hypot(1 + x, y)
@@ -180,7 +180,7 @@ def log1p(operand: Array) -> Array:
 
 
 def sum_of_products(*pairs: tuple[Array, Any]) -> Array:
-    """The sum of the products of f64 numbers, with an error of about the square of the precision.
+    """Return the sum of the products of f64 numbers with an error of about the square of the precision.
 
     Every product and every sum yields its rounding error too (Dekker, "A floating-point technique for
     extending the available precision", Numerische Mathematik 18, 1971).
@@ -197,14 +197,14 @@ def sum_of_products(*pairs: tuple[Array, Any]) -> Array:
 
 
 def _exact_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """A product and its rounding error."""
+    """Return a product and its rounding error."""
     product = a * b
     (high_a, low_a), (high_b, low_b) = _halves(a), _halves(b)
     return product, ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
 
 
 def _halves(number: Array) -> tuple[Array, Array]:
-    """A number as the sum of two of half the precision."""
+    """Split a number into a sum of two of half the precision."""
     scaled = number * 134217729.0
     high = scaled - (scaled - number)
     return high, number - high

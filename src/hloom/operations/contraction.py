@@ -1,8 +1,8 @@
 """Contractions: dot, ragged-dot and scaled-dot.
 
 The page's Dot, DotGeneral, RaggedDot and ScaledDot. Short sums of products are formed term by term, in
-order, in the result's own precision (at least f32), every product and sum rounded: what the definition
-says, word for word. Long ones are formed in f64 (complex ones in c128) and rounded once, which is nearer
+order, in the result's own precision (at least f32), every product and sum rounded, as in the
+definition. Long ones are formed in f64 (complex ones in c128) and rounded once, which is nearer
 to the exact sum than any order of additions in the result's precision. Integers wrap; for pred a product
 is `and` and a sum is `or`.
 """
@@ -25,14 +25,14 @@ from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 SHORT_SUM: Final = 32
-"""The largest number of terms of a sum that is formed term by term in the result's own precision."""
+"""Maximum number of terms of a sum that is formed term by term in the result's own precision."""
 
 
 # -- element types and sums of products, shared with convolution and reductions
 
 
 def joint_precision(lhs: ElementType, rhs: ElementType) -> ElementType:
-    """The result type of a product: complex before float before integer, then range, precision, width."""
+    """Return the type of a product: complex, float, integer; then range, precision, width."""
     return max(rhs, lhs, key=_precision_rank)
 
 
@@ -46,7 +46,7 @@ def _precision_rank(element_type: ElementType) -> tuple[bool, int, int, int, boo
 
 
 def check_result_type(opcode: str, inferred: Shape, stated: Shape) -> None:
-    """Refuse a stated shape of other dimensions, or of a type that the sums do not fit into.
+    """Refuse a stated shape of other dimensions, or of a type that cannot hold the sums.
 
     Only pred is summed into pred and only complex numbers lose no part in the sum's type; integers need a
     type that is at least as wide.
@@ -63,13 +63,13 @@ def check_result_type(opcode: str, inferred: Shape, stated: Shape) -> None:
 
 
 def same_size(lhs: Shape, lhs_dimension: int, rhs: Shape, rhs_dimension: int) -> bool:
-    """Whether two dimensions have equal sizes or bounds; an unbounded one agrees with every size."""
+    """Return whether two sizes or bounds are equal; an unbounded dimension agrees with every size."""
     a, b = lhs.dimensions[lhs_dimension], rhs.dimensions[rhs_dimension]
     return a == b or Shape.UNBOUNDED in (a, b)
 
 
 def accumulation_type(element_type: ElementType, terms: int) -> np.dtype[Any]:
-    """The numpy type in which sums of so many terms of an element type are formed."""
+    """Return the numpy type in which sums of ``terms`` products of an element type are formed."""
     if element_type.is_complex:
         return element_type.numpy_dtype if terms <= SHORT_SUM else np.dtype(np.complex128)
     if element_type.is_floating:
@@ -82,16 +82,16 @@ def accumulation_type(element_type: ElementType, terms: int) -> np.dtype[Any]:
 
 
 def summands(result: ElementType, lhs: Array, rhs: Array, terms: int) -> tuple[Array, Array]:
-    """The operands in the type in which their products are summed; it holds operands and result."""
+    """Convert the operands to the type in which products are summed, which holds operands and result."""
     types = [ElementType.from_dtype(array.dtype) for array in (lhs, rhs)]
     dtype = accumulation_type(joint_precision(joint_precision(*types), result), terms)
     return convert(lhs, dtype), convert(rhs, dtype)
 
 
 def meet(lhs: Array, rhs: Array, pairs: Iterable[tuple[int, int]]) -> tuple[Array, Array]:
-    """Operands cut to the smaller of the actual sizes of paired dimensions, one of which may be dynamic.
+    """Cut operands to the smaller of the actual sizes of paired dimensions, one of which may be dynamic.
 
-    What lies beyond the actual size of one operand counts as zero, whatever it is paired with.
+    Elements beyond the actual size of one operand count as zero, even if paired with NaN.
     """
     for i, j in pairs:
         size = min(lhs.shape[i], rhs.shape[j])
@@ -101,7 +101,7 @@ def meet(lhs: Array, rhs: Array, pairs: Iterable[tuple[int, int]]) -> tuple[Arra
 
 
 def matrix_product(lhs: Array, rhs: Array) -> Array:
-    """``lhs @ rhs`` of batches of matrices of one accumulation type: integers wrap, pred is or of and."""
+    """Return ``lhs @ rhs`` of batches of matrices in an accumulation type: integers wrap, pred is or-and."""
     terms = lhs.shape[-1]
     with np.errstate(all="ignore"):
         if lhs.dtype.kind in "fc" and 0 < terms <= SHORT_SUM:
@@ -126,7 +126,7 @@ def _magnitude(array: Array) -> int:
 
 
 class _Contraction(Operation):
-    """What the dots share: which dimensions are batch and contracting ones."""
+    """Common to the dots: batch and contracting dimensions."""
 
     family: ClassVar[Family] = Family.CONTRACTION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -143,7 +143,7 @@ class _Contraction(Operation):
         return 2.0 * scale * shape_elements(shape) * contracted
 
     def free_dims(self, lhs: Shape, rhs: Shape) -> tuple[list[int], list[int]]:
-        """The dimensions of either operand that are neither batch nor contracting; refuses what is no dot."""
+        """Return each operand's dimensions that are neither batch nor contracting; refuse invalid ones."""
         opcode = self.opcode
         for name, shape in (("lhs", lhs), ("rhs", rhs)):
             if not shape.is_array:
@@ -179,7 +179,7 @@ class _Contraction(Operation):
         return [i for i in range(shape.rank) if i not in used]
 
     def dot_shape(self, lhs: Shape, rhs: Shape) -> Shape:
-        """Batch dimensions, then the free dimensions of lhs and rhs."""
+        """Return batch dimensions, then the free dimensions of lhs and rhs."""
         left, right = self.free_dims(lhs, rhs)
         places = [(lhs, i) for i in [*self.lhs_batch_dims, *left]] + [(rhs, j) for j in right]
         return Shape(
@@ -189,11 +189,11 @@ class _Contraction(Operation):
         )
 
     def terms(self, lhs: Array) -> int:
-        """The number of products that are summed for one element of the result."""
+        """Return the number of products that are summed for one element of the result."""
         return math.prod(_sizes(lhs, self.lhs_contracting_dims))
 
     def dot(self, lhs: Array, rhs: Array) -> Array:
-        """The contraction of arrays of one accumulation type."""
+        """Return the contraction of arrays of one accumulation type."""
         lhs_batch, rhs_batch = self.lhs_batch_dims, self.rhs_batch_dims
         lhs_inner, rhs_inner = self.lhs_contracting_dims, self.rhs_contracting_dims
         lhs, rhs = meet(lhs, rhs, zip((*lhs_batch, *lhs_inner), (*rhs_batch, *rhs_inner)))
@@ -206,7 +206,7 @@ class _Contraction(Operation):
         return matrix_product(a, c).reshape(batch + rows + columns)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The stated result may have the type that the sums are to be rounded to."""
+        """Check dimensions; the result may have the wider type to which the sums are rounded."""
         check_result_type(self.opcode, self.infer(*operands), shape)
 
 
@@ -245,11 +245,11 @@ class Dot(_Contraction):
     algorithm: str = dot_algorithm()
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
-        """Batch dimensions, then the free dimensions of lhs and rhs."""
+        """Return batch dimensions, then the free dimensions of lhs and rhs."""
         return self.dot_shape(lhs, rhs)
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
-        """Contract in the type of accumulation, round to the result's type."""
+        """Contract in the accumulation type, round to the result's type."""
         lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs))
         return convert(self.dot(lhs, rhs), run.dtype)
 
@@ -259,10 +259,10 @@ RAGGED: Final = "ragged_dot_dimension_numbers."
 
 @operation("ragged-dot", "lhs rhs group_sizes")
 class RaggedDot(_Contraction):
-    """A dot one of whose dimensions is cut into groups of different sizes.
+    """A dot with one dimension divided into groups of different sizes.
 
-    The groups are consecutive stretches of the one ragged dimension of ``lhs``; what remains after the
-    last group belongs to no group. The kind of the ragged dimension decides what is computed:
+    The groups are consecutive ranges of the one ragged dimension of ``lhs``; elements after the last
+    group belong to no group. The kind of the ragged dimension determines the computation:
 
     - a free dimension [m] of lhs: every group is multiplied with its own ``rhs``; rhs has a group
       dimension [g], and ``[b,m,k] x [g,b,k,n] -> [b,m,n]``. Rows that belong to no group are zero;
@@ -296,7 +296,7 @@ class RaggedDot(_Contraction):
     operand_precision: tuple[str, ...] = operand_precision()
 
     def infer(self, lhs: Shape, rhs: Shape, group_sizes: Shape) -> Shape:
-        """The dot's shape, with groups in front where the ragged dimension is contracted."""
+        """Return the dot's shape, with a leading group dimension if the ragged dimension is contracted."""
         left, right = self.free_dims(lhs, rhs)
         ragged = self._ragged(lhs)
         is_free = ragged in left
@@ -335,7 +335,7 @@ class RaggedDot(_Contraction):
         return ragged
 
     def _prefix(self, free: Sequence[int]) -> list[int]:
-        """The dimensions of lhs that group sizes may depend on."""
+        """Return the dimensions of lhs that group sizes may depend on."""
         ragged = self.lhs_ragged_dims[0]
         if ragged in self.lhs_batch_dims:
             return list(self.lhs_batch_dims[: self.lhs_batch_dims.index(ragged)])
@@ -357,7 +357,7 @@ class RaggedDot(_Contraction):
         return group_sizes.dimensions[-1]
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array, group_sizes: Array) -> Array:
-        """One dot a group; what lies outside of the group is left out, not multiplied by zero."""
+        """Compute one dot per group; select the group's elements, so that NaN outside it does not matter."""
         lhs, rhs = summands(run.shape.element_type, lhs, rhs, self.terms(lhs))
         zero = np.zeros((), lhs.dtype)
         ragged = self.lhs_ragged_dims[0]
@@ -375,7 +375,7 @@ class RaggedDot(_Contraction):
         return convert(self._by_group(member, lhs, rhs, zero), run.dtype)
 
     def _by_group(self, member: Array, lhs: Array, rhs: Array, zero: Array) -> Array:
-        """The result where every group of rows has a kernel of its own."""
+        """Return the result for groups of rows, each with a kernel of its own."""
         group_dim = self.rhs_group_dims[0]
         plain = self.replace(
             rhs_batch_dims=tuple(i - (i > group_dim) for i in self.rhs_batch_dims),
@@ -392,7 +392,7 @@ class RaggedDot(_Contraction):
         return np.zeros((0, *self.dot(lhs, rhs).shape), lhs.dtype)
 
     def _membership(self, lhs: Array, group_sizes: Array) -> Array:
-        """For every group: which elements of lhs are in it, of size 1 along dimensions that do not matter."""
+        """Return per group the mask of its elements of lhs, of size 1 along irrelevant dimensions."""
         used = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
         ragged = self.lhs_ragged_dims[0]
         sizes = group_sizes.astype(np.int64)
@@ -405,14 +405,14 @@ class RaggedDot(_Contraction):
         return inside.reshape(inside.shape[0], *(lhs.shape[i] if i in order else 1 for i in range(lhs.ndim)))
 
     def _in_result(self, inside: Array, rank: int) -> Array:
-        """A mask over lhs, constant along the contracting dimensions, as one over the result."""
+        """Map a mask over lhs, constant along the contracting dimensions, to the result."""
         batch, inner = self.lhs_batch_dims, self.lhs_contracting_dims
         left = [i for i in range(inside.ndim) if i not in (*batch, *inner)]
         outer = inside.transpose(*batch, *left, *inner)[(..., *(0 for _ in inner))]
         return outer.reshape(outer.shape + (1,) * (rank - outer.ndim))
 
     def _in_rhs(self, inside: Array, rank: int) -> Array:
-        """A mask over lhs, constant along the free dimensions, as one over rhs."""
+        """Map a mask over lhs, constant along the free dimensions, to rhs."""
         shared = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
         free = [i for i in range(inside.ndim) if i not in shared]
         mask = inside.transpose(*shared, *free)[(..., *(0 for _ in free))]
@@ -452,7 +452,7 @@ class ScaledDot(_Contraction):
     algorithm: str = dot_algorithm()
 
     def infer(self, lhs: Shape, lhs_scale: Shape, rhs: Shape, rhs_scale: Shape) -> Shape:
-        """The dot's shape; scales divide their operands."""
+        """Return the dot's shape; check that scales divide their operands."""
         result = self.dot_shape(lhs, rhs)
         for name, operand, scale in (("lhs", lhs, lhs_scale), ("rhs", rhs, rhs_scale)):
             if not scale.is_array or not (
@@ -470,12 +470,12 @@ class ScaledDot(_Contraction):
         return result
 
     def evaluate(self, run: Run, lhs: Array, lhs_scale: Array, rhs: Array, rhs_scale: Array) -> Array:
-        """Scale in f64, where it is exact, contract, round once."""
+        """Scale in f64, where scaling is exact, contract, round once."""
         return convert(self.dot(_scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale)), run.dtype)
 
 
 def _scaled(operand: Array, scale: Array) -> Array:
-    """Every element times the scale of its block, in f64."""
+    """Multiply every element by the scale of its block, in f64."""
     values, factors = operand.astype(np.float64), scale.astype(np.float64)
     if factors.ndim == 0:
         return values

@@ -23,7 +23,7 @@ from hloom.shape.shape import Shape
 
 
 def check_arguments(opcode: str, role: str, program: ProgramShape, arguments: Sequence[Shape]) -> None:
-    """Refuse arguments that a called computation does not take.
+    """Refuse arguments that do not match the parameters of a called computation.
 
     Raises ShapeError by the rule ``OPCODE.arguments``.
     """
@@ -42,11 +42,11 @@ def check_arguments(opcode: str, role: str, program: ProgramShape, arguments: Se
 
 @operation("call", "*operands", computations=["to_apply"])
 class Call(Operation):
-    """Runs a computation on the operands; the result is what the computation gives.
+    """Runs a computation on the operands; the result is the computation's.
 
-    A composite call (``is_composite=true``) says that its computation is only the definition of an operation
-    of a higher level, whose name, attributes and version stand in the frontend attributes
-    ``composite.name``, ``composite.attributes`` and ``composite.version``. Evaluated, it is a call.
+    The computation of a composite call (``is_composite=true``) is the decomposition of a higher-level
+    operation, whose name, attributes and version are the frontend attributes ``composite.name``,
+    ``composite.attributes`` and ``composite.version``. It is evaluated as a plain call.
 
     Arguments:
         operands: the arguments, one for each parameter.
@@ -60,24 +60,24 @@ class Call(Operation):
 
     @classmethod
     def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        """The operands' shapes and the result's."""
+        """Return the operands' shapes and the result's."""
         return ProgramShape(tuple(operands), result)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The result of the computation, whose parameters have the shapes of the operands."""
+        """Return the result of the computation, whose parameters have the shapes of the operands."""
         (to_apply,) = computations
         check_arguments(self.opcode, "to_apply", to_apply, operands)
         return to_apply.result
 
     def verify(self, instruction: HloInstruction) -> None:
-        """A composite has a name."""
+        """Check that a composite call names its composite."""
         named = "composite.name" in (instruction.frontend_attributes or {})
         if self.is_composite and not named:
             message = "a composite call needs the frontend attribute composite.name"
             raise ShapeError(message, rule="call.composite-name", instruction=instruction.name)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """The computation's value."""
+        """Evaluate the computation."""
         return run.call(0, *operands)
 
 
@@ -96,7 +96,7 @@ class While(Operation):
     calls_program: ClassVar[bool] = True
 
     def infer(self, init: Shape, *, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The shape T of the state."""
+        """Return the shape T of the state."""
         body, condition = computations
         check_arguments(self.opcode, "condition", condition, [init])
         check_arguments(self.opcode, "body", body, [init])
@@ -109,12 +109,12 @@ class While(Operation):
         return body.result
 
     def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
-        """The condition is printed first."""
+        """Return the roles with the condition first, in the order of printing."""
         body, condition = instruction.called_computations
         return [(self.roles[1], [condition]), (self.roles[0], [body])]
 
     def evaluate(self, run: Run, init: Value) -> Value:
-        """The loop."""
+        """Evaluate the loop."""
         state = init
         while run.call(1, state):
             state = run.call(0, state)
@@ -151,7 +151,7 @@ class Conditional(Operation):
     def infer(
         self, branch_index: Shape, *branch_operands: Shape, computations: tuple[ProgramShape, ...] = ()
     ) -> Shape:
-        """What the branches give."""
+        """Return the common result shape of the branches."""
         if not branch_index.is_scalar or branch_index.element_type not in (PRED, S32):
             message = f"the first operand is pred[] or s32[], not {branch_index}"
             raise ShapeError(message, rule="conditional.branch-index")
@@ -170,14 +170,14 @@ class Conditional(Operation):
         return computations[0].result
 
     def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
-        """Two named branches of a pred, otherwise a list."""
+        """Return two named branches for pred, otherwise a list."""
         branches = list(instruction.called_computations)
         if instruction.operands and instruction.operands[0].shape.element_type is PRED:
             return [(role, [branch]) for role, branch in zip(self.roles, branches, strict=False)]
         return [(self.roles[2], branches)]
 
     def evaluate(self, run: Run, branch_index: Array, *branch_operands: Value) -> Value:
-        """The chosen branch on its operand."""
+        """Evaluate the chosen branch on its operand."""
         count = len(branch_operands)
         if branch_index.dtype == bool:
             chosen = 0 if branch_index else 1
@@ -188,11 +188,11 @@ class Conditional(Operation):
 
 @operation("fusion", "*operands", computations=["calls"])
 class Fusion(Operation):
-    """Runs a computation that is compiled as one piece; its meaning is that of a call.
+    """Runs a computation that is compiled as one kernel; it is evaluated as a call.
 
     Arguments:
         kind: kLoop (one loop over the output), kInput (rooted in a reduction), kOutput (rooted in the
-            users of a dot or convolution), kCustom (whatever the backend makes of it).
+            users of a dot or convolution), kCustom (defined by the backend).
         output_to_operand_aliasing: outputs that share the buffer of an operand.
         calls: the computation.
     """
@@ -205,11 +205,11 @@ class Fusion(Operation):
 
     @classmethod
     def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        """The operands' shapes and the result's."""
+        """Return the operands' shapes and the result's."""
         return ProgramShape(tuple(operands), result)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The computation takes the operands and gives the stated shape."""
+        """Check that the computation takes the operands and gives the stated shape."""
         (calls,) = computations
         check_arguments(self.opcode, "the fused computation", calls, operands)
         if not calls.result.compatible(shape):
@@ -218,14 +218,14 @@ class Fusion(Operation):
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """The computation's value."""
+        """Evaluate the computation."""
         return run.call(0, *operands)
 
 
 def check_aliasing(
     opcode: str, aliasing: tuple[OutputAlias, ...], shape: Shape, operands: Sequence[Shape]
 ) -> None:
-    """Refuse aliases of leaves that do not exist, of different shapes, or of one output twice.
+    """Refuse aliases of missing leaves, of different shapes, or of one output twice.
 
     Raises ShapeError by the rule ``OPCODE.aliasing``.
     """

@@ -30,8 +30,8 @@ from hloom.shape.shape import Shape
 class Convert(Elementwise):
     """The operand's values in the element type of the result, which the program states.
 
-    Floats are rounded to nearest, ties to even, once. Floats become integers by truncation; what is too
-    large or too small becomes the largest or smallest integer, NaN becomes 0. Integers that do not fit wrap.
+    Floats are rounded to nearest, ties to even, once. Floats are truncated to integers, saturating
+    at the smallest and largest integer; NaN becomes 0. Integers that do not fit wrap.
     Anything but 0 is true as a pred, NaN too. The imaginary part of a complex number is dropped.
     """
 
@@ -39,20 +39,20 @@ class Convert(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
-        """The operand's, if the result's type holds it."""
+        """Return the operand's range if the result's type holds it."""
         return ranges[0]
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Changing the type is no arithmetic."""
+        """Return 0: conversion is not counted as arithmetic."""
         return 0.0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The result has the operand's dimensions."""
+        """Check that the result has the operand's dimensions."""
         check_element_types(self.opcode, (*operands, shape), ANY)
         same_dimensions(self.opcode, (*operands, shape))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Each value by itself."""
+        """Convert each value."""
         return convert(operand, run.dtype)
 
 
@@ -69,7 +69,7 @@ class BitcastConvert(Operation):
     infers = False
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Widths divide each other, dimensions correspond, and complex numbers stay complex."""
+        """Check that one width divides the other, dimensions correspond, and complex stays complex."""
         operand = operands[0]
         check_element_types(self.opcode, (operand, shape), ANY)
         before, after = operand.element_type, shape.element_type
@@ -84,7 +84,7 @@ class BitcastConvert(Operation):
             raise ShapeError(message, rule="bitcast-convert.dimensions")
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Bit by bit."""
+        """Reinterpret the bits."""
         before, after = ElementType.from_dtype(operand.dtype), run.shape.element_type
         bits = to_bits(operand)
         if before.bits < after.bits:
@@ -95,7 +95,7 @@ class BitcastConvert(Operation):
 
 
 def to_bits(array: Array) -> Array:
-    """The bits of every element, the lowest first, in a new minor dimension."""
+    """Return the bits of every element, the lowest first, in a new minor dimension."""
     element_type = ElementType.from_dtype(array.dtype)
     little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     octets = little.view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
@@ -103,7 +103,7 @@ def to_bits(array: Array) -> Array:
 
 
 def from_bits(bits: Array, element_type: ElementType) -> Array:
-    """The elements whose bits, the lowest first, are along the minor dimension."""
+    """Assemble elements from their bits along the minor dimension, the lowest first."""
     dtype = element_type.numpy_dtype
     octets = np.ascontiguousarray(np.packbits(bits, axis=-1, bitorder="little"))
     shape = bits.shape[:-1]
@@ -116,7 +116,7 @@ def from_bits(bits: Array, element_type: ElementType) -> Array:
 
 @operation("bitcast", "operand")
 class Bitcast(Operation):
-    """The operand's memory, read as an array of another shape and layout; nothing is moved.
+    """The operand's memory, read as an array of another shape and layout; no data moves.
 
     Which element comes where follows from both layouts, tiles included.
     """
@@ -129,11 +129,11 @@ class Bitcast(Operation):
     infers = False
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Both take equally many bytes."""
+        """Check that both shapes take the same number of bytes."""
         operand = operands[0]
         check_element_types(self.opcode, (operand, shape), ANY)
         if operand.is_unbounded or shape.is_unbounded:
@@ -173,7 +173,7 @@ class ReducePrecision(Elementwise):
     mantissa_bits: int = integer(always=True)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         if self.exponent_bits < 1:
             message = f"exponent_bits is at least 1, got {self.exponent_bits}"
             raise ShapeError(message, rule="reduce-precision.exponent-bits")
@@ -183,7 +183,7 @@ class ReducePrecision(Elementwise):
         return Elementwise.infer(self, *operands)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Round the mantissa in the operand's own format, then look at the exponent."""
+        """Round the mantissa in the operand's own format, then limit the exponent."""
         with np.errstate(all="ignore"):
             source = float_format(ElementType.from_dtype(operand.dtype))
             value = double(operand)
@@ -203,7 +203,7 @@ class ReducePrecision(Elementwise):
 
 
 def round_mantissa(value: Array, bits: int, smallest_exponent: int) -> Array:
-    """Numbers of f64 rounded to ``bits`` mantissa bits, as patterns are rounded.
+    """Round f64 numbers to ``bits`` mantissa bits in the way bit patterns are rounded.
 
     Without mantissa bits the last bit of the pattern is that of the exponent: of two powers of two the one
     with even biased exponent wins a tie.
@@ -233,7 +233,7 @@ class StochasticConvert(Operation):
     elementwise: ClassVar[bool] = True
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """A float operand, random unsigned integers of as many bits, a float or integer result."""
+        """Check for a float operand, random unsigned integers of its width, a float or integer result."""
         operand, random = operands
         check_element_types(self.opcode, (operand,), FLOATING)
         check_element_types(self.opcode, (shape,), FLOATING | INTEGER)
@@ -243,7 +243,7 @@ class StochasticConvert(Operation):
         same_dimensions(self.opcode, (operand, random, shape))
 
     def evaluate(self, run: Run, operand: Array, random: Array) -> Array:
-        """Between the neighbours in the result's type."""
+        """Choose between the two neighbours in the result's type."""
         bits = ElementType.from_dtype(random.dtype).bits
         with np.errstate(all="ignore"):
             value = double(operand)
@@ -257,7 +257,7 @@ class StochasticConvert(Operation):
 
 
 def neighbours(value: Array, target: ElementType) -> tuple[Array, Array]:
-    """The numbers of a type next to f64 values: the one not farther from 0, and the next one away from 0."""
+    """Return the numbers of a type next to f64 values: the one towards 0, and the next one away from 0."""
     if target.is_integer:
         near = np.trunc(value)
         return near, near + np.copysign(1.0, value)
@@ -271,7 +271,7 @@ def neighbours(value: Array, target: ElementType) -> tuple[Array, Array]:
 
 @operation("copy", "operand")
 class Copy(Operation):
-    """The operand in memory of its own, perhaps in another layout."""
+    """A copy of the operand in memory of its own, possibly in another layout."""
 
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
@@ -280,13 +280,13 @@ class Copy(Operation):
     elementwise: ClassVar[bool] = True
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def infer(self, operand: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         return operand
 
     def evaluate(self, run: Run, operand: Value) -> Value:
-        """The same value."""
+        """Return the operand itself: values are immutable."""
         return operand

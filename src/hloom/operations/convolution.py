@@ -35,7 +35,7 @@ CONVOLUTION_KINDS = {"unset": 0, "fprop": 1, "dgrad": 2, "wgrad": 3}
 class Convolution(Operation):
     """Slides the kernel ``rhs`` over ``lhs`` and sums products, as neural networks do.
 
-    The kernel is not flipped unless ``rhs_reversal`` says so. The base area is lhs after base dilation
+    The kernel is not flipped unless ``rhs_reversal`` is set. The base area is lhs after base dilation
     (``lhs_dilate``) and padding with zeros; negative padding crops it. At every window position the
     elements of the (dilated, possibly reversed) kernel are multiplied with those below and summed over the
     window and the input features.
@@ -71,7 +71,7 @@ class Convolution(Operation):
         return 2.0 * shape_elements(shape) * math.prod(d.size for d in self.window) * features
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
-        """Batch and features by role; spatial sizes are the numbers of window positions."""
+        """Return batch and features by role; spatial sizes are the numbers of window positions."""
         labels = self.dim_labels
         self._check_ranks(lhs, rhs)
         check_window("convolution", self.window)
@@ -149,11 +149,11 @@ class Convolution(Operation):
             raise ShapeError(message, rule="convolution.batch-size")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The stated result may have the type that the sums are to be rounded to."""
+        """Check dimensions; the result may have the wider type to which the sums are rounded."""
         check_result_type("convolution", self.infer(*operands), shape)
 
     def evaluate(self, run: Run, lhs: Array, rhs: Array) -> Array:
-        """Bring roles and groups into a standard order, sum products, bring the result back."""
+        """Transpose roles and groups into a standard order, sum products, transpose the result back."""
         labels = self.dim_labels
         terms = math.prod(rhs.shape) // max(1, rhs.shape[labels.kernel_output_feature_dimension])
         lhs, rhs = summands(run.shape.element_type, lhs, rhs, terms)
@@ -167,7 +167,7 @@ class Convolution(Operation):
         return convert(result.transpose(np.argsort((*order, labels.output_feature_dimension))), run.dtype)
 
     def _grouped_base(self, lhs: Array) -> Array:
-        """The base area as [group, batch, spatial..., input feature]."""
+        """Return the base area as [group, batch, spatial..., input feature]."""
         labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
         order = (labels.input_batch_dimension, *labels.input_spatial_dimensions)
         base = lhs.transpose(*order, labels.input_feature_dimension)
@@ -181,7 +181,7 @@ class Convolution(Operation):
         return base.reshape(batch_groups * groups, *base.shape[2:])
 
     def _grouped_kernel(self, rhs: Array) -> Array:
-        """The kernel as [group, spatial..., input feature, output feature]."""
+        """Return the kernel as [group, spatial..., input feature, output feature]."""
         labels, count = self.dim_labels, self.feature_group_count * self.batch_group_count
         features = (labels.kernel_input_feature_dimension, labels.kernel_output_feature_dimension)
         kernel = rhs.transpose(*labels.kernel_spatial_dimensions, *features)
@@ -189,7 +189,7 @@ class Convolution(Operation):
         return np.moveaxis(kernel.reshape(*kernel.shape[:-1], count, kernel.shape[-1] // count), -2, 0)
 
     def _slide(self, base: Array, kernel: Array) -> Array:
-        """The sums at all window positions; loops over the window, or over the positions if fewer."""
+        """Return the sums at all window positions; loop over the smaller of window and positions."""
         positions = tuple(
             max(0, (size - d.dilated_size) // d.stride + 1) for size, d in zip(base.shape[2:-1], self.window)
         )
@@ -213,12 +213,12 @@ class Convolution(Operation):
 
 
 def _every_position(offset: int, positions: int, d: WindowDimension) -> slice:
-    """What the window element ``offset`` meets at all positions."""
+    """Return the base elements under window element ``offset`` at all positions."""
     start = offset * d.window_dilation
     return slice(start, start + (positions - 1) * d.stride + 1, d.stride)
 
 
 def _every_element(position: int, d: WindowDimension) -> slice:
-    """What the window meets at one position."""
+    """Return the base elements under the window at one position."""
     start = position * d.stride
     return slice(start, start + d.dilated_size, d.window_dilation)

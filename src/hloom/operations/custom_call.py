@@ -1,6 +1,7 @@
 """custom-call: a function that is not made of HLO. The page "CustomCall".
 
-What a target computes is not part of HLO: `TARGETS` says it for the evaluator, and the runtime room fills it.
+HLO does not define the function of a target: `TARGETS` maps names to implementations, which `runtime/`
+registers.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 Target: TypeAlias = Callable[[HloInstruction, Sequence[Value]], Any]
-"""What a custom call runs: the instruction and the operands' values in, the value out."""
+"""The implementation of a custom call: from the instruction and its operands' values to its value."""
 
 TARGETS: Final[dict[str, Target]] = {}
-"""The targets that were registered, by name."""
+"""The registered targets, by name."""
 
 KNOWN: Final[dict[str, Target]] = {}
-"""The targets that hloom brings along, as far as their modules have been loaded; see `target_of`."""
+"""The targets that hloom provides, as far as their modules have been loaded; see `target_of`."""
 
 _HOMES: Final = (
     (re.compile(r"lapack_[sdcz]\w+_ffi"), "hloom.runtime.lapack"),
@@ -52,11 +53,11 @@ _IDENTITIES: Final = re.compile(
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|xla\.sdy\.\w+"
     r"|MoveToHost|MoveToDevice|annotate_device_placement|Pin|Unpin"
 )
-"""Targets that only say something about their operands: on one partition they give them as they are."""
+"""Targets that only annotate their operands: on one partition they return them unchanged."""
 
 
 def target_of(name: str) -> Target | None:
-    """Return what a target runs: what was registered, else what hloom knows under this name, else None."""
+    """Return the implementation of a target: the registered one, else hloom's own, else None."""
     if name in TARGETS:
         return TARGETS[name]
     for pattern, home in _HOMES:
@@ -66,7 +67,7 @@ def target_of(name: str) -> Target | None:
 
 
 def is_identity(instruction: HloInstruction) -> bool:
-    """Return whether an instruction is a custom call that gives its operand, or the tuple of its operands."""
+    """Return whether a custom call returns its operand or the tuple of its operands unchanged."""
     operation = instruction.operation
     if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
         return False
@@ -138,12 +139,12 @@ class CustomCall(Operation):
     api_version: str = enum(API_VERSIONS, default="API_VERSION_ORIGINAL", proto="custom_call_api_version")
 
     def write_rest(self, message: Message, instruction: HloInstruction) -> None:
-        """A precision is written for every operand."""
+        """Write a precision for every operand."""
         if not self.operand_precision:
             message.precision_config.operand_precision.extend([0] * len(instruction.operands))
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Layout constraints and aliases fit the operands and the result."""
+        """Check that layout constraints and aliases fit the operands and the result."""
         constraints = self.operand_layout_constraints
         if constraints is not None:
             if len(constraints) != len(operands):
@@ -156,12 +157,12 @@ class CustomCall(Operation):
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)
 
     def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
-        """One list, however the computations were given."""
+        """Return the called computations as one list."""
         computations = list(instruction.called_computations)
         return [(self.roles[0], computations)] if computations else []
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """What the registered function gives, checked against the stated shape."""
+        """Call the registered function and check its result against the stated shape."""
         if is_identity(run.instruction):
             value = operands if run.shape.is_tuple and not _is_passed_on(run.instruction) else operands[0]
             return _result(self.custom_call_target, value, run.shape)
@@ -177,13 +178,13 @@ class CustomCall(Operation):
 
 
 def _is_passed_on(identity: HloInstruction) -> bool:
-    """Return whether an identity gives its operand itself, not the tuple of its operands."""
+    """Return whether an identity returns its operand itself, not the tuple of its operands."""
     operands = identity.operands
     return len(operands) == 1 and operands[0].shape.compatible(identity.shape)
 
 
 def _result(target: str, value: Any, shape: Shape) -> Value:
-    """The value a function gave, as the stated shape wants it; raises EvaluationError if it does not fit."""
+    """Convert a function's value to the stated shape; raises EvaluationError if it does not fit."""
     if shape.is_buffer:
         shape = shape.tuple_shapes[0]
     if shape.is_token:

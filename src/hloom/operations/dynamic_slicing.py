@@ -1,4 +1,4 @@
-"""Slices whose place is computed by the program: dynamic-slice and dynamic-update-slice.
+"""Slices at run-time positions: dynamic-slice and dynamic-update-slice.
 
 The pages "DynamicSlice" and "DynamicUpdateSlice". Start indices are held to the range in which the slice lies
 inside the operand; they may be of any integer type.
@@ -23,7 +23,7 @@ UNBOUNDED = Shape.UNBOUNDED
 
 
 def _check_start_indices(opcode: str, operand: Shape, start_indices: tuple[Shape, ...]) -> None:
-    """One scalar for each dimension, all of one integer type; or, the old form, one vector."""
+    """Check for one scalar per dimension, all of one integer type; or, in the old form, one vector."""
     require_array(opcode, *start_indices)
     types = {index.element_type for index in start_indices}
     if not all(t.is_integer for t in types):
@@ -46,7 +46,7 @@ def _check_start_indices(opcode: str, operand: Shape, start_indices: tuple[Shape
 
 
 def _window(operand: Array, start_indices: tuple[Array, ...], sizes: tuple[int, ...]) -> tuple[slice, ...]:
-    """Where a slice of these sizes lies, its starts clamped to [0, dimension - size]."""
+    """Return a slice of these sizes, its starts clamped to [0, dimension - size]."""
     if len(start_indices) == 1 and start_indices[0].ndim == 1:
         start_indices = tuple(start_indices[0])
     starts = [
@@ -58,7 +58,7 @@ def _window(operand: Array, start_indices: tuple[Array, ...], sizes: tuple[int, 
 
 @operation("dynamic-slice", "operand *start_indices")
 class DynamicSlice(Operation):
-    """A box of fixed sizes out of ``operand``, at a place that the program computes.
+    """A box of fixed sizes out of ``operand``, at a position computed at run time.
 
     Arguments:
         operand: an array.
@@ -72,15 +72,15 @@ class DynamicSlice(Operation):
     dynamic_slice_sizes: tuple[int, ...] = dims()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Read what is kept, and write it."""
+        """Count the slice, read and written."""
         return 2 * shape_bytes(shape)
 
     def infer(self, operand: Shape, *start_indices: Shape) -> Shape:
-        """The slice's sizes."""
+        """Return the slice's sizes."""
         require_array(self.opcode, operand)
         _check_start_indices(self.opcode, operand, start_indices)
         sizes = self.dynamic_slice_sizes
@@ -98,13 +98,13 @@ class DynamicSlice(Operation):
         return Shape(operand.element_type, sizes, dynamic)
 
     def evaluate(self, run: Run, operand: Array, *start_indices: Array) -> Array:
-        """The clamped slice."""
+        """Return the clamped slice."""
         return filled(operand[_window(operand, start_indices, self.dynamic_slice_sizes)], run.shape)
 
 
 @operation("dynamic-update-slice", "operand update *start_indices")
 class DynamicUpdateSlice(Operation):
-    """``operand`` with a box of it, at a place that the program computes, replaced by ``update``.
+    """``operand`` with a box of it, at a position computed at run time, replaced by ``update``.
 
     Arguments:
         operand: an array.
@@ -118,15 +118,15 @@ class DynamicUpdateSlice(Operation):
     updates_operand: ClassVar[bool] = True
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is the operand's or the update's."""
+        """Return (0, 1): each element is copied from the operand or the update."""
         return (0, 1)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Read and write the update; the rest stays where it is."""
+        """Count the update, read and written; the other elements stay in place."""
         return 2 * shape_bytes(operands[1])
 
     def infer(self, operand: Shape, update: Shape, *start_indices: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         require_array(self.opcode, operand, update)
         _check_start_indices(self.opcode, operand, start_indices)
         if update.rank != operand.rank:
@@ -140,7 +140,7 @@ class DynamicUpdateSlice(Operation):
         return operand.with_element_type(element_type)
 
     def evaluate(self, run: Run, operand: Array, update: Array, *start_indices: Array) -> Array:
-        """A copy with the slice replaced."""
+        """Return a copy with the slice replaced."""
         result = np.array(operand, run.dtype)
         fitting = update[tuple(map(slice, operand.shape))]
         result[_window(operand, start_indices, fitting.shape)] = fitting

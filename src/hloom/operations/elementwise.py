@@ -1,4 +1,4 @@
-"""What all elementwise operations share: which types they take, the shape rule, and how they evaluate."""
+"""The base class of elementwise operations: accepted element types, shape rule, evaluation."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ class Elementwise(Operation):
     """A method: the result on numpy arrays of at least f32 or s8, which numpy broadcasts."""
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Count one flop for an element, unless the function is transcendental."""
+        """Return one flop per element, or 0 for a transcendental function, which is counted separately."""
         return 0.0 if self.transcendental else float(shape_elements(shape))
 
     def widen(self, operand: Array) -> Array:
-        """The operand in the type in which ``compute`` works."""
+        """Convert the operand to the type in which ``compute`` works."""
         return widen(operand)
 
     def result_type(self, operand: ElementType) -> ElementType:
-        """The element type of the result for operands of one type."""
+        """Return the element type of the result for operands of one type."""
         return operand
 
     @classmethod
     def operand_of(cls, result: Shape) -> Shape | None:
-        """The result's shape, unless the operation changes element types or dimensions."""
+        """Return the result's shape, unless the operation changes element types or dimensions."""
         keeps = cls.infers and cls.result_type is Elementwise.result_type and cls.infer is Elementwise.infer
         return result if keeps and result.is_array else None
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """Operands of equal dimensions and one element type; a float may be mixed with a wider one."""
+        """Require equal dimensions and one element type; a float may be mixed with a wider one."""
         check_element_types(self.opcode, operands, self.accepts)
         merged = same_dimensions(self.opcode, operands)
         return merged.with_element_type(self.result_type(joint_element_type(self.opcode, operands)))
@@ -68,7 +68,7 @@ class Elementwise(Operation):
 
 
 def check_element_types(opcode: str, operands: tuple[Shape, ...], accepted: frozenset[ElementType]) -> None:
-    """Refuse operands that are no arrays or whose element type is not among the accepted ones."""
+    """Refuse operands that are not arrays or whose element type is not accepted."""
     for operand in operands:
         if not operand.is_array:
             raise ShapeError(f"{opcode} takes arrays, got {operand}", rule=f"{opcode}.operand-arrays")
@@ -79,7 +79,7 @@ def check_element_types(opcode: str, operands: tuple[Shape, ...], accepted: froz
 
 
 def same_dimensions(opcode: str, operands: tuple[Shape, ...]) -> Shape:
-    """The common dimensions of operands, with default layout.
+    """Return the common dimensions of operands, with default layout.
 
     Sizes are equal; nothing is broadcast. A size is dynamic if it is so anywhere, and an unbounded one takes
     the size of its counterpart.
@@ -104,7 +104,7 @@ def _different(opcode: str, operands: tuple[Shape, ...]) -> ShapeError:
 
 
 def joint_element_type(opcode: str, operands: tuple[Shape, ...]) -> ElementType:
-    """The common element type: equal types, or of several floats the one of largest range, then width."""
+    """Return the common element type: equal types, or of several floats that of largest range, then width."""
     types = [operand.element_type for operand in operands]
     if all(t is types[0] for t in types):
         return types[0]

@@ -1,4 +1,4 @@
-"""Operations that move values between devices without computing: all-to-all, permutations, broadcasts.
+"""Collectives that move values between devices without computing: all-to-all, permutations, broadcasts.
 
 The pages "AllToAll", "RaggedAllToAll", "CollectivePermute" and "CollectiveBroadcast".
 """
@@ -46,9 +46,9 @@ class AllToAll(Collective):
     """Every device sends a part of its data to every device of its group.
 
     Array form, with one operand: the operand is split along the split dimension into as many equal parts as
-    the group has devices; part i goes to device i of the group, and what arrives is put together along the
-    same dimension in the order of the group. Tuple form: operand i goes to device i of the group; the result
-    is the tuple of what arrives.
+    the group has devices; part i goes to device i of the group, and the received parts are concatenated along
+    the same dimension in the order of the group. Tuple form: operand i goes to device i of the group; the
+    result is the tuple of the received values.
 
     Arguments:
         operands: one array, or as many of one shape as a group has devices.
@@ -63,7 +63,7 @@ class AllToAll(Collective):
     split_dimension: tuple[int, ...] = dims(default=(), name="dimensions", proto="dimensions")
 
     def infer(self, *operands: Shape) -> Shape:
-        """The operand's shape; the tuple of the operands' shapes."""
+        """Return the operand's shape; the tuple of the operands' shapes."""
         self.check_groups()
         self.check_arrays(operands)
         groups = self.replica_groups.groups
@@ -86,7 +86,7 @@ class AllToAll(Collective):
         return Shape.tuple_(operands)
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """The parts that are meant for this device."""
+        """Return the parts that are addressed to this device."""
         count = len(values)
         if not run.shape.is_tuple:
             dimension = self.split_dimension[0]
@@ -112,15 +112,15 @@ class RaggedAllToAll(Collective):
 
     With n devices in the group, the four offset and size operands have k * n elements, k for each device. For
     the j-th of those for device i, ``input[input_offsets[j]:][:send_sizes[j]]`` is written to the output of
-    device i, from row ``output_offsets[j]`` on. The result is ``output`` with what arrives written over it.
-    Rows outside the input or the output are left out.
+    device i, from row ``output_offsets[j]`` on. The result is ``output`` with the received rows written over
+    it. Rows outside the input or the output are left out.
 
     Arguments:
         input: the rows to send.
         output: the first value of the result.
         input_offsets, send_sizes, output_offsets: integers, in a vector or, for k > 1, a matrix with a row
             for each device; ``output_offsets`` are offsets in the receivers' outputs.
-        recv_sizes: how many rows arrive in each piece, as the senders' send_sizes say too.
+        recv_sizes: the number of rows received in each piece; equal to the senders' send_sizes.
         replica_groups, channel_id: which devices work together.
     """
 
@@ -128,7 +128,7 @@ class RaggedAllToAll(Collective):
     replica_groups: ReplicaGroups = replica_groups()
 
     def infer(self, *operands: Shape) -> Shape:
-        """The shape of ``output``."""
+        """Return the shape of ``output``."""
         self.check_groups()
         self.check_arrays(operands)
         source, output, *vectors = operands
@@ -150,7 +150,7 @@ class RaggedAllToAll(Collective):
         return output
 
     def _checked(self, run: Run, members: Any, values: list[Any]) -> list[Any]:
-        """Inputs and outputs may have different numbers of rows on different devices."""
+        """Check the contributions; numbers of rows may differ between devices."""
         return values
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
@@ -168,7 +168,7 @@ class RaggedAllToAll(Collective):
 
 
 def copy_rows(source: Array, start: int, target: Array, place: int, count: int) -> None:
-    """``target[place:][:count] = source[start:][:count]``, without rows that one of them does not have."""
+    """Copy ``target[place:][:count] = source[start:][:count]`` without rows out of bounds of either."""
     ahead = max(0, -start, -place)
     count = min(count, len(source) - start, len(target) - place)
     if count > ahead:
@@ -192,19 +192,19 @@ class CollectiveBroadcast(Collective):
     replica_groups: ReplicaGroups = replica_groups()
 
     def infer(self, operand: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         self.check_groups()
         self.check_arrays([operand])
         return operand
 
     def begin(self, run: Run, *operands: Array) -> Pending:
-        """Nobody is waited for by a device in no group."""
+        """Contribute; a device in no group waits for nobody."""
         if members_of(self.replica_groups.groups, self.group_mode, run.device) is None:
             return Pending(lambda: np.zeros_like(operands[0]))
         return Collective.begin(self, run, *operands)
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
-        """The first member's operand."""
+        """Return the first member's operand."""
         return values[0][0]
 
 
@@ -212,7 +212,7 @@ class CollectiveBroadcast(Collective):
 
 
 def _slice_sizes_read(message: Message, field: str) -> tuple[tuple[int, ...], ...]:
-    """A proto holds all sizes in one list; the result's rank tells where one slice ends."""
+    """Split the one list of a proto into slices; the result's rank is the length of each."""
     sizes = tuple(getattr(message, field))
     shape = message.shape
     while len(shape.tuple_shapes):
@@ -230,11 +230,11 @@ class _SliceSizesCodec(ScalarCodec):
         super().__init__(integer_lists, lambda value: DeviceList(value).text())
 
     def write(self, message: Message, field: str, value: tuple[tuple[int, ...], ...]) -> None:
-        """All sizes in one list."""
+        """Write all sizes into one list."""
         getattr(message, field).extend(size for sizes in value for size in sizes)
 
     def read(self, message: Message, field: str) -> tuple[tuple[int, ...], ...]:
-        """The sizes, slice by slice."""
+        """Read the sizes, slice by slice."""
         return _slice_sizes_read(message, field)
 
 
@@ -243,7 +243,7 @@ def _slice_sizes() -> tuple[tuple[int, ...], ...]:
 
 
 class _Permuting(Operation):
-    """What the plain and the start form of collective-permute share."""
+    """Common to the plain and the start form of collective-permute."""
 
     family: ClassVar[Family] = Family.COLLECTIVE
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -254,7 +254,7 @@ class _Permuting(Operation):
     slice_sizes: tuple[tuple[int, ...], ...]
 
     def permuted(self, operands: Sequence[Shape]) -> Shape:
-        """The result's shape: that of the operands, in place that of the output buffer."""
+        """Return the result's shape: that of the operands, in place that of the output buffer."""
         if not operands:
             raise ShapeError(f"{self.opcode} needs an operand", rule=f"{self.opcode}.operands")
         times = max(1, len(self.slice_sizes))
@@ -277,7 +277,7 @@ class _Permuting(Operation):
         return operands[1]
 
     def begin(self, run: Run, *operands: Any) -> Pending:
-        """Send what others want, and get what is meant for this device."""
+        """Send this device's values to its targets and request those addressed to it."""
         me, mode = run.device.id, group_mode(self.channel_id, None)
         sources: list[tuple[int, int, Pending]] = []
         occurrences: dict[tuple[str, int], int] = {}
@@ -307,7 +307,7 @@ class _Permuting(Operation):
                 )
 
     def outgoing(self, operands: Sequence[Any], occurrence: int) -> Any:
-        """What the pair in which this device is the source for the ``occurrence``-th time sends."""
+        """Return the value to send in the ``occurrence``-th pair with this device as source."""
         if not self.slice_sizes:
             return tuple(operands)
         source, _, starts, _ = operands
@@ -317,7 +317,7 @@ class _Permuting(Operation):
         ]
 
     def arrived(self, run: Run, operands: Sequence[Any], messages: list[tuple[int, Any]]) -> Value:
-        """The result: what arrived, or zeros; in place, the output buffer with the slices written over it."""
+        """Return the received values, or zeros; in place, the output buffer with the slices written."""
         if not self.slice_sizes:
             return alone(messages[0][1]) if messages else alone([np.zeros_like(o) for o in operands])
         _, output, _, starts = operands
@@ -330,7 +330,7 @@ class _Permuting(Operation):
 
 
 def _paired(arrays: Any, starts: Any) -> Iterator[tuple[Array, Any]]:
-    """Every buffer with its start indices."""
+    """Pair every buffer with its start indices."""
     several = elements_of(arrays)
     if several is None:
         yield arrays, starts
@@ -339,13 +339,13 @@ def _paired(arrays: Any, starts: Any) -> Iterator[tuple[Array, Any]]:
 
 
 def _starts(windows: Any, occurrence: int) -> list[int]:
-    """The start indices of slice number ``occurrence``: a tuple of scalars, or one such for every slice."""
+    """Return the start indices of slice ``occurrence`` from one tuple of scalars, or one per slice."""
     chosen = windows[min(occurrence, len(windows) - 1)] if isinstance(windows[0], tuple) else windows
     return [int(index) for index in chosen]
 
 
 def _clamped(array: Array, starts: list[int], sizes: Sequence[int]) -> tuple[slice, ...]:
-    """A window that is moved so that it lies inside the array, as in dynamic-slice."""
+    """Return a window shifted to lie inside the array, as in dynamic-slice."""
     return tuple(
         slice(max(0, min(start, whole - size)), max(0, min(start, whole - size)) + size)
         for start, whole, size in zip(starts, array.shape, sizes, strict=False)
@@ -377,7 +377,7 @@ class CollectivePermute(_Permuting):
     slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
 
     def infer(self, *operands: Shape) -> Shape:
-        """The operands' shape, or that of the output buffer."""
+        """Return the operands' shape, or that of the output buffer."""
         return self.permuted(operands)
 
     def evaluate(self, run: Run, *operands: Any) -> Value:
@@ -398,13 +398,13 @@ class CollectivePermuteStart(_Permuting):
     slice_sizes: tuple[tuple[int, ...], ...] = _slice_sizes()
 
     def infer(self, *operands: Shape) -> Shape:
-        """(operand, result, u32[], u32[])."""
+        """Return (operand, result, u32[], u32[])."""
         result = self.permuted(operands)
         source = operands[0] if self.slice_sizes else result
         return Shape.tuple_([source, result, Shape(U32), Shape(U32)])
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Contexts may be left out."""
+        """Check the form; contexts may be left out."""
         wanted = self.infer(*operands)
         given = shape.tuple_shapes if shape.is_tuple else ()
         if len(given) < 2 or not all(
@@ -432,7 +432,7 @@ class CollectivePermuteDone(Operation):
     pending_index: ClassVar[tuple[int, ...] | None] = (1,)
 
     def infer(self, start: Shape) -> Shape:
-        """The second element of collective-permute-start."""
+        """Return the second element of collective-permute-start."""
         return second_of(self.opcode, start)
 
     def evaluate(self, run: Run, start: tuple[Any, ...]) -> Value:

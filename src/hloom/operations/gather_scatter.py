@@ -1,4 +1,4 @@
-"""Gather and scatter: many slices read from, or combined into, places that an array of indices tells.
+"""Gather and scatter: many slices read from, or combined into, positions given by an array of indices.
 
 The pages "Gather" and "Scatter", in their names. Both see the indices as an array of index vectors, which lie
 along ``index_vector_dim``; the other dimensions of the indices are the batch dimensions.
@@ -30,7 +30,7 @@ _SCATTER = "scatter_dimension_numbers."
 
 
 def _dimensions(opcode: str, name: str, numbers: Sequence[int], rank: int, *, sorted_: bool = True) -> None:
-    """Refuse dimension numbers out of range, twice or (where they must be) out of order."""
+    """Refuse dimension numbers out of range, repeated or (where order is required) out of order."""
     if sorted_ and list(numbers) != sorted(numbers):
         raise ShapeError(f"{name} are ascending, got {tuple(numbers)}", rule=f"{opcode}.{name}-sorted")
     if len(set(numbers)) != len(numbers):
@@ -49,7 +49,7 @@ def _disjoint(opcode: str, a: str, numbers: Sequence[int], b: str, others: Seque
 
 
 def _check_indices(opcode: str, indices: Shape, index_vector_dim: int) -> tuple[int, ...]:
-    """Refuse indices that are no integers or lack that dimension; returns the batch sizes."""
+    """Refuse non-integer indices and an index_vector_dim out of range; return the batch sizes."""
     if not indices.element_type.is_integer:
         raise ShapeError(f"indices are integers, got {indices}", rule=f"{opcode}.indices-integer")
     if not 0 <= index_vector_dim <= indices.rank:
@@ -61,7 +61,7 @@ def _check_indices(opcode: str, indices: Shape, index_vector_dim: int) -> tuple[
 def _check_index_map(
     opcode: str, name: str, index_map: Sequence[int], operand: Shape, indices: Shape, index_vector_dim: int
 ) -> None:
-    """One operand dimension for each component of an index vector."""
+    """Check for one operand dimension per component of an index vector."""
     size = indices.dimensions[index_vector_dim] if index_vector_dim < indices.rank else 1
     if size not in (len(index_map), UNBOUNDED):
         message = f"{name} has {len(index_map)} dimensions, an index vector {size} components"
@@ -77,7 +77,7 @@ def _check_batching(
     indices: Shape,
     index_vector_dim: int,
 ) -> None:
-    """Batching dimensions of operand and indices go together, two by two of one size."""
+    """Check that batching dimensions of operand and indices come in pairs of equal size."""
     (mine, theirs), (name, indices_name) = batching, names
     _dimensions(opcode, name, mine, operand.rank)
     _dimensions(opcode, indices_name, theirs, indices.rank, sorted_=False)
@@ -100,9 +100,9 @@ def _check_batching(
 def _index_vectors(
     indices: Array, index_vector_dim: int, batch_axes: Sequence[int], rank: int
 ) -> Iterator[Array]:
-    """The components of the index vectors: s64 arrays of ``rank`` axes, the batch axes where they belong.
+    """Yield the components of the index vectors as s64 arrays of ``rank`` axes, batch axes in place.
 
-    Whatever its type, an index keeps its value; those beyond 2**62 are cut there, which is out of any bounds.
+    An index of any type keeps its value up to 2**62, where it is clamped: that is out of bounds of any array.
     """
     if index_vector_dim == indices.ndim:
         indices = indices[..., np.newaxis]
@@ -113,7 +113,7 @@ def _index_vectors(
 
 
 def _spread(array: Array, axes: Sequence[int], rank: int) -> Array:
-    """The array with its axes at the places ``axes`` (ascending) of ``rank`` axes, the others of size 1."""
+    """Return the array with its axes at ``axes`` (ascending) of ``rank`` axes, the others of size 1."""
     sizes = [1] * rank
     for axis, size in zip(axes, array.shape, strict=True):
         sizes[axis] = size
@@ -121,12 +121,12 @@ def _spread(array: Array, axes: Sequence[int], rank: int) -> Array:
 
 
 def _batch_number(indices_dimension: int, index_vector_dim: int) -> int:
-    """Which batch dimension a dimension of the indices is."""
+    """Return the number of the batch dimension that a dimension of the indices becomes."""
     return indices_dimension - (indices_dimension > index_vector_dim)
 
 
 def _without(rank: int, *left_out: Sequence[int]) -> list[int]:
-    """The dimensions 0 to rank - 1 that are in none of the lists."""
+    """Return the dimensions 0 to rank - 1 that are in none of the lists."""
     return [d for d in range(rank) if not any(d in some for some in left_out)]
 
 
@@ -171,15 +171,15 @@ class Gather(Operation):
     indices_are_sorted: bool = flag()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Read the start indices and the gathered elements, write these."""
+        """Count the start indices and the gathered elements read, and the latter written."""
         return 2 * shape_bytes(shape) + shape_bytes(operands[1])
 
     def infer(self, operand: Shape, start_indices: Shape) -> Shape:
-        """Batch sizes from the indices, slice sizes in the dimensions ``offset_dims``."""
+        """Return batch sizes from the indices, slice sizes in the dimensions ``offset_dims``."""
         require_array(self.opcode, operand, start_indices)
         batch = _check_indices(self.opcode, start_indices, self.index_vector_dim)
         rank = len(batch) + len(self.offset_dims)
@@ -200,7 +200,7 @@ class Gather(Operation):
         return Shape(operand.element_type, [sizes[i] for i in range(rank)], [dynamic[i] for i in range(rank)])
 
     def _check_operand_dimensions(self, operand: Shape, start_indices: Shape) -> None:
-        """What each dimension of the operand is: one of the result's, collapsed, or batching."""
+        """Check that each operand dimension is an offset, a collapsed or a batching dimension."""
         opcode, batching = self.opcode, self.operand_batching_dims
         _check_index_map(
             opcode, "start_index_map", self.start_index_map, operand, start_indices, self.index_vector_dim
@@ -232,7 +232,7 @@ class Gather(Operation):
                     raise ShapeError(message, rule=f"gather.{name}-slice-size")
 
     def evaluate(self, run: Run, operand: Array, start_indices: Array) -> Array:
-        """One indexing with arrays of all start + offset; dimensions read in whole stay as they are."""
+        """Index once with arrays of start + offset; dimensions that are read in whole are sliced."""
         batch = [start_indices.shape[d] for d in _without(start_indices.ndim, (self.index_vector_dim,))]
         sizes = [min(size, bound) for size, bound in zip(self.slice_sizes, operand.shape, strict=True)]
         window = _without(operand.ndim, self.collapsed_slice_dims, self.operand_batching_dims)
@@ -256,7 +256,7 @@ class Gather(Operation):
         self, operand: Array, start_indices: Array, sizes: list[int], indexed: list[int], partial: list[int],
         batch_rank: int,
     ) -> list[Array]:  # fmt: skip
-        """For each indexed dimension start + offset, over the axes (batch dimensions, partial dimensions)."""
+        """Return start + offset per indexed dimension, over the axes (batch, partial dimensions)."""
         rank = batch_rank + len(partial)
         start: dict[int, Array] = {}
         vectors = _index_vectors(start_indices, self.index_vector_dim, range(batch_rank), rank)
@@ -313,21 +313,21 @@ class Scatter(Operation):
     unique_indices: bool = flag()
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Apply the computation to every update."""
+        """Count one application of the computation per update."""
         return max(1.0, applied) * shape_elements(operands[-1])
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Read the indices and the updates; read and write the elements that they change."""
+        """Count the indices and updates read, and the changed elements read and written."""
         count = len(operands) // 2
         return shape_bytes(operands[count]) + 3 * sum(map(shape_bytes, operands[count + 1 :]))
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """(operands..., updates...) of the update computation."""
+        """Return (operands..., updates...) of the update computation."""
         count = len(operands) // 2
         return (AppliedTypes((*operands[:count], *operands[count + 1 :])),)
 
     def infer(self, *arguments: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The operand's shape, or the tuple of the operands' shapes."""
+        """Return the operand's shape, or the tuple of the operands' shapes."""
         count = len(arguments) // 2
         if len(arguments) % 2 == 0 or not count:
             message = f"scatter takes N operands, indices and N updates, got {len(arguments)} arguments"
@@ -347,7 +347,7 @@ class Scatter(Operation):
         return operands[0] if count == 1 else Shape.tuple_(operands)
 
     def _check_operand_dimensions(self, operand: Shape, indices: Shape) -> None:
-        """What each dimension of the operands is: one of a window's, inserted, or batching."""
+        """Check that each operand dimension is a window, an inserted or a batching dimension."""
         opcode, batching = self.opcode, self.input_batching_dims
         _dimensions(opcode, "inserted_window_dims", self.inserted_window_dims, operand.rank)
         names = "input_batching_dims", "scatter_indices_batching_dims"
@@ -363,7 +363,7 @@ class Scatter(Operation):
             raise ShapeError(message, rule="scatter.update_window_dims-count")
 
     def _check_updates(self, operand: Shape, update: Shape, batch: tuple[int, ...]) -> None:
-        """Updates have the dimensions of the batch and those of a window, none larger than the operand."""
+        """Check that updates have batch and window dimensions, none larger than the operand."""
         if update.rank != len(batch) + len(self.update_window_dims):
             message = f"updates have {len(batch) + len(self.update_window_dims)} dimensions, got {update}"
             raise ShapeError(message, rule="scatter.updates-rank")
@@ -380,7 +380,7 @@ class Scatter(Operation):
                 raise ShapeError(message, rule="scatter.updates-batch-size")
 
     def evaluate(self, run: Run, *arguments: Array) -> Value:
-        """Elements are addressed by row; dimensions that a window covers in whole are a row's columns."""
+        """Address elements by row; dimensions that a window covers in whole are a row's columns."""
         count = len(arguments) // 2
         operands, indices, updates = arguments[:count], arguments[count], arguments[count + 1 :]
         shape, update_shape = operands[0].shape, updates[0].shape
@@ -406,7 +406,7 @@ class Scatter(Operation):
         self, shape: tuple[int, ...], indices: Array, update_shape: tuple[int, ...], addressed: list[int],
         axis_of: dict[int, int],
     ) -> tuple[Array, Array]:  # fmt: skip
-        """The places of the update rows that lie inside, and for each row whether it does."""
+        """Return the positions of the in-bounds update rows, and a mask of in-bounds rows."""
         rank = len(update_shape)
         batch_axes = _without(rank, self.update_window_dims)
         place: dict[int, Array] = {}
@@ -441,7 +441,7 @@ def _check_same(what: str, shapes: Sequence[Shape]) -> None:
 
 
 def _check_combiner(combiner: ProgramShape, operands: Sequence[Shape]) -> None:
-    """N current elements and N updates in, N new elements out, of the operands' element types."""
+    """Check for N current elements and N updates in, N new elements out, of the operands' types."""
     count = len(operands)
     results = combiner.result.tuple_shapes if combiner.result.is_tuple else (combiner.result,)
     if len(results) != count or (combiner.result.is_tuple and count == 1):

@@ -51,7 +51,7 @@ class Cholesky(Operation):
         return shape_elements(shape) * shape.dimensions[-1] / 3
 
     def infer(self, a: Shape) -> Shape:
-        """The shape of ``a``."""
+        """Return the shape of ``a``."""
         if not a.is_array or not (a.element_type.is_floating or a.element_type.is_complex):
             raise ShapeError(f"a must be floating or complex, got {a}", rule="cholesky.element-type")
         if a.rank < 2:
@@ -63,7 +63,7 @@ class Cholesky(Operation):
         return a
 
     def evaluate(self, run: Run, a: Array) -> Array:
-        """Matrix by matrix; LAPACK reads one triangle only."""
+        """Factor matrix by matrix with LAPACK, which reads one triangle only."""
         matrices = a.astype(_wide(run.shape.element_type)).reshape(math.prod(a.shape[:-2]), *a.shape[-2:])
         factors = np.zeros_like(matrices)
         for matrix, factor in zip(matrices, factors):
@@ -72,7 +72,7 @@ class Cholesky(Operation):
 
 
 def _factor(matrix: Array) -> Array:
-    """The lower factor from the lower triangle; NaN everywhere if the matrix is not positive definite."""
+    """Return the lower factor of the lower triangle; NaN everywhere if not positive definite."""
     try:
         found = cast(Array, np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:
@@ -110,7 +110,7 @@ class TriangularSolve(Operation):
         return float(shape_elements(operands[1]) * operands[0].dimensions[-1])
 
     def infer(self, a: Shape, b: Shape) -> Shape:
-        """The shape of ``b``."""
+        """Return the shape of ``b``."""
         kind = a.element_type
         if not (a.is_array and (kind.is_floating or kind.is_complex)) or b.element_type is not kind:
             message = f"a and b must be of one floating or complex type, got {a} and {b}"
@@ -133,7 +133,7 @@ class TriangularSolve(Operation):
         return b
 
     def evaluate(self, run: Run, a: Array, b: Array) -> Array:
-        """Substitution, forward or backward, all matrices of the batch at once."""
+        """Substitute forward or backward for all matrices of the batch at once."""
         dtype = _wide(run.shape.element_type)
         matrix, x = a.astype(dtype), b.astype(dtype)
         lower = self.lower
@@ -177,7 +177,7 @@ class Fft(Operation):
         return 5.0 * shape_elements(shape) * max(1.0, math.log2(max(2, math.prod(self.fft_length))))
 
     def infer(self, operand: Shape) -> Shape:
-        """The operand's shape, with the other kind of elements for RFFT and IRFFT."""
+        """Return the operand's shape; RFFT gives complex and IRFFT real elements."""
         lengths, rank = self.fft_length, len(self.fft_length)
         if not 1 <= rank <= 3:
             raise ShapeError(f"one to three dimensions are transformed, got {rank}", rule="fft.length-count")
@@ -211,7 +211,7 @@ class Fft(Operation):
         return Shape(result, dimensions, operand.dynamic_dimensions)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """The transforms of scipy, in the operand's precision."""
+        """Transform with scipy in the operand's precision."""
         import scipy.fft
 
         if not operand.size or 0 in self.fft_length:

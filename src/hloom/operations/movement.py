@@ -1,4 +1,4 @@
-"""Operations that put elements in other places: broadcast, reshape, transpose, reverse, slice, pad ...
+"""Operations that rearrange elements: broadcast, reshape, transpose, reverse, slice, pad ...
 
 The pages "BroadcastInDim", "Reshape", "Transpose", "Rev", "Slice", "Pad" and "Concatenate".
 """
@@ -24,14 +24,14 @@ UNBOUNDED = Shape.UNBOUNDED
 
 
 def require_array(opcode: str, *operands: Shape) -> None:
-    """Refuse operands that are no arrays."""
+    """Refuse operands that are not arrays."""
     for operand in operands:
         if not operand.is_array:
             raise ShapeError(f"{opcode} takes arrays, got {operand}", rule=f"{opcode}.operand-array")
 
 
 def require_dimensions(opcode: str, dimensions: Sequence[int], shape: Shape) -> None:
-    """Refuse dimension numbers that the shape does not have, or that come twice."""
+    """Refuse dimension numbers that are out of range or repeated."""
     for dimension in dimensions:
         if not 0 <= dimension < shape.rank:
             message = f"dimension {dimension} is not one of {shape}"
@@ -59,11 +59,11 @@ class Broadcast(Operation):
     dimensions: tuple[int, ...] = dims(default=(), always=True)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Each dimension of the operand has the size of the one that it becomes."""
+        """Check that each operand dimension has the size of the result dimension it becomes."""
         (operand,) = operands
         require_array(self.opcode, shape, operand)
         if shape.element_type is not operand.element_type:
@@ -81,7 +81,7 @@ class Broadcast(Operation):
                 raise ShapeError(message, rule="broadcast.dimension-size")
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Sizes of the operand where it has them, sizes of the shape elsewhere (the bound where dynamic)."""
+        """Broadcast; sizes come from the operand, elsewhere from the shape (a dynamic one from its bound)."""
         sizes = list(run.shape.dimensions)
         for size, dimension in zip(operand.shape, self.dimensions, strict=True):
             sizes[dimension] = size
@@ -111,7 +111,7 @@ class Reshape(Operation):
 
     Arguments:
         operand: an array of as many elements as the result.
-        inferred_dimension: the dynamic dimension of the result that takes what the others leave; -1 for none.
+        inferred_dimension: the dynamic result dimension whose size follows from the others; -1 for none.
     """
 
     family: ClassVar[Family] = Family.MOVEMENT
@@ -123,22 +123,22 @@ class Reshape(Operation):
     inferred_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), default=-1, proto="dimensions")
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Same element type, as many elements."""
+        """Check for the same element type and number of elements."""
         _check_reshape(self.opcode, shape, operands[0])
         if not -1 <= self.inferred_dimension < shape.rank:
             message = f"inferred_dimension {self.inferred_dimension} is not one of {shape}"
             raise ShapeError(message, rule="reshape.inferred-dimension")
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Dynamic sizes follow from the operand's actual size."""
+        """Reshape; dynamic sizes follow from the operand's actual size."""
         if run.shape.is_static:
             sizes = run.shape.dimensions
         else:
@@ -152,7 +152,7 @@ class Reshape(Operation):
 
 
 def _actual_sizes(source: Shape, operand: Array, shape: Shape, inferred: int) -> tuple[int, ...]:
-    """The sizes of a reshape's result of dynamic shape.
+    """Return the actual sizes of a reshape's result of dynamic shape.
 
     Source and result are cut into the shortest groups of dimensions with equal products of bounds. In each
     group the operand's actual elements are spread over the result's static dimensions, and what is left is
@@ -182,7 +182,7 @@ def _actual_sizes(source: Shape, operand: Array, shape: Shape, inferred: int) ->
 def _common_groups(
     source: tuple[int, ...], result: tuple[int, ...]
 ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Ranges of dimensions of both with the same product of sizes, as short as they can be."""
+    """Return the shortest ranges of dimensions of both with equal products of sizes."""
     if math.prod(source) == 0:
         return [((0, len(source)), (0, len(result)))]
     products = [list(accumulate(sizes, int.__mul__, initial=1)) for sizes in (source, result)]
@@ -205,11 +205,11 @@ class DynamicReshape(Operation):
     infers: ClassVar[bool] = False
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """As many sizes as dimensions, and as many elements in the bounds."""
+        """Check for one size per dimension, and the same number of elements at the bounds."""
         operand, *dim_sizes = operands
         _check_reshape(self.opcode, shape, operand)
         if len(dim_sizes) != shape.rank:
@@ -222,7 +222,7 @@ class DynamicReshape(Operation):
                 )
 
     def evaluate(self, run: Run, operand: Array, *dim_sizes: Array) -> Array:
-        """The sizes must hold just the elements that there are."""
+        """Reshape to the given sizes, which must hold exactly the operand's elements."""
         sizes = [int(size) for size in dim_sizes]
         bounds = run.shape.dimensions
         for size, bound, dynamic in zip(sizes, bounds, run.shape.dynamic_dimensions, strict=True):
@@ -248,11 +248,11 @@ class Transpose(Operation):
     dimensions: tuple[int, ...] = dims()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def infer(self, operand: Shape) -> Shape:
-        """The permuted dimensions."""
+        """Return the permuted dimensions."""
         require_array(self.opcode, operand)
         if sorted(self.dimensions) != list(range(operand.rank)):
             message = f"{self.dimensions} is no permutation of the dimensions of {operand}"
@@ -278,17 +278,17 @@ class Reverse(Operation):
     dimensions: tuple[int, ...] = dims()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def infer(self, operand: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         require_array(self.opcode, operand)
         require_dimensions(self.opcode, self.dimensions, operand)
         return operand
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Read the axes backwards."""
+        """Flip the axes."""
         return np.flip(operand, self.dimensions)
 
 
@@ -296,7 +296,7 @@ class Reverse(Operation):
 
 
 def filled(array: Array, shape: Shape) -> Array:
-    """Zeros where a dimension of fixed size has too few elements: an operand of dynamic size had no more."""
+    """Pad static dimensions with zeros where an operand of dynamic shape had too few elements."""
     missing = [
         0 if flag or size == UNBOUNDED else size - n
         for n, size, flag in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
@@ -319,15 +319,15 @@ class Slice(Operation):
     slice: tuple[SliceDimension, ...] = slice_ranges()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's."""
+        """Return (0,): each element is copied from the operand."""
         return (0,)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Read what is kept, and write it."""
+        """Count the slice, read and written."""
         return 2 * shape_bytes(shape)
 
     def infer(self, operand: Shape) -> Shape:
-        """ceil((limit - start) / stride) elements in each dimension."""
+        """Return ceil((limit - start) / stride) elements in each dimension."""
         require_array(self.opcode, operand)
         if len(self.slice) != operand.rank:
             message = f"{operand} needs {operand.rank} ranges, got {len(self.slice)}"
@@ -353,7 +353,7 @@ class Slice(Operation):
         return Shape(operand.element_type, sizes, dynamic)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """Cut it out."""
+        """Slice the array."""
         return filled(operand[tuple(slice(d.start, d.limit, d.stride) for d in self.slice)], run.shape)
 
 
@@ -375,11 +375,11 @@ class Pad(Operation):
     padding: tuple[PaddingDimension, ...] = padding_config()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of the operand's, or the padding value."""
+        """Return (0, 1): each element is copied from the operand or is the padding value."""
         return (0, 1)
 
     def infer(self, operand: Shape, padding_value: Shape) -> Shape:
-        """In each dimension d + max(d - 1, 0) * interior + low + high elements."""
+        """Return d + max(d - 1, 0) * interior + low + high elements in each dimension."""
         require_array(self.opcode, operand)
         if not padding_value.is_scalar:
             raise ShapeError(f"the padding value is no scalar but {padding_value}", rule="pad.value-scalar")
@@ -404,7 +404,7 @@ class Pad(Operation):
         return Shape(element_type, sizes, operand.dynamic_dimensions)
 
     def evaluate(self, run: Run, operand: Array, padding_value: Array) -> Array:
-        """Interior first, then the edges."""
+        """Pad the interior first, then the edges."""
         sizes = [d.output_size(size) for d, size in zip(self.padding, operand.shape, strict=True)]
         if any(size < 0 for size in sizes):
             raise EvaluationError(f"padding {operand.shape} leaves less than none", rule="pad.result-size")
@@ -436,11 +436,11 @@ class Concatenate(Operation):
     dimensions: tuple[int, ...] = dims()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Each element is one of some operand's."""
+        """Return every operand: each element is copied from one of them."""
         return range(operand_count)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The sum of the sizes in that dimension."""
+        """Return the sum of the sizes in that dimension."""
         if not operands:
             raise ShapeError("concatenate takes at least one operand", rule="concatenate.operands")
         require_array(self.opcode, *operands)
@@ -474,7 +474,7 @@ class Concatenate(Operation):
 def _joint_dimension(
     number: int, a: tuple[int, bool], b: tuple[int, bool], operand: Shape
 ) -> tuple[int, bool]:
-    """Size and dynamic flag of a dimension that two operands of a concatenation share."""
+    """Return size and dynamic flag of a dimension shared by two operands of a concatenation."""
     if a[0] != b[0] and UNBOUNDED not in (a[0], b[0]):
         message = f"{operand} has {b[0]} elements in dimension {number}, another operand {a[0]}"
         raise ShapeError(message, rule="concatenate.same-dimensions")

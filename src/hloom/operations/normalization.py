@@ -21,7 +21,7 @@ from hloom.shape.shape import Shape
 
 
 class _BatchNorm(Operation):
-    """What the three share: one value for each feature, statistics over all other dimensions."""
+    """Common to the three: one value per feature, statistics over all other dimensions."""
 
     family: ClassVar[Family] = Family.NORMALIZATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -30,7 +30,7 @@ class _BatchNorm(Operation):
     feature_index: int
 
     def features(self, operand: Shape, **vectors: Shape) -> Shape:
-        """The shape of one value a feature, after the rules were checked."""
+        """Check the rules; return the shape of one value per feature."""
         opcode = self.opcode
         if not operand.is_array or not operand.element_type.is_floating:
             message = f"the operand must be of a floating point type, got {operand}"
@@ -49,13 +49,13 @@ class _BatchNorm(Operation):
         return Shape(operand.element_type, operand.dimensions[index], operand.dynamic_dimensions[index])
 
     def _spread(self, vector: Array, rank: int) -> Array:
-        """One value a feature, in f64, shaped to broadcast against the operand."""
+        """Return one value per feature, in f64, shaped to broadcast against the operand."""
         shape = [1] * rank
         shape[self.feature_index] = vector.shape[0]
         return vector.astype(np.float64).reshape(shape)
 
     def _mean(self, array: Array) -> Array:
-        """The mean over all dimensions but the features', which are kept as size 1."""
+        """Return the mean over all but the feature dimension, with kept dimensions of size 1."""
         axes = tuple(i for i in range(array.ndim) if i != self.feature_index)
         count = np.float64(np.prod([array.shape[i] for i in axes]))
         with np.errstate(all="ignore"):
@@ -83,12 +83,12 @@ class BatchNormTraining(_BatchNorm):
     feature_index: int = integer()
 
     def infer(self, operand: Shape, scale: Shape, offset: Shape) -> Shape:
-        """(operand, feature, feature)."""
+        """Return (operand, feature, feature)."""
         feature = self.features(operand, scale=scale, offset=offset)
         return Shape.tuple_((operand, feature, feature))
 
     def evaluate(self, run: Run, operand: Array, scale: Array, offset: Array) -> Value:
-        """The page's algorithm."""
+        """Normalize by the page's algorithm."""
         x = operand.astype(np.float64)
         mean = self._mean(x)
         centered = x - mean
@@ -117,14 +117,14 @@ class BatchNormInference(_BatchNorm):
     feature_index: int = integer()
 
     def infer(self, operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         self.features(operand, scale=scale, offset=offset, mean=mean, variance=variance)
         return operand
 
     def evaluate(
         self, run: Run, operand: Array, scale: Array, offset: Array, mean: Array, variance: Array
     ) -> Array:
-        """The page's formula."""
+        """Normalize by the page's formula."""
         rank = operand.ndim
         centered = operand.astype(np.float64) - self._spread(mean, rank)
         normalized = self._normalized(centered, self._spread(variance, rank))
@@ -147,7 +147,7 @@ class BatchNormGrad(_BatchNorm):
     feature_index: int = integer()
 
     def infer(self, operand: Shape, scale: Shape, mean: Shape, variance: Shape, grad_output: Shape) -> Shape:
-        """(operand, feature, feature)."""
+        """Return (operand, feature, feature)."""
         feature = self.features(operand, scale=scale, mean=mean, variance=variance)
         same = grad_output.is_array and grad_output.element_type.is_floating
         if not same or not grad_output.with_element_type(operand.element_type).compatible(operand):
@@ -158,7 +158,7 @@ class BatchNormGrad(_BatchNorm):
     def evaluate(
         self, run: Run, operand: Array, scale: Array, mean: Array, variance: Array, grad_output: Array
     ) -> Value:
-        """The page's formulas, with the normalized operand written out."""
+        """Differentiate by the page's formulas, with the normalized operand written out."""
         rank = operand.ndim
         grad = grad_output.astype(np.float64)
         variances = self._spread(variance, rank)

@@ -36,7 +36,7 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
 def _split(words: Any) -> tuple[Words, Words]:
-    """The lower and upper halves of 64-bit words."""
+    """Return the lower and upper halves of 64-bit words."""
     wide = np.asarray(words, np.uint64)
     return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
 
@@ -46,7 +46,7 @@ def _join(low: Words, high: Words) -> Array:
 
 
 def threefry_2x32(key: tuple[Words, Words], counter: tuple[Words, Words]) -> tuple[Words, Words]:
-    """Threefry-2x32 with 20 rounds: two random words for every counter of two words."""
+    """Return two random words per counter of two words, by Threefry-2x32 with 20 rounds."""
     schedule = (key[0], key[1], key[0] ^ key[1] ^ _THREEFRY_PARITY)
     x, y = counter[0] + schedule[0], counter[1] + schedule[1]
     for group in range(5):
@@ -60,7 +60,7 @@ def threefry_2x32(key: tuple[Words, Words], counter: tuple[Words, Words]) -> tup
 
 
 def philox_4x32(key: tuple[int, int], counter: tuple[Words, ...]) -> tuple[Words, ...]:
-    """Philox-4x32 with 10 rounds: four random words for every counter of four words."""
+    """Return four random words per counter of four words, by Philox-4x32 with 10 rounds."""
     for number in range(10):
         keys = [np.uint32((k + number * weyl) % 2**32) for k, weyl in zip(key, _PHILOX_WEYL)]
         low0, high0 = _split(counter[0].astype(np.uint64) * _PHILOX_MULTIPLIERS[0])
@@ -70,7 +70,7 @@ def philox_4x32(key: tuple[int, int], counter: tuple[Words, ...]) -> tuple[Words
 
 
 def threefry_bits(key: int, counter: int, shape: tuple[int, ...], bits: int) -> tuple[Array, int]:
-    """Random words of 32 or 64 bits and the next counter.
+    """Return random words of 32 or 64 bits and the next counter.
 
     A 64-bit word comes from one counter. For 32-bit words one dimension (the first even one, else the
     first of the largest) is halved, rounding up, and every counter gives two neighbours along it.
@@ -89,12 +89,12 @@ def threefry_bits(key: int, counter: int, shape: tuple[int, ...], bits: int) -> 
 
 
 def _counters(start: int, shape: tuple[int, ...]) -> Array:
-    """64-bit counters from ``start`` on, in row-major order."""
+    """Return 64-bit counters from ``start`` on, in row-major order."""
     return (np.arange(math.prod(shape), dtype=np.uint64) + np.uint64(start)).reshape(shape)
 
 
 def philox_bits(key: int, counter: int, shape: tuple[int, ...], bits: int) -> tuple[Array, int]:
-    """Random words of 32 or 64 bits and the next (128-bit) counter; every counter gives 128 bits in order."""
+    """Return random words of 32 or 64 bits and the next 128-bit counter; each counter gives 128 bits."""
     count = math.prod(shape)
     blocks = -(-count * bits // 128)
     low = _counters(counter % 2**64, (blocks,))
@@ -109,9 +109,9 @@ def philox_bits(key: int, counter: int, shape: tuple[int, ...], bits: int) -> tu
 
 
 class RandomState:
-    """The 128-bit counter behind the stateful operations of one evaluation.
+    """The 128-bit counter of the stateful operations of one evaluation.
 
-    It begins at the same value every time, so that a program that is run anew gives the same numbers.
+    It starts at the same value in every evaluation, so that results are reproducible.
     """
 
     __slots__ = ("counter",)
@@ -121,7 +121,7 @@ class RandomState:
         self.counter = self.INITIAL
 
     def advance(self, steps: int) -> int:
-        """Add to the counter; its value before."""
+        """Advance the counter; return its previous value."""
         before = self.counter
         self.counter = (before + steps) % 2**128
         return before
@@ -132,7 +132,7 @@ class RandomState:
 
 @operation("rng", "a b *obsolete")
 class Rng(Operation):
-    """Random numbers of a distribution; which ones is up to the implementation, and each use gives others.
+    """Random numbers of a distribution from an unspecified generator; each evaluation gives new ones.
 
     Arguments:
         a, b: scalars of the result's type: the interval [a, b) of rng_uniform, mean and standard deviation of
@@ -149,7 +149,7 @@ class Rng(Operation):
     distribution: str = enum(DISTRIBUTIONS)
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Two scalars of the result's type."""
+        """Check for two scalars of the result's type."""
         if len(operands) > 2:
             raise ShapeError(f"rng takes two parameters, got {len(operands)}", rule="rng.parameters")
         for operand in operands:
@@ -165,7 +165,7 @@ class Rng(Operation):
             raise ShapeError(message, rule="rng.element-type")
 
     def evaluate(self, run: Run, a: Array, b: Array) -> Array:
-        """Philox bits, made uniform by their mantissa or a remainder, normal by Box and Muller."""
+        """Draw Philox bits; scale mantissas or take remainders for uniform, Box-Muller for normal numbers."""
         shape = run.shape.dimensions
         count = math.prod(shape)
         if self.distribution == "rng_normal":
@@ -185,7 +185,7 @@ class Rng(Operation):
 
 
 def _unit_interval(run: Run, count: int) -> npt.NDArray[np.float64]:
-    """Uniform numbers in [0, 1) of 53 random bits."""
+    """Return uniform numbers in [0, 1) of 53 random bits."""
     words, _ = philox_bits(0, run.random_state.advance(count), (count,), 64)
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -207,7 +207,7 @@ class RngBitGenerator(Operation):
     algorithm: str = enum(ALGORITHMS, proto="rng_algorithm")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """A state of the algorithm's size, and a pair of it and an array of bits."""
+        """Check for a state of the algorithm's size, and a pair of it and an array of bits."""
         (state,) = operands
         sizes = (2,) if self.algorithm == "rng_three_fry" else (2, 3)
         if (
@@ -230,7 +230,7 @@ class RngBitGenerator(Operation):
             raise ShapeError(message, rule="rng-bit-generator.element-type")
 
     def evaluate(self, run: Run, initial_state: Array) -> Value:
-        """Words of 64 bits where the type has as many, else of 32, of which the lower bits are kept."""
+        """Draw 64-bit words for 64-bit types, else 32-bit words, whose low bits are kept."""
         output = run.shape.tuple_shapes[1]
         bits = 64 if output.element_type.bits == 64 else 32
         state = [int(word) for word in initial_state]
@@ -247,7 +247,7 @@ class RngBitGenerator(Operation):
 
 
 def _reinterpret(words: Array, element_type: ElementType) -> Array:
-    """The lower bits of words as values of a type."""
+    """Return the low bits of words as values of a type."""
     if element_type.bits < 8:
         kept = (words & np.uint32(2**element_type.bits - 1)).astype(np.uint8)
         if element_type.is_signed:
@@ -267,7 +267,7 @@ class RngGetAndUpdateState(Operation):
     The state has 128 bits and is returned as u64[2] with the lower word first.
 
     Arguments:
-        delta: what is added to the state.
+        delta: added to the state.
     """
 
     family: ClassVar[Family] = Family.RANDOM
@@ -278,12 +278,12 @@ class RngGetAndUpdateState(Operation):
     delta: int = integer()
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """u64[2]."""
+        """Check for u64[2]."""
         if not shape.is_array or shape.element_type is not U64 or shape.dimensions != (2,):
             message = f"the state is u64[2], got {shape}"
             raise ShapeError(message, rule="rng-get-and-update-state.shape")
 
     def evaluate(self, run: Run) -> Array:
-        """The state before the update."""
+        """Return the state before the update."""
         state = run.random_state.advance(self.delta)
         return np.array([state % 2**64, state >> 64], np.uint64)

@@ -1,9 +1,9 @@
 """Reductions and windows: reduce, map, reduce-window, select-and-scatter, scan.
 
-The order of a sum, a product and the like is free, and so is the grouping of a computation that is proven
-associative (`hloom.operations.combiners`): many values are combined pairwise in their order. All others are
-folded one after the other, from the initial value on. Sums and products of many floats (or complex numbers)
-are formed in f64 (c128), those of few in at least f32, and rounded at the end.
+Sums, products and the like may be computed in any order, and computations that are proven associative
+(`hloom.operations.combiners`) may be regrouped: many values are combined pairwise in order. All others are
+folded sequentially from the initial value. Sums and products of more than `SHORT_SUM` floats (or complex
+numbers) are formed in f64 (c128), shorter ones in at least f32, and rounded at the end.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Combine = Callable[[Arrays, Arrays], Arrays]
 
 
 def same_type(a: Shape, b: Shape) -> bool:
-    """Whether element types are equal or both real floats, between which called computations convert."""
+    """Return whether types are equal or both real floats, between which called computations convert."""
     return a.element_type is b.element_type or (a.element_type.is_floating and b.element_type.is_floating)
 
 
 def check_reducer(
     opcode: str, reducer: ProgramShape, inputs: Sequence[Shape], inits: Sequence[Shape]
 ) -> tuple[Shape, ...]:
-    """Refuse a computation that cannot reduce these arrays; the scalar shapes of its results otherwise."""
+    """Refuse a computation that cannot reduce these arrays; return the scalar shapes of its results."""
     count = len(inputs)
     results = reducer.result.tuple_shapes if reducer.result.is_tuple else (reducer.result,)
     if len(reducer.parameters) != 2 * count:
@@ -65,7 +65,7 @@ def check_reducer(
 
 
 def split_operands(opcode: str, operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Arrays, then as many initial values."""
+    """Split operands into arrays and an equal number of initial values."""
     count = len(operands) // 2
     if not operands or len(operands) % 2:
         message = f"{opcode} takes arrays and as many initial values, got {len(operands)} operands"
@@ -74,7 +74,7 @@ def split_operands(opcode: str, operands: Sequence[Any]) -> tuple[tuple[Any, ...
 
 
 def same_arrays(opcode: str, inputs: Sequence[Shape]) -> None:
-    """Refuse operands that are no arrays of the same dimensions."""
+    """Refuse operands that are not arrays of the same dimensions."""
     first = inputs[0]
     for shape in inputs:
         if (
@@ -87,7 +87,7 @@ def same_arrays(opcode: str, inputs: Sequence[Shape]) -> None:
 
 
 def tuple_or_single(shapes: Sequence[Shape]) -> Shape:
-    """One shape alone, or the tuple of several."""
+    """Return a single shape as it is, several as a tuple."""
     return shapes[0] if len(shapes) == 1 else Shape.tuple_(shapes)
 
 
@@ -95,7 +95,7 @@ class ReductionResult(Operation):
     """An operation whose result is one array or, for several operands, a tuple of arrays."""
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """XLA also takes a single array that is stated as a tuple of one."""
+        """Check the shape; like XLA, accept a single array stated as a tuple of one."""
         if shape.is_tuple and len(shape.tuple_shapes) == 1:
             shape = shape.tuple_shapes[0]
         super().check(shape, *operands, computations=computations)
@@ -112,7 +112,7 @@ class Reducer:
 
     Args:
         run: the evaluation of the calling instruction.
-        index: which of its computations reduces.
+        index: number of the reducing computation among its called ones.
         terms: the number of values that are combined for one result.
     """
 
@@ -125,15 +125,15 @@ class Reducer:
         self.count = len(signature.parameters) // 2
         self.types = [p.element_type for p in signature.parameters]
         self.plain = plain_combiner(computation) if self.count == 1 else None
-        """numpy's function, where the computation is a sum or product of floats."""
+        """numpy's function if the computation is a sum or product of floats, else None."""
         mixed = self.types[: self.count] != self.types[self.count :]
         self.grouping = Grouping.SEQUENTIAL
-        """How many values may be put together."""
+        """The orders in which values may be combined."""
         if not mixed and terms > SHORT_SUM:
             self.grouping = grouping(computation, lambda *arrays: run.map(index, *arrays))
 
     def lift(self, arrays: Sequence[Array], *, values: bool = True) -> Arrays:
-        """Operands (or initial values) in the types in which they are combined."""
+        """Convert operands (or initial values) to the types of accumulation."""
         types = self.types[self.count :] if values else self.types[: self.count]
         own = tuple(convert(a, t.numpy_dtype) for a, t in zip(arrays, types))
         if self.plain is None:
@@ -141,7 +141,7 @@ class Reducer:
         return tuple(a.astype(accumulation_type(t, self.terms)) for a, t in zip(own, types))
 
     def combine(self, left: Arrays, right: Arrays) -> Arrays:
-        """The computation at every index."""
+        """Apply the computation at every index."""
         if self.plain is not None:
             with np.errstate(all="ignore"):
                 return (self.plain(left[0], right[0]),)
@@ -149,20 +149,20 @@ class Reducer:
         return cast(Arrays, result if isinstance(result, tuple) else (result,))
 
     def may_group(self, arrays: Arrays) -> bool:
-        """Return true if neighbours among these values may be combined first."""
+        """Return true if adjacent values among these may be combined first."""
         if self.grouping is Grouping.ASSOCIATIVE_WITHOUT_NAN:
             return all(bool(np.all(a == a)) for a in arrays)
         return self.grouping > Grouping.SEQUENTIAL
 
     def lower(self, arrays: Arrays, shape: Shape) -> Value:
-        """Combined values in the types of the result."""
+        """Convert combined values to the types of the result."""
         shapes = shape.tuple_shapes if shape.is_tuple else (shape,)
         results = tuple(convert(a, s.element_type.numpy_dtype) for a, s in zip(arrays, shapes))
         return results if shape.is_tuple else results[0]
 
 
 def plain_combiner(computation: HloComputation) -> Callable[..., Any] | None:
-    """Numpy's add or multiply, where a computation is that of its two float or complex parameters."""
+    """Return numpy's add or multiply if the computation is that of two float or complex parameters."""
     root = computation.root
     functions: dict[str, Any] = {"add": np.add, "multiply": np.multiply}
     if root.opcode not in functions or len(computation.parameters) != 2:
@@ -176,7 +176,7 @@ def plain_combiner(computation: HloComputation) -> Callable[..., Any] | None:
 
 
 def fold(reducer: Reducer, arrays: Arrays, init: Arrays) -> Arrays:
-    """Reduce the first axis of arrays, one by one or neighbours first; the initial values stand in front."""
+    """Fold the first axis from the initial values on, sequentially or pairwise in order."""
     if not reducer.may_group(arrays):
         for index in range(arrays[0].shape[0]):
             init = reducer.combine(init, tuple(a[index] for a in arrays))
@@ -202,8 +202,8 @@ class Reduce(ReductionResult):
     ``reduce(x, init), dimensions={1}, to_apply=%add`` of f32[4,6] gives f32[4] with the elements
     ``init + x[i,0] + ... + x[i,5]``. Several arrays are reduced together: the computation takes as many
     accumulators and as many values and returns a tuple of new accumulators. The order of sums, products,
-    maxima and minima is free. Other computations give what they give in row-major order, from the initial
-    values on.
+    maxima and minima is free. The result of other computations is that of row-major order, starting from the
+    initial values.
 
     Arguments:
         operands: arrays of equal dimensions, then one scalar initial value for each.
@@ -220,12 +220,12 @@ class Reduce(ReductionResult):
         return max(1.0, applied) * max(0, shape_elements(operands[0]) - shape_elements(shape))
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """(accumulators..., values...) of the reducer."""
+        """Return (accumulators..., values...) of the reducer."""
         half = len(operands) // 2
         return (AppliedTypes((*operands[half:], *operands[:half])),)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The operand's dimensions without the reduced ones, of the types that the computation returns."""
+        """Return the operand's dimensions without the reduced ones, of the computation's result types."""
         inputs, inits = split_operands("reduce", operands)
         same_arrays("reduce", inputs)
         first = inputs[0]
@@ -243,7 +243,7 @@ class Reduce(ReductionResult):
         return tuple_or_single([Shape(r.element_type, sizes, dynamic) for r in results])
 
     def evaluate(self, run: Run, *operands: Array) -> Value:
-        """Bring the reduced dimensions to the front and fold them."""
+        """Transpose the reduced dimensions to the front and fold them."""
         inputs, inits = split_operands("reduce", operands)
         front = sorted(self.dimensions)
         kept = [i for i in range(inputs[0].ndim) if i not in front]
@@ -276,19 +276,19 @@ class Map(Operation):
         return max(1.0, applied) * shape_elements(shape)
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """The operands' types."""
+        """Return the operands' types."""
         return (AppliedTypes(tuple(operands)),)
 
     def canonical(self, *operands: Shape) -> Map:
-        """Without the dimensions, which are all there are."""
+        """Drop the dimensions, which are always all of them."""
         return self.replace(dimensions=()) if self.dimensions else self
 
     def spelled_out(self, instruction: HloInstruction) -> Map:
-        """With all dimensions."""
+        """Add all dimensions."""
         return self.replace(dimensions=tuple(range(instruction.shape.rank)))
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The operands' dimensions, of the type that the computation returns."""
+        """Return the operands' dimensions, of the type that the computation returns."""
         if not operands or not all(o.is_array for o in operands):
             raise ShapeError(f"map takes at least one array, got {operands}", rule="map.operands")
         largest = max(operands, key=lambda o: o.rank)
@@ -312,7 +312,7 @@ class Map(Operation):
         return Shape(function.result.element_type, largest.dimensions, largest.dynamic_dimensions)
 
     def evaluate(self, run: Run, *operands: Array) -> Array:
-        """The computation on whole arrays."""
+        """Apply the computation to whole arrays."""
         signature = run.instruction.called_computations[0].program_shape
         arrays = [convert(a, p.element_type.numpy_dtype) for a, p in zip(operands, signature.parameters)]
         result: Any = run.map(0, *arrays)

@@ -1,4 +1,4 @@
-"""In which types operations compute, and how values are rounded and converted to an element type.
+"""The types in which operations compute, and rounding and conversion to an element type.
 
 Floats narrower than f32 are computed in f32 and rounded once: but for subnormal results of bf16 that is the
 correctly rounded value of + - * / and sqrt. Integers narrower than a byte are computed in a byte and wrapped.
@@ -18,7 +18,7 @@ from hloom.shape.element_type import ElementType
 
 
 def widen(array: Array) -> Array:
-    """The array in the type it is computed in: at least f32 for floats, at least a byte for integers."""
+    """Widen to the type of computation: at least f32 for floats, at least a byte for integers."""
     if array.dtype.isbuiltin == 1 and array.dtype.char != "e":
         return array  # of numpy's own types only f16 is narrow
     element_type = ElementType.from_dtype(array.dtype)
@@ -30,7 +30,7 @@ def widen(array: Array) -> Array:
 
 
 def _quiet(array: Array) -> Array:
-    """The f32 array with quiet NaNs."""
+    """Return the f32 array with quiet NaNs."""
     absent = np.isnan(array)
     if not absent.any():
         return array
@@ -40,7 +40,7 @@ def _quiet(array: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """How many bits a float type has, and its range.
+    """The field widths and the range of a float type.
 
     Attributes:
         exponent_bits, mantissa_bits: widths of the fields, the implicit bit not counted.
@@ -57,7 +57,7 @@ class FloatFormat:
 
 @cache
 def float_format(element_type: ElementType) -> FloatFormat:
-    """The format of a real float type."""
+    """Return the format of a real float type."""
     information = cast(Any, ml_dtypes).finfo(element_type.numpy_dtype)
     return FloatFormat(
         int(information.nexp),
@@ -69,13 +69,13 @@ def float_format(element_type: ElementType) -> FloatFormat:
 
 
 def double(array: Array) -> Array:
-    """The array in f64 or c128, which every float or complex type fits exactly."""
+    """Convert to f64 or c128, which hold every float or complex type exactly."""
     complex_ = ElementType.from_dtype(array.dtype).is_complex
     return array.astype(np.complex128 if complex_ else np.float64)
 
 
 def narrow(array: Any, dtype: np.dtype[Any]) -> Array:
-    """The array in the result's type: floats rounded to nearest even, integers wrapped."""
+    """Convert to the result's type: round floats to nearest even, wrap integers."""
     result = np.asarray(array)
     if result.dtype == dtype:
         return result
@@ -88,7 +88,7 @@ def narrow(array: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def wrap(array: Array, bits: int, signed: bool) -> Array:
-    """The low ``bits`` bits of integers, sign-extended if signed, as s8 or u8; ``bits`` is less than 8."""
+    """Return the low ``bits`` (less than 8) bits of integers as s8 or u8, sign-extended if signed."""
     low = array.astype(np.uint8) & np.uint8((1 << bits) - 1)
     if not signed:
         return low
@@ -97,7 +97,7 @@ def wrap(array: Array, bits: int, signed: bool) -> Array:
 
 
 def round_float(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Floats rounded once to a type narrower than f32, to nearest, ties to even."""
+    """Round floats once to a type narrower than f32, to nearest, ties to even."""
     if dtype == np.float16:
         return _quiet_half(array)
     if array.dtype == np.float64:
@@ -106,7 +106,7 @@ def round_float(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _quiet_half(array: Array) -> Array:
-    """Floats in f16; a NaN is quiet and keeps the upper bits of its payload, as IEEE 754 has it."""
+    """Round floats to f16; a NaN is quieted and keeps the upper bits of its payload (IEEE 754)."""
     half = np.asarray(array.astype(np.float16))
     absent = np.isnan(array)
     if absent.any():
@@ -121,9 +121,9 @@ def _quiet_half(array: Array) -> Array:
 
 
 def round_to_odd(array: Array) -> Array:
-    """The values of f64 in f32, such that rounding to fewer than 23 bits gives what rounding f64 gives.
+    """Round f64 to odd in f32, so that rounding on to fewer than 23 bits equals rounding f64 directly.
 
-    Towards zero, with the last bit set where that is inexact: neither tie nor exactness is feigned
+    Rounds towards zero and sets the last bit of an inexact result, which preserves ties and inexactness
     (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
     odd", IEEE Transactions on Computers 57(4), 2008).
     """
@@ -136,7 +136,7 @@ def round_to_odd(array: Array) -> Array:
 
 
 def convert(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The values in another element type, rounded once.
+    """Convert the values to another element type, rounding once.
 
     Floats are truncated to integers, saturating, with NaN as 0; integers wrap; anything but 0 is true;
     imaginary parts are dropped or 0.
@@ -160,7 +160,7 @@ def convert(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def saturate(array: Array, target: ElementType) -> Array:
-    """Floats truncated to the nearest integers of a type; NaN becomes 0."""
+    """Truncate floats to integers of a type, saturating; NaN becomes 0."""
     lowest = -(1 << (target.bits - 1)) if target.is_signed else 0
     end = 1 << (target.bits - 1 if target.is_signed else target.bits)
     whole = np.trunc(array)
@@ -172,7 +172,7 @@ def saturate(array: Array, target: ElementType) -> Array:
 
 
 def integer_to_odd(array: Array) -> Array:
-    """Integers in f64, exactly up to 2^53, above with the last bit set where that is inexact."""
+    """Convert integers to f64, exactly up to 2^53, above with the last bit set if inexact."""
     if array.dtype.itemsize < 8:
         return array.astype(np.float64)
     eleven = array.dtype.type(11)

@@ -1,4 +1,4 @@
-"""Scan: a computation applied to slice after slice, carrying values on."""
+"""Scan: a computation applied to consecutive slices with carried values."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from hloom.shape.shape import Shape
 
 
 class _TriStateCodec:
-    """``true`` or ``false``; the proto field also knows "unspecified", which means false."""
+    """``true`` or ``false``; the proto field's third value, "unspecified", means false."""
 
     def parse(self, cursor: Cursor) -> bool:
-        """A boolean."""
+        """Parse a boolean."""
         return cursor.boolean()
 
     def text(self, value: bool) -> str:
-        """``true`` or ``false``."""
+        """Return ``true`` or ``false``."""
         return "true" if value else "false"
 
     def write(self, message: Message, field: str, value: bool) -> None:
-        """1 for true, 2 for false."""
+        """Write 1 for true, 2 for false."""
         setattr(message, field, 1 if value else 2)
 
     def read(self, message: Message, field: str) -> bool:
-        """True for 1."""
+        """Return true for 1."""
         return bool(getattr(message, field) == 1)
 
 
 @operation("scan", "*operands", computations=["to_apply"])
 class Scan(Operation):
-    """Applies a computation to the slices of arrays, one after the other, and carries values on.
+    """Applies a computation to consecutive slices of arrays and carries values from step to step.
 
     ``(outputs..., carries...) = to_apply(slices..., carries...)`` at every step; the result is the outputs
     of all steps, stacked along the same dimension, then the last carries. A computation that returns one
@@ -67,7 +67,7 @@ class Scan(Operation):
         return tuple(operands[:inputs]), tuple(operands[inputs:])
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """Outputs with the scanned dimension put in, then the carries."""
+        """Return the outputs with the scanned dimension inserted, then the carries."""
         inputs, carries = self._split(operands)
         if not inputs:
             raise ShapeError("without arrays to scan the shape must be stated", rule="scan.inputs")
@@ -76,7 +76,7 @@ class Scan(Operation):
         return self._shape(inputs, carries, size, dynamic, computations[0])
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Without inputs, the stated outputs say how many steps there are."""
+        """Check the shape; without inputs, the stated outputs give the number of steps."""
         inputs, carries = self._split(operands)
         if inputs:
             Operation.check(self, shape, *operands, computations=computations)
@@ -138,7 +138,7 @@ class Scan(Operation):
         return Shape.tuple_(shapes) if step.result.is_tuple else shapes[0]
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """Step by step."""
+        """Run the steps in order."""
         inputs, carries = self._split(operands)
         axis = self.dimensions[0]
         leaves = run.shape.tuple_shapes if run.shape.is_tuple else (run.shape,)

@@ -1,7 +1,7 @@
-"""How scatter applies updates one after the other, though many at once.
+"""Sequential semantics of scatter, vectorized.
 
-Updates of different rows do not touch each other. So the updates of each row are numbered in their order, and
-all first ones are applied at once, then all second ones, and so on: the same result as one by one.
+Updates of different rows are independent. So the updates of each row are numbered in order, and the first
+updates of all rows are applied at once, then the second ones, and so on, with the sequential result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hloom.ir.operation import Array, Run
 _SEQUENTIAL: Final = {
     "add": np.add, "multiply": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
-"""Combiners that numpy can apply one by one, with the same result as the operation's own."""
+"""Combiners that numpy can apply sequentially with the same result as the operation's own."""
 
 _FEW_ROUNDS: Final = 32
 
@@ -59,7 +59,7 @@ def apply_updates(run: Run, tables: list[Array], rows: Array, updates: list[Arra
 
 
 def _keeps_update(run: Run) -> bool:
-    """Whether the combiner makes the updates themselves, so that only the last one of a row matters."""
+    """Return whether the combiner returns the updates, so that only the last one of a row counts."""
     combiner = run.instruction.called_computations[0]
     parameters, root = combiner.parameters, combiner.root
     results = root.operands if root.opcode == "tuple" else [root]
@@ -67,7 +67,7 @@ def _keeps_update(run: Run) -> bool:
 
 
 def _sequential(run: Run, tables: list[Array]) -> np.ufunc | None:
-    """The numpy function that is the combiner, if the combiner is one operation on a type of numpy's own."""
+    """Return the numpy function of a single-operation combiner on a numpy-native type, else None."""
     combiner = run.instruction.called_computations[0]
     ufunc = _SEQUENTIAL.get(combiner.root.opcode)
     plain = set(combiner.root.operands) == set(combiner.parameters) and len(combiner.parameters) == 2

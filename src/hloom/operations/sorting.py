@@ -29,7 +29,7 @@ class Sort(Operation):
         dimensions: the one dimension along which each line of elements is sorted.
         is_stable: equal elements keep their order; they do so even if this is not asked for.
         to_apply: the comparator. Takes for each operand the two elements that are compared, (a0, b0, a1, b1,
-            ...), and tells whether the first ones come before the second ones; a strict weak order.
+            ...), and returns whether the first ones precede the second ones; a strict weak order.
     """
 
     family: ClassVar[Family] = Family.COMBINATION
@@ -43,11 +43,11 @@ class Sort(Operation):
         return max(1.0, applied) * shape_elements(operands[0]) * max(1, n.bit_length())
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """Two elements of each operand, side by side."""
+        """Return two elements of each operand, side by side."""
         return (AppliedTypes(tuple(t for t in operands for _ in range(2)), is_order=True),)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The operands' shapes; a tuple of them if there are several."""
+        """Return the operands' shapes; a tuple of them if there are several."""
         if not operands:
             raise ShapeError("sort takes at least one operand", rule="sort.operands")
         require_array(self.opcode, *operands)
@@ -65,7 +65,7 @@ class Sort(Operation):
         return operands[0] if len(operands) == 1 else Shape.tuple_(operands)
 
     def evaluate(self, run: Run, *operands: Array) -> Value:
-        """Find the order of each line once, then put every operand into it."""
+        """Find the order of each line once, then permute every operand by it."""
         (dimension,) = self.dimensions
         lines = [np.moveaxis(operand, dimension, -1) for operand in operands]
         if operands[0].size == 0:
@@ -113,7 +113,7 @@ class TopK(Operation):
     largest: bool = flag(default=True, always=True)
 
     def infer(self, operand: Shape) -> Shape:
-        """Values, and indices as s32."""
+        """Return (values, indices as s32)."""
         require_array(self.opcode, operand)
         if operand.rank == 0:
             raise ShapeError("topk takes arrays of rank 1 or more, got a scalar", rule="topk.rank")
@@ -127,7 +127,7 @@ class TopK(Operation):
         return Shape.tuple_([values, values.with_element_type(S32)])
 
     def evaluate(self, run: Run, operand: Array) -> Value:
-        """The first k of a stable sort."""
+        """Return the first k elements of a stable sort."""
         return leading_elements(operand, self.k, largest=self.largest)
 
 

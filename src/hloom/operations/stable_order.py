@@ -1,9 +1,9 @@
-"""The stable order of lines of elements under any comparator, found with few calls on whole arrays.
+"""The stable order of lines of elements under any comparator, in few calls on whole arrays.
 
-Most comparators compare the elements of one operand, or of several one after the other, upwards or downwards.
-So orders that numpy finds by itself are tried first: an order is the stable one if no element comes before
-its predecessor and elements that are equal keep their order, and that takes two calls of the comparator to
-see. What is left goes to a merge sort that merges all pairs of runs of all lines in one step.
+Most comparators compare one operand, or several lexicographically, in ascending or descending order. So
+orders that numpy's sorts find are tried first: an order is the stable one if no element precedes its
+predecessor and equal elements keep their order, which takes two calls of the comparator to verify. Other
+comparators go to a merge sort that merges all pairs of runs of all lines in one step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hloom.operations.rounding import widen
 from hloom.shape.element_type import ElementType
 
 _SMALL = 32
-"""Lines of up to so many elements are merged straight away."""
+"""Maximum length of a line that is merge sorted without trying likely orders first."""
 
 
 class Comparator:
@@ -35,7 +35,7 @@ class Comparator:
         self.used = [i for i in range(len(live) // 2) if live[2 * i] or live[2 * i + 1]]
 
     def before(self, rows: Sequence[Array], first: Array, second: Array) -> Array:
-        """For each place of the index arrays: is the element at ``first`` before that at ``second``?"""
+        """Return for each pair of indices whether the element at ``first`` precedes that at ``second``."""
         arguments: list[Array] = []
         for number, row in enumerate(rows):
             if number in self.used:
@@ -47,7 +47,7 @@ class Comparator:
 
 
 def stable_order(rows: Sequence[Array], comparator: Comparator) -> Array:
-    """For each line the indices of its elements in stable order.
+    """Return for each line the indices of its elements in stable order.
 
     Args:
         rows: for each operand an array of (lines, elements), none of them 0.
@@ -62,7 +62,7 @@ def stable_order(rows: Sequence[Array], comparator: Comparator) -> Array:
 
 
 def order_keys(values: Array, *, merge_equal: bool = False) -> Array:
-    """Integers in the order of the values: numbers by value, floats in total order.
+    """Return integers in the order of the values: numbers by value, floats in total order.
 
     Args:
         values: of any real type.
@@ -76,7 +76,7 @@ def order_keys(values: Array, *, merge_equal: bool = False) -> Array:
 
 
 def _likely_orders(keys: Sequence[Array]) -> Iterator[Array]:
-    """Orders by these keys, the first one first, upwards and downwards."""
+    """Yield the orders by these keys lexicographically, ascending and descending."""
     if not keys or any(ElementType.from_dtype(key.dtype).is_complex for key in keys):
         return
     for merge_equal in (True, False):
@@ -96,11 +96,11 @@ def _is_stable_order(rows: Sequence[Array], order: Array, comparator: Comparator
 
 
 def _merge_sort(rows: Sequence[Array], comparator: Comparator) -> Array:
-    """Runs of 1, 2, 4 ... elements are merged in pairs.
+    """Merge runs of 1, 2, 4 ... elements in pairs.
 
     In each pair every element of the right run finds by bisection how many of the left run come before it or
     are equal to it. Those of the left run then fill the places that remain. A comparator that is no weak
-    order may contradict itself; no element gets lost even so.
+    order may contradict itself; the result is a permutation even then.
     """
     lines, length = rows[0].shape
     places = np.arange(length, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Operations that make up the frame of a program: parameter, constant, tuples, tokens, dimension sizes, iota.
+"""Structural operations: parameter, constant, tuples, tokens, dimension sizes, iota.
 
 The pages "Parameter", "Tuple", "GetTupleElement", "AfterAll", "OptimizationBarrier", "Iota",
 "GetDimensionSize" and "SetDimensionSize".
@@ -38,7 +38,7 @@ def _parse_flags(cursor: Cursor) -> tuple[bool, ...]:
 
 
 class _ReplicationCodec(TupleCodec):
-    """``{true,false}``; stored in a message of its own, which is absent where nothing is said."""
+    """``{true,false}``; stored in a message of its own, which is absent if empty."""
 
     def __init__(self) -> None:
         super().__init__(_parse_flags, lambda value: "{" + ",".join(map(FLAG.text, value)) + "}")
@@ -49,7 +49,7 @@ class _ReplicationCodec(TupleCodec):
             super().write(getattr(message, field), "replicated_at_leaf_buffers", value)
 
     def read(self, message: Message, field: str) -> tuple[bool, ...]:
-        """The flags of a ParameterReplication message."""
+        """Return the flags of a ParameterReplication message."""
         return super().read(getattr(message, field), "replicated_at_leaf_buffers")
 
 
@@ -70,11 +70,11 @@ class Parameter(Operation):
     parameter_replication: tuple[bool, ...] = attribute(_ReplicationCodec(), default=())
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Numbers count from 0; replication is said of every leaf or of none."""
+        """Check that numbers count from 0 and that replication is stated for every leaf or none."""
         if self.parameter_number < 0:
             raise ShapeError(f"parameter number {self.parameter_number} is negative", rule="parameter.number")
         if self.parameter_replication and len(self.parameter_replication) != _leaf_count(shape):
@@ -85,20 +85,20 @@ class Parameter(Operation):
             raise ShapeError(message, rule="parameter.replication-leaves")
 
     def operand_text(self, instruction: HloInstruction) -> str:
-        """The number."""
+        """Return the number."""
         return str(self.parameter_number)
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
-        """The number stands between the parentheses."""
+        """Return true for the number, which stands between the parentheses."""
         return field == "parameter_number"
 
     @classmethod
     def parse_operands(cls, cursor: Cursor, shape: Shape | None) -> dict[str, Any]:
-        """The number."""
+        """Return the number."""
         return {"parameter_number": cursor.integer()}
 
     def evaluate(self, run: Run) -> Value:
-        """Arguments are bound before the computation runs."""
+        """Raise: arguments are bound before the computation runs."""
         raise EvaluationError("a parameter has no argument", rule="evaluate.argument-missing")
 
 
@@ -107,14 +107,14 @@ def _leaf_count(shape: Shape) -> int:
 
 
 class _LiteralCodec:
-    """The value of a constant. Its text stands between the parentheses, so only protos ask this codec."""
+    """The value of a constant in protos; its text stands between the parentheses."""
 
     def parse(self, cursor: Cursor) -> Literal:
-        """A literal never stands among the attributes."""
+        """Refuse: a literal never stands among the attributes."""
         raise cursor.error("a literal stands between the parentheses", rule="constant.literal-place")
 
     def text(self, value: Literal) -> str:
-        """As in HLO text."""
+        """Return HLO's text."""
         return value.to_text()
 
     def write(self, message: Message, field: str, value: Literal) -> None:
@@ -124,7 +124,7 @@ class _LiteralCodec:
         write_literal(value, getattr(message, field))
 
     def read(self, message: Message, field: str) -> Literal:
-        """The literal of a LiteralProto."""
+        """Return the literal of a LiteralProto."""
         from hloom.proto.literal import read_literal
 
         return read_literal(getattr(message, field))
@@ -145,26 +145,26 @@ class Constant(Operation):
     literal: Literal = attribute(_LiteralCodec())
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """The literal has the stated shape."""
+        """Check that the literal has the stated shape."""
         if not self.literal.shape.compatible(shape):
             message = f"the literal is {self.literal.shape}, the constant {shape}"
             raise ShapeError(message, rule="constant.shape")
 
     def operand_text(self, instruction: HloInstruction) -> str:
-        """The value in full."""
+        """Return the value in full."""
         return self.literal.to_text()
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
-        """The literal stands between the parentheses."""
+        """Return true for the literal, which stands between the parentheses."""
         return field == "literal"
 
     @classmethod
     def parse_operands(cls, cursor: Cursor, shape: Shape | None) -> dict[str, Any]:
-        """The value up to the closing parenthesis."""
+        """Return the value up to the closing parenthesis."""
         if shape is None:
             raise cursor.error("the shape of a constant must be stated", rule="text.shape-stated")
         start = cursor.position
@@ -175,12 +175,12 @@ class Constant(Operation):
         return {"literal": literal}
 
     def evaluate(self, run: Run) -> Value:
-        """The value; raises EvaluationError if it was elided."""
+        """Return the value; raises EvaluationError if it was elided."""
         return self.literal.numpy()
 
 
 def _unpacked(shape: Shape) -> Shape:
-    """The shape without element sizes: a literal's elements are of their own size."""
+    """Return the shape without E() element sizes: a literal's elements have their type's own size."""
     if shape.is_tuple:
         return Shape.tuple_(map(_unpacked, shape.tuple_shapes))
     if shape.layout is None or not shape.layout.element_size_in_bits:
@@ -199,15 +199,15 @@ class Tuple(Operation):
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """The tuple of the operand shapes."""
+        """Return the tuple of the operand shapes."""
         return Shape.tuple_(operands)
 
     def evaluate(self, run: Run, *operands: Value) -> Value:
-        """The values."""
+        """Return the values."""
         return tuple(operands)
 
 
@@ -220,11 +220,11 @@ class GetTupleElement(Operation):
     index: int = integer(proto="tuple_index")
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, operand: Shape) -> Shape:
-        """The element's shape."""
+        """Return the element's shape."""
         if not operand.is_tuple:
             raise ShapeError(f"the operand is no tuple but {operand}", rule="get-tuple-element.operand-tuple")
         if not 0 <= self.index < len(operand.tuple_shapes):
@@ -233,7 +233,7 @@ class GetTupleElement(Operation):
         return operand.tuple_shapes[self.index]
 
     def evaluate(self, run: Run, operand: tuple[Value, ...]) -> Value:
-        """The element."""
+        """Return the element."""
         return operand[self.index]
 
 
@@ -242,47 +242,47 @@ class GetTupleElement(Operation):
 
 @operation("after-all", "*tokens")
 class AfterAll(Operation):
-    """Joins tokens: what uses the result runs after all that produced ``tokens``; of none, a new token."""
+    """Joins tokens: users of the result run after the producers of all ``tokens``; of none, a new token."""
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, *tokens: Shape) -> Shape:
-        """A token."""
+        """Return a token."""
         for token in tokens:
             if not token.is_token:
                 raise ShapeError(f"after-all takes tokens, got {token}", rule="after-all.operand-tokens")
         return Shape.token()
 
     def evaluate(self, run: Run, *tokens: Value) -> Value:
-        """A token has no value."""
+        """Return the value of a token, which is empty."""
         return None
 
 
 @operation("add-dependency", "operand token")
 class AddDependency(Operation):
-    """``operand`` itself, available only after what produced ``token``."""
+    """``operand`` itself, available only after the producer of ``token`` has run."""
 
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     aliases_operand: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         if not token.is_token:
             raise ShapeError(f"the second operand is no token but {token}", rule="add-dependency.token")
         return operand
 
     def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
-        """The operand."""
+        """Return the operand."""
         return operand
 
 
@@ -295,15 +295,15 @@ class OptimizationBarrier(Operation):
     aliases_operand: ClassVar[bool] = True
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, operand: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         return operand
 
     def evaluate(self, run: Run, operand: Value) -> Value:
-        """The operand."""
+        """Return the operand."""
         return operand
 
 
@@ -319,7 +319,7 @@ class _DomainCodec:
     """``{kind="sharding", entry={...}, exit={...}}``."""
 
     def parse(self, cursor: Cursor) -> DomainShardings:
-        """Shardings are the only kind of domain."""
+        """Parse a domain; shardings are its only kind."""
         cursor.expect("{")
         cursor.expect("kind")
         cursor.expect("=")
@@ -337,16 +337,16 @@ class _DomainCodec:
         return DomainShardings(*sides)
 
     def text(self, value: DomainShardings) -> str:
-        """As XLA prints it."""
+        """Return XLA's text."""
         return f'{{kind="sharding", entry={value.entry.text()}, exit={value.exit.text()}}}'
 
     def write(self, message: Message, field: str, value: DomainShardings) -> None:
-        """Store two OpSharding messages; what text calls the entry is the exit of protos, as in XLA."""
+        """Store two OpSharding messages; the text's entry is the proto's exit, as in XLA."""
         value.exit.write(message.domain_entry_sharding)
         value.entry.write(message.domain_exit_sharding)
 
     def read(self, message: Message, field: str) -> DomainShardings:
-        """The two shardings."""
+        """Return the two shardings."""
         return DomainShardings(
             entry=Sharding.read(message.domain_exit_sharding),
             exit=Sharding.read(message.domain_entry_sharding),
@@ -367,15 +367,15 @@ class Domain(Operation):
     domain: DomainShardings = attribute(_DomainCodec(), proto="domain_entry_sharding")
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, operand: Shape) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         return operand
 
     def evaluate(self, run: Run, operand: Value) -> Value:
-        """The operand."""
+        """Return the operand."""
         return operand
 
 
@@ -383,7 +383,7 @@ class Domain(Operation):
 
 
 def _dimension(opcode: str, dimensions: tuple[int, ...], operand: Shape) -> int:
-    """The one dimension that get- and set-dimension-size are about."""
+    """Return the one dimension that get- and set-dimension-size state."""
     if not operand.is_array:
         raise ShapeError(f"{opcode} takes an array, got {operand}", rule=f"{opcode}.operand-array")
     if len(dimensions) != 1:
@@ -403,27 +403,26 @@ class GetDimensionSize(Operation):
     dimensions: tuple[int, ...] = dims()
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, operand: Shape) -> Shape:
-        """A scalar s32."""
+        """Return a scalar s32."""
         _dimension(self.opcode, self.dimensions, operand)
         return Shape(S32)
 
     def evaluate(self, run: Run, operand: Array) -> Array:
-        """The size of the array."""
+        """Return the size of the array."""
         return np.asarray(operand.shape[self.dimensions[0]], run.dtype)
 
 
 @operation("set-dimension-size", "operand size")
 class SetDimensionSize(Operation):
-    """The first ``size`` elements of ``operand`` in one dimension; what lies beyond is ignored from here on.
+    """The first ``size`` elements of ``operand`` in one dimension; elements beyond are ignored.
 
-    The bound of the dimension stays what it was. ``size`` is held to between 0 and the bound. Where ``size``
-    is more than the operand's actual size, the new elements are zeros: what was cut off before does not come
-    back. Where the result is stated with a static dimension, all of it counts, and what lies beyond ``size``
-    is zero.
+    The bound of the dimension is unchanged, and ``size`` is clamped to between 0 and the bound. If ``size``
+    exceeds the operand's actual size, the new elements are zeros: elements cut off before are not restored.
+    If the result is stated with a static dimension, elements beyond ``size`` are zero.
 
     Arguments:
         operand: an array.
@@ -436,18 +435,18 @@ class SetDimensionSize(Operation):
     dimensions: tuple[int, ...] = dims()
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Nothing is read or written."""
+        """Return 0: nothing is read or written."""
         return 0
 
     def infer(self, operand: Shape, size: Shape) -> Shape:
-        """The operand's shape, dynamic in that dimension."""
+        """Return the operand's shape, dynamic in that dimension."""
         dimension = _dimension(self.opcode, self.dimensions, operand)
         if not size.is_scalar or size.element_type is not S32:
             raise ShapeError(f"the size is s32[], got {size}", rule="set-dimension-size.size-scalar")
         return operand.with_dynamic_dimension(dimension)
 
     def evaluate(self, run: Run, operand: Array, size: Array) -> Array:
-        """Crop, or pad with zeros."""
+        """Crop the dimension, or pad it with zeros."""
         dimension = self.dimensions[0]
         bound = run.shape.dimensions[dimension]
         wanted = max(int(size), 0)
@@ -481,7 +480,7 @@ class Iota(Operation):
     iota_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), proto="dimensions")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """A numeric array that has the dimension."""
+        """Check for a numeric array that has the dimension."""
         element_type = shape.element_type
         if not shape.is_array or element_type.is_predicate:
             raise ShapeError(f"iota makes numeric arrays, not {shape}", rule="iota.element-type")
@@ -490,7 +489,7 @@ class Iota(Operation):
             raise ShapeError(message, rule="iota.dimension-range")
 
     def evaluate(self, run: Run) -> Array:
-        """A dynamic dimension, whose actual size nothing tells, has its bound."""
+        """Count along the dimension; a dynamic dimension has its bound, since no operand gives a size."""
         sizes = run.shape.dimensions
         if Shape.UNBOUNDED in sizes:
             raise EvaluationError(f"nothing tells the sizes of {run.shape}", rule="iota.unbounded")
@@ -500,7 +499,7 @@ class Iota(Operation):
 
 
 def parameter_number(parameter: HloInstruction) -> int:
-    """The number of a parameter instruction; raises VerifyError for any other."""
+    """Return the number of a parameter instruction; raises VerifyError for any other."""
     operation = parameter.operation
     if not isinstance(operation, Parameter):
         message = f"%{parameter.name} is no parameter but {operation.opcode}"

@@ -1,7 +1,7 @@
-"""Elementwise functions of one number whose results are rounded: roots, exponentials, logarithms, circles ...
+"""Elementwise functions with rounded results: roots, exponentials, logarithms, trigonometry ...
 
 All are computed in double precision, so that results of f32 and of narrower types are nearly always correctly
-rounded. ``result_accuracy`` allows less; the evaluator is always as accurate as it can be.
+rounded. ``result_accuracy`` allows less; the evaluator ignores it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Transcendental(Elementwise):
     result_accuracy: ResultAccuracy = result_accuracy()  # noqa: RUF009 (a field function)
 
     def widen(self, operand: Array) -> Array:
-        """In f64 or c128."""
+        """Widen to f64 or c128."""
         return double(operand)
 
 
@@ -52,7 +52,7 @@ class ReciprocalSquareRoot(Transcendental):
     element_cost: ClassVar[ElementCost] = ElementCost.MODERATE
 
     def compute(self, operand: Array) -> Array:
-        """1 / sqrt; infinite at 0."""
+        """Compute 1 / sqrt; infinite at 0."""
         if operand.dtype.kind == "c":
             return complex_functions.reciprocal_square_root(operand)
         return 1 / np.sqrt(operand)
@@ -83,7 +83,7 @@ class ExponentialMinusOne(Transcendental):
     """e to the power of the operand, minus 1, exact also near 0."""
 
     def compute(self, operand: Array) -> Array:
-        """By parts for complex numbers."""
+        """Compute complex numbers by parts."""
         return complex_functions.expm1(operand) if operand.dtype.kind == "c" else np.expm1(operand)
 
 
@@ -100,7 +100,7 @@ class LogarithmPlusOne(Transcendental):
     """The natural logarithm of 1 plus the operand, exact also near 0."""
 
     def compute(self, operand: Array) -> Array:
-        """By parts for complex numbers."""
+        """Compute complex numbers by parts."""
         return complex_functions.log1p(operand) if operand.dtype.kind == "c" else np.log1p(operand)
 
 
@@ -111,7 +111,7 @@ class Logistic(Transcendental):
     never_negative_zero: ClassVar[bool] = True
 
     def compute(self, operand: Array) -> Array:
-        """By exp(-|x|), which does not overflow and keeps small results exact."""
+        """Compute by exp(-|x|), which does not overflow and keeps small results exact."""
         if operand.dtype.kind == "c":
             return complex_functions.logistic(operand)
         decay = np.exp(-np.abs(operand))

@@ -1,7 +1,7 @@
-"""Operations that move values to and from other programs and the host: send, recv, infeed, outfeed.
+"""Transfers to and from other programs and the host: send, recv, infeed, outfeed.
 
-The pages "Send", "Recv", "Infeed" and "Outfeed". Tokens order them: a token operand comes from what has to
-happen before.
+The pages "Send", "Recv", "Infeed" and "Outfeed". Tokens order them: a token operand comes from the
+operation that must run before.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
 
 PAIRS: Final = "_xla_send_recv_source_target_pairs"
-"""The frontend attribute that says, for programs that all devices run, who sends to whom."""
+"""The frontend attribute with the (source, target) pairs of a program that all devices run."""
 _PAIR: Final = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 def pairs_of(instruction: HloInstruction) -> list[tuple[int, int]] | None:
-    """The source and target numbers that an instruction's frontend attributes give, or None."""
+    """Return the source and target numbers that an instruction's frontend attributes give, or None."""
     text = (instruction.frontend_attributes or {}).get(PAIRS)
     return None if text is None else [(int(a), int(b)) for a, b in _PAIR.findall(text)]
 
@@ -40,7 +40,7 @@ def _require_token(opcode: str, shape: Shape) -> None:
 
 
 class _Channel(Operation):
-    """What send, recv and their done operations share."""
+    """Common to send, recv and their done operations."""
 
     family: ClassVar[Family] = Family.TRANSFER
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -50,7 +50,7 @@ class _Channel(Operation):
     is_host_transfer: bool
 
     def matches(self, instruction: HloInstruction, start: str) -> None:
-        """A done operation's operand, where it is the start operation itself, has the same channel."""
+        """Check that a done operation has the channel of its start operation, if that is its operand."""
         operand = instruction.operands[0]
         if operand.opcode != start:
             return
@@ -64,13 +64,13 @@ class _Channel(Operation):
 class Send(_Channel):
     """Sends ``operand`` to the recv of the same channel, in another program or on another device.
 
-    The frontend attribute ``_xla_send_recv_source_target_pairs={{0,1},{1,2}}`` says for a program that
-    several devices run who sends to whom: pairs of replicas or, with a channel, of partitions. Without it a
+    The frontend attribute ``_xla_send_recv_source_target_pairs={{0,1},{1,2}}`` lists the (source,
+    target) pairs of a program that several devices run: replicas or, with a channel, partitions. Without it a
     channel has one sender and one receiver. ``send-done`` ends the transfer.
 
     Arguments:
         operand: the value to send.
-        token: comes from what has to happen before.
+        token: from the operation that must run before.
         channel_id: names the channel.
         is_host_transfer: the receiver is the host.
     """
@@ -82,12 +82,12 @@ class Send(_Channel):
     is_host_transfer: bool = flag()
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
-        """(operand, u32[], token[])."""
+        """Return (operand, u32[], token[])."""
         _require_token(self.opcode, token)
         return Shape.tuple_([operand, Shape(U32), Shape.token()])
 
     def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
-        """Put the value into the channel, which never waits."""
+        """Put the value into the channel, which never blocks."""
         device, what = run.device, waiting(run)
         sent = (operand, context(), None)
         if self.is_host_transfer:
@@ -119,17 +119,17 @@ class SendDone(_Channel):
     is_host_transfer: bool = flag()
 
     def infer(self, send: Shape) -> Shape:
-        """A token."""
+        """Return a token."""
         if not send.is_tuple or len(send.tuple_shapes) != 3 or not send.tuple_shapes[2].is_token:
             raise ShapeError(f"the operand is what send gives, not {send}", rule="send-done.operand-form")
         return Shape.token()
 
     def verify(self, instruction: HloInstruction) -> None:
-        """The channel is that of the send."""
+        """Check that the channel is that of the send."""
         self.matches(instruction, "send")
 
     def evaluate(self, run: Run, send: Value) -> Value:
-        """The value has been taken over by the channel."""
+        """Return a token: the channel has taken the value over."""
         return None
 
 
@@ -138,7 +138,7 @@ class Recv(_Channel):
     """Begins to receive from the send of the same channel; ``recv-done`` gives the value.
 
     Arguments:
-        token: comes from what has to happen before.
+        token: from the operation that must run before.
         channel_id, is_host_transfer: as in send; the sender is the host.
     """
 
@@ -151,7 +151,7 @@ class Recv(_Channel):
     is_host_transfer: bool = flag()
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """(value, u32[], token[])."""
+        """Check for (value, u32[], token[])."""
         _require_token(self.opcode, operands[0])
         if not shape.is_tuple or not shape.compatible(
             Shape.tuple_([*shape.tuple_shapes[:1], Shape(U32), Shape.token()])
@@ -159,7 +159,7 @@ class Recv(_Channel):
             raise ShapeError(f"the shape is (value, u32[], token[]), not {shape}", rule="recv.shape-form")
 
     def evaluate(self, run: Run, token: Value) -> Value:
-        """Take a place in the channel; a device that no pair sends to gets zeros."""
+        """Reserve the next value of the channel; a device that is no pair's target gets zeros."""
         device, what = run.device, waiting(run)
         coming: Any = None
         pairs = pairs_of(run.instruction)
@@ -195,13 +195,13 @@ class RecvDone(_Channel):
     is_host_transfer: bool = flag()
 
     def infer(self, recv: Shape) -> Shape:
-        """(value, token[])."""
+        """Return (value, token[])."""
         if not recv.is_tuple or len(recv.tuple_shapes) != 3 or not recv.tuple_shapes[2].is_token:
             raise ShapeError(f"the operand is what recv gives, not {recv}", rule="recv-done.operand-form")
         return Shape.tuple_([recv.tuple_shapes[0], Shape.token()])
 
     def verify(self, instruction: HloInstruction) -> None:
-        """The channel is that of the recv."""
+        """Check that the channel is that of the recv."""
         self.matches(instruction, "recv")
 
     def evaluate(self, run: Run, recv: tuple[Any, ...]) -> Value:
@@ -232,7 +232,7 @@ class _BytesCodec(ScalarCodec):
         setattr(message, field, value.encode("utf-8", "surrogateescape"))
 
     def read(self, message: Message, field: str) -> str:
-        """The field as text."""
+        """Return the field as text."""
         return getattr(message, field).decode("utf-8", "surrogateescape")
 
 
@@ -241,7 +241,7 @@ class Infeed(Operation):
     """The next value that the host transferred to this device, with a token.
 
     Arguments:
-        token: comes from what has to happen before.
+        token: from the operation that must run before.
         infeed_config: a note for the backend.
     """
 
@@ -254,13 +254,13 @@ class Infeed(Operation):
     infeed_config: str = attribute(_BytesCodec(), default="")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """(value, token[])."""
+        """Check for (value, token[])."""
         _require_token(self.opcode, operands[0])
         if not shape.is_tuple or len(shape.tuple_shapes) != 2 or not shape.tuple_shapes[1].is_token:
             raise ShapeError(f"the shape is (value, token[]), not {shape}", rule="infeed.shape-form")
 
     def evaluate(self, run: Run, token: Value) -> Value:
-        """Wait for the host; a tuple of one element may be fed by the element, an empty one reads nothing."""
+        """Wait for the host; accept a bare element for a tuple of one; an empty tuple reads nothing."""
         wanted = run.shape.tuple_shapes[0]
         if wanted.is_tuple and not wanted.tuple_shapes:
             return (), None
@@ -272,11 +272,11 @@ class Infeed(Operation):
 
 @operation("outfeed", "operand token")
 class Outfeed(Operation):
-    """Lets the host take ``operand`` from this device; gives a token.
+    """Makes ``operand`` available to the host from this device; gives a token.
 
     Arguments:
         operand: the value.
-        token: comes from what has to happen before.
+        token: from the operation that must run before.
         outfeed_shape: the shape that the host sees, with its layout; by default the operand's.
         outfeed_config: a note for the backend.
     """
@@ -290,17 +290,17 @@ class Outfeed(Operation):
     outfeed_config: str = attribute(_BytesCodec(), default="")
 
     def canonical(self, *operands: Shape) -> Outfeed:
-        """Without an outfeed_shape that is the operand's."""
+        """Drop an outfeed_shape that is the operand's."""
         return self.replace(outfeed_shape=None) if operands[:1] == (self.outfeed_shape,) else self
 
     def spelled_out(self, instruction: HloInstruction) -> Outfeed:
-        """With its outfeed_shape."""
+        """Add the outfeed_shape."""
         if self.outfeed_shape is not None or not instruction.operands:
             return self
         return self.replace(outfeed_shape=instruction.operands[0].shape)
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
-        """A token."""
+        """Return a token."""
         _require_token(self.opcode, token)
         if self.outfeed_shape is not None and not self.outfeed_shape.compatible(operand):
             message = f"outfeed_shape is {self.outfeed_shape}, the operand is {operand}"
@@ -308,6 +308,6 @@ class Outfeed(Operation):
         return Shape.token()
 
     def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
-        """Put the value where the host finds it."""
+        """Put the value into the outfeed queue."""
         run.device.outfeed(operand)
         return None

@@ -1,4 +1,4 @@
-"""Elementwise operations of one number that are exact: abs, negate, sign, rounding to integers, bits ...
+"""Exact elementwise operations of one operand: abs, negate, sign, rounding to integers, bits ...
 
 The page "Element-wise unary functions".
 """
@@ -24,11 +24,11 @@ class Abs(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
 
     def result_type(self, operand: ElementType) -> ElementType:
-        """Real for complex numbers."""
+        """Return the real type for complex numbers."""
         return operand.component
 
     def compute(self, operand: Array) -> Array:
-        """Without overflow on the way for complex numbers."""
+        """Compute the modulus of complex numbers without intermediate overflow."""
         return complex_functions.modulus(operand) if operand.dtype.kind == "c" else np.abs(operand)
 
 
@@ -47,7 +47,7 @@ class Sign(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | SIGNED | COMPLEX
 
     def compute(self, operand: Array) -> Array:
-        """The sign bit of zeros is kept."""
+        """Return the sign; a zero keeps its own."""
         if operand.dtype.kind == "c":
             return complex_functions.sign(operand)
         if operand.dtype.kind == "f":
@@ -64,7 +64,7 @@ class Not(Logical):
 
 
 class Rounding(Elementwise):
-    """Operations that make floats integral."""
+    """Operations that round floats to integral values."""
 
     __slots__ = ()
     accepts: ClassVar[frozenset[ElementType]] = FLOATING
@@ -72,7 +72,7 @@ class Rounding(Elementwise):
 
 @operation("floor", "operand")
 class Floor(Rounding):
-    """The largest integer that is not larger."""
+    """Rounds towards negative infinity to an integral value."""
 
     def compute(self, operand: Array) -> Array:
         return np.floor(operand)
@@ -80,7 +80,7 @@ class Floor(Rounding):
 
 @operation("ceil", "operand")
 class Ceil(Rounding):
-    """The smallest integer that is not smaller."""
+    """Rounds towards positive infinity to an integral value."""
 
     def compute(self, operand: Array) -> Array:
         return np.ceil(operand)
@@ -88,10 +88,10 @@ class Ceil(Rounding):
 
 @operation("round-nearest-afz", "operand")
 class RoundNearestAfz(Rounding):
-    """The nearest integer, halves away from zero."""
+    """Rounds to the nearest integral value, halves away from zero."""
 
     def compute(self, operand: Array) -> Array:
-        """The fraction is exact, so that 0.49999999999999994 is not rounded up."""
+        """Round by the fraction, which is exact, so that 0.49999999999999994 is not rounded up."""
         whole = np.trunc(operand)
         up = np.abs(operand - whole) >= 0.5
         return np.where(up, whole + np.copysign(operand.dtype.type(1), operand), whole)
@@ -99,7 +99,7 @@ class RoundNearestAfz(Rounding):
 
 @operation("round-nearest-even", "operand")
 class RoundNearestEven(Rounding):
-    """The nearest integer, halves to the even one."""
+    """Rounds to the nearest integral value, halves to the even one."""
 
     def compute(self, operand: Array) -> Array:
         return np.rint(operand)
@@ -107,7 +107,7 @@ class RoundNearestEven(Rounding):
 
 @operation("is-finite", "operand")
 class IsFinite(Rounding):
-    """Whether the operand is neither infinite nor NaN, as pred."""
+    """True for elements that are neither infinite nor NaN, as pred."""
 
     def result_type(self, operand: ElementType) -> ElementType:
         return PRED
@@ -117,13 +117,13 @@ class IsFinite(Rounding):
 
 
 class Part(Elementwise):
-    """Operations that take a complex number apart."""
+    """Operations that extract a part of a complex number."""
 
     __slots__ = ()
     accepts: ClassVar[frozenset[ElementType]] = FLOATING | COMPLEX
 
     def result_type(self, operand: ElementType) -> ElementType:
-        """f32 for c64, f64 for c128."""
+        """Return f32 for c64, f64 for c128."""
         return operand.component
 
 
@@ -132,7 +132,7 @@ class Real(Part):
     """The real part of a complex number; a float itself."""
 
     def compute(self, operand: Array) -> Array:
-        """The first part."""
+        """Return the first part."""
         return operand.real
 
 
@@ -141,7 +141,7 @@ class Imag(Part):
     """The imaginary part of a complex number; 0 of a float."""
 
     def compute(self, operand: Array) -> Array:
-        """The second part."""
+        """Return the second part."""
         return operand.imag
 
 
@@ -150,7 +150,7 @@ class PopulationCount(Patterned):
     """The number of bits that are set."""
 
     def patterns(self, element_type: ElementType, operand: Array) -> Array:
-        """Set bits of the pattern."""
+        """Count the set bits of the pattern."""
         return np.bitwise_count(operand)
 
 
@@ -159,7 +159,7 @@ class CountLeadingZeros(Patterned):
     """The number of zero bits above the highest bit that is set; all bits for 0."""
 
     def patterns(self, element_type: ElementType, operand: Array) -> Array:
-        """Smear the highest bit downwards and count."""
+        """Set all bits below the highest set one and count."""
         shift = 1
         while shift < element_type.bits:
             operand = operand | (operand >> operand.dtype.type(shift))

@@ -1,4 +1,4 @@
-"""Values and shapes: whether a value is of a shape, and values of a shape."""
+"""Values of a shape: zeros, and checks that a value fits a shape."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from hloom.shape.shape import Shape
 
 
 def zeros(shape: Shape) -> Value:
-    """A value of a shape, all zeros."""
+    """Return an all-zero value of a shape."""
     if shape.is_tuple:
         return tuple(map(zeros, shape.tuple_shapes))
     return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else None
 
 
 def context() -> Array:
-    """The u32[] that stands for a transfer under way; its value says nothing."""
+    """Return the u32[] context of a transfer; its value is meaningless."""
     return np.zeros((), np.uint32)
 
 
 def elements_of(value: Any) -> Sequence[Any] | None:
-    """The elements of a tuple or list; None for anything else."""
+    """Return the elements of a tuple or list; None for anything else."""
     return cast("Sequence[Any]", value) if isinstance(value, (tuple, list)) else None
 
 
 def fits(value: Any, shape: Shape) -> bool:
-    """Whether a value is of a shape; in a dynamic dimension up to its bound."""
+    """Return whether a value has a shape; a dynamic dimension may have any size up to its bound."""
     if shape.is_buffer:
         return fits(value, shape.tuple_shapes[0])
     if shape.is_tuple:
@@ -50,7 +50,7 @@ def fits(value: Any, shape: Shape) -> bool:
 
 
 def fits_dimensions(sizes: Sequence[int], shape: Shape) -> bool:
-    """Whether sizes are those of a shape of the same rank: in a dynamic dimension at most its bound."""
+    """Return whether sizes fit a shape of the same rank; a dynamic dimension is at most its bound."""
     return all(
         bound == Shape.UNBOUNDED or size == bound or (dynamic and size < bound)
         for size, bound, dynamic in zip(sizes, shape.dimensions, shape.dynamic_dimensions, strict=True)
@@ -58,7 +58,7 @@ def fits_dimensions(sizes: Sequence[int], shape: Shape) -> bool:
 
 
 def described(value: Any) -> str:
-    """The type and sizes of a value, for messages."""
+    """Return the type and sizes of a value, for messages."""
     if isinstance(value, tuple):
         return f"({', '.join(map(described, cast('tuple[Any, ...]', value)))})"
     return "a token" if value is None else f"{value.dtype}{list(value.shape)}"

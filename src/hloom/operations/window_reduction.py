@@ -102,18 +102,18 @@ class ReduceWindow(ReductionResult):
     window: Window = window(default=(), always=False)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Apply the reducer in each window; a cumulative window goes on from the one before it."""
+        """Count the reducer in each window; a cumulative window continues from the one before it."""
         sizes = operands[0].dimensions
         steps = [2 if _is_cumulative(d, n) else d.size for d, n in zip(self.window, sizes, strict=True)]
         return max(1.0, applied) * shape_elements(shape) * max(0, math.prod(steps) - 1)
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """(accumulators..., values...) of the reducer."""
+        """Return (accumulators..., values...) of the reducer."""
         half = len(operands) // 2
         return (AppliedTypes((*operands[half:], *operands[:half])),)
 
     def infer(self, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> Shape:
-        """One element a window position, of the types of the initial values."""
+        """Return one element per window position, of the types of the initial values."""
         inputs, inits = split_operands("reduce-window", operands)
         same_arrays("reduce-window", inputs)
         shape = windowed_shape("reduce-window", inputs[0], self.window)
@@ -141,13 +141,13 @@ class SelectAndScatter(Operation):
     """Selects one element in every window of ``operand`` and scatters ``source`` there.
 
     This is the gradient of max pooling. The result has the operand's shape and begins as the initial
-    value. Every window position has an element in ``source``, which is combined with what the result holds
-    at the place of the window's selected element. Padding is never selected.
+    value. Every window position has an element in ``source``, which is combined with the current result
+    at the position of the window's selected element. Padding is never selected.
 
     Arguments:
         operand: the array in which elements are selected.
         source: one element a window position.
-        init_value: what the result holds where nothing is scattered.
+        init_value: the initial value of every element of the result.
         window: for every dimension size, stride, padding and dilations.
         select: (a, b) -> pred, true if a, which has the smaller index, is kept rather than b.
         scatter: (current value, source element) -> new value.
@@ -158,17 +158,17 @@ class SelectAndScatter(Operation):
     window: Window = window(default=(), always=False)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Compare the elements of each window, and scatter one."""
+        """Count the comparisons in each window, and one combination."""
         return max(1.0, applied) * shape_elements(operands[1]) * math.prod(d.size for d in self.window)
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
-        """Two elements each, of an order and of a combiner."""
+        """Return two elements each for the select and the scatter computation."""
         return (AppliedTypes((operands[0],) * 2, is_order=True), AppliedTypes((operands[0],) * 2))
 
     def infer(
         self, operand: Shape, source: Shape, init_value: Shape, *, computations: tuple[ProgramShape, ...] = ()
     ) -> Shape:
-        """The operand's shape."""
+        """Return the operand's shape."""
         select, scatter = computations
         if not operand.is_array or not source.is_array:
             message = f"operand and source must be arrays, got {operand} and {source}"
@@ -192,7 +192,7 @@ class SelectAndScatter(Operation):
         return operand
 
     def evaluate(self, run: Run, operand: Array, source: Array, init_value: Array) -> Array:
-        """Select in all windows at once; then combine the first source element of every place, and so on."""
+        """Select in all windows at once; then combine the k-th source element of every place, k = 0, 1, …"""
         reducer = Reducer(run, 1, math.prod(d.size for d in self.window))
         (result,) = reducer.lift([np.broadcast_to(init_value, operand.size)], values=False)
         result = result.copy()
@@ -209,7 +209,7 @@ class SelectAndScatter(Operation):
         return convert(result, run.dtype).reshape(operand.shape)
 
     def _selected(self, run: Run, operand: Array, positions: tuple[int, ...]) -> Array:
-        """The linear index of the element selected in every window; -1 where a window holds none."""
+        """Return the linear index of the element selected in every window; -1 where a window holds none."""
         index = cast(Array, np.arange(operand.size, dtype=np.int64)).reshape(operand.shape)
         base = dilated_and_padded(index, dict(enumerate(self.window)), np.array(-1))
         chosen = np.full(positions, -1, np.int64)
@@ -231,6 +231,6 @@ class SelectAndScatter(Operation):
 
 
 def _is_cumulative(d: WindowDimension, size: int) -> bool:
-    """Return whether each window along a dimension covers everything up to an element, or from it on."""
+    """Return whether the windows along a dimension are prefixes or suffixes of it."""
     plain = d.stride == d.base_dilation == d.window_dilation == 1
     return plain and d.size == size > 1 and sorted((d.padding_low, d.padding_high)) == [0, size - 1]

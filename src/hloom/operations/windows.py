@@ -1,4 +1,4 @@
-"""Windows over a base area: the rules and the array work that convolutions and window reductions share."""
+"""Windows over a base area: rules and array operations shared by convolutions and window reductions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_window(opcode: str, window: Window) -> None:
 
 
 def output_dimension(opcode: str, d: WindowDimension, size: int) -> int:
-    """The number of window positions over a base dimension; unbounded where the base is."""
+    """Return the number of window positions over a base dimension; unbounded where the base is."""
     if any(extent not in INT64 for extent in d.extents(max(size, 0))):
         message = f"{d} over {size} elements needs numbers of more than 64 bits"
         raise ShapeError(message, rule=f"{opcode}.window-range")
@@ -35,7 +35,7 @@ def output_dimension(opcode: str, d: WindowDimension, size: int) -> int:
 
 
 def windowed_shape(opcode: str, base: Shape, window: Window) -> Shape:
-    """The shape of one element a window position."""
+    """Return the shape of one element per window position."""
     if len(window) != base.rank:
         message = f"the window has {len(window)} dimensions, the operand is {base}"
         raise ShapeError(message, rule=f"{opcode}.window-rank")
@@ -45,12 +45,11 @@ def windowed_shape(opcode: str, base: Shape, window: Window) -> Shape:
 
 
 def dilated_and_padded(base: Array, window: Mapping[int, WindowDimension], fill: Array) -> Array:
-    """The base area: holes between neighbours, then padding, both filled with ``fill``; negative padding
-    crops.
+    """Return the base area: dilate, then pad, both with ``fill``; negative padding crops.
 
     Args:
         base: the array.
-        window: by dimension of the array; other dimensions stay.
+        window: by dimension of the array; other dimensions are unchanged.
         fill: a scalar of the array's type.
     """
     changed = {

@@ -15,13 +15,13 @@ from hloom.errors import ParseError, ShapeError
 
 DType = np.dtype[Any]
 
-# What ml_dtypes tells of a type; its annotations say less than pyright wants to know.
+# ml_dtypes' description of a type; its annotations are incomplete for pyright.
 _finfo: Any = ml_dtypes.finfo
 _iinfo: Any = ml_dtypes.iinfo
 
 
 class Kind(Enum):
-    """What sort of values an element type holds."""
+    """The kind of values that an element type holds."""
 
     PREDICATE = "predicate"
     SIGNED = "signed integer"
@@ -34,8 +34,8 @@ class Kind(Enum):
 class ElementType:
     """One of XLA's primitive types.
 
-    `name` is the HLO spelling ("f32"), `number` the proto's number, `bits` the width of one element where
-    nothing is packed closer (pred takes 8; 0 for what has no elements), `dtype` the numpy dtype, or None for
+    `name` is the HLO spelling ("f32"), `number` the proto's number, `bits` the unpacked width of one
+    element (8 for pred; 0 for types without elements), `dtype` the numpy dtype, or None for
     token, opaque, tuple and buffer. There is one object of each, so they compare by identity.
     """
 
@@ -118,7 +118,7 @@ class ElementType:
 
     @property
     def mantissa_bits(self) -> int:
-        """Stored bits of the significand of a floating-point type: 23 for f32."""
+        """Stored bits of a floating-point significand, the implicit bit not counted: 23 for f32."""
         return int(_finfo(self.numpy_dtype).nmant)
 
     @property
@@ -139,7 +139,7 @@ class ElementType:
 
     @staticmethod
     def parse(text: str) -> ElementType:
-        """The type spelled `text` ("f32", "F32"); ParseError if there is none of that name."""
+        """Return the type spelled `text` ("f32", "F32"); ParseError if there is none of that name."""
         found = _BY_NAME.get(text) or _BY_NAME.get(text.lower())
         if found is None:
             raise ParseError(
@@ -149,7 +149,7 @@ class ElementType:
 
     @staticmethod
     def from_dtype(dtype: object) -> ElementType:
-        """The type of a numpy or ml_dtypes dtype, or of what numpy can make one of; byte order is ignored."""
+        """Return the type of a numpy or ml_dtypes dtype, or of anything `np.dtype` takes; any byte order."""
         try:
             wanted: DType = np.dtype(dtype)  # type: ignore[call-overload]
         except TypeError as error:
@@ -161,7 +161,7 @@ class ElementType:
 
     @staticmethod
     def from_number(number: int) -> ElementType:
-        """The type numbered `number` in xla_data.proto's PrimitiveType."""
+        """Return the type numbered `number` in xla_data.proto's PrimitiveType."""
         found = _BY_NUMBER.get(number)
         if found is None:
             raise ParseError(f"no element type has the number {number}", rule="element-type.known")
@@ -169,7 +169,7 @@ class ElementType:
 
     @staticmethod
     def all() -> tuple[ElementType, ...]:
-        """Every element type, in the order of their numbers."""
+        """Return every element type, in the order of their numbers."""
         return _ALL
 
 

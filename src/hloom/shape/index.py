@@ -1,11 +1,11 @@
 """Indices into arrays in memory: multi-index ↔ linear index, physical sizes, and data in physical form.
 
 After XLA's page "Tiled layout". A layout is read as steps: the dimensions in physical order, padded where
-`padded_dimensions` says so, then one tiling after the other. Each tiling of the `r` most minor dimensions
+`padded_dimensions` requires, then one tiling after the other. Each tiling of the `r` most minor dimensions
 (d_r, …, d_1) by the tile (t_r, …, t_1) puts (⌈d_r/t_r⌉, …, ⌈d_1/t_1⌉, t_r, …, t_1) in their place. A tile
 with more dimensions than it finds sees further ones of size 1.
 
-There are two roads, which the tests hold against each other: the page's index formula, on integers or
+There are two independent implementations, which the tests compare: the page's index formula, on integers or
 whole numpy arrays of indices (`linear_index`, `linear_indices`, `multi_index`), and the page's
 pad-reshape-transpose on whole arrays of elements (`to_physical`, `from_physical`).
 """
@@ -57,9 +57,9 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalForm:
-    """How a shape lies in memory: its dimensions in physical order, most major first, and its tilings.
+    """The memory form of a shape: its dimensions in physical order, most major first, and its tilings.
 
-    `bounds` are the sizes, `padded` the same with `padded_dimensions`; `dimensions` what is left at the end,
+    `bounds` are the sizes, `padded` the same with `padded_dimensions`; `dimensions` the final ones,
     laid out from major to minor; `element_count` their product with the tail padding.
     """
 
@@ -72,9 +72,9 @@ class PhysicalForm:
 
 
 def physical_form(shape: Shape) -> PhysicalForm:
-    """The physical form of an array; a dynamic dimension counts with its bound.
+    """Return the physical form of an array; a dynamic dimension counts with its bound.
 
-    Raises ShapeError for what is not an array and for an unbounded dimension.
+    Raises ShapeError for non-array shapes and for an unbounded dimension.
     """
     if not shape.is_array:
         raise ShapeError(f"{shape} is not an array", rule="shape.is-array")
@@ -116,11 +116,11 @@ def _tiling(bounds: tuple[int, ...], tile: Tile) -> Tiling:
     return Tiling(full, added, untouched, tuple(groups), kept, counts)
 
 
-# The road of index formulas. An index is a list of integers or of integer arrays that broadcast.
+# Index formulas. An index is a list of integers or of integer arrays that broadcast.
 
 
 def linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
-    """The position in memory, in elements, of the element at `multi_index`.
+    """Return the position in memory, in elements, of the element at `multi_index`.
 
     Raises ShapeError for an index of the wrong length or out of bounds.
     """
@@ -138,7 +138,7 @@ def linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
 
 
 def linear_indices(shape: Shape) -> Array:
-    """An int64 array of the shape's dimensions: the position in memory of each element."""
+    """Return an int64 array of the shape's dimensions: the position in memory of each element."""
     form = physical_form(shape)
     _check_numpy_holds(shape, form)
     positions = _linear(form, tuple(np.ogrid[tuple(slice(size) for size in shape.dimensions)]))
@@ -153,7 +153,7 @@ def _linear(form: PhysicalForm, index: tuple[Any, ...]) -> Any:
 
 
 def tile_index(tiling: Tiling, index: list[Any]) -> list[Any]:
-    """The index into `tiling.result` for one into `tiling.bounds`, numbers or arrays of numbers.
+    """Return the index into `tiling.result` for one into `tiling.bounds`, numbers or arrays of numbers.
 
     That is (⌊e/t⌋, e mod t) for the tiled dimensions, after joining those that the tile combines.
     """
@@ -169,7 +169,7 @@ def tile_index(tiling: Tiling, index: list[Any]) -> list[Any]:
 
 
 def ravel(index: Sequence[Any], bounds: Sequence[int]) -> Any:
-    """The row-major position of an index, numbers or arrays of numbers, within `bounds`."""
+    """Return the row-major position of an index, numbers or arrays of numbers, within `bounds`."""
     linear: Any = 0
     for position, bound in zip(index, bounds, strict=True):
         linear = linear * bound + position
@@ -177,7 +177,7 @@ def ravel(index: Sequence[Any], bounds: Sequence[int]) -> Any:
 
 
 def multi_index(shape: Shape, linear: int) -> tuple[int, ...] | None:
-    """The index of the element at a position in memory, or None where there is padding.
+    """Return the index of the element at a position in memory, or None where there is padding.
 
     Raises ShapeError for a position outside the array's memory.
     """
@@ -206,7 +206,7 @@ def multi_index(shape: Shape, linear: int) -> tuple[int, ...] | None:
 
 
 def _untile_index(tiling: Tiling, index: list[int]) -> list[int] | None:
-    """The index before a tiling, or None in the padding that it added."""
+    """Return the index before a tiling, or None in the padding that it added."""
     position = tiling.untouched
     full = index[:position]
     inner = index[position + len(tiling.counts) :]
@@ -229,18 +229,18 @@ def _unravel(linear: int, bounds: Sequence[int]) -> list[int]:
 
 
 def layout_order(shape: Shape) -> Iterator[tuple[int, ...]]:
-    """Every index into the array, in the order in which the elements lie in memory; padding is left out."""
+    """Yield every index of the array in the order of the elements in memory, without padding."""
     for position in range(physical_form(shape).element_count):
         index = multi_index(shape, position)
         if index is not None:
             yield index
 
 
-# The road of whole arrays.
+# Pad, reshape and transpose whole arrays.
 
 
 def to_physical(shape: Shape, array: Array, fill: object = 0) -> Array:
-    """The elements of `array`, whose dimensions are the shape's, as they lie in memory, one-dimensional.
+    """Return the elements of `array`, which has the shape's dimensions, as a 1-D array in memory order.
 
     `fill` goes where `padded_dimensions` pad; other padding is zero.
     """
@@ -256,7 +256,7 @@ def to_physical(shape: Shape, array: Array, fill: object = 0) -> Array:
 
 
 def from_physical(shape: Shape, elements: Array) -> Array:
-    """The array whose elements lie in memory as `elements`, which is one-dimensional; padding is dropped."""
+    """Return the array whose elements in memory order are the 1-D `elements`; padding is dropped."""
     form = physical_form(shape)
     _check_numpy_holds(shape, form)
     current = elements[: math.prod(form.dimensions)].reshape(form.dimensions)
@@ -271,7 +271,7 @@ def from_physical(shape: Shape, elements: Array) -> Array:
 
 
 def _check_numpy_holds(shape: Shape, form: PhysicalForm) -> None:
-    """That the array keeps within numpy's bounds, 64 dimensions and addressable memory, at every step."""
+    """Check that every step stays within numpy's limits: 64 dimensions and addressable memory."""
     widest = max((shape.rank, *(len(tiling.bounds) + len(tiling.tile) for tiling in form.tilings)))
     if widest > 64:
         raise ShapeError(f"arrays have at most 64 dimensions here; {shape} takes {widest}", rule="shape.rank")
@@ -280,19 +280,19 @@ def _check_numpy_holds(shape: Shape, form: PhysicalForm) -> None:
 
 
 def _split_dimensions(tiling: Tiling) -> tuple[int, ...]:
-    """Dimensions with each tiled one split into its count and its tile size."""
+    """Return dimensions with each tiled one split into its count and its tile size."""
     pairs = zip(tiling.counts, tiling.tile, strict=True)
     return (*tiling.bounds[: tiling.untouched], *(size for pair in pairs for size in pair))
 
 
 def _split_to_tiled(tiling: Tiling) -> tuple[int, ...]:
-    """The transpose that moves all tile sizes behind all counts."""
+    """Return the transpose that moves all tile sizes behind all counts."""
     first, end = tiling.untouched, tiling.untouched + 2 * len(tiling.tile)
     return (*range(first), *range(first, end, 2), *range(first + 1, end, 2))
 
 
 def _padded(array: Array, sizes: tuple[int, ...], fill: object) -> Array:
-    """The array with `fill` added at the high ends up to `sizes`."""
+    """Return the array with `fill` added at the high ends up to `sizes`."""
     if array.shape == sizes:
         return array
     padded = np.full(sizes, fill, array.dtype)
@@ -301,7 +301,7 @@ def _padded(array: Array, sizes: tuple[int, ...], fill: object) -> Array:
 
 
 def element_numbers(shape: Shape) -> Array:
-    """For each position in memory the row-major number of the element there, or -1 in padding (int64)."""
+    """Return for each position in memory the row-major number of its element, or -1 in padding (int64)."""
     numbers = np.full(physical_form(shape).element_count, -1, np.int64)
     count = shape.element_count
     numbers[linear_indices(shape).reshape(-1)] = np.arange(count)
@@ -312,16 +312,16 @@ def element_numbers(shape: Shape) -> Array:
 
 
 def physical_element_count(shape: Shape) -> int:
-    """Elements that the array takes in memory, all padding included."""
+    """Return elements that the array takes in memory, all padding included."""
     return physical_form(shape).element_count
 
 
 def physical_byte_size(shape: Shape) -> int:
-    """Bytes that the array takes in memory, all padding included; not the metadata prefix M()."""
+    """Return the bytes that the array takes in memory, padding included, metadata prefix M() excluded."""
     return (physical_form(shape).element_count * shape.element_bits + 7) // 8
 
 
 def waste(shape: Shape) -> float:
-    """The part of the array's memory that is padding, 0 to 1; 0 for an array without memory."""
+    """Return the fraction of the array's memory that is padding, 0 to 1; 0 for an array without memory."""
     total = physical_form(shape).element_count
     return (total - shape.element_count) / total if total else 0.0

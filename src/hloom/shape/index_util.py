@@ -1,7 +1,7 @@
 """XLA's names for indices into arrays in memory: class IndexUtil of index_util.h.
 
-Thin functions over `hloom.shape.index`; `docs/xla-names.md` has the table. Unlike XLA's, they know tiles and
-padding: a position in the padding has no index.
+Thin functions over `hloom.shape.index`; `docs/xla-names.md` has the table. Unlike XLA's, they handle tiles
+and padding: a position in the padding has no index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def IndexInBounds(shape: Shape, index: Sequence[int]) -> bool:
 
 
 def BumpIndices(shape: Shape, indices: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the next index in row-major order, whatever the layout; None behind the last one.
+    """Return the next index in row-major order, independent of the layout; None after the last one.
 
     Raises ShapeError for an index that is not in the array.
     """

@@ -1,7 +1,7 @@
 """Layouts: how the elements of an array lie in memory, written `{1,0:T(8,128)(2,1)S(1)}`.
 
-After XLA's pages "Shapes and layout" and "Tiled layout". A Layout alone is checked for what it can say about
-itself; that it fits an array is checked by the Shape that takes it.
+After XLA's pages "Shapes and layout" and "Tiled layout". A Layout checks its own
+consistency; the Shape that takes it checks that it fits the array.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PaddingValue(IntEnum):
-    """What fills the positions that `padded_dimensions` adds; the numbers are the older proto's."""
+    """The value of the positions that `padded_dimensions` adds; the numbers are the older proto's."""
 
     INVALID = 0
     ZERO = 1
@@ -61,7 +61,7 @@ class Tile:
 
     @staticmethod
     def parse(text: str) -> Tile:
-        """The tile that a text such as `(2,2)` or `(*,128)` spells; raises ParseError or ShapeError."""
+        """Parse a tile such as `(2,2)` or `(*,128)`; raises ParseError or ShapeError."""
         from hloom.shape.shape_parser import parse_tile
 
         return parse_tile(text)
@@ -77,7 +77,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class SplitConfig:
-    """Where an array is cut along one dimension, `SC(dimension:index,index)` in text."""
+    """The split points of an array along one dimension, `SC(dimension:index,index)` in text."""
 
     dimension: int
     split_indices: tuple[int, ...]
@@ -93,7 +93,7 @@ class Layout:
     `minor_to_major` orders the dimensions from the fastest-varying one; `tiles` (or their sizes) are applied
     one after the other; `element_size_in_bits` is 0 for the element type's own size;
     `tail_padding_alignment_in_elements` rounds the tiled element count up. `padded_dimensions` (empty or one
-    size per dimension) and `padding_value` are the older page's padding, which today's XLA has no more; hloom
+    size per dimension) and `padding_value` are the older page's padding, which XLA has removed; hloom
     writes it `PD(3,5)` or `PD(3,5:zero)`, after all other components. The other fields are carried as XLA
     prints them. Every malformed layout is a ShapeError whose rule starts with
     "layout.".
@@ -166,7 +166,7 @@ class Layout:
 
     @property
     def rank(self) -> int:
-        """How many dimensions the layout orders."""
+        """The number of dimensions that the layout orders."""
         return len(self.minor_to_major)
 
     @property
@@ -176,24 +176,24 @@ class Layout:
 
     @property
     def is_default(self) -> bool:
-        """True if the dimensions lie major to minor and nothing else is said."""
+        """True if the dimensions lie major to minor and every other field has its default."""
         return self == Layout.default(self.rank)
 
     def with_tiles(self, tiles: tuple[Tile, ...]) -> Layout:
-        """The same layout with other tiles."""
+        """Return the same layout with other tiles."""
         return replace(self, tiles=tiles)
 
     def with_memory_space(self, memory_space: int) -> Layout:
-        """The same layout in another memory space."""
+        """Return the same layout in another memory space."""
         return replace(self, memory_space=memory_space)
 
     def with_element_size_in_bits(self, bits: int) -> Layout:
-        """The same layout with elements of `bits` bits; 0 is the element type's own size."""
+        """Return the same layout with elements of `bits` bits; 0 is the element type's own size."""
         return replace(self, element_size_in_bits=bits)
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """The layout that a text such as `{1,0:T(8,128)}`, or `1,0:(2,2)` without its braces, spells.
+        """Parse a layout such as `{1,0:T(8,128)}`, or `1,0:(2,2)` without its braces.
 
         Raises ParseError or ShapeError, with the column.
         """
@@ -203,7 +203,7 @@ class Layout:
 
     @staticmethod
     def default(rank: int) -> Layout:
-        """The layout of a new shape: dimensions from major to minor, no tiles."""
+        """Return the layout of a new shape: dimensions from major to minor, no tiles."""
         return _default_layout(rank)
 
 
@@ -213,14 +213,14 @@ def _default_layout(rank: int) -> Layout:
 
 
 def padding_text(layout: Layout) -> str:
-    """``PD(3,5:zero)``: the padded dimensions and, if one is stated, the padding value."""
+    """Return ``PD(3,5:zero)``: the padded dimensions and, if one is stated, the padding value."""
     value = "" if layout.padding_value is PaddingValue.INVALID else f":{layout.padding_value.name.lower()}"
     return f"PD({','.join(map(str, layout.padded_dimensions))}{value})"
 
 
 @lru_cache(maxsize=4096)
 def _layout_text(layout: Layout) -> str:
-    """XLA's text of a layout, components in XLA's order, each only where it says something."""
+    """Return XLA's text of a layout: components in XLA's order, defaults left out."""
     parts: list[str] = []
     if layout.tiles:
         parts.append("T" + "".join(map(str, layout.tiles)))

@@ -1,4 +1,4 @@
-"""XLA's names for making and asking layouts: class LayoutUtil of layout_util.h.
+"""XLA's names for creating and querying layouts: class LayoutUtil of layout_util.h.
 
 Thin functions over `Layout`; `docs/xla-names.md` has the table. Layouts are values: where XLA changes a
 shape, these return the changed one.
@@ -110,7 +110,7 @@ def LinearIndex(shape: Shape, indices: Sequence[int]) -> int:
 
 
 def Equal(lhs: Layout, rhs: Layout) -> bool:
-    """Return whether two layouts say the same."""
+    """Return whether two layouts are equal."""
     return lhs == rhs
 
 

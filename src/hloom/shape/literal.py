@@ -1,6 +1,6 @@
 """Literals: values together with their shapes, in Python's memory as numpy arrays.
 
-A literal is a value, not a buffer: it does not change, and its layout says only how `to_bytes` writes it.
+A literal is an immutable value, not a buffer: its layout only determines how `to_bytes` writes it.
 """
 
 from __future__ import annotations
@@ -64,23 +64,23 @@ class Literal:
 
     @staticmethod
     def tuple_(elements: Iterable[Literal]) -> Literal:
-        """The tuple of these literals."""
+        """Return the tuple of these literals."""
         literals = tuple(elements)
         return _restore(Shape.tuple_(literal.shape for literal in literals), literals)
 
     @staticmethod
     def token() -> Literal:
-        """The token, which has no value."""
+        """Return the token, which has no value."""
         return Literal(None)
 
     @staticmethod
     def elided(shape: Shape) -> Literal:
-        """The literal of this shape whose text left its elements out: `{...}`."""
+        """Return the literal of this shape whose text left its elements out: `{...}`."""
         return _restore(shape, None)
 
     @staticmethod
     def parse(text: str, shape: Shape) -> Literal:
-        """The literal of this shape written `text`, as in HLO's constants.
+        """Parse the text of a literal of this shape, as in HLO's constants.
 
         Raises ParseError, with line and column, for text that XLA does not take or whose values are out of
         range.
@@ -93,14 +93,14 @@ class Literal:
 
     @property
     def is_elided(self) -> bool:
-        """True if this is an array whose elements were left out of its text, or a tuple with one."""
+        """True for an array whose elements were left out of its text, and for a tuple with one."""
         if isinstance(self._value, tuple):
             return any(element.is_elided for element in self._value)
         return self._value is None and self.shape.is_array
 
     @property
     def array(self) -> Array:
-        """The array of an array literal, read-only; in dynamic dimensions of its real sizes.
+        """The array of an array literal, read-only; a dynamic dimension has its actual size.
 
         Raises EvaluationError if the elements were elided, ShapeError for tuples and tokens.
         """
@@ -121,7 +121,7 @@ class Literal:
         raise ShapeError(f"a literal of shape {self.shape} is not a tuple", rule="literal.is-tuple")
 
     def numpy(self) -> Any:
-        """The value as numpy arrays: one, or nested tuples of them, with None for tokens."""
+        """Return the value as numpy arrays: one, or nested tuples of them, with None for tokens."""
         if isinstance(self._value, tuple):
             return tuple(element.numpy() for element in self._value)
         return None if self.shape.is_token else self.array
@@ -137,13 +137,13 @@ class Literal:
 
     @property
     def dynamic_sizes(self) -> tuple[int, ...]:
-        """The real size of each dimension; the shape holds the bounds."""
+        """The actual size of each dimension; the shape holds the bounds."""
         return self.array.shape
 
     # Comparison.
 
     def __eq__(self, other: object) -> bool:
-        """Same shape, layouts aside, and the same bits: NaNs by payload, and 0 is not -0."""
+        """Return true for equal shapes, layouts aside, and equal bits: NaNs by payload, and 0 is not -0."""
         if not isinstance(other, Literal):
             return NotImplemented
         if self is other:
@@ -176,21 +176,21 @@ class Literal:
     # Layouts and bytes.
 
     def relayout(self, layout: Layout | None) -> Literal:
-        """The same array with another layout."""
+        """Return the same array with another layout."""
         return _restore(self.shape.with_layout(layout), self._value)
 
     def with_shape(self, shape: Shape) -> Literal:
-        """The same value with a shape that differs in layouts only, or in what is dynamic."""
+        """Return the same value with a shape that differs only in layouts or in dynamic flags."""
         return Literal(self, shape) if not self.is_elided else Literal.elided(shape)
 
     def in_layout_order(self) -> Array:
-        """The elements, one-dimensional, from minor to major as the layout orders them, without padding."""
+        """Return the elements as a 1-D array, from minor to major in the layout's order, without padding."""
         order = (self.shape.layout or Layout.default(self.shape.rank)).major_to_minor
         return np.ascontiguousarray(self.array.transpose(order)).reshape(-1)
 
     @staticmethod
     def from_layout_order(shape: Shape, elements: Array) -> Literal:
-        """The literal of a static shape with these elements `in_layout_order`; else ShapeError."""
+        """Return the literal of a static shape with these elements `in_layout_order`; else ShapeError."""
         if elements.size != shape.element_count:
             raise ShapeError(
                 f"{shape} has {shape.element_count} elements; got {elements.size}",
@@ -201,7 +201,7 @@ class Literal:
         return Literal(array.transpose(np.argsort(np.array(order, np.intp))), shape)
 
     def to_bytes(self) -> bytes:
-        """The value as it lies in memory: ordered, padded and tiled by its layout, packed to E() bits.
+        """Return the value as it lies in memory: ordered, padded and tiled by its layout, packed to E() bits.
 
         Tuples are written leaf after leaf, each from a new byte on. Dynamic dimensions take their bounds.
         """
@@ -220,7 +220,7 @@ class Literal:
 
     @staticmethod
     def from_bytes(shape: Shape, data: bytes | bytearray | memoryview) -> Literal:
-        """The literal whose `to_bytes` is `data`, whatever its padding. ParseError for a wrong length."""
+        """Return the literal whose `to_bytes` is `data`, padding ignored. ParseError for a wrong length."""
         whole = bytes(data)
         if shape.is_tuple:
             literals: list[Literal] = []
@@ -241,7 +241,7 @@ class Literal:
     # Text.
 
     def to_text(self, *, shape_prefix: bool = False, layout: bool = False, oneline: bool = True) -> str:
-        """XLA's text: by default as in HLO constants; `shape_prefix` adds shapes, `layout` their layouts."""
+        """Return XLA's text, by default as in HLO constants; `shape_prefix`, `layout` add shapes, layouts."""
         from hloom.shape.literal_text import literal_text
 
         return literal_text(self, shape_prefix, layout, oneline)
@@ -255,7 +255,7 @@ class Literal:
 
 
 def _restore(shape: Shape, value: Array | tuple[Literal, ...] | None) -> Literal:
-    """A literal of parts that are known to fit."""
+    """Return a literal of parts that are known to fit."""
     literal = Literal.__new__(Literal)
     literal._fill(shape, value)  # pyright: ignore[reportPrivateUsage]
     return literal
@@ -268,7 +268,7 @@ def _read_only(array: Array) -> Array:
 
 
 def _infer(value: Any) -> tuple[Shape, Array | tuple[Literal, ...] | None]:
-    """Shape and value of what came without a shape."""
+    """Return the shape and the value of a Python value that came without a shape."""
     if value is None:
         return Shape.token(), None
     if isinstance(value, tuple):
@@ -285,7 +285,7 @@ def _infer(value: Any) -> tuple[Shape, Array | tuple[Literal, ...] | None]:
 
 
 def _fitted(value: Any, shape: Shape) -> tuple[Shape, Array | tuple[Literal, ...] | None]:
-    """The value checked against its shape; the shape with unbounded dimensions made static."""
+    """Check a value against its shape; return it with the shape, unbounded dimensions made static."""
     if shape.is_tuple:
         if not isinstance(value, tuple) or len(value) != len(shape.tuple_shapes):  # pyright: ignore[reportUnknownArgumentType]
             raise ShapeError(
@@ -351,7 +351,7 @@ def _check_sizes(sizes: tuple[int, ...], shape: Shape) -> None:
 
 
 def _python_array(value: Any) -> Array:
-    """Python numbers, or lists of them, as a numpy array of numpy's choice of type."""
+    """Return Python numbers, or lists of them, as a numpy array of the type that numpy chooses."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
@@ -367,7 +367,7 @@ def _python_array(value: Any) -> Array:
 
 
 def _default_type(array: Array) -> ElementType:
-    """pred, s32, f32 or c64 for Python numbers, wider integers where they are needed."""
+    """Return the type of Python numbers: pred, s32, f32 or c64; wider integers if the values need them."""
     kind = array.dtype.kind
     if kind == "b":
         return PRED
@@ -381,7 +381,7 @@ def _default_type(array: Array) -> ElementType:
 
 
 def _converted(array: Array, element_type: ElementType) -> Array:
-    """Python numbers as elements of a type that can hold them."""
+    """Convert Python numbers to an element type that can hold them."""
     kind = array.dtype.kind
     if array.size and not element_type.is_predicate and kind not in "b":
         if element_type.is_integer and kind in "fc":
@@ -403,7 +403,7 @@ def _converted(array: Array, element_type: ElementType) -> Array:
 
 
 def _padding_element(shape: Shape) -> Any:
-    """What `padding_value` puts into the positions that `padded_dimensions` adds."""
+    """Return the value that `padding_value` puts into the positions that `padded_dimensions` adds."""
     value = PaddingValue.INVALID if shape.layout is None else shape.layout.padding_value
     dtype = shape.element_type.numpy_dtype
     if value is PaddingValue.ONE:

@@ -1,8 +1,8 @@
-"""Reads the text of literals: everything that XLA's parser takes in `constant(...)`.
+"""Parses the text of literals: everything that XLA's parser accepts in `constant(...)`.
 
-Plain text, numbers in braces that fit the shape, is checked and converted as a whole; scalars are kept by
-text. Whatever else there is (missing commas, NaN payloads, elided or dynamic arrays, errors) goes to a
-scanner that knows its place in the text.
+Plain text, numbers in braces that fit the shape, is checked and converted as a whole; scalars are cached by
+text. Everything else (missing commas, NaN payloads, elided or dynamic arrays, errors) goes to a
+scanner that tracks its position in the text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LARGEST_FILL = 1 << 28
 
 
 def parse_literal(text: str, shape: Shape) -> Literal:
-    """The literal of this shape that is the whole of `text`; ParseError with line and column otherwise."""
+    """Parse the whole of `text` as a literal of this shape; otherwise ParseError with line and column."""
     literal, end = parse_literal_at(text, 0, shape)
     scanner = _Scanner(text, end)
     if scanner.peek():
@@ -53,7 +53,7 @@ def parse_literal(text: str, shape: Shape) -> Literal:
 
 
 def parse_literal_at(text: str, position: int, shape: Shape) -> tuple[Literal, int]:
-    """The literal of this shape that starts at `position`, and the position after it.
+    """Parse the literal of this shape that starts at `position`; return it and the position after it.
 
     Raises ParseError with line and column in `text`; ShapeError for a shape that no literal has.
     """
@@ -88,7 +88,7 @@ def _scalar(text: str, shape: Shape) -> Literal:
 
 
 def _plain_array(text: str, position: int, shape: Shape) -> tuple[Literal, int] | None:
-    """The array if all is plain: braces and commas just as the shape has them, no odd numbers."""
+    """Return the array if the text is plain: its braces and commas match the shape, its numbers are plain."""
     found = _PLAIN.match(text, position)
     assert found is not None
     last = _LAST_BRACE.search(text, position, found.end())
@@ -112,7 +112,7 @@ def _plain_array(text: str, position: int, shape: Shape) -> tuple[Literal, int] 
 
 
 def _may_fit(sizes: tuple[int, ...], length: int) -> bool:
-    """False if a text of this length has too few characters for the braces of an array of these sizes."""
+    """Return false if a text of this length is too short for the braces of an array of these sizes."""
     braces = 1
     for size in sizes[:-1]:
         braces *= size
@@ -122,7 +122,7 @@ def _may_fit(sizes: tuple[int, ...], length: int) -> bool:
 
 
 def _skeleton(shape: Shape) -> bytes:
-    """The braces, commas and parentheses that the text of an array has."""
+    """Return the braces, commas and parentheses in the text of an array."""
     skeleton = b"(,)" if shape.element_type.is_complex else b""
     for size in reversed(shape.dimensions):
         skeleton = b"{" + b",".join([skeleton] * size) + b"}"
@@ -130,7 +130,7 @@ def _skeleton(shape: Shape) -> bytes:
 
 
 def _plain_numbers(numbers: list[bytes], element_type: ElementType, text: str) -> Array | None:
-    """The numbers as elements; None if one of them is not a number or out of range."""
+    """Convert the numbers to elements; return None if one is not a number or is out of range."""
     try:
         if element_type.is_integer or element_type.is_predicate:
             wide = np.uint64 if element_type is U64 else np.int64
@@ -148,7 +148,7 @@ def _plain_numbers(numbers: list[bytes], element_type: ElementType, text: str) -
 
 
 def _accepted(element_type: ElementType) -> tuple[int, int]:
-    """The smallest and the largest integer that stands for an element.
+    """Return the smallest and the largest integer that is accepted for an element.
 
     XLA reads constants as integers of 64 bits, signed or unsigned, and lets those of the other kind wrap.
     """
@@ -158,7 +158,7 @@ def _accepted(element_type: ElementType) -> tuple[int, int]:
 
 
 def _narrowed(integers: Array, element_type: ElementType) -> Array | None:
-    """Wide integers as elements; None if one is out of range."""
+    """Convert wide integers to elements; return None if one is out of range."""
     if element_type.is_predicate:
         return integers != 0
     lowest, highest = element_type.limits
@@ -168,7 +168,7 @@ def _narrowed(integers: Array, element_type: ElementType) -> Array | None:
 
 
 def _rounded(doubles: Array, element_type: ElementType) -> tuple[Array, Array]:
-    """Doubles as elements of a floating-point type, and which of them are out of its range.
+    """Round doubles to a floating-point type; return the elements and a mask of those out of range.
 
     A number is in range if it rounds to a finite one. Infinities become what the type has: NaN, or its
     largest number. Types that have neither infinities nor NaN refuse nothing, as in XLA.
@@ -205,7 +205,7 @@ class _Scanner(Scanner):
         self.elided = False
 
     def other(self, shape: Shape) -> Literal:
-        """A tuple or a token."""
+        """Read a tuple or a token."""
         if shape.is_token:
             self.peek()
             for spelling in ("token[]", "token"):
@@ -244,7 +244,7 @@ class _Scanner(Scanner):
         return Literal(elements.reshape([size or 0 for size in sizes]), shape)
 
     def first_element(self, shape: Shape, elements: Array) -> Literal:
-        """A bare number for an array: XLA sets the first element to it and leaves the others zero."""
+        """Read a bare number for an array: XLA sets the first element to it and leaves the others zero."""
         if shape.is_dynamic or not 0 < shape.element_count < _LARGEST_FILL:
             self.fail(f"{{ for dimension 0 of {shape.to_string(False)}", "literal.nesting", self.places[0])
         array = np.zeros(shape.dimensions, elements.dtype)
@@ -252,7 +252,7 @@ class _Scanner(Scanner):
         return Literal(array, shape)
 
     def braces(self, shape: Shape, sizes: list[int | None], depth: int) -> None:
-        """One pair of braces and what is in it; commas may be missing, doubled or trailing, as for XLA."""
+        """Read one pair of braces and its contents; like XLA, accept missing, doubled, trailing commas."""
         if self.peek() != "{":
             self.fail(f"{{ for dimension {depth} of {shape.to_string(False)}", "literal.nesting")
         self.position += 1
@@ -291,7 +291,7 @@ class _Scanner(Scanner):
         self.expect(")", "after the imaginary part")
 
     def number(self, element_type: ElementType) -> None:
-        """One real number or truth value."""
+        """Read one real number or truth value."""
         if self.peek() in ("{", "("):
             self.fail(f"an element of type {element_type}", "literal.nesting")
         start = self.position
@@ -334,7 +334,7 @@ class _Scanner(Scanner):
         return int(token[0])
 
     def elements(self, element_type: ElementType) -> Array:
-        """What was collected, as elements, one-dimensional."""
+        """Return the collected numbers as a 1-D array of elements."""
         if not (element_type.is_floating or element_type.is_complex):
             for value, place in zip(self.values, self.places, strict=True):
                 self.check_integer(int(value), element_type, place)

@@ -30,7 +30,7 @@ NAN_PAYLOAD_TYPES = frozenset((F8E5M2, F8E4M3, F8E3M4, F16, BF16, F32, F64))
 
 
 def literal_text(literal: Literal, shape: bool, layout: bool, oneline: bool) -> str:
-    """The text of a literal; `shape` puts the shape in front of every array, with its layout or without."""
+    """Return the text of a literal; `shape` prefixes each array with its shape, `layout` adds the layout."""
     if literal.shape.is_tuple:
         parts = [literal_text(element, shape, layout, oneline) for element in literal.elements]
         return f"( {', '.join(parts)} )" if oneline else "(\n" + ",\n".join(parts) + "\n)"
@@ -50,7 +50,7 @@ def _dynamic_sizes(literal: Literal) -> str:
 
 
 def array_text(array: Array, element_type: ElementType, oneline: bool) -> str:
-    """The elements of an array in nested braces; a scalar bare."""
+    """Return the elements of an array in nested braces; a scalar bare."""
     texts = element_texts(array.reshape(-1), element_type, scalar=array.ndim == 0)
     if array.ndim == 0:
         return texts[0]
@@ -58,7 +58,7 @@ def array_text(array: Array, element_type: ElementType, oneline: bool) -> str:
 
 
 def _nested(texts: list[str], sizes: tuple[int, ...], index: tuple[int, ...], line_break: str) -> str:
-    """The braces of the dimensions `sizes`; `index` are the positions in the dimensions around them."""
+    """Return the braces of the dimensions `sizes`; `index` holds the positions in the enclosing ones."""
     size = sizes[0]
     if len(sizes) == 1:
         body = ", ".join(texts)
@@ -78,7 +78,7 @@ def _nested(texts: list[str], sizes: tuple[int, ...], index: tuple[int, ...], li
 
 
 def element_texts(elements: Array, element_type: ElementType, scalar: bool = False) -> list[str]:
-    """Each element of a one-dimensional array as XLA spells it; pred as words only if it is a scalar."""
+    """Return each element of a 1-D array in XLA's spelling; pred as a word only if it is a scalar."""
     if element_type.is_predicate:
         true, false = ("true", "false") if scalar else ("1", "0")
         return [true if element else false for element in elements.tolist()]
@@ -105,13 +105,13 @@ def _floating_texts(elements: Array, element_type: ElementType) -> list[str]:
 
 @lru_cache
 def _byte_texts(element_type: ElementType) -> list[str]:
-    """The text of every bit pattern of a floating-point type of at most eight bits."""
+    """Return the text of every bit pattern of a floating-point type of at most eight bits."""
     patterns = np.arange(1 << element_type.bits, dtype=np.uint8)
     return _formatted(patterns.view(element_type.numpy_dtype), element_type)
 
 
 def _formatted(elements: Array, element_type: ElementType) -> list[str]:
-    """f32 and f64 with the digits they always keep if these suffice, else with all that can be needed."""
+    """Print f32 and f64 with 6 and 15 digits if these round-trip; else every digit that can be needed."""
     with np.errstate(invalid="ignore"):
         values = elements.astype(np.float64)
     most = 1 + math.ceil((element_type.mantissa_bits + 1) * math.log10(2))
@@ -130,7 +130,7 @@ def _formatted(elements: Array, element_type: ElementType) -> list[str]:
 
 
 def _nan_text(element: Array, element_type: ElementType) -> str:
-    """A NaN with its sign, and with its payload unless that is the quiet bit alone."""
+    """Return a NaN with its sign, and with its payload unless only the quiet bit is set."""
     pattern = int(bit_patterns(element, element_type)[0])
     sign = "-" if element_type.limits[0] < 0 and pattern >> (element_type.bits - 1) else ""
     if element_type not in NAN_PAYLOAD_TYPES:

@@ -1,4 +1,4 @@
-"""Elements as bytes: little endian and, where a layout's E() says so, of fewer or more bits than usual.
+"""Elements as bytes: little endian, at the width that a layout's E() states.
 
 A memory of `bits`-wide elements is one stream of bits, the lowest bit of the first byte first: two s4
 elements share a byte, the first one in its low half.
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def bit_patterns(array: Array, element_type: ElementType) -> Array:
-    """The elements of a one-dimensional array as unsigned integers of their bits; c64 and c128 as pairs."""
+    """Return the bit patterns of a 1-D array as unsigned integers; c64 and c128 as pairs."""
     component = element_type.component
     unsigned = np.dtype(f"u{component.bytes}")
     patterns = np.ascontiguousarray(array).view(unsigned)
@@ -27,7 +27,7 @@ def bit_patterns(array: Array, element_type: ElementType) -> Array:
 
 
 def pack_elements(array: Array, element_type: ElementType, bits: int) -> bytes:
-    """A one-dimensional array as bytes, `bits` wide each; `bits` is at least what a value needs."""
+    """Pack a 1-D array into bytes at `bits` per element; `bits` is at least the width of the type."""
     patterns = bit_patterns(array, element_type)
     whole = 8 * element_type.bytes
     if bits == whole:
@@ -42,7 +42,7 @@ def pack_elements(array: Array, element_type: ElementType, bits: int) -> bytes:
 
 
 def unpack_elements(data: bytes, element_type: ElementType, bits: int, count: int) -> Array:
-    """The one-dimensional array of `count` elements that `pack_elements` wrote as `data`.
+    """Return the 1-D array of `count` elements that `pack_elements` wrote as `data`.
 
     Raises ParseError if `data` has another length.
     """
@@ -66,7 +66,7 @@ def unpack_elements(data: bytes, element_type: ElementType, bits: int, count: in
 
 
 def _elements_of(octets: Array, element_type: ElementType) -> Array:
-    """Whole bytes read as elements; bits that the type does not have are dropped."""
+    """Return whole bytes read as elements; bits beyond the type's width are dropped."""
     dtype = element_type.numpy_dtype
     if element_type.is_predicate:
         return octets != 0
@@ -76,7 +76,7 @@ def _elements_of(octets: Array, element_type: ElementType) -> Array:
 
 
 def _pack_fractions(patterns: Array, bits: int) -> Array:
-    """Byte-wide patterns put together, 8 / `bits` to a byte, the first lowest."""
+    """Pack byte-wide patterns, 8 / `bits` to a byte, the first in the lowest bits."""
     each = 8 // bits
     padded = np.zeros(-(-len(patterns) // each) * each, np.uint8)
     padded[: len(patterns)] = patterns

@@ -26,7 +26,7 @@ class Shape:
     An array has `dimensions` (the bound where a dimension is dynamic, `Shape.UNBOUNDED` where it has none),
     `dynamic_dimensions` (one flag each) and a `layout`; a tuple has `tuple_shapes`; a buffer holds the shape
     of its array there. A new array shape gets the default layout, dimensions from major to minor;
-    `without_layout()` gives a shape that says nothing of its layout.
+    `without_layout()` returns the shape without a layout.
 
     Raises ShapeError for dimensions or layouts that no array can have.
     """
@@ -69,7 +69,7 @@ class Shape:
         self._fill(element_type, sizes, dynamic, layout, children)
 
     def __deepcopy__(self, memo: object) -> Shape:
-        """The shape itself, which never changes."""
+        """Return the shape itself, which never changes."""
         return self
 
     def _fill(
@@ -135,7 +135,7 @@ class Shape:
     def array(
         element_type: ElementType | str, dimensions: Iterable[int] = (), layout: Layout | None = None
     ) -> Shape:
-        """The shape of a static array; the type may be given by name.
+        """Return the shape of a static array; the type may be given by name.
 
         Without `layout` its dimensions lie from major to minor.
         """
@@ -145,30 +145,30 @@ class Shape:
 
     @staticmethod
     def tuple_(shapes: Iterable[Shape]) -> Shape:
-        """The shape of a tuple of values of these shapes."""
+        """Return the shape of a tuple of values of these shapes."""
         return Shape(TUPLE, tuple_shapes=shapes)
 
     @staticmethod
     def buffer(shape: Shape) -> Shape:
-        """The shape of a buffer that holds an array, `b(f32[2]{0})` in text."""
+        """Return the shape of a buffer that holds an array, `b(f32[2]{0})` in text."""
         return Shape(BUFFER, tuple_shapes=(shape,))
 
     @staticmethod
     def token() -> Shape:
-        """The shape of tokens, which order side effects."""
+        """Return the shape of tokens, which order side effects."""
         return _TOKEN_SHAPE
 
     @staticmethod
     def opaque() -> Shape:
-        """The shape of opaque values."""
+        """Return the shape of opaque values."""
         return _OPAQUE_SHAPE
 
     @staticmethod
     def parse(text: str) -> Shape:
-        """The shape written `text`: HLO's form or the older page's `F32[3,5]{1,0:(2,2)}`.
+        """Parse a shape: HLO's form or the older page's `F32[3,5]{1,0:(2,2)}`.
 
         An array without a layout gets the default one, as in XLA. Raises ParseError, with the column, for
-        what is not a shape, and ShapeError for a shape that cannot be.
+        text that is not a shape, and ShapeError for an invalid shape.
         """
         from hloom.shape.shape_parser import parse_shape
 
@@ -176,19 +176,19 @@ class Shape:
 
     @staticmethod
     def of(value: np.ndarray[Any, Any] | np.generic) -> Shape:
-        """The shape of a numpy array or scalar, in default layout."""
+        """Return the shape of a numpy array or scalar, in default layout."""
         return Shape(ElementType.from_dtype(value.dtype), value.shape)
 
-    # What kind of shape it is.
+    # Kinds of shapes.
 
     @property
     def is_array(self) -> bool:
-        """True for arrays, scalars among them."""
+        """True for arrays, scalars included."""
         return self.element_type.is_array
 
     @property
     def is_tuple(self) -> bool:
-        """True for tuples, the empty one too."""
+        """True for tuples, the empty tuple included."""
         return self.element_type is TUPLE
 
     @property
@@ -213,7 +213,7 @@ class Shape:
 
     @property
     def is_dynamic(self) -> bool:
-        """True if some dimension, of some element for tuples, is dynamic."""
+        """True if any dimension, of any element for tuples, is dynamic."""
         return any(self.dynamic_dimensions) or any(child.is_dynamic for child in self.tuple_shapes)
 
     @property
@@ -230,16 +230,16 @@ class Shape:
 
     @property
     def rank(self) -> int:
-        """How many dimensions an array has; 0 for everything else."""
+        """The number of dimensions of an array; 0 for everything else."""
         return len(self.dimensions)
 
     @property
     def true_rank(self) -> int:
-        """How many dimensions are larger than 1."""
+        """The number of dimensions larger than 1."""
         return sum(size > 1 or size == Shape.UNBOUNDED for size in self.dimensions)
 
     def axis(self, number: int) -> int:
-        """The dimension number from 0 for one that may count from the end (-1 is the last)."""
+        """Return the dimension number from 0 for one that may count from the end (-1 is the last)."""
         if not -len(self.dimensions) <= number < len(self.dimensions):
             raise ShapeError(
                 f"{self} has {self.rank} dimensions and no dimension {number}",
@@ -248,7 +248,7 @@ class Shape:
         return number % len(self.dimensions)
 
     def dimension(self, number: int) -> int:
-        """The size of dimension `number`; negative numbers count from the last."""
+        """Return the size of dimension `number`; negative numbers count from the last."""
         return self.dimensions[self.axis(number)]
 
     @property
@@ -265,7 +265,7 @@ class Shape:
 
     @property
     def element_bits(self) -> int:
-        """Bits that one element takes in memory: the layout's E(), or whole bytes of the type."""
+        """Bits of one element in memory: the layout's E(), or the type's size rounded up to whole bytes."""
         if self.layout is not None and self.layout.element_size_in_bits:
             return self.layout.element_size_in_bits
         return 8 * self.element_type.bytes
@@ -313,15 +313,15 @@ class Shape:
             raise ShapeError(f"{self} is not an array", rule="shape.is-array")
 
     def with_layout(self, layout: Layout | None) -> Shape:
-        """The same array in another layout; None leaves the layout open."""
+        """Return the same array in another layout; None leaves the layout open."""
         return self._with(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
 
     def without_layout(self) -> Shape:
-        """The same shape, its layouts left open; tuples all the way down."""
+        """Return the same shape, its layouts left open; tuples all the way down."""
         return self._map_leaves(lambda leaf: leaf.with_layout(None))
 
     def with_default_layout(self) -> Shape:
-        """The same shape in default layouts; tuples all the way down."""
+        """Return the same shape in default layouts; tuples all the way down."""
         return self._map_leaves(lambda leaf: leaf.with_layout(Layout.default(leaf.rank)))
 
     def _map_leaves(self, change: Callable[[Shape], Shape]) -> Shape:
@@ -340,7 +340,7 @@ class Shape:
     def with_dimensions(
         self, dimensions: Iterable[int], dynamic_dimensions: Iterable[bool] | None = None
     ) -> Shape:
-        """An array of other dimensions; the layout stays if the rank does, else it is the default one."""
+        """Return an array of other dimensions; a layout of the same rank is kept, else it is the default."""
         self._require_array()
         sizes = tuple(dimensions)
         keep = self.layout is not None and len(sizes) == self.rank
@@ -348,20 +348,20 @@ class Shape:
         return Shape(self.element_type, sizes, dynamic_dimensions, layout)
 
     def with_element_type(self, element_type: ElementType) -> Shape:
-        """The same array of another element type; an element size E() stays with the old type."""
+        """Return the same array of another element type; an element size E() stays with the old type."""
         layout = self.layout
         if layout is not None and layout.element_size_in_bits and element_type is not self.element_type:
             layout = layout.with_element_size_in_bits(0)
         return self._with(element_type, self.dimensions, self.dynamic_dimensions, layout)
 
     def with_dynamic_dimension(self, number: int, dynamic: bool = True) -> Shape:
-        """The same array with dimension `number` marked dynamic, its size the bound, or static."""
+        """Return the same array with dimension `number` marked dynamic, its size the bound, or static."""
         axis = self.axis(number)
         flags = (*self.dynamic_dimensions[:axis], dynamic, *self.dynamic_dimensions[axis + 1 :])
         return self._with(self.element_type, self.dimensions, flags, self.layout)
 
     def to_static(self) -> Shape:
-        """The same shape with every bounded dynamic dimension fixed at its bound."""
+        """Return the same shape with every bounded dynamic dimension fixed at its bound."""
         return self._map_leaves(
             lambda leaf: leaf._with(leaf.element_type, leaf.dimensions, (False,) * leaf.rank, leaf.layout)
         )
@@ -378,7 +378,7 @@ class Shape:
         memory_space: bool = True,
         tiles: bool = True,
     ) -> bool:
-        """Equality that leaves out what is switched off; plain `==` compares everything."""
+        """Compare shapes without the properties that are switched off; `==` compares everything."""
         if len(self.tuple_shapes) != len(other.tuple_shapes):
             return False
         options = {
@@ -406,7 +406,7 @@ class Shape:
         )
 
     def compatible(self, other: Shape) -> bool:
-        """Equality of element types and dimensions: layouts and which dimensions are dynamic do not matter.
+        """Return true for equal element types and dimensions; layouts and dynamic flags are ignored.
 
         An unbounded dimension is compatible with every size.
         """
@@ -425,7 +425,7 @@ class Shape:
     # Tuples.
 
     def subshape(self, index: ShapeIndex) -> Shape:
-        """The shape at a path of tuple indices; () is the shape itself."""
+        """Return the shape at a path of tuple indices; () is the shape itself."""
         shape = self
         for depth, element in enumerate(index):
             if not shape.is_tuple or not 0 <= element < len(shape.tuple_shapes):
@@ -436,20 +436,20 @@ class Shape:
         return shape
 
     def walk(self, index: ShapeIndex = ()) -> Iterator[tuple[ShapeIndex, Shape]]:
-        """Every shape in this one with its index, itself first, in order."""
+        """Yield every shape in this one with its index in pre-order, starting with itself."""
         yield index, self
         if self.is_tuple:
             for number, child in enumerate(self.tuple_shapes):
                 yield from child.walk((*index, number))
 
     def leaves(self) -> Iterator[tuple[ShapeIndex, Shape]]:
-        """Every shape in this one that is not a tuple, with its index, in order."""
+        """Yield every non-tuple shape in this one with its index, in order."""
         return ((index, shape) for index, shape in self.walk() if not shape.is_tuple)
 
     # Text.
 
     def to_string(self, layout: bool = True) -> str:
-        """XLA's text of the shape; `layout=False` leaves the layouts out."""
+        """Return XLA's text of the shape; `layout=False` leaves the layouts out."""
         if self.is_tuple:
             return _tuple_text(self.tuple_shapes, layout)
         if self.is_buffer:
@@ -471,7 +471,7 @@ def _sizes(dimensions: Iterable[int]) -> tuple[int, ...]:
 
 
 def _dynamic_flags(sizes: tuple[int, ...], flags: Iterable[bool] | None) -> tuple[bool, ...]:
-    """The flags of dynamic dimensions, checked; an unbounded dimension is always dynamic."""
+    """Check and return the dynamic flags of dimensions; an unbounded dimension is always dynamic."""
     for size in sizes:
         if size < 0 and size != Shape.UNBOUNDED:
             raise ShapeError(
@@ -495,7 +495,7 @@ def _dynamic_flags(sizes: tuple[int, ...], flags: Iterable[bool] | None) -> tupl
 def _check_kind(
     element_type: ElementType, sizes: tuple[int, ...], layout: Layout | None, children: tuple[Shape, ...]
 ) -> None:
-    """Only arrays have dimensions and layouts, only tuples and buffers have elements."""
+    """Check that only arrays have dimensions and layouts, and only tuples and buffers have elements."""
     if not element_type.is_array and (sizes or layout is not None):
         raise ShapeError(
             f"{element_type} has neither dimensions nor layout; got {list(sizes)}",
@@ -509,7 +509,7 @@ def _check_kind(
 
 
 def _check_layout(element_type: ElementType, sizes: tuple[int, ...], layout: Layout) -> None:
-    """That the layout can be one of an array of this type and these dimensions."""
+    """Check that an array of this type and these dimensions can have the layout."""
     if len(layout.minor_to_major) != len(sizes):
         raise ShapeError(
             f"an array of {len(sizes)} dimensions needs as many in minor_to_major; "
@@ -554,7 +554,7 @@ def _dimension_text(size: int, dynamic: bool) -> str:
 
 
 def _tuple_text(shapes: tuple[Shape, ...], layout: bool) -> str:
-    """The elements in parentheses; every fifth is numbered, as XLA does."""
+    """Return the elements in parentheses; every fifth one is numbered, as in XLA."""
     parts = [
         (f"/*index={number}*/" if number and number % 5 == 0 else "")
         + (str(shape) if layout else shape.to_string(layout=False))
@@ -570,7 +570,7 @@ def _restore(
     layout: Layout | None,
     tuple_shapes: tuple[Shape, ...],
 ) -> Shape:
-    """A shape from the fields of a checked one, which may leave its layout open."""
+    """Rebuild a shape from the fields of a checked one, which may lack a layout."""
     shape = Shape.__new__(Shape)
     shape._fill(  # pyright: ignore[reportPrivateUsage]
         element_type, dimensions, dynamic_dimensions, layout, tuple_shapes

@@ -1,9 +1,9 @@
 """The text of shapes: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2]{0}, /*index=1*/token[])`, `b(f32[2])`.
 
-Layouts and tiles have their text alone, too.
+Layouts and tiles are also parsed on their own.
 
-A dump repeats few shapes many times, so results are kept by text: the extent of an array or of a flat tuple
-is found by a regular expression and looked up. A scanner reads what is new; it also knows comments, blanks
+A dump repeats few shapes many times, so results are cached by text: a regular expression finds the extent of
+an array or of a flat tuple, which is looked up. A scanner reads new shapes; it also handles comments, blanks
 and the older page's tile spelling.
 """
 
@@ -34,7 +34,7 @@ _LONGEST_KEPT_TEXT = 1 << 14
 
 
 def parse_shape(text: str) -> Shape:
-    """The shape that is the whole of `text`; ParseError with the column, or ShapeError, otherwise."""
+    """Parse the whole of `text` as a shape; otherwise ParseError with the column, or ShapeError."""
     return _parse_kept(text) if len(text) < _LONGEST_KEPT_TEXT else _parse_whole(text)
 
 
@@ -52,7 +52,7 @@ def _parse_whole(text: str) -> Shape:
 
 
 def parse_shape_at(text: str, position: int) -> tuple[Shape, int]:
-    """The shape that starts at `position` and the position after it; what follows is not looked at.
+    """Parse the shape that starts at `position`; return it and the position after it, ignoring the rest.
 
     Raises ParseError or ShapeError with line and column in `text`.
     """
@@ -60,7 +60,7 @@ def parse_shape_at(text: str, position: int) -> tuple[Shape, int]:
 
 
 def _known_shape(text: str, position: int) -> tuple[Shape, int] | None:
-    """The same where the extent is plain to see and the text there is well formed; None elsewhere."""
+    """Look up the shape at `position` by its text; return None if its extent or form needs the scanner."""
     array = _ARRAY.match(text, position)
     found = array or _FLAT_TUPLE.match(text, position)
     if found is None or len(found[0]) > _LONGEST_KEPT_TEXT:
@@ -83,7 +83,7 @@ def _shape_of_text(text: str) -> Shape:
 
 
 def parse_layout(text: str) -> Layout:
-    """The layout that is the whole of `text`, with or without braces; ParseError or ShapeError otherwise."""
+    """Parse the whole of `text` as a layout, with or without braces; otherwise ParseError or ShapeError."""
     scanner = _Scanner(text, 0)
     layout = scanner.layout(braces=scanner.peek() == "{")
     if scanner.peek():
@@ -92,7 +92,7 @@ def parse_layout(text: str) -> Layout:
 
 
 def parse_tile(text: str) -> Tile:
-    """The tile that is the whole of `text`; ParseError or ShapeError otherwise."""
+    """Parse the whole of `text` as a tile; otherwise ParseError or ShapeError."""
     scanner = _Scanner(text, 0)
     tile = scanner.tile()
     if scanner.peek():
@@ -110,7 +110,7 @@ class _Scanner(Scanner):
         self.depth = 0
 
     def placed(self, start: int, make: Callable[[], Any]) -> Any:
-        """What `make` makes, its errors placed at `start`."""
+        """Return the result of `make`; place its errors at `start`."""
         try:
             return make()
         except HloError as error:
@@ -128,7 +128,7 @@ class _Scanner(Scanner):
         return value
 
     def integers(self, close: str) -> tuple[int, ...]:
-        """Integers with commas between up to `close`, which is taken."""
+        """Read comma-separated integers and the closing character `close`."""
         if self.take(close):
             return ()
         values = [self.integer()]
@@ -146,12 +146,12 @@ class _Scanner(Scanner):
         return found[0]
 
     def read(self) -> tuple[Shape, int]:
-        """The shape from here on and the position after it, read character by character."""
+        """Read the shape character by character; return it and the position after it."""
         shape = self.tuple_shape() if self.take("(") else self.array_shape()
         return shape, self.position
 
     def shape(self) -> Shape:
-        """An inner shape: an array that is already known, or read."""
+        """Read an inner shape, from the cache if its text is known."""
         if self.peek() != "(":
             known = _known_shape(self.text, self.position)
             if known is not None:
@@ -237,7 +237,7 @@ class _Scanner(Scanner):
         return tuple(order)
 
     def components(self, fields: dict[str, Any]) -> None:
-        """The parts after the colon, each at most once and in XLA's order."""
+        """Read the components after the colon, each at most once and in XLA's order."""
         if self.letter("D"):
             self.dimension_level_types()
         if self.letter("T") or self.peek() == "(":
@@ -264,7 +264,7 @@ class _Scanner(Scanner):
             self.padding(fields)
 
     def padding(self, fields: dict[str, Any]) -> None:
-        """``(3,5:zero)``: padded dimensions and the value in between, which the older proto has."""
+        """Read ``(3,5:zero)``: padded dimensions and the padding value, a field of the older proto."""
         self.expect("(", "before the padded dimensions")
         if self.peek() not in (":", ")"):
             fields["padded_dimensions"] = self.layout_order()
@@ -279,7 +279,7 @@ class _Scanner(Scanner):
         self.expect(")", "after the padding")
 
     def letter(self, name: str) -> bool:
-        """Take the component name if it is the next word."""
+        """Consume the component name if it is the next word."""
         self.peek()
         found = _WORD.match(self.text, self.position)
         if found is None or found[0] != name:
@@ -303,7 +303,7 @@ class _Scanner(Scanner):
         return element_type
 
     def dimension_level_types(self) -> None:
-        """D(D,C+~,S): sparse storage of each dimension, which XLA reads and no longer keeps."""
+        """Read D(D,C+~,S), per-dimension sparse storage, which XLA still accepts but no longer keeps."""
         self.expect("(", "before the dimension level types")
         while True:
             self.peek()

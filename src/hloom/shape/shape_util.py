@@ -1,4 +1,4 @@
-"""XLA's names for making and asking shapes: class ShapeUtil of shape_util.h.
+"""XLA's names for creating and querying shapes: class ShapeUtil of shape_util.h.
 
 Thin functions over `Shape`; `docs/xla-names.md` has the table. Shapes are values: where XLA changes one,
 these return the changed one.
