@@ -1,4 +1,4 @@
-"""``result_accuracy``: how exact a transcendental function must be computed."""
+"""The attribute ``result_accuracy``: the accuracy required of a transcendental function."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MODES: Final = ("default", "highest")
 
 @dataclass(frozen=True, slots=True)
 class ResultAccuracy:
-    """A mode, or the largest error that is allowed.
+    """An accuracy mode, or the largest error that is allowed.
 
     Attributes:
         mode: ``default`` or ``highest``; ``default`` where a tolerance is given.
-        tolerance: absolute and relative error, and error in units of the last place; None if none is given.
+        tolerance: absolute error, relative error and error in units in the last place; None if none is given.
     """
 
     mode: str = "default"
@@ -25,10 +25,10 @@ class ResultAccuracy:
 
 
 class ResultAccuracyCodec:
-    """``{mode=highest}`` or ``{tolerance={atol=0,rtol=0.5,ulps=2}}``."""
+    """Codec of ``{mode=highest}`` and ``{tolerance={atol=0,rtol=0.5,ulps=2}}``."""
 
     def parse(self, cursor: Cursor) -> ResultAccuracy:
-        """One of the two forms; a tolerance may leave out what is 0."""
+        """Parse a mode or a tolerance; parts of a tolerance that are left out are 0."""
         cursor.expect("{")
         if cursor.accept("mode"):
             cursor.expect("=")
@@ -47,14 +47,14 @@ class ResultAccuracyCodec:
         return value
 
     def text(self, value: ResultAccuracy) -> str:
-        """All three tolerances, or the mode."""
+        """Return the text of the mode or of all three tolerances."""
         if value.tolerance is None:
             return f"{{mode={value.mode}}}"
         atol, rtol, ulps = value.tolerance
         return f"{{tolerance={{atol={float_text(atol)},rtol={float_text(rtol)},ulps={ulps}}}}}"
 
     def write(self, message: Message, field: str, value: ResultAccuracy) -> None:
-        """Set the tolerance, or a mode that is not ``default``."""
+        """Store the tolerance, or a mode other than ``default``."""
         target = getattr(message, field)
         if value.tolerance is None:
             if value.mode != "default":
@@ -63,7 +63,7 @@ class ResultAccuracyCodec:
             target.tolerance.atol, target.tolerance.rtol, target.tolerance.ulps = value.tolerance
 
     def read(self, message: Message, field: str) -> ResultAccuracy:
-        """The mode (``default`` if nothing is stored) or the tolerance."""
+        """Return the stored tolerance or mode; ``default`` if nothing is stored."""
         stored: Any = getattr(message, field)
         if stored.HasField("tolerance"):
             tolerance = stored.tolerance
@@ -92,5 +92,5 @@ def _tolerance(cursor: Cursor) -> tuple[float, float, int]:
 
 
 def result_accuracy() -> ResultAccuracy:
-    """The attribute ``result_accuracy``; not printed when it is the default mode."""
+    """Declare the attribute ``result_accuracy``, which is not printed in the default mode."""
     return attribute(ResultAccuracyCodec(), default=ResultAccuracy())

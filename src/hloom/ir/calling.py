@@ -11,14 +11,14 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 OutputAlias: TypeAlias = tuple[tuple[int, ...], int, tuple[int, ...]]
-"""An output leaf, and the operand number and leaf whose buffer it shares."""
+"""An index into the output, and the number of the operand and the index in it that share its buffer."""
 
 
 class OutputAliasingCodec:
-    """``{{0}: (1, {}), {1}: (0, {2})}``: output index, operand number, operand index."""
+    """Codec of ``{{0}: (1, {}), {1}: (0, {2})}``: output index, operand number, operand index."""
 
     def parse(self, cursor: Cursor) -> tuple[OutputAlias, ...]:
-        """Any number of entries."""
+        """Parse any number of entries."""
         cursor.expect("{")
         found: list[OutputAlias] = []
         while not cursor.accept("}"):
@@ -35,7 +35,7 @@ class OutputAliasingCodec:
         return tuple(found)
 
     def text(self, value: tuple[OutputAlias, ...]) -> str:
-        """As XLA prints it."""
+        """Return the text of the entries, as XLA prints it."""
         return (
             "{"
             + ", ".join(f"{_index(out)}: ({number}, {_index(index)})" for out, number, index in value)
@@ -50,7 +50,7 @@ class OutputAliasingCodec:
             )
 
     def read(self, message: Message, field: str) -> tuple[OutputAlias, ...]:
-        """The entries."""
+        """Return the stored entries."""
         return tuple(
             (tuple(a.output_shape_index), a.operand_index, tuple(a.operand_shape_index))
             for a in getattr(message, field)
@@ -62,10 +62,10 @@ def _index(index: tuple[int, ...]) -> str:
 
 
 class TypedLiteralCodec:
-    """A literal with its shape before it: ``f32[2]{0} {1, 2}``; a tuple's shape is told by its elements."""
+    """Codec of a literal after its shape, ``f32[2]{0} {1, 2}``; a tuple states the shapes of its elements."""
 
     def parse(self, cursor: Cursor) -> Literal:
-        """A shape and a value of it; for a tuple a list of such between parentheses."""
+        """Parse a shape and a value of that shape; for a tuple, a list of elements in parentheses."""
         from hloom.shape.literal_parser import parse_literal_at
 
         if cursor.accept("("):
@@ -84,53 +84,53 @@ class TypedLiteralCodec:
         return literal
 
     def text(self, value: Literal) -> str:
-        """The literal with shapes and layouts."""
+        """Return the text of the literal with shapes and layouts."""
         return value.to_text(shape_prefix=True, layout=True)
 
     def write(self, message: Message, field: str, value: Literal | None) -> None:
-        """Store a LiteralProto."""
+        """Store a LiteralProto, unless the value is None."""
         from hloom.proto.literal import write_literal
 
         if value is not None:
             write_literal(value, getattr(message, field))
 
     def read(self, message: Message, field: str) -> Literal | None:
-        """The literal, or None where there is none."""
+        """Return the stored literal, or None if the field is absent."""
         from hloom.proto.literal import read_literal
 
         return read_literal(getattr(message, field)) if message.HasField(field) else None
 
 
 class OptionalShapeCodec:
-    """A shape with its layout, or None."""
+    """Codec of a shape with its layout, or None."""
 
     def parse(self, cursor: Cursor) -> Shape:
-        """A shape; the default layout where none is written."""
+        """Parse a shape, which has the default layout if none is written."""
         return cursor.shape()
 
     def text(self, value: Shape) -> str:
-        """The shape with its layout."""
+        """Return the text of the shape with its layout."""
         return value.to_string()
 
     def write(self, message: Message, field: str, value: Shape | None) -> None:
-        """Store a ShapeProto."""
+        """Store a ShapeProto, unless the value is None."""
         from hloom.proto.shape import write_shape
 
         if value is not None:
             write_shape(value, getattr(message, field))
 
     def read(self, message: Message, field: str) -> Shape | None:
-        """The shape, or None where there is none."""
+        """Return the stored shape, or None if the field is absent."""
         from hloom.proto.shape import read_shape
 
         return read_shape(getattr(message, field)) if message.HasField(field) else None
 
 
 class LayoutConstraintsCodec:
-    """``{f32[2,2]{1,0}, f32[4]{0}}``: the layouts that the operands must have; None if they are free."""
+    """Codec of ``{f32[2,2]{1,0}, f32[4]{0}}``, the required operand layouts; None if layouts are free."""
 
     def parse(self, cursor: Cursor) -> tuple[Shape, ...]:
-        """Shapes in braces."""
+        """Parse a list of shapes in braces."""
         cursor.expect("{")
         shapes: list[Shape] = []
         while not cursor.accept("}"):
@@ -140,11 +140,11 @@ class LayoutConstraintsCodec:
         return tuple(shapes)
 
     def text(self, value: tuple[Shape, ...]) -> str:
-        """The shapes with their layouts."""
+        """Return the text of the shapes with their layouts."""
         return "{" + ", ".join(shape.to_string() for shape in value) + "}"
 
     def write(self, message: Message, field: str, value: tuple[Shape, ...] | None) -> None:
-        """Store ShapeProto messages, and the flag that says that there are constraints."""
+        """Store ShapeProto messages and set the flag ``constrain_layout``."""
         from hloom.proto.shape import write_shape
 
         if value is not None:
@@ -153,14 +153,14 @@ class LayoutConstraintsCodec:
                 write_shape(shape, getattr(message, field).add())
 
     def read(self, message: Message, field: str) -> tuple[Shape, ...] | None:
-        """The shapes, or None where the layouts are free."""
+        """Return the stored shapes, or None if the layouts are free."""
         from hloom.proto.shape import read_shape
 
         return tuple(map(read_shape, getattr(message, field))) if message.constrain_layout else None
 
 
 class OptionalCodec:
-    """Any codec whose message field may be absent; then the value is None."""
+    """Codec of an optional value, stored by another codec in a message field that is absent for None."""
 
     def __init__(self, codec: Codec) -> None:
         self.codec = codec
@@ -168,17 +168,17 @@ class OptionalCodec:
         self.text = codec.text
 
     def write(self, message: Message, field: str, value: Any) -> None:
-        """Store the value if there is one."""
+        """Store the value unless it is None."""
         if value is not None:
             self.codec.write(message, field, value)
 
     def read(self, message: Message, field: str) -> Any:
-        """The value, or None."""
+        """Return the stored value, or None if the field is absent."""
         return self.codec.read(message, field) if message.HasField(field) else None
 
 
 class PositiveCodec:
-    """A number that is at least 1; protos that leave it out mean 1."""
+    """Codec of a number of at least 1; a proto that leaves it out means 1."""
 
     parse = staticmethod(Cursor.integer)
     text = staticmethod(str)
@@ -188,15 +188,15 @@ class PositiveCodec:
         setattr(message, field, value)
 
     def read(self, message: Message, field: str) -> int:
-        """The field, or 1."""
+        """Return the field, or 1 if it is less."""
         return max(getattr(message, field), 1)
 
 
 def output_to_operand_aliasing() -> tuple[OutputAlias, ...]:
-    """An ``output_to_operand_aliasing={{}: (0, {})}``."""
+    """Declare an ``output_to_operand_aliasing={{}: (0, {})}``."""
     return attribute(OutputAliasingCodec(), default=(), proto="output_operand_aliasing")
 
 
 def optional_shape(name: str) -> Any:
-    """A shape that may be absent."""
+    """Declare an optional shape."""
     return attribute(OptionalShapeCodec(), default=None, name=name)

@@ -1,4 +1,4 @@
-"""Copies of whole modules, so that passes may rewrite one and leave the other as it is."""
+"""Deep copies of modules, so that passes can rewrite one and leave the other unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloom.ir.module import HloModule
 
 
 def clone_module(module: HloModule) -> HloModule:
-    """A deep copy under the same names; operations, shapes and annotations, being immutable, are shared."""
+    """Return a deep copy under the same names; immutable operations, shapes and annotations are shared."""
     result = HloModule(module.name)
     result.config = copy.deepcopy(module.config)
     computations: dict[HloComputation, HloComputation] = {}

@@ -1,8 +1,8 @@
-"""Attribute codecs: how one kind of attribute value is read, printed and stored in a proto.
+"""Attribute codecs: parsing, printing and proto storage of one kind of attribute value.
 
-A codec knows nothing of the operation that uses it. An operation declares its attributes with the
-field functions of this room (`dims`, `flag`, ...); parser, printer, proto conversion, equality,
-hash, cloning and the builder all derive from those declarations.
+A codec is independent of the operation that uses it. An operation declares its attributes with the field
+functions of this package (`dims`, `flag`, ...); the parser, the printer, proto conversion, equality, hash,
+cloning and the builder derive from those declarations.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, Final, Protocol, TypeAlias
 from hloom.ir.cursor import Cursor, escape
 
 Message: TypeAlias = Any
-"""A protobuf message; the generated classes are loaded only by the proto room."""
+"""A protobuf message; its generated class is not imported here, because that would load google.protobuf."""
 
 REQUIRED: Final = object()
 """The default of an attribute that must be written."""
 
 
 class Codec(Protocol):
-    """Reads, prints and stores one kind of attribute value."""
+    """Conversion of one kind of attribute value from and to text and protos."""
 
     def parse(self, cursor: Cursor, /) -> Any:
-        """The value that starts at the cursor; raises ParseError at its place."""
+        """Parse the value at the cursor; raise ParseError at its position."""
         ...
 
     def text(self, value: Any, /) -> str:
-        """The value as XLA prints it."""
+        """Return the text of the value, as XLA prints it."""
         ...
 
     def write(self, message: Message, field: str, value: Any) -> None:
@@ -37,7 +37,7 @@ class Codec(Protocol):
         ...
 
     def read(self, message: Message, field: str) -> Any:
-        """The value stored in a field of a proto message."""
+        """Return the value of a field of a proto message."""
         ...
 
 
@@ -48,11 +48,11 @@ class Attribute:
     Attributes:
         field: name of the Python field.
         name: spelling in HLO text.
-        codec: how it is read, printed and stored.
-        default: value when it is not written; ``REQUIRED`` if it must be.
-        always: printed also when it has its default value.
+        codec: parses, prints and stores the value.
+        default: value of an attribute that is not written; ``REQUIRED`` if it must be written.
+        always: print the attribute even if it has its default value.
         proto: dotted path of the field in HloInstructionProto; empty if it has none.
-        after_computations: printed after the called computations.
+        after_computations: print the attribute after the called computations.
     """
 
     field: str
@@ -64,7 +64,7 @@ class Attribute:
     after_computations: bool
 
     def write(self, message: Message, value: Any) -> None:
-        """Store the value at the attribute's path, creating the messages on the way."""
+        """Store the value at the attribute's path, creating the messages on the path."""
         *path, last = self.proto.split(".")
         for step in path:
             message = getattr(message, step)
@@ -72,7 +72,7 @@ class Attribute:
         self.codec.write(message, last, value)
 
     def read(self, message: Message) -> Any:
-        """The value stored at the attribute's path; the default where a message on the way is absent."""
+        """Return the value at the attribute's path, or the default if a message on the path is absent."""
         *path, last = self.proto.split(".")
         for step in path:
             if self.default is not REQUIRED and not message.HasField(step):
@@ -98,7 +98,7 @@ def attribute(
 
 
 def attributes_of(cls: type) -> tuple[Attribute, ...]:
-    """The declared attributes of an operation class, in the order of their declaration."""
+    """Return the declared attributes of an operation class in the order of their declaration."""
     found: list[Attribute] = []
     for field in dataclasses.fields(cls):
         codec, default, name, proto, always, after = field.metadata["hlo"]
@@ -107,11 +107,11 @@ def attributes_of(cls: type) -> tuple[Attribute, ...]:
     return tuple(found)
 
 
-# -- the plain codecs
+# -- codecs of plain values
 
 
 class ScalarCodec:
-    """A single value: a function reads it, a function prints it, the proto field holds it as it is."""
+    """Codec of a scalar, given functions to parse and print it; the proto field holds the value as it is."""
 
     def __init__(self, parse: Callable[[Cursor], Any], text: Callable[[Any], str]) -> None:
         self.parse = parse
@@ -122,42 +122,42 @@ class ScalarCodec:
         setattr(message, field, value)
 
     def read(self, message: Message, field: str) -> Any:
-        """Get the field."""
+        """Return the field."""
         return getattr(message, field)
 
 
 class TupleCodec(ScalarCodec):
-    """A tuple of values in a repeated proto field."""
+    """Codec of a tuple of values in a repeated proto field."""
 
     def write(self, message: Message, field: str, value: Any) -> None:
         """Append every element."""
         getattr(message, field).extend(value)
 
     def read(self, message: Message, field: str) -> Any:
-        """The elements as a tuple."""
+        """Return the elements as a tuple."""
         return tuple(getattr(message, field))
 
 
 class FirstCodec(ScalarCodec):
-    """A single value in a repeated proto field, which holds it alone."""
+    """Codec of a single value stored as the only element of a repeated proto field."""
 
     def __init__(self, plain: ScalarCodec, absent: Any) -> None:
         super().__init__(plain.parse, plain.text)
         self.absent = absent
 
     def write(self, message: Message, field: str, value: Any) -> None:
-        """Append the value, unless it says that there is none."""
+        """Append the value unless it equals ``absent``."""
         if value != self.absent:
             getattr(message, field).append(value)
 
     def read(self, message: Message, field: str) -> Any:
-        """The first element; ``absent`` if there is none."""
+        """Return the first element, or ``absent`` if the field is empty."""
         stored = getattr(message, field)
         return stored[0] if stored else self.absent
 
 
 class EnumCodec:
-    """One word of a fixed set; stored as its name (string field) or as its number (enum field)."""
+    """Codec of one word of a fixed set, stored as its name (string field) or its number (enum field)."""
 
     def __init__(self, words: dict[str, int], *, stored_as_text: bool = False) -> None:
         self.words = words
@@ -165,7 +165,7 @@ class EnumCodec:
         self.stored_as_text = stored_as_text
 
     def parse(self, cursor: Cursor) -> str:
-        """One of the words."""
+        """Parse one of the words."""
         cursor.skip()
         start = cursor.position
         word = cursor.word()
@@ -174,7 +174,7 @@ class EnumCodec:
         return word
 
     def text(self, value: str) -> str:
-        """The word itself."""
+        """Return the word."""
         return value
 
     def write(self, message: Message, field: str, value: str) -> None:
@@ -182,7 +182,7 @@ class EnumCodec:
         setattr(message, field, value if self.stored_as_text else self.words[value])
 
     def read(self, message: Message, field: str) -> str:
-        """The word."""
+        """Return the stored word."""
         value = getattr(message, field)
         if self.stored_as_text:
             return value if value in self.words else next(iter(self.words))
@@ -194,17 +194,17 @@ class EnumCodec:
 
 
 def integers_text(values: tuple[int, ...]) -> str:
-    """``{1,2,3}``."""
+    """Return the text ``{1,2,3}``."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
 def float_text(value: float) -> str:
-    """A float as absl::StrCat prints it: six significant digits."""
+    """Return the text of a float as absl::StrCat prints it: six significant digits."""
     return f"{value:.6g}"
 
 
 def _single(cursor: Cursor) -> float:
-    # Protos hold single precision; rounding here lets text and proto mean the same.
+    # Protos hold single precision; rounding here gives text and proto the same value.
     return float(struct.unpack("f", struct.pack("f", cursor.number()))[0])
 
 
@@ -221,19 +221,19 @@ STRING: Final = ScalarCodec(Cursor.string, lambda value: f'"{escape(value)}"')
 def dims(
     *, default: Any = REQUIRED, name: str = "", proto: str | None = None, always: bool = False
 ) -> tuple[int, ...]:
-    """A list of dimension numbers or sizes, ``{0,1}``."""
+    """Declare a list of dimension numbers or sizes, ``{0,1}``."""
     return attribute(DIMS, default=default, name=name, proto=proto, always=always or default is REQUIRED)
 
 
 def integer(
     *, default: Any = REQUIRED, name: str = "", proto: str | None = None, always: bool = False
 ) -> int:
-    """An integer."""
+    """Declare an integer."""
     return attribute(INTEGER, default=default, name=name, proto=proto, always=always)
 
 
 def floating(*, default: Any = REQUIRED, name: str = "", proto: str | None = None) -> float:
-    """A floating point number."""
+    """Declare a floating-point number."""
     return attribute(FLOAT, default=default, name=name, proto=proto)
 
 
@@ -245,14 +245,14 @@ def flag(
     after_computations: bool = False,
     always: bool = False,
 ) -> bool:
-    """``true`` or ``false``; not printed when it has its default."""
+    """Declare a boolean, ``true`` or ``false``, which is not printed if it has its default value."""
     return attribute(
         FLAG, default=default, name=name, proto=proto, after_computations=after_computations, always=always
     )
 
 
 def string(*, default: Any = REQUIRED, name: str = "", proto: str | None = None) -> str:
-    """A quoted string."""
+    """Declare a quoted string."""
     return attribute(STRING, default=default, name=name, proto=proto)
 
 
@@ -265,7 +265,7 @@ def enum(
     always: bool = False,
     stored_as_text: bool = False,
 ) -> str:
-    """One word of a fixed set; the dictionary gives each word's proto number."""
+    """Declare one word of a fixed set; a dictionary gives the proto number of each word."""
     numbers = words if isinstance(words, dict) else {word: i for i, word in enumerate(words)}
     codec = EnumCodec(numbers, stored_as_text=stored_as_text)
     return attribute(codec, default=default, name=name, proto=proto, always=always)

@@ -1,4 +1,4 @@
-"""The garbage collector, while large programs come and go."""
+"""Control of Python's garbage collector while large programs are built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Generator[None, None, None]:
-    """Keep the garbage collector from walking a growing graph again and again; it holds no garbage."""
+    """Pause the garbage collector while a graph without garbage grows, to avoid traversing it repeatedly."""
     enabled = gc.isenabled()
     gc.disable()
     try:

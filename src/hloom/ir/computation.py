@@ -1,4 +1,4 @@
-"""HloComputation: a function, made of instructions."""
+"""HloComputation: a function made of instructions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 LOCAL_ID: Final = (1 << 32) - 1
-"""The part of an instruction's id that numbers it in its computation."""
+"""Mask of the part of an instruction's id that numbers it within its computation."""
 
 
 class HloComputation:
@@ -24,12 +24,12 @@ class HloComputation:
         name: unique in its module.
         instructions: every instruction, in the order they were added; in a scheduled module, of execution.
         root: the instruction whose value is the result.
-        execution_thread: the thread that runs it; ``main`` if none is named.
+        execution_thread: name of the thread that runs it; ``main`` by default.
         module: the module that holds it.
         is_scheduled: if the module is scheduled, the order of the instructions is the order of execution. A
-            schedule leaves out computations that do not run by themselves, such as those of fusions.
-        unique_id: number in the proto form; -1 until it is given.
-        unmodelled: serialized HloComputationProto of what only the proto form says.
+            schedule excludes computations that do not run on their own, such as those of fusions.
+        unique_id: id in the proto form; -1 if none has been assigned.
+        unmodelled: serialized HloComputationProto of the fields that have no other representation.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class HloComputation:
 
     @property
     def instructions(self) -> Iterable[HloInstruction]:
-        """The instructions in the order they were added."""
+        """Return the instructions in the order they were added."""
         return self._instructions.keys()
 
     def __iter__(self) -> Iterator[HloInstruction]:
@@ -66,7 +66,7 @@ class HloComputation:
 
     @property
     def root(self) -> HloInstruction:
-        """The instruction whose value is the result; raises VerifyError in an empty computation."""
+        """Return the instruction whose value is the result; raise VerifyError if none is set."""
         if self._root is None:
             raise VerifyError(f"computation %{self.name} has no root", rule="computation.root")
         return self._root
@@ -77,12 +77,12 @@ class HloComputation:
 
     @property
     def has_root(self) -> bool:
-        """Whether a root is set."""
+        """Return whether a root is set."""
         return self._root is not None
 
     @property
     def parameters(self) -> list[HloInstruction]:
-        """The parameter instructions by number; raises VerifyError for doubled or missing numbers."""
+        """Return the parameters by number; raise VerifyError for duplicate or missing numbers."""
         found: dict[int, HloInstruction] = {}
         for instruction in self._instructions:
             if instruction.opcode == "parameter":
@@ -102,11 +102,11 @@ class HloComputation:
 
     @property
     def program_shape(self) -> ProgramShape:
-        """Parameter shapes and result shape."""
+        """Return the parameter shapes and the result shape."""
         return ProgramShape(tuple(p.shape for p in self.parameters), self.root.shape)
 
     def add(self, instruction: HloInstruction, *, root: bool = False) -> HloInstruction:
-        """Add an instruction at the end; returns it."""
+        """Append an instruction and return it."""
         self._instructions[instruction] = None
         instruction.parent = self
         if root:
@@ -114,7 +114,7 @@ class HloComputation:
         return instruction
 
     def remove(self, instruction: HloInstruction) -> None:
-        """Remove an instruction; refused while it has users, is the root, or orders others by control."""
+        """Remove an instruction; raise VerifyError if it has users, control dependencies or is the root."""
         if instruction.users or instruction is self._root:
             raise VerifyError(
                 f"%{instruction.name} still has users or is the root", rule="computation.remove-used"
@@ -137,7 +137,7 @@ class HloComputation:
         self._instructions = new
 
     def replace(self, old: HloInstruction, new: HloInstruction) -> HloInstruction:
-        """Put ``new`` in the place of ``old`` for every user, and remove ``old`` if it can be removed."""
+        """Replace ``old`` by ``new`` for every user, and remove ``old`` if possible."""
         if new.parent is None:
             self.add(new)
         old.replace_all_uses_with(new)
@@ -157,7 +157,7 @@ class HloComputation:
         return self.post_order()
 
     def in_id_order(self) -> list[HloInstruction]:
-        """Return the instructions by their ids in the proto form, those without an id as they were added.
+        """Return the instructions ordered by id in the proto form; without ids, in the order they were added.
 
         XLA lists the instructions of a computation in this order, which need not be that of the schedule.
         """
@@ -166,13 +166,14 @@ class HloComputation:
         return sorted(self._instructions, key=_id_order)
 
     def post_order(self, start: Iterable[HloInstruction] | None = None) -> list[HloInstruction]:
-        """Every instruction after its operands and control predecessors; raises VerifyError for a cycle.
+        """Return instructions after their operands and control predecessors; raise VerifyError for a cycle.
 
-        The order is that of XLA's depth-first walk, which is what its printer shows: from each instruction
-        without users on, control predecessors first, then operands.
+        The order is that of XLA's depth-first walk, in which its printer lists instructions: it starts from
+        each instruction without users and visits control predecessors before operands.
 
         Args:
-            start: every instruction, in the order in which to walk from them; as they were added if absent.
+            start: every instruction, in the order in which the walk starts from them; by default the order in
+                which they were added.
         """
         every = self._instructions if start is None else list(start)
         done: dict[HloInstruction, None] = {}
@@ -187,7 +188,7 @@ class HloComputation:
 
 
 def _id_order(instruction: HloInstruction) -> int:
-    """Return the part of the id that numbers an instruction in its computation; no id comes last."""
+    """Return the part of the id that numbers an instruction in its computation; without an id, the last."""
     return (instruction.unique_id & LOCAL_ID) if instruction.unique_id >= 0 else LOCAL_ID + 1
 
 

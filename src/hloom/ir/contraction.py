@@ -1,4 +1,4 @@
-"""Attributes of dots and convolutions: how exact they are to be, and which of their operands are sparse."""
+"""Attributes of dots and convolutions: precision of the operands, algorithm, and structured sparsity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hloom.ir.codec import EnumCodec, Message, attribute
 from hloom.ir.cursor import Cursor
 
 PRECISIONS: Final = {"default": 0, "high": 1, "highest": 2}
-"""Precisions of an operand, with their proto numbers."""
+"""Precisions of an operand and their proto numbers."""
 
 ALGORITHMS: Final = {
     "unset": 0,
@@ -27,18 +27,18 @@ ALGORITHMS: Final = {
     "dot_f64_f64_f64": 12,
     "dot_bf16_bf16_f32_x9": 13,
 }
-"""Algorithms of a dot, named by the types of operands and accumulator, with their proto numbers."""
+"""Algorithms of a dot, named by operand and accumulator types, and their proto numbers."""
 
 
 class PrecisionCodec:
-    """``{high,highest}``: one precision an operand; ``count`` defaults where nothing is said."""
+    """Codec of ``{high,highest}``: one precision per operand, by default ``count`` times ``default``."""
 
     def __init__(self, count: int) -> None:
         self.words = PRECISIONS
         self.default = ("default",) * count
 
     def parse(self, cursor: Cursor) -> tuple[str, ...]:
-        """A list of precisions; a list of defaults of any length is the default."""
+        """Parse a list of precisions; a list of any length that holds only ``default`` is the default."""
         cursor.expect("{")
         found: list[str] = []
         while not cursor.accept("}"):
@@ -57,7 +57,7 @@ class PrecisionCodec:
         return self.default if all(word == "default" for word in words) else tuple(words)
 
     def text(self, value: tuple[str, ...]) -> str:
-        """``{high,highest}``."""
+        """Return the text ``{high,highest}``."""
         return "{" + ",".join(value) + "}"
 
     def write(self, message: Message, field: str, value: tuple[str, ...]) -> None:
@@ -65,19 +65,19 @@ class PrecisionCodec:
         getattr(message, field).extend(PRECISIONS[word] for word in value)
 
     def read(self, message: Message, field: str) -> tuple[str, ...]:
-        """The precisions of a repeated enum field; unknown numbers count as the default."""
+        """Return the precisions of a repeated enum field; unknown numbers are read as ``default``."""
         words = {number: word for word, number in PRECISIONS.items()}
         return self._known([words.get(number, "default") for number in getattr(message, field)])
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSparsity:
-    """Of every ``block_size`` neighbours along ``dimension``, ``num_non_zero`` are kept.
+    """Sparsity that keeps ``num_non_zero`` of every ``block_size`` neighbors along ``dimension``.
 
     Attributes:
         num_non_zero, block_size: the pattern, such as 2 of 4.
-        dimension: the dimension along which it lies.
-        stride: step between neighbours.
+        dimension: the sparse dimension.
+        stride: distance between neighbors in elements.
     """
 
     num_non_zero: int
@@ -88,17 +88,17 @@ class TensorSparsity:
 
 @dataclass(frozen=True, slots=True)
 class Sparsity:
-    """Structured sparsity of the two operands of a contraction; None for a dense one."""
+    """Structured sparsity of the two operands of a contraction; None for a dense operand."""
 
     lhs: TensorSparsity | None = None
     rhs: TensorSparsity | None = None
 
 
 class SparsityCodec:
-    """``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
+    """Codec of ``{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}``."""
 
     def parse(self, cursor: Cursor) -> Sparsity:
-        """The sparsity of either operand."""
+        """Parse the sparsity of either operand or both."""
         cursor.expect("{")
         found: dict[str, TensorSparsity] = {}
         while not cursor.accept("}"):
@@ -134,7 +134,7 @@ class SparsityCodec:
         return TensorSparsity(**fields)
 
     def text(self, value: Sparsity) -> str:
-        """The sparse operands."""
+        """Return the text of the sparse operands."""
         sides = [
             f"{name}={{sparsity={side.num_non_zero}x{side.block_size}"
             f" dimension={side.dimension} stride={side.stride}}}"
@@ -155,7 +155,7 @@ class SparsityCodec:
                     setattr(part, key, getattr(side, key))
 
     def read(self, message: Message, field: str) -> Sparsity:
-        """The sparsity that a SparsityConfig message describes."""
+        """Return the sparsity of a SparsityConfig message."""
         stored = getattr(message, field)
         sides = {
             name: TensorSparsity(
@@ -171,18 +171,18 @@ class SparsityCodec:
 
 
 def operand_precision(count: int = 2) -> tuple[str, ...]:
-    """An ``operand_precision={high,high}`` of ``count`` defaults."""
+    """Declare an ``operand_precision={high,high}`` for ``count`` operands."""
     codec = PrecisionCodec(count)
     return attribute(codec, default=codec.default, proto="precision_config.operand_precision")
 
 
 def dot_algorithm() -> str:
-    """An ``algorithm=dot_bf16_bf16_f32``."""
+    """Declare an ``algorithm=dot_bf16_bf16_f32``."""
     return attribute(
         EnumCodec(ALGORITHMS), default="unset", name="algorithm", proto="precision_config.algorithm"
     )
 
 
 def sparsity_config() -> Any:
-    """A ``sparsity_config={lhs={sparsity=2x4 dimension=1 stride=1}}``."""
+    """Declare a ``sparsity_config={lhs={sparsity=2x4 dimension=1 stride=1}}``."""
     return attribute(SparsityCodec(), default=Sparsity())

@@ -1,4 +1,4 @@
-"""A position in HLO text: the scannerless reader that attribute codecs and the text parser share."""
+"""Cursor: the scannerless reader of HLO text, used by attribute codecs and the text parser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloom.shape.element_type import NAMES
 from hloom.shape.shape import Shape
 from hloom.shape.shape_parser import parse_shape_at
 
-# Blanks are those of XLA's lexer. Patterns are ASCII and possessive: no text makes them backtrack for long.
+# Blanks are those of XLA's lexer. Patterns are ASCII and possessive, so that matching never backtracks far.
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]++|/\*(?:[^*]++|\*(?!/))*+\*/|//[^\r\n]*+)*+")
 _INTEGER: Final = re.compile(r"-?[0-9]++")
 _NAME: Final = re.compile(r"(%?)([A-Za-z_][A-Za-z0-9_.\-]*+)(:?)")
@@ -35,11 +35,11 @@ KEYWORDS: Final = frozenset((
 ))
 # fmt: on
 TYPE_NAMES: Final = frozenset(name for name in NAMES if name not in ("tuple", "buffer"))
-"""Words that are no names unless a ``%`` or a colon marks them as such."""
+"""Words that are names only after a ``%`` or before a colon."""
 
 
 class Cursor:
-    """A place in a text. Readers skip blanks and comments first, and fail with line, column and caret."""
+    """A position in a text. Readers skip blanks and comments first; errors have line, column and caret."""
 
     __slots__ = ("end", "position", "text")
 
@@ -48,10 +48,10 @@ class Cursor:
         self.position = position
         self.end = len(text)
 
-    # -- places and errors
+    # -- positions and errors
 
     def place(self, position: int | None = None) -> tuple[int, int, str]:
-        """The 1-based line and column of a position, and the text of its line."""
+        """Return the 1-based line and column of a position, and the text of its line."""
         at = min(self.position if position is None else position, self.end)
         start = self.text.rfind("\n", 0, at) + 1
         stop = self.text.find("\n", at)
@@ -59,17 +59,17 @@ class Cursor:
         return self.text.count("\n", 0, at) + 1, at - start + 1, line_text
 
     def error(self, message: str, *, rule: str = "text.syntax", position: int | None = None) -> ParseError:
-        """A ParseError at a position (default: here)."""
+        """Return a ParseError at a position (default: the current one)."""
         line, column, source = self.place(position)
         return ParseError(message, rule=rule, line=line, column=column, source_line=source)
 
     def locate(self, error: HloError, position: int | None = None) -> HloError:
-        """Give an error without a place the place of a position."""
+        """Set the position of an error that has none, and return the error."""
         line, column, source = self.place(position)
         return error.at(line=line, column=column, source_line=source)
 
     def expected(self, what: str) -> ParseError:
-        """The error for text that is not what the grammar wants here."""
+        """Return the error for text that does not match the grammar here."""
         self.skip()
         found = self.text[self.position : self.position + 24].split("\n")[0]
         return self.error(f"expected {what}, found {found!r}" if found else f"expected {what}, found the end")
@@ -77,23 +77,23 @@ class Cursor:
     # -- readers
 
     def skip(self) -> None:
-        """Move over blanks and comments."""
+        """Skip blanks and comments."""
         match = _BLANK.match(self.text, self.position)
         if match:
             self.position = match.end()
 
     def at_end(self) -> bool:
-        """Whether only blanks and comments are left."""
+        """Return whether only blanks and comments are left."""
         self.skip()
         return self.position >= self.end
 
     def peek(self, literal: str) -> bool:
-        """Whether the text goes on with ``literal``; nothing but blanks is consumed."""
+        """Return whether ``literal`` follows, consuming only blanks."""
         self.skip()
         return self.text.startswith(literal, self.position)
 
     def accept(self, literal: str) -> bool:
-        """Consume ``literal`` if the text goes on with it."""
+        """Consume ``literal`` if it follows; return whether it did."""
         self.skip()
         if self.text.startswith(literal, self.position):
             self.position += len(literal)
@@ -101,12 +101,12 @@ class Cursor:
         return False
 
     def expect(self, literal: str) -> None:
-        """Consume ``literal`` or fail."""
+        """Consume ``literal`` or raise ParseError."""
         if not self.accept(literal):
             raise self.expected(repr(literal))
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Consume a match of ``pattern`` if there is one here."""
+        """Consume and return a match of ``pattern``, or return None."""
         self.skip()
         found = pattern.match(self.text, self.position)
         if found:
@@ -114,14 +114,14 @@ class Cursor:
         return found
 
     def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        """Consume a match of ``pattern`` or fail, naming what was expected."""
+        """Consume and return a match of ``pattern``, or raise ParseError naming ``what`` was expected."""
         found = self.match(pattern)
         if found is None:
             raise self.expected(what)
         return found
 
     def integer(self) -> int:
-        """A decimal integer of 64 bits."""
+        """Parse a decimal integer of 64 bits."""
         self.skip()
         start = self.position
         word = self.take(_INTEGER, "an integer")[0]
@@ -130,7 +130,7 @@ class Cursor:
         return int(word)
 
     def integer32(self) -> int:
-        """A decimal integer of 32 bits."""
+        """Parse a decimal integer of 32 bits."""
         self.skip()
         start = self.position
         value = self.integer()
@@ -139,7 +139,7 @@ class Cursor:
         return value
 
     def number(self) -> float:
-        """A decimal number, inf or nan, as a double."""
+        """Parse a decimal number, inf or nan, as a double."""
         self.skip()
         start = self.position
         word = self.take(_NUMBER, "a number")[0]
@@ -151,21 +151,21 @@ class Cursor:
         return value
 
     def boolean(self) -> bool:
-        """``true`` or ``false``."""
+        """Parse ``true`` or ``false``."""
         return self.take(_BOOLEAN, "true or false")[0] == "true"
 
     def word(self) -> str:
-        """An identifier."""
+        """Parse an identifier."""
         return self.take(_WORD, "a word")[0]
 
     def key(self, what: str = "an attribute name") -> str:
-        """The name of an attribute and the ``=`` that follows it at once."""
+        """Parse the name of an attribute and the ``=`` directly after it."""
         return self.take(_KEY, what)[1]
 
     def name(self, what: str = "a name") -> str:
-        """The name of an instruction or computation, without its ``%``.
+        """Parse the name of an instruction or computation, and return it without its ``%``.
 
-        Without ``%`` (or a colon behind it) a name is neither a keyword nor an element type.
+        Without ``%`` (or a colon after it) a name is neither a keyword nor an element type.
         """
         self.skip()
         found = _NAME.match(self.text, self.position)
@@ -184,7 +184,7 @@ class Cursor:
         return word
 
     def string(self) -> str:
-        """A quoted string, with its C escapes undone."""
+        """Parse a quoted string, undoing its C escapes."""
         self.skip()
         start = self.position
         found = self.take(_STRING, "a quoted string")
@@ -194,7 +194,7 @@ class Cursor:
             raise self.error(str(error), rule="text.string-escape", position=start) from None
 
     def json_dictionary(self) -> str:
-        """The raw text of ``{...}``: braces are balanced, except in double-quoted strings."""
+        """Return the raw text of ``{...}``, in which braces outside double-quoted strings are balanced."""
         self.skip()
         start = self.position
         if not self.text.startswith("{", start):
@@ -206,11 +206,11 @@ class Cursor:
         return self.text[start:end]
 
     def string_or_json(self) -> str:
-        """A quoted string, or the raw text of a JSON dictionary in braces."""
+        """Parse a quoted string, or return the raw text of a JSON dictionary in braces."""
         return self.json_dictionary() if self.peek("{") else self.string()
 
     def integers(self, opening: str = "{", closing: str = "}") -> tuple[int, ...]:
-        """``{1,2,3}``."""
+        """Parse ``{1,2,3}``."""
         self.expect(opening)
         values: list[int] = []
         while not self.accept(closing):
@@ -220,12 +220,12 @@ class Cursor:
         return tuple(values)
 
     def at_shape(self) -> bool:
-        """Whether a shape starts here."""
+        """Return whether a shape starts here."""
         self.skip()
         return _SHAPE_HEAD.match(self.text, self.position) is not None
 
     def shape(self) -> Shape:
-        """An array, tuple, token or opaque shape; ``{`` counts as a layout only before a digit or a colon."""
+        """Parse an array, tuple, token or opaque shape; a layout is ``{`` followed by a digit or a colon."""
         self.skip()
         try:
             shape, self.position = parse_shape_at(self.text, self.position)
@@ -235,7 +235,7 @@ class Cursor:
 
 
 def json_end(text: str, start: int) -> int:
-    """The position after the brace that closes the one at ``start``; -1 if it is never closed."""
+    """Return the position after the brace that closes the one at ``start``; -1 if none does."""
     depth = 0
     for found in _JSON.finditer(text, start):
         token = found[0]
@@ -246,12 +246,12 @@ def json_end(text: str, start: int) -> int:
             if not depth:
                 return found.end()
         elif token == '"':
-            break  # a string that never ends
+            break  # unterminated string
     return -1
 
 
 def is_json_dictionary(text: str) -> bool:
-    """Whether a text can stand unquoted: braces around it that balance."""
+    """Return whether a text can be printed unquoted: a single pair of outer braces, balanced inside."""
     return text.startswith("{") and json_end(text, 0) == len(text)
 
 
@@ -275,9 +275,9 @@ _ESCAPE: Final = re.compile(
 
 
 def unescape(text: str) -> str:
-    """Undo C escapes; bytes above 127 form UTF-8 together, and stay as surrogates where they do not.
+    """Undo C escapes; bytes above 127 are decoded as UTF-8, and kept as surrogates if they are invalid.
 
-    Raises ValueError for an escape that C does not know.
+    Raise ValueError for an escape that C does not have.
     """
     if "\\" not in text:
         return text
@@ -307,7 +307,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\U0010ffff\"'\\]")
 
 
 def escape(text: str) -> str:
-    """C escapes as XLA prints them: octal for every byte that is not printable ASCII."""
+    """Return a text with C escapes as XLA prints them: octal for every byte that is not printable ASCII."""
     if not _UNPRINTABLE.search(text):
         return text
 

@@ -1,4 +1,4 @@
-"""What an operation can ask of the virtual device that runs it: who it is, to talk to others and the host."""
+"""The interface of an operation to the virtual device that runs it: ids, communication, host transfers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNKNOWN: Final = object()
 
 
 class Pending:
-    """A value that is on its way: what a start operation gives in the place of its result.
+    """A value that is not available yet: the result of a start operation.
 
     The done operation waits for it. In between it may pass through tuples, loops and calls like any value.
     """
@@ -26,18 +26,18 @@ class Pending:
         self._value: Any = _UNKNOWN
 
     def wait(self) -> Any:
-        """The value, as soon as it is there; raises DeadlockError if it can never come."""
+        """Wait for the value and return it; raise DeadlockError if it can never arrive."""
         if self._value is _UNKNOWN:
             self._value = self._fetch()
         return self._value
 
     def then(self, change: Callable[[Any], Any]) -> Pending:
-        """What ``change`` makes of the value."""
+        """Return a pending value that is ``change`` applied to this one."""
         return Pending(lambda: change(self.wait()))
 
 
 def arrived(value: Value | Pending) -> Any:
-    """The value itself; a pending one is waited for."""
+    """Return the value, waiting for it if it is pending."""
     return value.wait() if isinstance(value, Pending) else value
 
 
@@ -46,46 +46,47 @@ class Device(Protocol):
 
     @property
     def id(self) -> DeviceId:
-        """Replica and partition."""
+        """The replica and the partition of this device."""
         ...
 
     @property
     def num_replicas(self) -> int:
-        """Replicas in the run."""
+        """The number of replicas in the run."""
         ...
 
     @property
     def num_partitions(self) -> int:
-        """Partitions in the run."""
+        """The number of partitions in the run."""
         ...
 
     def exchange(self, place: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
-        """Give a value to all members and get theirs: a list in the order of ``members``.
+        """Give a value to all participants and return theirs, as a list in the order of ``members``.
 
-        The members meet at ``place``; who comes there again meets the others that come there again.
+        The participants rendezvous at ``place``. The n-th call of each participant for a place meets the n-th
+        calls of the others.
         """
         ...
 
     def send(self, channel: Hashable, value: Any, what: str) -> None:
-        """Put a value into a channel; never waits."""
+        """Append a value to a channel without waiting."""
         ...
 
     def receive(self, channel: Hashable, what: str) -> Pending:
-        """The next value that comes out of a channel."""
+        """Return the next value of a channel as a pending value."""
         ...
 
     def infeed(self, what: str) -> Any:
-        """The next value that the host transferred to this device; waits for it."""
+        """Wait for the next value that the host transferred to this device and return it."""
         ...
 
     def outfeed(self, value: Any) -> None:
-        """Let the host take a value from this device."""
+        """Make a value available to the host."""
         ...
 
     def send_to_host(self, channel: int, value: Any, what: str) -> None:
-        """Put a value into a channel between this device and the host."""
+        """Append a value to a channel from this device to the host."""
         ...
 
     def receive_from_host(self, channel: int, what: str) -> Pending:
-        """The next value that the host (or, through it, another device) puts into a channel."""
+        """Return the next value that the host puts into a channel, as a pending value."""
         ...

@@ -1,7 +1,8 @@
-"""Which devices take part together: replica groups in their three notations, and source-target pairs.
+"""Groups of devices in collectives: replica groups in their three notations, and source-target pairs.
 
-A device is known by its replica and its partition. What the numbers in a replica group mean depends on the
-collective's group mode, which follows from ``channel_id`` and ``use_global_device_ids``; see `GroupMode`.
+A device is identified by replica and partition. The meaning of the numbers in a replica group depends on the
+group mode of the collective, which follows from ``channel_id`` and ``use_global_device_ids``; see
+`group_mode`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class DeviceList:
-    """Groups written out: ``{{0,1},{2,3}}``; no group at all means one group of everybody."""
+    """Groups listed explicitly, ``{{0,1},{2,3}}``; an empty list means one group of all devices."""
 
     groups: Groups = ()
 
     def text(self) -> str:
-        """``{{0,1},{2,3}}``."""
+        """Return the text ``{{0,1},{2,3}}``."""
         return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in self.groups) + "}"
 
 
@@ -35,8 +36,7 @@ class DeviceList:
 class IotaTiles:
     """The numbers 0, 1, 2 ... as an array of ``reshape``, transposed by ``permutation``: ``[2,4]T(1,0)``.
 
-    Equal arrangements have one form: dimensions of size 1 are dropped, and dimensions that stay neighbours
-    in the transposition are one dimension.
+    The canonical form drops dimensions of size 1 and merges dimensions that stay adjacent when transposed.
     """
 
     reshape: tuple[int, ...]
@@ -44,7 +44,7 @@ class IotaTiles:
 
     @classmethod
     def canonical(cls, reshape: tuple[int, ...], permutation: tuple[int, ...]) -> IotaTiles:
-        """The shortest form of an arrangement."""
+        """Return the canonical form of an arrangement."""
         kept = [d for d in permutation if reshape[d] != 1]
         runs: list[list[int]] = []
         wide = [d for d in range(len(reshape)) if reshape[d] != 1]
@@ -62,20 +62,20 @@ class IotaTiles:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arranged numbers in row-major order."""
+        """Return the arranged numbers in row-major order."""
         import numpy as np
 
         array = np.arange(math.prod(self.reshape)).reshape(self.reshape).transpose(self.permutation)
         return tuple(array.ravel().tolist())
 
     def text(self) -> str:
-        """``[8]`` or ``[2,4]T(1,0)``."""
+        """Return the text ``[8]`` or ``[2,4]T(1,0)``."""
         shape = "[" + ",".join(map(str, self.reshape)) + "]"
         return shape if len(self.reshape) == 1 else f"{shape}T({','.join(map(str, self.permutation))})"
 
     @staticmethod
     def parse(cursor: Cursor) -> IotaTiles:
-        """``[2,4]T(1,0)``; without a transposition the identity."""
+        """Parse ``[2,4]T(1,0)``; without a transposition, the permutation is the identity."""
         cursor.skip()
         start = cursor.position
         reshape = cursor.integers("[", "]")
@@ -88,7 +88,7 @@ class IotaTiles:
 
 @dataclass(frozen=True, slots=True)
 class IotaDeviceList:
-    """Groups cut from an arranged iota: ``[2,4]<=[8]`` or ``[4,2]<=[2,4]T(1,0)``; rows are groups."""
+    """Groups that are the rows of an arranged iota: ``[2,4]<=[8]`` or ``[4,2]<=[2,4]T(1,0)``."""
 
     group_count: int
     group_size: int
@@ -96,17 +96,17 @@ class IotaDeviceList:
 
     @property
     def groups(self) -> Groups:
-        """The groups written out."""
+        """Return the groups as lists of numbers."""
         return _rows(self.tiles.numbers, self.group_size)
 
     def text(self) -> str:
-        """``[2,4]<=[8]``."""
+        """Return the text ``[2,4]<=[8]``."""
         return f"[{self.group_count},{self.group_size}]<={self.tiles.text()}"
 
 
 @dataclass(frozen=True, slots=True)
 class AxisRef:
-    """An axis of a mesh by its number, or the factor ``size`` of it that follows a factor ``pre_size``."""
+    """An axis of a mesh by number, or the factor ``size`` of it that follows the factor ``pre_size``."""
 
     axis: int
     sub_axis: tuple[int, int] | None = None
@@ -114,9 +114,9 @@ class AxisRef:
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Devices in an array with named axes: ``mesh['a'=2,'b'=4]``, in the order of ``device_ids``.
+    """An array of devices with named axes: ``mesh['a'=2,'b'=4]``, in the order of ``device_ids``.
 
-    ``device_ids`` is None for 0, 1, 2 ...; otherwise an arranged iota or the ids themselves.
+    ``device_ids`` is None for 0, 1, 2 ...; otherwise it is an arranged iota or a list of ids.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -126,9 +126,9 @@ class Mesh:
     def checked(
         cls, axes: tuple[tuple[str, int], ...], device_ids: IotaTiles | tuple[int, ...] | None = None
     ) -> Mesh:
-        """A mesh that holds every device once, or, without axes, one device of any number.
+        """Return a mesh that holds every device once or, without axes, a single device of any id.
 
-        Raises ParseError for axes without a name of their own or without devices, and for other ids.
+        Raise ParseError for axes that are unnamed, share a name or have no devices, and for other ids.
         """
         names = [name for name, _ in axes]
         if len(set(names)) != len(names):
@@ -149,18 +149,18 @@ class Mesh:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes of the axes."""
+        """Return the sizes of the axes."""
         return tuple(size for _, size in self.axes)
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The device ids in row-major order."""
+        """Return the device ids in row-major order."""
         if isinstance(self.device_ids, IotaTiles):
             return self.device_ids.numbers
         return tuple(range(math.prod(self.sizes))) if self.device_ids is None else self.device_ids
 
     def text(self) -> str:
-        """``mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0))``."""
+        """Return the text ``mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0))``."""
         axes = ",".join(f"'{name}'={size}" for name, size in self.axes)
         ids = self.device_ids
         if ids is None:
@@ -169,7 +169,7 @@ class Mesh:
         return f"mesh[{axes}], device_ids=({listed})"
 
     def axis_text(self, reference: AxisRef) -> str:
-        """``'a'`` or ``'a':(1)2``."""
+        """Return the text ``'a'`` or ``'a':(1)2``."""
         name = f"'{self.axes[reference.axis][0]}'"
         return (
             name if reference.sub_axis is None else f"{name}:({reference.sub_axis[0]}){reference.sub_axis[1]}"
@@ -177,7 +177,7 @@ class Mesh:
 
     @staticmethod
     def parse(cursor: Cursor) -> Mesh:
-        """The form that `text` writes; names may stand between double quotes."""
+        """Parse the form that `text` returns; names may also be in double quotes."""
         cursor.skip()
         start = cursor.position
         cursor.expect("mesh")
@@ -202,7 +202,7 @@ class Mesh:
             raise cursor.locate(error, start) from error.__cause__
 
     def parse_axis(self, cursor: Cursor) -> AxisRef:
-        """``'a'`` or ``'a':(1)2``."""
+        """Parse ``'a'`` or ``'a':(1)2``."""
         cursor.skip()
         start = cursor.position
         name = cursor.string()
@@ -224,14 +224,14 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class MeshDeviceList:
-    """Groups along axes of a mesh: ``mesh['a'=2,'b'=4] {'a'}``; a group runs over the named axes."""
+    """Groups along axes of a mesh, ``mesh['a'=2,'b'=4] {'a'}``: devices that differ only in these axes."""
 
     mesh: Mesh
     axes: tuple[AxisRef, ...]
 
     @property
     def groups(self) -> Groups:
-        """The groups written out: the mesh with the named axes moved to the end, cut into rows."""
+        """Return the groups as lists: the rows of the mesh with the named axes transposed to the end."""
         import numpy as np
 
         sizes: list[int] = []
@@ -244,7 +244,7 @@ class MeshDeviceList:
         return _rows(tuple(array.ravel().tolist()), math.prod(sizes[d] for d in chosen))
 
     def _factors(self, number: int, size: int, offset: int, places: dict[AxisRef, int]) -> list[int]:
-        """The sizes into which one axis falls; notes where each of its chosen factors stands."""
+        """Return the sizes that one axis is split into; record in ``places`` where its named factors are."""
         parts = sorted((r for r in self.axes if r.axis == number), key=lambda r: r.sub_axis or (1, size))
         sizes: list[int] = []
         for reference in parts:
@@ -259,14 +259,14 @@ class MeshDeviceList:
         return sizes
 
     def text(self) -> str:
-        """``mesh['a'=2,'b'=4] {'a'}``."""
+        """Return the text ``mesh['a'=2,'b'=4] {'a'}``."""
         return f"{self.mesh.text()} {{{','.join(map(self.mesh.axis_text, self.axes))}}}"
 
 
 def check_axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> None:
-    """Refuse axes that the mesh does not have, factors that are none, and axes that share one.
+    """Refuse axes that the mesh does not have, invalid factors, and axes that overlap.
 
-    Raises ParseError.
+    Raise ParseError.
     """
     taken: dict[int, list[tuple[int, int]]] = {}
     for reference in axes:
@@ -300,10 +300,10 @@ _PAIR_OF_SIZES: Final = re.compile(r"\[\s*(\d+)\s*,\s*(\d+)\s*\]\s*<=")
 
 
 class ReplicaGroupsCodec:
-    """``{{0,1},{2,3}}``, ``[2,4]<=[8]`` or ``mesh['a'=2,'b'=4] {'a'}``."""
+    """Codec of ``{{0,1},{2,3}}``, ``[2,4]<=[8]`` and ``mesh['a'=2,'b'=4] {'a'}``."""
 
     def parse(self, cursor: Cursor) -> ReplicaGroups:
-        """Any of the three notations."""
+        """Parse any of the three notations."""
         cursor.skip()
         start = cursor.position
         if cursor.peek("mesh"):
@@ -333,11 +333,11 @@ class ReplicaGroupsCodec:
             raise cursor.locate(error, start) from error.__cause__
 
     def text(self, value: ReplicaGroups) -> str:
-        """The notation of the value."""
+        """Return the text in the notation of the value."""
         return value.text()
 
     def write(self, message: Message, field: str, value: ReplicaGroups) -> None:
-        """Fill the one of the proto's three messages that has the value's notation."""
+        """Fill the one of the three proto messages that corresponds to the notation of the value."""
         if isinstance(value, DeviceList):
             stored = message.collective_device_list
             stored.SetInParent()
@@ -355,7 +355,7 @@ class ReplicaGroupsCodec:
                 write_axis(message.mesh_axes_replica_group_list.axes.add(), reference)
 
     def read(self, message: Message, field: str) -> ReplicaGroups:
-        """The groups, in whichever of the present and former fields they are."""
+        """Return the groups from the current or the former field that holds them."""
         kind = message.WhichOneof("replica_group_list")
         if kind == "iota_collective_device_list":
             return _read_iota(message.iota_collective_device_list)
@@ -371,7 +371,7 @@ class ReplicaGroupsCodec:
 
 
 def _along(mesh: Mesh, axes: tuple[AxisRef, ...]) -> MeshDeviceList:
-    """Groups along axes of a mesh; raises ParseError where the axes make none of two or more devices."""
+    """Return groups along axes of a mesh; raise ParseError unless they have two or more devices."""
     check_axes(mesh, axes)
     value = MeshDeviceList(mesh, axes)
     if len(value.groups[0]) < 2:
@@ -385,7 +385,7 @@ def _read_iota(stored: Message) -> IotaDeviceList:
 
 
 def checked_tiles(reshape: tuple[int, ...], permutation: tuple[int, ...]) -> IotaTiles:
-    """An arranged iota in its canonical form; raises ParseError for one that is none."""
+    """Return an arranged iota in canonical form; raise ParseError for an invalid one."""
     if not reshape or min(reshape) < 1 or sorted(permutation) != list(range(len(reshape))):
         message = f"{list(permutation)} does not permute the dimensions of {list(reshape)}"
         raise ParseError(message, rule="replica-groups.permutation")
@@ -416,7 +416,7 @@ def write_mesh(stored: Message, mesh: Mesh) -> None:
 
 
 def read_mesh(stored: Message) -> Mesh:
-    """The mesh of a MeshProto; raises ParseError for one that is none."""
+    """Return the mesh of a MeshProto; raise ParseError for an invalid one."""
     axes = tuple((axis.name, axis.size) for axis in stored.axes)
     if not stored.HasField("iota_transform"):
         return Mesh.checked(axes, tuple(stored.device_ids) or None)
@@ -432,13 +432,13 @@ def write_axis(stored: Message, reference: AxisRef) -> None:
 
 
 def read_axis(stored: Message) -> AxisRef:
-    """The axis of an AxisRefProto."""
+    """Return the axis of an AxisRefProto."""
     part = stored.sub_axis_info if stored.HasField("sub_axis_info") else None
     return AxisRef(stored.mesh_axis_index, None if part is None else (part.pre_size, part.size))
 
 
 def integer_lists(cursor: Cursor) -> Groups:
-    """``{{0,1},{2,3}}``."""
+    """Parse ``{{0,1},{2,3}}``."""
     cursor.expect("{")
     lists: list[tuple[int, ...]] = []
     while not cursor.accept("}"):
@@ -449,10 +449,10 @@ def integer_lists(cursor: Cursor) -> Groups:
 
 
 class SourceTargetPairsCodec:
-    """``{{0,1},{1,0}}``: the value of the first device of a pair goes to the second."""
+    """Codec of ``{{0,1},{1,0}}``; the value of the first device of a pair is sent to the second."""
 
     def parse(self, cursor: Cursor) -> tuple[tuple[int, int], ...]:
-        """Pairs in braces."""
+        """Parse a list of pairs in braces."""
         cursor.skip()
         start = cursor.position
         lists = integer_lists(cursor)
@@ -463,7 +463,7 @@ class SourceTargetPairsCodec:
         return tuple((pair[0], pair[1]) for pair in lists)
 
     def text(self, value: tuple[tuple[int, int], ...]) -> str:
-        """The pairs."""
+        """Return the text of the pairs."""
         return DeviceList(value).text()
 
     def write(self, message: Message, field: str, value: tuple[tuple[int, int], ...]) -> None:
@@ -472,19 +472,19 @@ class SourceTargetPairsCodec:
             getattr(message, field).add(source=source, target=target)
 
     def read(self, message: Message, field: str) -> tuple[tuple[int, int], ...]:
-        """The pairs."""
+        """Return the stored pairs."""
         return tuple((pair.source, pair.target) for pair in getattr(message, field))
 
 
 class ChannelIdCodec:
-    """A number; None where there is no channel, which a proto says with 0."""
+    """Codec of a channel number; None if there is no channel, which a proto stores as 0."""
 
     def parse(self, cursor: Cursor) -> int:
-        """The number."""
+        """Parse the number."""
         return cursor.integer()
 
     def text(self, value: int) -> str:
-        """The number."""
+        """Return the text of the number."""
         return str(value)
 
     def write(self, message: Message, field: str, value: int | None) -> None:
@@ -493,23 +493,23 @@ class ChannelIdCodec:
             setattr(message, field, value)
 
     def read(self, message: Message, field: str) -> int | None:
-        """The number, if it is positive."""
+        """Return the number if it is positive, else None."""
         value = getattr(message, field)
         return value if value > 0 else None
 
 
 def replica_groups() -> ReplicaGroups:
-    """A ``replica_groups=...``; always printed."""
+    """Declare ``replica_groups=...``, which is always printed."""
     return attribute(ReplicaGroupsCodec(), default=DeviceList(), always=True, proto="collective_device_list")
 
 
 def source_target_pairs() -> Any:
-    """A ``source_target_pairs={{0,1},{1,0}}``."""
+    """Declare a ``source_target_pairs={{0,1},{1,0}}``."""
     return attribute(SourceTargetPairsCodec(), default=REQUIRED)
 
 
 def channel_id() -> int | None:
-    """A ``channel_id=3``; None if there is none."""
+    """Declare a ``channel_id=3``; None if there is none."""
     return attribute(ChannelIdCodec(), default=None)
 
 
@@ -517,11 +517,11 @@ def channel_id() -> int | None:
 
 
 def group_mode(channel: int | None, use_global_device_ids: bool | None) -> str:
-    """What the numbers in replica groups mean.
+    """Return the group mode of a collective, which gives the numbers in its replica groups their meaning.
 
-    - ``cross_replica`` (no channel): replicas; the devices of one partition work together.
-    - ``cross_partition`` (a channel, and an operation without ``use_global_device_ids``): partitions of one
-      replica.
+    - ``cross_replica`` (no channel): replicas; the devices of a group have the same partition.
+    - ``cross_partition`` (a channel, and an operation without ``use_global_device_ids``): partitions; the
+      devices of a group have the same replica.
     - ``cross_replica_and_partition`` (a channel, ``use_global_device_ids=false``): replicas, with all their
       partitions.
     - ``flattened_id`` (a channel, ``use_global_device_ids=true``): replica * num_partitions + partition.
@@ -538,7 +538,7 @@ def group_mode(channel: int | None, use_global_device_ids: bool | None) -> str:
 
 
 def device_of(number: int, mode: str, seen_from: DeviceId, num_partitions: int) -> DeviceId:
-    """The device that a number means for a device (not for ``cross_replica_and_partition``)."""
+    """Return the device of a number in a group of ``seen_from`` (not ``cross_replica_and_partition``)."""
     replica, partition = seen_from
     if mode == "cross_replica":
         return number, partition
@@ -548,10 +548,10 @@ def device_of(number: int, mode: str, seen_from: DeviceId, num_partitions: int) 
 
 
 def members_of(groups: Groups, mode: str, device: Device) -> tuple[DeviceId, ...] | None:
-    """The devices that work together with this one, in the order that counts; None if it is in no group.
+    """Return the devices of the group that contains this one, in group order; None if no group does.
 
     In mode ``cross_replica_and_partition`` the order is that of StableHLO: all replicas of the group for the
-    first partition, then all for the second ... Raises EvaluationError for a number that no device has.
+    first partition, then all for the second, and so on. Raise EvaluationError for a number out of range.
     """
     by_partition = mode == "cross_partition"
     both = mode == "cross_replica_and_partition"

@@ -1,4 +1,4 @@
-"""Functions of packages above the model, found by name so that the model does not import them."""
+"""Functions of packages above the model, given by name so that the model does not import them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ R = TypeVar("R")
 class EntryPoint(Generic[P, R]):
     """A function named as ``package.module:function``, whose module is imported at the first call.
 
-    Imported this way, a package such as the parser loads only if a program needs it, and the graph of imports
-    stays acyclic: the parser imports the model, the model holds the parser's name.
+    The deferred import loads a package such as the parser only if a program needs it, and keeps the import
+    graph acyclic: the parser imports the model, and the model holds only the parser's name.
     """
 
     __slots__ = ("_function", "name")

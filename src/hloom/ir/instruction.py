@@ -23,19 +23,19 @@ class HloInstruction:
 
     Attributes:
         name: unique in its module; printed with a leading ``%``.
-        operation: the frozen declaration value: opcode and attributes.
-        shape: shape of the result, layout included where one is known.
+        operation: the opcode and its attributes, an immutable value.
+        shape: shape of the result, with its layout if known.
         operands: the instructions whose values are used, in order.
-        users: the instructions that use this one, each once, in the order they appeared.
+        users: the instructions that use this one, each once, in the order of their first use.
         called_computations: computations called, in the order of the operation's roles.
-        control_predecessors, control_successors: order without data.
+        control_predecessors, control_successors: ordering constraints besides data dependencies.
         metadata, sharding, frontend_attributes, backend_config, original_value, statistics:
-            what travels with the instruction and does not change its meaning.
-        annotations: facts that passes of this process found; see `hloom.ir.annotations`.
+            properties that do not change the value of the instruction.
+        annotations: facts established by passes of this process; see `hloom.ir.annotations`.
         parent: the computation that holds it.
-        unique_id: number in the proto form; -1 until it is given.
-        position: where its name stands in the text that its module was read from; -1 for nowhere.
-        unmodelled: serialized HloInstructionProto of what only the proto form says.
+        unique_id: id in the proto form; -1 if none has been assigned.
+        position: offset of its name in the text that its module was parsed from; -1 if it was not parsed.
+        unmodelled: serialized HloInstructionProto of the fields that have no other representation.
     """
 
     __slots__ = (
@@ -81,12 +81,12 @@ class HloInstruction:
 
     @property
     def opcode(self) -> str:
-        """The opcode's name in HLO text."""
+        """Return the opcode as spelled in HLO text."""
         return self.operation.opcode
 
     @property
     def is_root(self) -> bool:
-        """Whether this is the result of its computation."""
+        """Return whether this is the root of its computation."""
         return self.parent is not None and self.parent.root is self
 
     def replace_operand(self, index: int, new: HloInstruction) -> None:
@@ -98,7 +98,7 @@ class HloInstruction:
         new.users[self] = None
 
     def replace_all_uses_with(self, new: HloInstruction) -> None:
-        """Make every user (and the computation's root) use ``new``; ``new`` itself keeps using this one."""
+        """Replace this instruction by ``new`` in every user except ``new``, and as the computation's root."""
         if new is self:
             return
         for user in list(self.users):
@@ -111,13 +111,13 @@ class HloInstruction:
             self.parent.root = new
 
     def add_control_dependency_to(self, successor: HloInstruction) -> None:
-        """Let ``successor`` run after this instruction."""
+        """Order ``successor`` after this instruction."""
         if successor not in self.control_successors:
             self.control_successors += (successor,)
             successor.control_predecessors += (self,)
 
     def drop_control_dependencies(self) -> None:
-        """Forget every order that is not data."""
+        """Remove all control dependencies of this instruction."""
         for other in self.control_predecessors:
             other.control_successors = tuple(s for s in other.control_successors if s is not self)
         for other in self.control_successors:
@@ -125,13 +125,13 @@ class HloInstruction:
         self.control_predecessors = self.control_successors = ()
 
     def detach(self) -> None:
-        """Stop being a user of the operands; for removal."""
+        """Clear the operands and remove this instruction from their users, before it is removed."""
         for operand in self.operands:
             operand.users.pop(self, None)
         self.operands = []
 
     def copy_annotations(self, source: HloInstruction) -> None:
-        """Take metadata, sharding, attributes and configuration from another instruction."""
+        """Copy metadata, sharding, attributes and configuration from another instruction."""
         self.metadata = source.metadata
         self.sharding = source.sharding
         self.frontend_attributes = source.frontend_attributes
@@ -140,12 +140,12 @@ class HloInstruction:
         self.statistics = source.statistics
 
     def annotate(self, annotation: Annotation) -> None:
-        """Hold a fact about this instruction, in place of an earlier one of the same class."""
+        """Attach a fact about this instruction, replacing an earlier annotation of the same class."""
         others = [a for a in self.annotations if type(a) is not type(annotation)]
         self.annotations = (*others, annotation)
 
     def annotation(self, kind: type[A]) -> A | None:
-        """Return the annotation of a class; None if a pass has made none."""
+        """Return the annotation of a class, or None if there is none."""
         return next((a for a in self.annotations if isinstance(a, kind)), None)
 
     def clone(
@@ -159,7 +159,7 @@ class HloInstruction:
     ) -> HloInstruction:
         """Return a copy outside any computation, with some parts changed.
 
-        Metadata, sharding, attributes and configuration come along, annotations of passes do not.
+        Metadata, sharding, attributes and configuration are copied, annotations of passes are not.
         """
         copy = HloInstruction(
             name if name is not None else self.name,
@@ -174,7 +174,7 @@ class HloInstruction:
         return copy
 
     def infer_shape(self) -> Shape:
-        """The shape that follows from operands, attributes and called computations; raises ShapeError."""
+        """Return the shape inferred from operands, attributes and called computations; raise ShapeError."""
         operation = self.operation
         shapes = [operand.shape for operand in self.operands]
         check_arity(operation, len(shapes))
@@ -184,7 +184,7 @@ class HloInstruction:
         return operation.infer(*shapes)
 
     def check_shape(self) -> None:
-        """Refuse operands, attributes and a shape that contradict each other, naming this instruction."""
+        """Raise an HloError naming this instruction if operands, attributes and shape are inconsistent."""
         operation = self.operation
         shapes = [operand.shape for operand in self.operands]
         try:
@@ -199,7 +199,7 @@ class HloInstruction:
 
 
 def check_arity(operation: Operation | type[Operation], count: int) -> None:
-    """Refuse a number of operands that the operation does not take."""
+    """Raise HloError for a number of operands that the operation does not take."""
     arity = operation.arity()
     names = operation.operand_names
     if arity is not None and count != arity:
@@ -211,7 +211,7 @@ def check_arity(operation: Operation | type[Operation], count: int) -> None:
 
 
 def is_identical(a: HloInstruction, b: HloInstruction, *, layout: bool = True) -> bool:
-    """Whether two instructions compute the same: operation, shape, the very same operands, computations."""
+    """Return whether two instructions have equal operations, shapes, computations, and the same operands."""
     if a.operation != b.operation or not a.shape.equal(b.shape, layout=layout):
         return False
     same: Any = len(a.operands) == len(b.operands) and all(

@@ -1,4 +1,4 @@
-"""What travels with an instruction and does not change its meaning: metadata, statistics, original values."""
+"""Properties of an instruction that do not change its value: metadata, statistics, original values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROFILE_TYPES: Final = range(4)
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """Where an instruction comes from: framework operation, source place, profile hints.
+    """The origin of an instruction: framework operation, source location, profile hints.
 
     Attributes:
         stack_frame_id: 1-based number of a frame of the module's stack frame table; 0 for none.
@@ -58,7 +58,7 @@ class OpMetadata:
 
     @classmethod
     def parse(cls, cursor: Cursor) -> OpMetadata:
-        """``{op_type="a" op_name="b" source_line=3}``; commas between the fields are allowed."""
+        """Parse ``{op_type="a" op_name="b" source_line=3}``; commas between the fields are allowed."""
         printed = _PRINTED.match(cursor.text, cursor.position)
         if printed is not None:
             cursor.position = printed.end()
@@ -95,7 +95,7 @@ class OpMetadata:
 
     @classmethod
     def parse_printed(cls, text: str) -> OpMetadata | None:
-        """What `parse` gives for a text in the form that XLA prints, without escapes; None for any other."""
+        """Parse text in the form that XLA prints, without escapes; return None for any other text."""
         printed = _PRINTED.fullmatch(text)
         return None if printed is None else cls._of_printed(printed)
 
@@ -115,7 +115,7 @@ class OpMetadata:
 
     @classmethod
     def parse_one_or_list(cls, cursor: Cursor) -> tuple[OpMetadata, ...]:
-        """``{op_name="a"}`` or ``{{op_name="a"}, {op_name="b"}}``."""
+        """Parse ``{op_name="a"}`` or ``{{op_name="a"}, {op_name="b"}}``."""
         start = cursor.position
         cursor.expect("{")
         if not cursor.peek("{"):
@@ -129,11 +129,11 @@ class OpMetadata:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the text of an instruction shows this: it names an operation, a source or a schedule."""
+        """Return whether text shows the metadata: an operation, a source or a schedule name is set."""
         return bool(self.op_type or self.op_name or self.source_file or self.scheduling_name)
 
     def text(self, stack_frame_id: int = 0) -> str:
-        """``{op_name="..." source_file="..."}``: the fields that are set, and the frame number if not 0."""
+        """Return the text ``{op_name="..." source_file="..."}`` of the fields that are set."""
         parts: list[str] = []
         if self.op_type:
             parts.append(f'op_type="{escape(self.op_type)}"')
@@ -172,7 +172,7 @@ class OpMetadata:
 
     @staticmethod
     def read(message: Message, payloads: Sequence[bytes] = ()) -> OpMetadata:
-        """The metadata of an OpMetadata message; ``payloads`` are those of the module."""
+        """Return the metadata of an OpMetadata message; ``payloads`` are those of the module."""
         values: dict[str, Any] = {field: getattr(message, field) for field in _STORED}
         values["metadata_payload"] = _payload(message.metadata_payload, payloads).decode(
             "utf-8", "surrogateescape"
@@ -187,7 +187,7 @@ class OpMetadata:
 
 
 def _payload(message: Message, payloads: Sequence[bytes]) -> bytes:
-    """The bytes of a Payload message: in place, or by their number."""
+    """Return the bytes of a Payload message, which holds them or their number in the module."""
     if message.WhichOneof("payload_source") != "id":
         return bytes(message.value)
     number = int(message.id)
@@ -196,7 +196,7 @@ def _payload(message: Message, payloads: Sequence[bytes]) -> bytes:
     return payloads[number]
 
 
-# As XLA prints it, without escapes: taken apart as a whole, because dumps are full of it.
+# The form that XLA prints, without escapes, is matched at once, because dumps contain much metadata.
 _PRINTED: Final = re.compile(
     r"\{"
     + "".join(rf'(?:{field}="([^"\\\n]*+)" ?+)?+' for field in _TEXTS[:3])
@@ -209,7 +209,7 @@ _PRINTED: Final = re.compile(
 
 
 def parse_frontend_attributes(cursor: Cursor) -> dict[str, str]:
-    """``{key="value",other={...}}``; JSON dictionaries need no quotes. Of equal keys the last counts."""
+    """Parse ``{key="value",other={...}}``; JSON needs no quotes. The last of equal keys counts."""
     cursor.expect("{")
     values: dict[str, str] = {}
     if cursor.accept("}"):
@@ -224,12 +224,12 @@ def parse_frontend_attributes(cursor: Cursor) -> dict[str, str]:
 
 
 def frontend_attributes_text(values: dict[str, str]) -> str:
-    """``{key="value"}`` in the order of the keys; JSON dictionaries are not quoted."""
+    """Return the text ``{key="value"}`` in the order of the keys; JSON dictionaries are not quoted."""
     return "{" + ",".join(f"{key}={quoted_or_json(values[key])}" for key in sorted(values)) + "}"
 
 
 def quoted_or_json(value: str) -> str:
-    """A JSON dictionary as it is, any other text as a quoted string."""
+    """Return a JSON dictionary unchanged, and any other text as a quoted string."""
     return value if is_json_dictionary(value) else f'"{escape(value)}"'
 
 
@@ -241,14 +241,14 @@ _STATISTIC: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*+")
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Named numbers for viewers; ``visualizing_index`` is the one to show first."""
+    """Named numbers for viewers; ``visualizing_index`` selects the one to show first."""
 
     visualizing_index: int
     values: tuple[tuple[str, float], ...]
 
     @staticmethod
     def parse(cursor: Cursor) -> Statistics:
-        """``{visualizing_index=0,flops=3,bytes=4.5}``."""
+        """Parse ``{visualizing_index=0,flops=3,bytes=4.5}``."""
         cursor.expect("{")
         if cursor.accept("}"):
             return Statistics(0, ())
@@ -262,7 +262,7 @@ class Statistics:
         return Statistics(index, tuple(values))
 
     def text(self) -> str:
-        """``{visualizing_index=0,flops=3}``."""
+        """Return the text ``{visualizing_index=0,flops=3}``."""
         values = "".join(f",{_statistic_name(name)}={float_text(value)}" for name, value in self.values)
         return f"{{visualizing_index={self.visualizing_index}{values}}}"
 
@@ -275,13 +275,13 @@ class Statistics:
 
     @staticmethod
     def read(message: Message) -> Statistics:
-        """The statistics of a StatisticsViz message."""
+        """Return the statistics of a StatisticsViz message."""
         values = tuple((s.stat_name, s.stat_val) for s in message.statistics)
         return Statistics(message.stat_index_to_visualize, values)
 
 
 def _statistic_name(name: str) -> str:
-    """Return a name that text can hold; a proto may have any."""
+    """Return a name that text can represent; a proto may hold any string."""
     return name if _STATISTIC.fullmatch(name) else sanitized(name) or "_"
 
 
@@ -290,14 +290,14 @@ def _statistic_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OriginalArray:
-    """An array of the program before any pass: an instruction, and a place in its tuple."""
+    """An array of the program before all passes: an instruction and an index into its tuple."""
 
     instruction: str
     index: ShapeIndex = ()
 
     @staticmethod
     def parse(cursor: Cursor) -> OriginalArray | None:
-        """``{"name"}``, ``{"name" {0,1}}``, or ``{}`` for an array that is not known."""
+        """Parse ``{"name"}``, ``{"name" {0,1}}``, or ``{}`` for an unknown array."""
         cursor.expect("{")
         if cursor.accept("}"):
             return None
@@ -307,7 +307,7 @@ class OriginalArray:
         return OriginalArray(name, index) if name else None
 
     def text(self) -> str:
-        """``{"name" {0,1}}``."""
+        """Return the text ``{"name" {0,1}}``."""
         index = " {" + ",".join(map(str, self.index)) + "}" if self.index else ""
         return f'{{"{escape(self.instruction)}"{index}}}'
 
@@ -319,7 +319,7 @@ class OriginalArray:
 
     @staticmethod
     def read(message: Message) -> OriginalArray:
-        """The array of an OriginalArrayProto."""
+        """Return the array of an OriginalArrayProto."""
         return OriginalArray(message.instruction_name, tuple(message.shape_index))
 
 
@@ -330,10 +330,10 @@ _WIDEST: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class OriginalValue:
-    """For each array of an instruction's value, the original array that it is equal to.
+    """The original arrays that the arrays of an instruction's value are equal to.
 
     Attributes:
-        arrays: places in the value, in order, with their original arrays, None where it is not known.
+        arrays: the original array for each index into the value, in order; None where it is unknown.
         is_synthetic_call: the instruction is a call that a pass made; it has no original.
     """
 
@@ -342,7 +342,7 @@ class OriginalValue:
 
     @staticmethod
     def parse(cursor: Cursor) -> OriginalValue:
-        """``{{"a"}}``, ``{({"a"}, {"b" {1}})}`` or ``{[synthetic_call]}``."""
+        """Parse ``{{"a"}}``, ``{({"a"}, {"b" {1}})}`` or ``{[synthetic_call]}``."""
         cursor.expect("{")
         if cursor.accept("["):
             cursor.expect("synthetic_call")
@@ -369,7 +369,7 @@ class OriginalValue:
         return OriginalValue(tuple(arrays))
 
     def text(self) -> str:
-        """The value as XLA prints it."""
+        """Return the text, as XLA prints it."""
         if self.is_synthetic_call:
             return "{[synthetic_call]}"
         return "{" + _tree_text(dict(self.arrays), 0, [_WIDEST]) + "}"
@@ -385,7 +385,7 @@ class OriginalValue:
 
     @staticmethod
     def read(message: Message) -> OriginalValue:
-        """The value of an OriginalValueProto."""
+        """Return the value of an OriginalValueProto."""
         arrays = tuple(
             (
                 tuple(e.shape_index),
@@ -397,9 +397,9 @@ class OriginalValue:
 
 
 def _tree_text(arrays: Mapping[ShapeIndex, OriginalArray | None], depth: int, left: list[int]) -> str:
-    """The part of a tree whose indices agree up to ``depth``; what is not there is an empty tuple.
+    """Return the text of the subtree whose indices agree up to ``depth``; missing parts are empty tuples.
 
-    ``left`` holds how many parts may still be written.
+    ``left[0]`` is the number of parts that may still be printed.
     """
     if depth > _DEEPEST:
         raise ParseError("an original value is nested too deeply", rule="origin.depth")

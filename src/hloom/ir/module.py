@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 ShapeIndex = tuple[int, ...]
 
 ALIAS_KINDS: Final = {"may-alias": 1, "must-alias": 2}
-"""Kinds of input-output aliases, with their proto numbers."""
+"""Kinds of input-output aliases and their proto numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """One entry of input_output_alias: an output leaf shares the buffer of a parameter leaf."""
+    """One entry of input_output_alias: an output leaf that shares the buffer of a parameter leaf."""
 
     parameter_number: int
     parameter_index: ShapeIndex
@@ -35,7 +35,7 @@ class Alias:
 
 @dataclass(slots=True)
 class ModuleConfig:
-    """What a module says about itself beside its computations, named as in hlo.proto.
+    """The properties of a module other than its computations, named as in hlo.proto.
 
     Attributes:
         entry_layout: parameter and result shapes of the entry with their layouts, if stated.
@@ -43,13 +43,13 @@ class ModuleConfig:
             instructions in the order of execution.
         aliases: output ShapeIndex -> Alias.
         buffer_donors: (parameter number, ShapeIndex) pairs.
-        alias_passthrough_params: parameters that are returned as they are share their buffer with the output.
-        allow_spmd_sharding_propagation_to_parameters, allow_spmd_sharding_propagation_to_output: whether the
-            partitioner may choose shardings, for all of them or for each.
+        alias_passthrough_params: parameters that are returned unchanged share their buffer with the output.
+        allow_spmd_sharding_propagation_to_parameters, allow_spmd_sharding_propagation_to_output: permission
+            for the partitioner to choose shardings, one flag for all of them or one for each.
         recovery_table: original arrays that were lost, the arrays that replace them, and the program that
-            computes the lost ones from those.
-        stack_frames: the table that ``stack_frame_id`` of metadata points into.
-        unmodelled: serialized HloModuleProto of what only the proto form says.
+            computes the lost ones from the replacements.
+        stack_frames: the table that ``stack_frame_id`` of metadata refers to.
+        unmodelled: serialized HloModuleProto of the fields that have no other representation.
     """
 
     entry_layout: ProgramShape | None = None
@@ -77,7 +77,7 @@ class HloModule:
         computations: every computation, callees before callers.
         entry: the computation that runs first.
         config: entry layout, aliasing, device counts and the like.
-        source: the text that the module was read from, for the places of errors; empty if it was not.
+        source: the text that the module was parsed from, for positions of errors; empty if it was not.
     """
 
     __slots__ = ("_computations", "_entry", "_names", "config", "name", "source")
@@ -95,18 +95,18 @@ class HloModule:
 
     @property
     def computations(self) -> list[HloComputation]:
-        """The computations in the order they were added."""
+        """Return the computations in the order they were added."""
         return list(self._computations)
 
     @property
     def entry(self) -> HloComputation:
-        """The entry computation; raises VerifyError if the module has none."""
+        """Return the entry computation; raise VerifyError if the module has none."""
         if self._entry is None:
             raise VerifyError(f"module {self.name} has no entry computation", rule="module.entry")
         return self._entry
 
     def add(self, computation: HloComputation, *, entry: bool = False) -> HloComputation:
-        """Add a computation; returns it."""
+        """Add a computation and return it."""
         self._computations[computation] = None
         computation.module = self
         if self._names is not None:
@@ -116,23 +116,23 @@ class HloModule:
         return computation
 
     def remove(self, computation: HloComputation) -> None:
-        """Remove a computation that nothing calls."""
+        """Remove a computation that no instruction calls."""
         del self._computations[computation]
         computation.module = None
 
     def reorder(self, order: list[HloComputation]) -> None:
-        """Put the computations in another order."""
+        """Reorder the computations; ``order`` must hold each of them once."""
         if set(order) != self._computations.keys():
             raise VerifyError("the new order does not hold every computation once", rule="module.reorder")
         self._computations = dict.fromkeys(order)
 
     def instructions(self) -> Iterator[HloInstruction]:
-        """Every instruction of every computation."""
+        """Iterate over the instructions of all computations."""
         for computation in self._computations:
             yield from computation.instructions
 
     def unique_name(self, wanted: str) -> str:
-        """``wanted``, well formed and with a number appended if the module has that name already."""
+        """Return ``wanted`` made well formed, with a number appended if the module has that name already."""
         if self._names is None:
             self._names = NameUniquer()
             for computation in self._computations:
@@ -146,11 +146,12 @@ class HloModule:
             names.take(instruction.name)
 
     def post_order(self) -> list[HloComputation]:
-        """Return every computation after those that it calls, otherwise in the order XLA prints them.
+        """Return the computations, callees before callers, otherwise in the order in which XLA prints them.
 
-        XLA's walk marks a callee when it finds it, not when it lists it, so that a computation that is
-        called at several depths may come after one of its callers; such a callee is moved before it. A cycle
-        of calls, which the verifier refuses, is left out unless something else calls into it.
+        XLA's walk marks a callee as visited when it is found rather than when it is listed, so that a
+        computation called at several depths may come after one of its callers; such a callee is moved before
+        it. A cycle of calls, which the verifier refuses, is left out unless a computation outside it calls
+        into it.
         """
         called = {c for i in self.instructions() for c in i.called_computations}
         done: dict[HloComputation, None] = {}
@@ -162,7 +163,7 @@ class HloModule:
         return _callees_first(list(done))
 
     def verify(self) -> None:
-        """Check structure and every operation's rules; raises HloError at the first violation."""
+        """Verify the structure and the rules of every operation; raise HloError at the first violation."""
         try:
             VERIFY(self)
         except HloError as error:
@@ -170,7 +171,7 @@ class HloModule:
             raise
 
     def locate(self, error: HloError) -> HloError:
-        """Give an error of one of the instructions its line and column, if the module was read from text."""
+        """Set line and column of an error of an instruction, if the module was parsed from text."""
         if self.source and error.instruction is not None and error.line is None:
             from hloom.ir.cursor import Cursor
 
@@ -180,7 +181,7 @@ class HloModule:
         return error
 
     def clone(self) -> HloModule:
-        """A deep copy under the same names; operations and shapes, being immutable, are shared."""
+        """Return a deep copy under the same names; operations and shapes are immutable and shared."""
         return CLONE(self)
 
     def __copy__(self) -> HloModule:
@@ -190,27 +191,27 @@ class HloModule:
         return self.clone()
 
     def __reduce__(self) -> tuple[Callable[[bytes], HloModule], tuple[bytes]]:
-        # Pickles as a proto: the graph itself is too deep for pickle's recursion.
+        # Pickled as a proto, because the graph is too deep for pickle's recursion.
         return HloModule.from_proto, (self.to_proto(),)
 
-    # -- conversions; each loads the package that does it at its first call
+    # -- conversions; each loads its implementation at the first call
 
     @classmethod
     def from_text(cls, text: str) -> HloModule:
-        """Parse HLO text; raises ParseError with line, column and caret."""
+        """Parse HLO text; raise ParseError with line, column and caret."""
         return PARSE(text)
 
     def to_text(self, options: PrintOptions | None = None) -> str:
-        """The text that XLA's ``HloModule::ToString`` prints; ``options`` choose other forms."""
+        """Return the text that XLA's ``HloModule::ToString`` prints; ``options`` select other forms."""
         return PRINT(self, options)
 
     @classmethod
     def from_proto(cls, data: bytes) -> HloModule:
-        """Read a serialized HloModuleProto (or HloProto); raises ParseError."""
+        """Return the module of a serialized HloModuleProto (or HloProto); raise ParseError."""
         return READ_PROTO(data)
 
     def to_proto(self) -> bytes:
-        """A serialized HloModuleProto."""
+        """Return the serialized HloModuleProto."""
         return WRITE_PROTO(self)
 
     def __str__(self) -> str:
@@ -228,7 +229,7 @@ CLONE: Final[EntryPoint[[HloModule], HloModule]] = EntryPoint("hloom.ir.cloning:
 
 
 def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
-    """Move callees that come after a caller before the first of them; other orders stay as they are."""
+    """Move callees that come after a caller before the first of their callers; keep any other order."""
     places = {computation: place for place, computation in enumerate(order)}
     callees: dict[HloComputation, list[HloComputation]] = {}
     for computation in order:
@@ -251,7 +252,7 @@ def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
 
 
 def _embedded(root: HloComputation) -> list[HloComputation]:
-    """The computations that one calls, directly and indirectly, callees before callers, as XLA walks them."""
+    """Return the computations that ``root`` calls, directly or not, callees first, as XLA walks them."""
     order: list[HloComputation] = []
     seen: set[HloComputation] = set()
     stack: list[tuple[HloComputation, Iterator[HloInstruction]]] = [(root, iter(root.in_id_order()))]

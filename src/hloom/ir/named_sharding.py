@@ -1,4 +1,4 @@
-"""Shardings said in the axes of a mesh: ``mesh['a'=2,'b'=4], [{'a'}, {?}], replicated={'b'}``."""
+"""Shardings in terms of mesh axes: ``mesh['a'=2,'b'=4], [{'a'}, {?}], replicated={'b'}``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Axes: TypeAlias = tuple[AxisRef, ...]
 
 @dataclass(frozen=True, slots=True)
 class DimensionSharding:
-    """The axes one dimension is cut along; an open one (``?``) may be cut further."""
+    """The axes that shard one dimension; an open dimension (``?``) may be sharded further."""
 
     axes: Axes = ()
     is_closed: bool = True
@@ -28,8 +28,8 @@ class NamedSharding:
 
     Attributes:
         mesh: the devices with named axes; without axes, its one device id is that of a maximal sharding.
-        dimensions: how each dimension is cut; empty if none is.
-        replicated_axes, unreduced_axes, manual_axes: axes that cut no dimension.
+        dimensions: the sharding of each dimension; empty if none is sharded.
+        replicated_axes, unreduced_axes, manual_axes: axes that shard no dimension.
     """
 
     mesh: Mesh
@@ -40,7 +40,7 @@ class NamedSharding:
 
     @staticmethod
     def parse(cursor: Cursor) -> tuple[NamedSharding, tuple[OpMetadata, ...]]:
-        """A named sharding after its opening brace, and its metadata; the closing brace is consumed."""
+        """Parse a named sharding and its metadata, from after the opening brace through the closing one."""
         cursor.skip()
         start = cursor.position
         if cursor.accept("maximal_mesh["):
@@ -90,7 +90,7 @@ class NamedSharding:
         return sharding, metadata
 
     def problem(self) -> str:
-        """What is wrong with the axes: used twice, out of order, mergeable; empty if nothing is."""
+        """Return the error in the axes (used twice, out of order, mergeable), or an empty text."""
         kept = (self.replicated_axes, self.unreduced_axes, self.manual_axes)
         used: list[AxisRef] = []
         for axes in (*(d.axes for d in self.dimensions), *kept):
@@ -106,7 +106,7 @@ class NamedSharding:
         return ""
 
     def text(self) -> str:
-        """The sharding without braces and metadata."""
+        """Return the text of the sharding without braces and metadata."""
         mesh = self.mesh
         if not mesh.axes and mesh.device_ids:
             return f"maximal_mesh[device_id={mesh.numbers[0]}]"
@@ -150,7 +150,7 @@ class NamedSharding:
 
     @staticmethod
     def read(message: Message) -> tuple[NamedSharding, tuple[OpMetadata, ...]]:
-        """The sharding and metadata of a NamedShardingProto; raises ParseError for axes that do not exist."""
+        """Return sharding and metadata of a NamedShardingProto; raise ParseError for unknown axes."""
         sharding = NamedSharding(
             read_mesh(message.mesh),
             tuple(
@@ -191,7 +191,7 @@ def _parse_dimensions(cursor: Cursor, mesh: Mesh) -> tuple[DimensionSharding, ..
 
 
 def _parse_axes(cursor: Cursor, mesh: Mesh) -> DimensionSharding:
-    """Axes up to the closing brace; a last ``?`` leaves the list open."""
+    """Parse axes up to the closing brace; a final ``?`` leaves the dimension open."""
     axes: list[AxisRef] = []
     while not cursor.accept("}"):
         if axes:
@@ -204,7 +204,7 @@ def _parse_axes(cursor: Cursor, mesh: Mesh) -> DimensionSharding:
 
 
 def _disjoint(a: AxisRef, b: AxisRef) -> bool:
-    """Whether two axes, or factors of axes, can cut one value independently."""
+    """Return whether two axes, or factors of axes, can shard one value independently."""
     if a.axis != b.axis:
         return True
     if a.sub_axis is None or b.sub_axis is None:
@@ -215,6 +215,6 @@ def _disjoint(a: AxisRef, b: AxisRef) -> bool:
 
 
 def _mergeable(a: AxisRef, b: AxisRef) -> bool:
-    """Whether ``b`` is the factor that follows ``a`` in the same axis."""
+    """Return whether ``b`` is the factor that follows ``a`` in the same axis."""
     same = a.axis == b.axis and a.sub_axis is not None and b.sub_axis is not None
     return bool(same and a.sub_axis and b.sub_axis and a.sub_axis[0] * a.sub_axis[1] == b.sub_axis[0])

@@ -1,4 +1,4 @@
-"""Names of instructions and computations: which are well formed, and how they become unique in a module."""
+"""Names of instructions and computations: well-formed names and unique names."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _INT64_END: Final = 1 << 63
 
 
 def sanitized(name: str) -> str:
-    """The name with what no name may contain replaced, as XLA does.
+    """Return the name with invalid characters replaced, as XLA does.
 
-    Names have ASCII letters, digits, ``_``, ``.`` and ``-``, and start with a letter or ``_``; they are no
-    element types, and do not start with ``__`` (which is kept for ``__xla_``).
+    Names consist of ASCII letters, digits, ``_``, ``.`` and ``-``, and start with a letter or ``_``; they are
+    not element types, and do not start with ``__`` (reserved for ``__xla_``).
     """
     if not name:
         return ""
     if not name.isascii():
-        name = name.encode("utf-8", "surrogateescape").decode("latin-1")  # every byte is replaced
+        name = name.encode("utf-8", "surrogateescape").decode("latin-1")  # one "_" per UTF-8 byte
     name = _BAD_START.sub("_", name[0]) + _BAD.sub("_", name[1:])
     if name in NAMES and name not in ("tuple", "buffer"):
         name += "_"
@@ -32,7 +32,7 @@ def sanitized(name: str) -> str:
 
 
 class NameUniquer:
-    """Hands out names that differ, by a number behind the last dot: ``add``, ``add.1``, ``add.2``.
+    """Source of distinct names, which differ in a number after the last dot: ``add``, ``add.1``, ``add.2``.
 
     ``add`` and ``add.0`` count as the same name, as in XLA.
     """
@@ -43,11 +43,11 @@ class NameUniquer:
         self._roots: dict[str, int | _Numbers] = {}
 
     def unique(self, wanted: str) -> str:
-        """``wanted`` itself if it is new, else the same with the next free number."""
+        """Return ``wanted`` if it is new, else the same root with the next free number."""
         return self.unique_of_sanitized(sanitized(wanted) or "name")
 
     def unique_of_sanitized(self, name: str) -> str:
-        """`unique` for a name that is well formed already."""
+        """Return a unique name as `unique` does, for a name that is well formed."""
         root, number, numbered = _split(name)
         found = self._roots.get(root)
         if found is None:
@@ -61,7 +61,7 @@ class NameUniquer:
         return f"{root}.{number}"
 
     def take(self, name: str) -> None:
-        """Never hand out this name, which something has already."""
+        """Reserve a name that is in use."""
         root, number, _ = _split(sanitized(name) or "name")
         found = self._roots.get(root)
         if found is None:
@@ -74,7 +74,7 @@ class NameUniquer:
 
 
 class _Numbers:
-    """The numbers that are used behind one root."""
+    """The numbers in use after one root."""
 
     __slots__ = ("following", "used")
 
@@ -83,7 +83,7 @@ class _Numbers:
         self.following = 0
 
     def register(self, number: int) -> int:
-        """The number itself if it is free, else the next free one."""
+        """Reserve and return the number if it is free, else the next free one."""
         if number in self.used:
             while self.following in self.used:
                 self.following += 1
@@ -94,7 +94,7 @@ class _Numbers:
 
 
 def _split(name: str) -> tuple[str, int, bool]:
-    """The name before its number, the number (0 if it has none), and whether it has one."""
+    """Return the root of a name, its number (0 if it has none), and whether it has one."""
     root, dot, suffix = name.rpartition(".")
     if not dot or not root or not suffix or _NUMBER.fullmatch(suffix) is None:
         return name, 0, False

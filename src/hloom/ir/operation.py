@@ -1,4 +1,4 @@
-"""How an operation is declared: once, as a class.
+"""The declaration of an operation: a class.
 
 ::
 
@@ -14,7 +14,7 @@
 
 The parser, the printer, proto conversion, equality and hash, cloning, the builder and the op's page derive
 from the class. An operation value is frozen and shared between instructions; what belongs to one
-instruction (operands, shape, called computations, metadata) lives in the instruction.
+instruction (operands, shape, called computations, metadata) is stored in the instruction.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ProgramShape:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Role:
-    """A place for called computations: ``name=%c`` or, for a list, ``name={%a, %b}``."""
+    """A role of called computations: ``name=%c`` or, for a list, ``name={%a, %b}``."""
 
     name: str
     many: bool = False
@@ -70,7 +70,7 @@ class Role:
 
 
 class Run(Protocol):
-    """What the evaluator offers to the evaluation of one instruction."""
+    """The interface of the evaluator to the evaluation of one instruction."""
 
     @property
     def instruction(self) -> HloInstruction:
@@ -79,12 +79,12 @@ class Run(Protocol):
 
     @property
     def shape(self) -> Shape:
-        """Its shape."""
+        """The shape of the instruction."""
         ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type of its (array) shape."""
+        """The numpy type of the instruction's array shape."""
         ...
 
     def call(self, index: int, *arguments: Value) -> Value:
@@ -92,14 +92,14 @@ class Run(Protocol):
         ...
 
     def map(self, index: int, *arguments: Array) -> Value:
-        """Evaluate a computation of scalars on whole arrays, element by element, broadcasting as numpy does.
+        """Evaluate a computation on scalars element by element on whole arrays, broadcasting as numpy does.
 
         The result (or every leaf of a tuple result) has the broadcast shape of the arguments.
         """
         ...
 
     def begin(self, index: int, *arguments: Value) -> Any:
-        """Call a computation without waiting for other devices at its root: its value, or a `Pending` one."""
+        """Call a computation without waiting for other devices at its root; return a value or a `Pending`."""
         ...
 
     @property
@@ -114,7 +114,7 @@ class Run(Protocol):
 
 
 class Operation(Traits):
-    """Base of all operations; see the module's page."""
+    """Base class of all operations; see the docstring of this module."""
 
     __slots__ = ()
     opcode: ClassVar[str]
@@ -123,7 +123,7 @@ class Operation(Traits):
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     roles: ClassVar[tuple[Role, ...]] = ()
     ended_by: ClassVar[str] = ""
-    """The operation that alone may use the result, which is a context and no value; empty for all others.
+    """The only operation that may use the result, which is a context and no value; empty for all others.
 
     Programs made by passes carry contexts through tuples and loops; the builder does not.
     """
@@ -131,13 +131,13 @@ class Operation(Traits):
     """The result shape follows from operands and attributes; otherwise the program must state it."""
 
     def infer(self, *operands: Any, **keywords: Any) -> Shape:
-        """The result shape; raises ShapeError by rule name. Absent where ``infers`` is false."""
+        """Return the result shape; raise ShapeError by rule name. Not defined if ``infers`` is false."""
         raise ShapeError(f"the shape of {self.opcode} must be stated", rule=f"{self.opcode}.shape-stated")
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Refuse a stated result shape that contradicts operands and attributes, with ShapeError.
+        """Raise ShapeError if the stated result shape contradicts operands and attributes.
 
-        The default compares with the inferred shape. Operations whose shape must be stated override it.
+        By default, compare with the inferred shape. Operations whose shape must be stated override this.
         """
         inferred = self.infer(*operands, **({"computations": computations} if self.roles else {}))
         if not inferred.compatible(shape):
@@ -145,54 +145,54 @@ class Operation(Traits):
             raise ShapeError(message, rule="instruction.shape-matches")
 
     def verify(self, instruction: HloInstruction) -> None:
-        """Rules beyond shapes: attributes against module and computation. The default has none."""
+        """Check rules other than shapes, such as attributes against the module; by default there are none."""
 
     def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Value:
-        """The result's value, by the reference semantics."""
+        """Return the value of the result by the reference semantics."""
         raise HloError(f"{self.opcode} has no value", rule="evaluate.no-value")
 
     # -- text hooks for the few operations whose text is not derived from the declaration
 
     def operand_text(self, instruction: HloInstruction) -> str | None:
-        """What stands between the parentheses instead of operands (constant, parameter), or None."""
+        """Return the text in parentheses if it is no list of operands (constant, parameter), else None."""
         return None
 
     @classmethod
     def parse_operands(cls, cursor: Cursor, shape: Shape | None) -> dict[str, Any] | None:
-        """Read what stands between the parentheses into fields (constant, parameter); None: operand names."""
+        """Parse the text in parentheses into fields (constant, parameter); return None for operand names."""
         return None
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
-        """Whether an attribute is left out of the text although it does not have its default value."""
+        """Return whether text omits an attribute although it does not have its default value."""
         return False
 
-    # -- hooks for instructions whose operands and callees are only named
+    # -- hooks for instructions whose operands and callees are given only by name
 
     @classmethod
     def operand_of(cls, result: Shape) -> Shape | None:
-        """Return the shape that every operand has for a result of this shape; None if it does not follow."""
+        """Return the shape that every operand has given the result shape; None if it does not follow."""
         return None
 
     @classmethod
     def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:
-        """Return the signature of the called computation; None if operands and result do not tell it."""
+        """Return the signature of the called computation; None if it does not follow from the shapes."""
         return None
 
     # -- proto hooks
 
     def canonical(self, *operands: Shape) -> Operation:
-        """The operation without attributes that say only what follows from the operands; for readers."""
+        """Return the operation without attributes that follow from the operands; called by readers."""
         return self
 
     def write_rest(self, message: Any, instruction: HloInstruction) -> None:
-        """Fill in the fields of a HloInstructionProto that XLA always writes and no attribute stores."""
+        """Set the fields of a HloInstructionProto that XLA always writes and no attribute stores."""
 
     def spelled_out(self, instruction: HloInstruction) -> Operation:
-        """The operation with attributes that follow from operands or shape, but are printed all the same."""
+        """Return the operation with attributes that follow from operands or shape but are always printed."""
         return self
 
     def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
-        """The called computations by role, in the order of printing."""
+        """Return the called computations by role, in the order of printing."""
         computations = list(instruction.called_computations)
         if not computations:
             return []
@@ -206,7 +206,7 @@ class Operation(Traits):
 
     @classmethod
     def arity(cls) -> int | None:
-        """The number of operands; None if it varies."""
+        """Return the number of operands, or None if it varies."""
         if cls.operand_names and cls.operand_names[-1].startswith("*"):
             return None
         return len(cls.operand_names)
@@ -240,7 +240,7 @@ def operation(
         made.attributes = attributes_of(made)
         made.roles = tuple(Role(r) if isinstance(r, str) else r for r in computations)
         known = REGISTRY.get(opcode)
-        # An import that was interrupted, by Ctrl-C for example, runs the same module again.
+        # An import that was interrupted, for example by Ctrl-C, executes the same module again.
         if known is not None and (known.__module__, known.__qualname__) != (
             made.__module__,
             made.__qualname__,
@@ -253,5 +253,5 @@ def operation(
 
 
 def defaults(cls: type[Operation]) -> dict[str, Any]:
-    """The fields of an operation that need not be written, with their default values."""
+    """Return the fields of an operation that need not be written, with their default values."""
     return {a.field: a.default for a in cls.attributes if a.default is not REQUIRED}

@@ -1,9 +1,9 @@
-"""How a value is spread over devices.
+"""The distribution of a value over devices.
 
-A sharding is *replicated* (every device has all of it), *maximal* (one device has all of it), *manual*
-(the program is written for one device already), *unreduced* (devices hold summands), *unknown*, *tiled*
-(cut into tiles, each on a device of its own), *named* (said in the axes of a mesh), or a *tuple* of
-shardings, one for each array of a tuple.
+A sharding is *replicated* (every device has the whole value), *maximal* (one device has it), *manual* (the
+program is written for a single device), *unreduced* (devices hold summands), *unknown*, *tiled* (cut into
+tiles, each on its own device), *named* (given in terms of mesh axes), or a *tuple* of shardings, one for each
+array of a tuple.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SUBGROUPS: Final = ("maximal", "replicated", "manual", "unreduced")
 
 @dataclass(frozen=True, slots=True)
 class ShardGroup:
-    """Shardings of one group are to become equal (``as``) or alike (``like``)."""
+    """A group of shardings that are to become equal (``as``) or similar (``like``)."""
 
     kind: str
     number: int
@@ -39,18 +39,18 @@ class ShardGroup:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """One sharding; `kind` is a word of this module's page.
+    """One sharding; the kinds are described in the docstring of this module.
 
     Attributes:
         kind: replicated, maximal, manual, unreduced, unknown, tiled, named or tuple.
         device: the device of a maximal sharding.
         tiles: the tiles of a tiled sharding.
-        last_tile_dims: what the last dimensions of the tiles mean: over them the value is replicated,
-            manual ... instead of cut.
+        last_tile_dims: the kinds of the last dimensions of the tiles, which do not cut the value: over them
+            it is replicated, manual and so on.
         elements: the shardings of a tuple, one for each array in it.
-        named: a sharding in mesh axes.
-        group: the group of shardings it belongs to.
-        metadata: where it comes from.
+        named: a sharding in terms of mesh axes.
+        group: the group of shardings that it belongs to.
+        metadata: the origin of the sharding.
     """
 
     kind: str
@@ -64,12 +64,12 @@ class Sharding:
 
     @staticmethod
     def replicated() -> Sharding:
-        """Every device has all of the value."""
+        """Return the sharding in which every device has the whole value."""
         return Sharding("replicated")
 
     @staticmethod
     def tiled(tiles: TileAssignment, last_tile_dims: tuple[str, ...] = ()) -> Sharding:
-        """A tiled sharding in its one form: subgroups of one kind are merged, in a fixed order, sorted.
+        """Return a tiled sharding in canonical form: subgroups of one kind are merged and sorted by kind.
 
         If the tiles do not cut the value at all, the result is the replicated, manual or unreduced sharding.
         """
@@ -103,7 +103,7 @@ class Sharding:
         return Sharding("tiled", tiles=tiles, last_tile_dims=tuple(kinds))
 
     def for_shape(self, shape: Shape) -> Sharding:
-        """The sharding of a tuple all of whose arrays have this one; itself for an array."""
+        """Return this sharding for an array, and for a tuple the sharding with this one for each array."""
         if not shape.is_tuple or self.kind == "tuple":
             return self
         leaves = max(1, sum(1 for _ in shape.leaves()))
@@ -113,7 +113,7 @@ class Sharding:
 
     @classmethod
     def parse(cls, cursor: Cursor) -> Sharding:
-        """``{replicated}``, ``{devices=[2,1]<=[2]}``, ``{{maximal device=0}, {manual}}`` and their kin."""
+        """Parse a sharding such as ``{replicated}`` or ``{devices=[2,1]<=[2]}``, or a tuple of them."""
         cursor.expect("{")
         if not cursor.peek("{") and not cursor.peek("}"):
             return cls._parse_single(cursor)
@@ -127,7 +127,7 @@ class Sharding:
 
     @classmethod
     def _parse_single(cls, cursor: Cursor) -> Sharding:
-        """One sharding after its opening brace."""
+        """Parse one sharding after its opening brace."""
         if cursor.peek("mesh[") or cursor.peek("maximal_mesh["):
             named, metadata = NamedSharding.parse(cursor)
             return cls("named", named=named, metadata=metadata)
@@ -135,7 +135,7 @@ class Sharding:
         return _SingleParser(cursor).parse()
 
     def text(self, *, metadata: bool = True) -> str:
-        """The sharding as XLA prints it."""
+        """Return the text of the sharding, as XLA prints it."""
         if self.kind == "tuple":
             parts = [
                 (f"/*index={i}*/" if i and i % 5 == 0 else "") + element.text(metadata=metadata)
@@ -196,7 +196,7 @@ class Sharding:
 
     @staticmethod
     def read(message: Message) -> Sharding:
-        """The sharding of an OpSharding message; raises ParseError for one that means nothing."""
+        """Return the sharding of an OpSharding message; raise ParseError for an invalid one."""
         if message.HasField("named_sharding"):
             named, metadata = NamedSharding.read(message.named_sharding)
             return Sharding("named", named=named, metadata=metadata)
@@ -245,7 +245,7 @@ def _read_tiled(message: Message) -> Sharding:
 
 
 class _SingleParser:
-    """Reads the words of one sharding, which may come in any order, up to its closing brace."""
+    """Parser of the words of one sharding, in any order, up to its closing brace."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor

@@ -1,4 +1,4 @@
-"""The stack frame table of a module: where in a program its instructions were asked for, callers included."""
+"""The stack frame table of a module: source locations of instructions, including callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FRAME_FIELDS: Final = ("file_location_id", "parent_frame_id")
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """A place in a file. The ids are 1-based numbers of file and function names; 0 is none."""
+    """A location in a file. The ids are 1-based numbers of file and function names; 0 means none."""
 
     file_name_id: int
     function_name_id: int
@@ -45,7 +45,7 @@ class StackFrames:
 
     @staticmethod
     def parse(cursor: Cursor) -> StackFrames:
-        """The tables ``FileNames``, ``FunctionNames``, ``FileLocations`` and ``StackFrames``.
+        """Parse the tables ``FileNames``, ``FunctionNames``, ``FileLocations`` and ``StackFrames``.
 
         In text an outermost frame has parent 1, and a frame called by number n has parent n + 1.
         """
@@ -60,7 +60,7 @@ class StackFrames:
         return StackFrames(file_names, function_names, tuple(locations), tuple(frames))
 
     def chain(self, number: int) -> list[int]:
-        """The numbers of a frame and its callers, outermost first; empty if one of them does not exist."""
+        """Return the numbers of a frame and its callers, outermost first; empty if one does not exist."""
         found: list[int] = []
         while number:
             if not 0 < number <= len(self.frames) or len(found) == len(self.frames):
@@ -73,7 +73,7 @@ class StackFrames:
         return found[::-1]
 
     def used(self, numbers: Iterable[int]) -> tuple[StackFrames, dict[int, int]]:
-        """The tables of the given frames alone, in the order they are first needed, and their new numbers.
+        """Return the tables of the given frames alone, in the order of first use, and their new numbers.
 
         Numbers of frames that do not exist are left out.
         """
@@ -89,7 +89,7 @@ class StackFrames:
         return made, new
 
     def text(self) -> str:
-        """The tables as XLA prints them, each followed by an empty line."""
+        """Return the text of the tables as XLA prints them, each followed by an empty line."""
         files = (f'{i} "{escape(name)}"' for i, name in enumerate(self.file_names, 1))
         functions = (f'{i} "{escape(name)}"' for i, name in enumerate(self.function_names, 1))
         locations = (
@@ -110,7 +110,7 @@ class StackFrames:
 
 
 class _Tables:
-    """Tables that grow; each value is in them once, in the order it came."""
+    """Tables under construction, which hold each value once in the order of insertion."""
 
     def __init__(self) -> None:
         self.files: dict[str, int] = {}
@@ -119,7 +119,7 @@ class _Tables:
         self.frames: dict[StackFrame, int] = {}
 
     def add(self, source: StackFrames, frame: StackFrame, new: dict[int, int]) -> int:
-        """The number of a frame whose callers were added before."""
+        """Return the number of a frame whose callers have been added."""
         old = source.file_locations[frame.file_location_id - 1]
         location = FileLocation(
             _renumbered(self.files, source.file_names, old.file_name_id),
@@ -146,7 +146,7 @@ def _parse_names(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _parse_rows(cursor: Cursor, fields: tuple[str, ...]) -> list[list[int]]:
-    """Numbered rows of ``{field=1 other=2}``; each field once, in any order."""
+    """Parse numbered rows of ``{field=1 other=2}``; each field occurs once, in any order."""
     rows: list[list[int]] = []
     while cursor.match(_NUMBER):
         cursor.skip()

@@ -1,4 +1,4 @@
-"""Which device holds which tile of an array: ``devices=[2,2]3,1,2,0`` or ``devices=[4,2]<=[2,4]T(1,0)``."""
+"""Assignment of tiles to devices: ``devices=[2,2]3,1,2,0`` or ``devices=[4,2]<=[2,4]T(1,0)``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class TileAssignment:
     """An array of devices, one for each tile.
 
     Attributes:
-        dimensions: how many tiles there are along each dimension.
-        devices: their devices in row-major order: an arranged iota, or the numbers themselves.
+        dimensions: the number of tiles along each dimension.
+        devices: the devices in row-major order, as an arranged iota or a list of numbers.
     """
 
     dimensions: tuple[int, ...]
@@ -24,17 +24,17 @@ class TileAssignment:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The devices in row-major order, written out."""
+        """Return the devices in row-major order as a list."""
         return self.devices.numbers if isinstance(self.devices, IotaTiles) else self.devices
 
     @property
     def tile_count(self) -> int:
-        """How many tiles there are in all."""
+        """Return the number of tiles."""
         return math.prod(self.dimensions)
 
     @staticmethod
     def parse(cursor: Cursor) -> TileAssignment:
-        """``[2,2]3,1,2,0`` or ``[4,2]<=[2,4]T(1,0)``; every tile has one device."""
+        """Parse ``[2,2]3,1,2,0`` or ``[4,2]<=[2,4]T(1,0)``; every tile has one device."""
         cursor.skip()
         start = cursor.position
         dimensions = cursor.integers("[", "]")
@@ -59,18 +59,18 @@ class TileAssignment:
         return TileAssignment(dimensions, devices)
 
     def text(self) -> str:
-        """``devices=[2,2]3,1,2,0``."""
+        """Return the text ``devices=[2,2]3,1,2,0``."""
         dimensions = ",".join(map(str, self.dimensions))
         if isinstance(self.devices, IotaTiles):
             return f"devices=[{dimensions}]<={self.devices.text()}"
         return f"devices=[{dimensions}]{','.join(map(str, self.devices))}"
 
     def reshaped(self, dimensions: tuple[int, ...]) -> TileAssignment:
-        """The same devices in the same row-major order along other dimensions."""
+        """Return the same devices in the same row-major order with other dimensions."""
         return TileAssignment(dimensions, self.devices)
 
     def transposed(self, permutation: tuple[int, ...]) -> TileAssignment:
-        """Dimension ``i`` of the result is dimension ``permutation[i]``; an iota stays one where it can."""
+        """Return the transpose, whose dimension ``i`` is ``permutation[i]``; keep an iota if possible."""
         dimensions = tuple(self.dimensions[d] for d in permutation)
         if isinstance(self.devices, IotaTiles):
             factors = _factors(self.devices, self.dimensions)
@@ -84,7 +84,7 @@ class TileAssignment:
         return TileAssignment(dimensions, tuple(array.ravel().tolist()))
 
     def sorted_along_last(self) -> TileAssignment:
-        """The devices of each row of the last dimension in ascending order."""
+        """Return the assignment with each row of the last dimension sorted in ascending order."""
         if isinstance(self.devices, IotaTiles):
             factors = _factors(self.devices, self.dimensions)
             if factors is not None:
@@ -98,7 +98,7 @@ class TileAssignment:
 
 
 def _parse_iota(cursor: Cursor) -> IotaTiles:
-    """``[8]`` or ``[2,4]T(1,0)``; the transposition is left out only in one dimension."""
+    """Parse ``[8]`` or ``[2,4]T(1,0)``; only one dimension may omit the transposition."""
     cursor.skip()
     start = cursor.position
     reshape = cursor.integers("[", "]")
@@ -116,16 +116,16 @@ def _parse_iota(cursor: Cursor) -> IotaTiles:
 def _factors(
     iota: IotaTiles, dimensions: tuple[int, ...]
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
-    """The iota with its dimensions cut so that each of ``dimensions`` is made of whole ones, if it can be.
+    """Split the iota's dimensions so that each of ``dimensions`` is a product of parts; None if impossible.
 
-    Returns the cut reshape dimensions, and for each of ``dimensions`` the numbers of those it is made of.
+    Return the split reshape dimensions, and for each of ``dimensions`` the numbers of its parts.
     """
     arranged = [iota.reshape[d] for d in iota.permutation]
     cuts = sorted({*_strides(arranged), *_strides(dimensions), math.prod(arranged)})
     if any(larger % smaller for smaller, larger in pairwise(cuts)):
         return None
     pieces = {stride: larger // stride for stride, larger in pairwise(cuts)}
-    # The pieces of each reshape dimension, major to minor, known by their strides in the arrangement.
+    # The parts of each reshape dimension, major to minor, identified by their strides in the arrangement.
     of_source: dict[int, list[int]] = {}
     for source, stride, size in zip(iota.permutation, _strides(arranged), arranged):
         of_source[source] = [s for s in reversed(cuts) if stride <= s < stride * size]
@@ -139,7 +139,7 @@ def _factors(
 
 
 def _strides(sizes: tuple[int, ...] | list[int]) -> list[int]:
-    """The row-major strides of an array of these sizes."""
+    """Return the row-major strides of an array of these sizes."""
     strides = [1] * len(sizes)
     for i in range(len(sizes) - 2, -1, -1):
         strides[i] = strides[i + 1] * sizes[i + 1]

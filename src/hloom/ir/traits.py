@@ -1,7 +1,7 @@
-"""Traits: facts on an operation that analyses, passes, planning and code generation ask for.
+"""Traits: facts about an operation that analyses, passes, planning and code generation use.
 
-A fact that belongs to an operation is stated once, in its declaration. Nothing outside `hloom.operations`
-keeps tables of opcodes: a new operation states its traits and takes part everywhere.
+A fact about an operation is stated once, in its declaration. Nothing outside `hloom.operations` keeps tables
+of opcodes, so a new operation is supported everywhere once it states its traits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Family(enum.Enum):
     ELEMENTWISE = "elementwise"
     """Each result element depends on the operands' elements of the same index."""
     MOVEMENT = "movement"
-    """Result elements are operand elements in other places, or their bits."""
+    """Result elements are operand elements at other positions, or their bits."""
     CONTRACTION = "contraction"
     """Sums of products."""
     COMBINATION = "combination"
@@ -40,14 +40,14 @@ class Family(enum.Enum):
     TRANSFER = "transfer"
     """Data goes to or comes from the host or a channel."""
     CUSTOM = "custom"
-    """Code that hloom does not see."""
+    """Calls of code outside the program."""
 
 
 class ElementCost(enum.IntEnum):
     """The work for one result element whose operand elements are in registers."""
 
     FREE = 0
-    """None: the element is a load at an affine index, or nothing at all."""
+    """None: the element is a load at an affine index, or needs no instruction."""
     INDEXED = 1
     """Index arithmetic or a bounds check, then a load."""
     CHEAP = 2
@@ -61,9 +61,9 @@ class ElementCost(enum.IntEnum):
 
 
 class Traits:
-    """The traits of an operation; `Operation` inherits them, families and operations state them.
+    """The traits of an operation, inherited by `Operation` and stated by families and operations.
 
-    ``family`` and ``element_cost`` have no default: a test wants both from every operation.
+    ``family`` and ``element_cost`` have no default: a test requires both of every operation.
     """
 
     __slots__ = ()
@@ -72,15 +72,15 @@ class Traits:
     elementwise: ClassVar[bool] = False
     """Each result element depends on the operand elements of the same index only; evaluate broadcasts."""
     side_effect: ClassVar[bool] = False
-    """The operation must run although nothing uses its result."""
+    """The operation must run even if its result is unused."""
     communicates: ClassVar[bool] = False
     """The operation waits for, or sends to, another device or the host."""
     calls_program: ClassVar[bool] = False
     """Called computations run on whole values, as parts of the program: while, conditional, call."""
     distinct: ClassVar[bool] = False
-    """Equal instructions must stay apart: their values may differ, or each stands for itself."""
+    """Equal instructions must not be merged: their values may differ, or each has a meaning of its own."""
     commutative: ClassVar[bool] = False
-    """The two operands may be exchanged without changing a bit of the result, payloads of NaN aside."""
+    """The operands may be exchanged without changing a bit of the result, except for NaN payloads."""
     idempotent: ClassVar[bool] = False
     """Combining a value any number of times, in any order, gives the same bits: maximum, minimum, and, or."""
     transcendental: ClassVar[bool] = False
@@ -90,42 +90,42 @@ class Traits:
     updates_operand: ClassVar[bool] = False
     """The result is operand 0 with some elements replaced, so it may be computed in place."""
     reads_layout: ClassVar[bool] = False
-    """The layout of the operands in memory is visible to the operation."""
+    """The result depends on the layout of the operands in memory."""
     scalar_identity: ClassVar[bool] = False
     """On a scalar, the result is operand 0."""
     index_mapped: ClassVar[bool] = False
-    """Each result element is the element of operand 0 at an index that is an affine map of the result's."""
+    """Each result element is the element of operand 0 at an affine map of the result index."""
     never_negative_zero: ClassVar[bool] = False
     """No element of a floating-point result is -0, whatever the operands are."""
     begun_by: ClassVar[tuple[str, ...]] = ()
     """Opcodes that may begin the asynchronous operation that this one continues or ends."""
     pending_index: ClassVar[tuple[int, ...] | None] = None
-    """Where the value in flight lies in the result of a start, or in the operand of a done."""
+    """The index of the value in flight in the result of a start, or in the operand of a done."""
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
-        """Return the operands whose elements the result's are; empty if elements are computed."""
+        """Return the operands that result elements are copied from; empty if elements are computed."""
         return ()
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:
-        """Return bounds of the result, before it wraps, from those of the operands; None if unknown."""
+        """Return bounds of the result before it wraps, given those of the operands; None if unknown."""
         return None
 
     def neutral_element(self, element_type: ElementType) -> float | int | None:
-        """Return e with ``op(e, x) = x`` for every x of the type, bit for bit; None if there is none."""
+        """Return e with ``op(e, x) = x`` bit for bit for every x of the type, or None if there is none."""
         return None
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
-        """Return the additions, multiplications, comparisons and the like of one run.
+        """Return the number of additions, multiplications, comparisons and similar operations of one run.
 
         Args:
-            shape: of the result.
+            shape: shape of the result.
             operands: shapes of the operands.
-            applied: flops of one application of the called computation, where elements are combined by one.
+            applied: flops of one application of the called computation, if one is applied to elements.
         """
         return 0.0
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
-        """Return the bytes read and written by one run that is not fused with others."""
+        """Return the bytes read and written by one run that is not fused with other instructions."""
         return shape_bytes(shape) + sum(map(shape_bytes, operands))
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
@@ -145,7 +145,7 @@ class AppliedTypes(NamedTuple):
 
     Attributes:
         parameters: types of its parameters.
-        is_order: it gives pred; otherwise its results have the types of the instruction's.
+        is_order: the result is pred; otherwise its results have the types of the instruction's.
     """
 
     parameters: tuple[ElementType, ...]
@@ -160,7 +160,7 @@ def shape_bytes(shape: Shape) -> int:
 
 
 def shape_elements(shape: Shape) -> int:
-    """Return the elements of an array, or of the first array of a tuple; 0 without a bound."""
+    """Return the number of elements of an array, or of the first array of a tuple; 0 without a bound."""
     if shape.is_tuple:
         return shape_elements(shape.tuple_shapes[0]) if shape.tuple_shapes else 0
     return shape.element_count if shape.is_array and not shape.is_unbounded else 0

@@ -1,7 +1,7 @@
-"""The verifier: the structure of a module first, then every operation's own rules.
+"""The verifier, which checks the structure of a module and then the rules of every operation.
 
-Each check is a small function named for what must hold; each rule it refuses by has a name. The order
-matters: later checks may rely on what earlier ones have shown.
+Each check is a function named after the property that it checks, and each rule has a name. The order matters:
+later checks rely on properties that earlier ones established.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hloom.shape.shape import Shape
 
 
 def verify(module: HloModule) -> None:
-    """Check a module; raises HloError at the first violation, naming rule and instruction."""
+    """Verify a module; raise HloError at the first violation, naming rule and instruction."""
     if module.entry.module is not module:
         raise VerifyError("the entry is not one of the module's computations", rule="module.entry")
     _computation_names(module)
@@ -40,7 +40,7 @@ def verify(module: HloModule) -> None:
     _aliases(module)
 
 
-# -- names and places
+# -- names and membership
 
 
 def _computation_names(module: HloModule) -> None:
@@ -52,7 +52,7 @@ def _computation_names(module: HloModule) -> None:
 
 
 def _instructions(computation: HloComputation) -> None:
-    """Names are unique, every instruction knows its computation, the root is one of them."""
+    """Check that names are unique, parents are set, and the root is an instruction of the computation."""
     names: set[str] = set()
     for instruction in computation.instructions:
         if instruction.name in names:
@@ -68,7 +68,7 @@ def _instructions(computation: HloComputation) -> None:
 
 
 def _operands(computation: HloComputation) -> None:
-    """Operands are in the same computation."""
+    """Check that operands are in the same computation."""
     for instruction in computation.instructions:
         for operand in instruction.operands:
             if operand not in computation:
@@ -77,7 +77,7 @@ def _operands(computation: HloComputation) -> None:
 
 
 def _use_lists(computation: HloComputation) -> None:
-    """Use lists say who uses whom."""
+    """Check that the users of every instruction are those that have it as an operand."""
     users: dict[HloInstruction, set[HloInstruction]] = {i: set() for i in computation.instructions}
     for instruction in computation.instructions:
         for operand in instruction.operands:
@@ -90,7 +90,7 @@ def _use_lists(computation: HloComputation) -> None:
 
 
 def _control_dependencies(computation: HloComputation) -> None:
-    """Control dependencies stay in the computation and are known at both ends."""
+    """Check that control dependencies stay in the computation and are recorded at both ends."""
     for instruction in computation.instructions:
         for other, back in (
             *((p, p.control_successors) for p in instruction.control_predecessors),
@@ -105,7 +105,7 @@ def _control_dependencies(computation: HloComputation) -> None:
 
 
 def _schedule(computation: HloComputation) -> None:
-    """The order of a scheduled module's instructions: nothing runs before what it needs."""
+    """Check that the schedule orders every instruction after its operands and control predecessors."""
     done: set[HloInstruction] = set()
     for instruction in computation.instructions:
         for needed in (*instruction.operands, *instruction.control_predecessors):
@@ -119,17 +119,17 @@ def _schedule(computation: HloComputation) -> None:
 
 
 class _CheckedShapes:
-    """Shape rules that hold, so that equal instructions are checked once.
+    """The shape rules found to hold, so that equal instructions are checked once.
 
-    Objects are told apart by their identities, which stay while the module is verified: those that read text
-    and protos share equal operations and shapes.
+    Operations and shapes are compared by identity, which is stable while the module is verified. Readers of
+    text and protos share equal objects, so identity finds most repetitions.
     """
 
     def __init__(self) -> None:
         self.known: set[tuple[int, ...]] = set()
 
     def check(self, instruction: HloInstruction) -> None:
-        """Apply an instruction's shape rule, if no equal one has been checked."""
+        """Check an instruction's shape rule unless it has been checked for an equal instruction."""
         key = (
             id(instruction.operation),
             id(instruction.shape),
@@ -142,7 +142,7 @@ class _CheckedShapes:
 
 
 def _operation(instruction: HloInstruction, shapes: _CheckedShapes) -> None:
-    """Operands, attributes, called computations and the stated shape agree."""
+    """Check that operands, attributes, called computations and the stated shape agree."""
     shapes.check(instruction)
     _asynchronous_pair(instruction)
     operation = instruction.operation
@@ -155,7 +155,7 @@ def _operation(instruction: HloInstruction, shapes: _CheckedShapes) -> None:
 
 
 def _calls(computation: HloComputation, module: HloModule) -> None:
-    """Called computations belong to the module, and are as many as the operation's roles want."""
+    """Check that called computations are in the module and that their number matches the roles."""
     for instruction in computation.instructions:
         roles, called = instruction.operation.roles, instruction.called_computations
         least = sum(role.required for role in roles)
@@ -173,7 +173,7 @@ def _calls(computation: HloComputation, module: HloModule) -> None:
 
 
 def _asynchronous_pair(instruction: HloInstruction) -> None:
-    """What ends an asynchronous operation uses what began it, and is the only one that ends it."""
+    """Check that an asynchronous operation is ended by a single instruction, and one that fits."""
     begins = instruction.operation.begun_by
     if begins and instruction.operands[0].opcode not in begins:
         other = instruction.operands[0]
@@ -186,7 +186,7 @@ def _asynchronous_pair(instruction: HloInstruction) -> None:
 
 
 def _recursion(module: HloModule) -> None:
-    """No computation calls itself, through whatever others."""
+    """Check that no computation calls itself, directly or through others."""
     done: set[HloComputation] = set()
     for start in module.computations:
         path: dict[HloComputation, Iterator[HloComputation]] = {start: _callees(start)}
@@ -214,7 +214,7 @@ def _callees(computation: HloComputation) -> Iterator[HloComputation]:
 
 
 def _entry_layout(module: HloModule) -> None:
-    """The layouts stated for the entry are those of its parameters and its result."""
+    """Check that the entry layout matches the shapes of the entry's parameters and result."""
     stated, real = module.config.entry_layout, module.entry.program_shape
     if stated is None:
         return
@@ -231,7 +231,7 @@ def _entry_layout(module: HloModule) -> None:
 
 
 def _aliases(module: HloModule) -> None:
-    """Outputs share buffers with parameter leaves that exist, fit, and are taken only once."""
+    """Check that outputs share buffers with distinct parameter leaves that exist and have the same size."""
     program = module.entry.program_shape
     taken: dict[tuple[int, ShapeIndex], ShapeIndex] = {}
     for output, alias in module.config.aliases.items():
@@ -270,7 +270,7 @@ def _alias(program: ProgramShape, output: ShapeIndex, alias: Alias) -> None:
 
 
 def _leaf(shape: Shape, index: ShapeIndex) -> Shape | None:
-    """The part of a shape at an index, if there is one."""
+    """Return the subshape at an index, or None if there is none."""
     try:
         return shape.subshape(index)
     except ShapeError:

@@ -1,4 +1,4 @@
-"""Windows, paddings, slices, convolution dimension numbers: attribute values with a notation of their own."""
+"""Codecs of windows, paddings, slices and convolution dimension numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WindowDimension:
         padding_low, padding_high: elements added before and after the base; negative ones crop.
         window_dilation: step between window elements in the base.
         base_dilation: step between base elements after dilation.
-        window_reversal: the window is read back to front.
+        window_reversal: the window elements are in reverse order.
     """
 
     size: int
@@ -34,7 +34,7 @@ class WindowDimension:
 
     @property
     def dilated_size(self) -> int:
-        """Extent of the dilated window in the base; 0 for an empty window."""
+        """Return the extent of the dilated window in the base; 0 for an empty window."""
         return dilate(self.size, self.window_dilation)
 
     def extents(self, base: int) -> tuple[int, ...]:
@@ -47,7 +47,7 @@ class WindowDimension:
         )  # fmt: skip
 
     def output_size(self, base: int) -> int:
-        """The number of window positions over a base of ``base`` elements; 0 if none fits."""
+        """Return the number of window positions over a base of ``base`` elements; 0 if none fits."""
         padded = dilate(base, self.base_dilation) + self.padding_low + self.padding_high
         extent = self.dilated_size
         if padded < extent or padded <= 0:
@@ -56,11 +56,11 @@ class WindowDimension:
 
 
 INT64: Final = range(-(1 << 63), 1 << 63)
-"""The numbers that attributes can hold, and in which positions are computed."""
+"""The range of attribute values, and of the positions computed from them."""
 
 
 def dilate(size: int, dilation: int) -> int:
-    """The extent of ``size`` elements with ``dilation - 1`` holes between neighbours."""
+    """Return the extent of ``size`` elements with ``dilation - 1`` holes between neighbors."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
@@ -77,10 +77,10 @@ _WINDOW_FIELDS: Final = {
 
 
 class WindowCodec:
-    """``{size=3x3 stride=2x2 pad=0_1x0_1 lhs_dilate=... rhs_dilate=... rhs_reversal=1x0}``."""
+    """Codec of ``{size=3x3 stride=2x2 pad=0_1x0_1 lhs_dilate=... rhs_dilate=... rhs_reversal=1x0}``."""
 
     def parse(self, cursor: Cursor) -> Window:
-        """A window; ``size`` may be missing only in an empty one."""
+        """Parse a window; ``size`` may be missing only in an empty one."""
         cursor.expect("{")
         start = cursor.position
         parts: dict[str, list[Any]] = {}
@@ -112,7 +112,7 @@ class WindowCodec:
         return WindowDimension(size, padding_low=low, padding_high=high, **values)
 
     def text(self, value: Window) -> str:
-        """The window with the fields that differ from their defaults."""
+        """Return the text of the window with the fields that differ from their defaults."""
         if not value:
             return "{}"
         parts = ["size=" + "x".join(str(d.size) for d in value)]
@@ -144,7 +144,7 @@ class WindowCodec:
             )
 
     def read(self, message: Message, field: str) -> Window:
-        """The dimensions of a Window message; dilations of 0 mean 1, as XLA reads them."""
+        """Return the dimensions of a Window message; dilations of 0 mean 1, as in XLA."""
         return tuple(
             WindowDimension(
                 d.size, d.stride, d.padding_low, d.padding_high, d.window_dilation or 1, d.base_dilation or 1,
@@ -156,7 +156,7 @@ class WindowCodec:
 
 @dataclass(frozen=True, slots=True)
 class PaddingDimension:
-    """Padding of one dimension: elements before, after (negative crop) and between neighbours."""
+    """Padding of one dimension: elements before, after (negative numbers crop) and between neighbors."""
 
     low: int
     high: int
@@ -171,22 +171,22 @@ class PaddingDimension:
         )  # fmt: skip
 
     def output_size(self, size: int) -> int:
-        """For a size d: d + max(d - 1, 0) * interior + low + high."""
+        """Return the padded size: for a size d, d + max(d - 1, 0) * interior + low + high."""
         return size + max(size - 1, 0) * self.interior + self.low + self.high
 
 
 class PaddingCodec:
-    """``0_1x2_3_1``: low_high or low_high_interior for every dimension, joined by x."""
+    """Codec of ``0_1x2_3_1``: low_high or low_high_interior for every dimension, joined by x."""
 
     def parse(self, cursor: Cursor) -> tuple[PaddingDimension, ...]:
-        """A padding; a scalar's is empty."""
+        """Parse a padding; that of a scalar is empty."""
         found = cursor.match(_PADS)
         if found is None:
             return ()
         return tuple(PaddingDimension(*map(int, pad.split("_"))) for pad in found[0].split("x"))
 
     def text(self, value: tuple[PaddingDimension, ...]) -> str:
-        """Interior padding is printed for every dimension as soon as one has it."""
+        """Return the text, which has the interior padding of every dimension if one of them has any."""
         interior = any(d.interior for d in value)
         return "x".join(f"{d.low}_{d.high}_{d.interior}" if interior else f"{d.low}_{d.high}" for d in value)
 
@@ -200,7 +200,7 @@ class PaddingCodec:
             )
 
     def read(self, message: Message, field: str) -> tuple[PaddingDimension, ...]:
-        """The dimensions of a PaddingConfig."""
+        """Return the dimensions of a PaddingConfig."""
         dimensions = getattr(message, field).dimensions
         return tuple(
             PaddingDimension(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in dimensions
@@ -209,7 +209,7 @@ class PaddingCodec:
 
 @dataclass(frozen=True, slots=True)
 class SliceDimension:
-    """``[start:limit:stride]``."""
+    """A range of one dimension, ``[start:limit:stride]``."""
 
     start: int
     limit: int
@@ -217,10 +217,10 @@ class SliceDimension:
 
 
 class SliceCodec:
-    """``{[0:4], [0:8:2]}``."""
+    """Codec of ``{[0:4], [0:8:2]}``."""
 
     def parse(self, cursor: Cursor) -> tuple[SliceDimension, ...]:
-        """Ranges in braces."""
+        """Parse a list of ranges in braces."""
         cursor.expect("{")
         ranges: list[SliceDimension] = []
         while not cursor.accept("}"):
@@ -236,7 +236,7 @@ class SliceCodec:
         return tuple(ranges)
 
     def text(self, value: tuple[SliceDimension, ...]) -> str:
-        """Strides are printed where one of them differs from 1."""
+        """Return the text, which has the strides of all dimensions if one of them differs from 1."""
         strided = any(d.stride != 1 for d in value)
         return (
             "{"
@@ -252,13 +252,13 @@ class SliceCodec:
             getattr(message, field).add(start=d.start, limit=d.limit, stride=d.stride)
 
     def read(self, message: Message, field: str) -> tuple[SliceDimension, ...]:
-        """The ranges."""
+        """Return the stored ranges."""
         return tuple(SliceDimension(d.start, d.limit, d.stride) for d in getattr(message, field))
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
-    """Which dimension of input, kernel and output plays which role."""
+    """The roles of the dimensions of input, kernel and output of a convolution."""
 
     input_batch_dimension: int
     input_feature_dimension: int
@@ -276,10 +276,10 @@ _LABELS: Final = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
 
 
 class DimLabelsCodec:
-    """``b01f_01io->b01f``: b batch, f feature, i and o the kernel's features, digits the spatial ones."""
+    """Codec of ``b01f_01io->b01f``: b batch, f feature, i and o input and output feature, digits spatial."""
 
     def parse(self, cursor: Cursor) -> ConvolutionDimensionNumbers:
-        """Dimension labels; every label once, spatial digits 0..n-1 in all three parts; ``?`` is ignored."""
+        """Parse dimension labels: each once, spatial digits 0..n-1 in all three parts; ``?`` is ignored."""
         cursor.skip()
         start = cursor.position
         parts = cursor.take(_LABELS, "dim_labels such as b01f_01io->b01f").groups()
@@ -305,7 +305,7 @@ class DimLabelsCodec:
         return part.index(letters[0]), part.index(letters[1]), tuple(part.index(d) for d in spatial)
 
     def text(self, value: ConvolutionDimensionNumbers) -> str:
-        """The labels."""
+        """Return the text of the labels."""
         v = value
         return (
             self._labels("bf", v.input_batch_dimension, v.input_feature_dimension, v.input_spatial_dimensions)
@@ -339,7 +339,7 @@ class DimLabelsCodec:
                 setattr(stored, name, number)
 
     def read(self, message: Message, field: str) -> ConvolutionDimensionNumbers:
-        """The dimension numbers; raises ParseError for numbers that no array's dimensions have."""
+        """Return the dimension numbers; raise ParseError for numbers that no array's dimensions have."""
         stored = getattr(message, field)
         values: dict[str, Any] = {}
         for name in ConvolutionDimensionNumbers.__slots__:
@@ -355,22 +355,22 @@ class DimLabelsCodec:
 
 
 def window(*, default: Any = REQUIRED, always: bool = True) -> Window:
-    """A ``window={...}``."""
+    """Declare a ``window={...}``."""
     return attribute(WindowCodec(), default=default, always=always)
 
 
 def padding_config() -> tuple[PaddingDimension, ...]:
-    """A ``padding=0_1x2_3``."""
+    """Declare a ``padding=0_1x2_3``."""
     return attribute(PaddingCodec(), name="padding", proto="padding_config")
 
 
 def slice_ranges() -> tuple[SliceDimension, ...]:
-    """A ``slice={[0:4], [0:8:2]}``."""
+    """Declare a ``slice={[0:4], [0:8:2]}``."""
     return attribute(SliceCodec(), name="slice", proto="slice_dimensions")
 
 
 def dim_labels(*, default: Any = REQUIRED) -> ConvolutionDimensionNumbers:
-    """A ``dim_labels=b01f_01io->b01f``."""
+    """Declare a ``dim_labels=b01f_01io->b01f``."""
     return attribute(
         DimLabelsCodec(), default=default, name="dim_labels", proto="convolution_dimension_numbers"
     )

@@ -1,4 +1,4 @@
-"""What a module says about itself beside its computations, from and to the fields of HloModuleProto."""
+"""Conversion of a module's configuration from and to the fields of HloModuleProto."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ READ_FROM_MODULES: Final = fields_of(HloModuleProto, (
     "host_program_shape", "input_output_alias", "name", "original_value_recovery_table", "schedule",
     "stack_frame_index",
 ))  # fmt: skip
-"""The fields of HloModuleProto that hloom understands; the others it keeps."""
+"""The fields of HloModuleProto that are converted; the others are kept as bytes."""
 
 _DEEPEST_RECOVERY: Final = 8
 
 ModuleReader: TypeAlias = Callable[[HloModuleProto, int], HloModule]
-"""A function that reads a module at a depth of nesting; used for recovery modules."""
+"""A function that parses a module at a depth of nesting, used for recovery modules."""
 ModuleWriter: TypeAlias = Callable[[HloModule], HloModuleProto]
-"""A function that returns the message of a module; used for recovery modules."""
+"""A function that returns the message of a module, used for recovery modules."""
 
 
 def read_config(
     message: HloModuleProto, module: HloModule, read_module: ModuleReader, depth: int = 0
 ) -> None:
-    """Fill the configuration of a module whose computations have been read.
+    """Set the configuration of a module whose computations have been read.
 
     ``read_module`` reads the recovery modules, which are nested one level deeper than ``depth``.
     """
@@ -63,7 +63,7 @@ def read_config(
 
 
 def write_config(module: HloModule, message: HloModuleProto, module_message: ModuleWriter) -> None:
-    """Fill the fields of a message that say what the configuration says."""
+    """Fill in the fields of a message that hold the configuration."""
     config = module.config
     layout = config.entry_layout or module.entry.program_shape
     names = [f"p{number}" for number in range(len(layout.parameters))]

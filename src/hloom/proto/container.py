@@ -1,6 +1,6 @@
-"""The messages that hold a module: alone, with its buffers, with the values of a run.
+"""Messages that contain a module: alone, with its buffers, or with the arguments and results of runs.
 
-XLA writes all of them into files of the same suffix. Which one some bytes are is told by trying: only a real
+XLA writes all of them into files of the same suffix. Their types are distinguished by parsing: only a real
 module has instructions with opcodes.
 """
 
@@ -22,7 +22,7 @@ _VARINT = 0
 
 
 def parse_container(data: bytes) -> Container:
-    """The message that ``data`` serializes; raises ParseError for bytes that hold no module."""
+    """Parse the message that ``data`` serializes; raise ParseError for bytes that contain no module."""
     for kind in (HloModuleProto, HloProto, HloSnapshot):
         try:
             message = kind.FromString(data)
@@ -37,14 +37,14 @@ def parse_container(data: bytes) -> Container:
 
 
 def held_module(container: Container) -> HloModuleProto:
-    """The module in a message."""
+    """Return the module in a message."""
     if isinstance(container, HloModuleProto):
         return container
     return container.hlo.hlo_module if isinstance(container, HloSnapshot) else container.hlo_module
 
 
 def module_message(data: bytes) -> HloModuleProto:
-    """The module in serialized bytes; raises ParseError for bytes that hold none."""
+    """Return the module in serialized bytes; raise ParseError for bytes that contain none."""
     return held_module(parse_container(data))
 
 
@@ -53,7 +53,7 @@ def _is_module(message: HloModuleProto) -> bool:
 
 
 def _is_unoptimized(message: Message) -> bool:
-    """Whether a message read as HloProto has fields that only HloUnoptimizedSnapshot has."""
+    """Return whether a message parsed as HloProto has fields that only HloUnoptimizedSnapshot has."""
     unknown: Any = UnknownFieldSet(message) if isinstance(message, HloProto) else ()
     return any(
         field.field_number == _PARTITIONS or (field.field_number == _VERSION and field.wire_type == _VARINT)

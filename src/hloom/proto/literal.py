@@ -1,8 +1,8 @@
-"""Literals as LiteralProto, and back.
+"""Conversion of literals from and to LiteralProto.
 
-The elements stand in the order of the layout's minor_to_major, one entry an element: tiles, padding and
-packing play no part. Floats go through their bytes, because as Python numbers signaling NaNs would become
-quiet ones.
+The elements are in the order of the layout's minor_to_major, one entry per element; tiles, padding and
+packing do not affect them. Floats are converted through bytes, because signaling NaNs would become quiet as
+Python numbers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from hloom.shape.shape import Shape
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _MOST_DIMENSIONS: Final = 64
-"""As many as numpy's arrays have."""
+"""The limit on the rank of numpy arrays."""
 _MOST_ROWS: Final = 1 << 20
 _MOST_ADDRESSES: Final = 1 << 56
-"""For arrays without elements, which no stored element bounds."""
+"""For arrays without elements, which the size of the message does not bound."""
 _NUMBERS: Final = frozenset((S32, S64, U32, U64))
 """Element types whose field holds varints."""
 _PACKED: Final = frozenset((PRED, F32, F64, C64, C128))
-"""Element types whose field holds bytes side by side, but is no `bytes` field, as those of the others are."""
+"""Element types with a repeated field of fixed-size elements; types not listed have `bytes` fields."""
 
 
 def read_literal(message: LiteralProto) -> Literal:
-    """The literal of a message; raises ParseError where elements and shape do not fit."""
+    """Return the literal of a message; raise ParseError if elements and shape do not agree."""
     shape = read_shape(message.shape)
     if shape.is_tuple:
         return _read_tuple(message, shape)
@@ -52,13 +52,13 @@ def read_literal(message: LiteralProto) -> Literal:
 
 
 def _is_reasonable(empty: Shape) -> bool:
-    """Whether the text of an array without elements has few rows, and numpy can address its dimensions."""
+    """Return whether the text of an empty array has few rows and numpy can address its dimensions."""
     rows = math.prod(empty.dimensions[: empty.dimensions.index(0)])
     return rows <= _MOST_ROWS and math.prod(filter(None, empty.dimensions)) < _MOST_ADDRESSES
 
 
 def write_literal(literal: Literal, message: LiteralProto) -> None:
-    """Fill an empty message; raises EvaluationError for an elided literal, whose elements nobody knows."""
+    """Fill an empty message; raise EvaluationError for a literal whose elements were elided."""
     shape = literal.shape
     write_shape(shape, message.shape)
     if shape.is_tuple:
@@ -80,7 +80,7 @@ def _read_tuple(message: LiteralProto, shape: Shape) -> Literal:
 
 
 def _read_elements(message: LiteralProto, shape: Shape) -> Array:
-    """The elements in the order of the message; nothing is allocated that the message does not hold."""
+    """Return the elements in the order of the message, allocating no more than the message holds."""
     element_type = shape.element_type
     field = element_type.name + "s"
     count = shape.element_count
@@ -107,7 +107,7 @@ def _write_elements(elements: Array, element_type: ElementType, message: Literal
 
 
 def _cropped(shape: Shape, elements: Array, sizes: tuple[int, ...]) -> Literal:
-    """The literal whose dynamic dimensions have these sizes; the message holds it up to its bounds."""
+    """Return the literal with these dynamic sizes of a message that holds all elements up to the bounds."""
     if len(sizes) not in (0, shape.rank) or any(size < 0 for size in sizes):
         raise ParseError(f"{list(sizes)} are no sizes of {shape}", rule="proto.literal-dynamic-sizes")
     whole = Literal.from_layout_order(shape.to_static(), elements).array
@@ -115,7 +115,7 @@ def _cropped(shape: Shape, elements: Array, sizes: tuple[int, ...]) -> Literal:
 
 
 def _whole(literal: Literal) -> Literal:
-    """The literal filled up with zeros to the bounds of its dynamic dimensions."""
+    """Return the literal padded with zeros to the bounds of its dynamic dimensions."""
     shape = literal.shape.to_static()
     whole = np.zeros(shape.dimensions, shape.element_type.numpy_dtype)
     whole[tuple(map(slice, literal.dynamic_sizes))] = literal.array

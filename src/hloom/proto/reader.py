@@ -1,4 +1,7 @@
-"""HloModuleProto in: every attribute is read by its codec, and what nobody reads is kept as it is."""
+"""Conversion of HloModuleProto to a module.
+
+Codecs read the attributes; fields that are not converted are kept as bytes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _READ_FROM_INSTRUCTIONS: Final = (
     "frontend_attributes", "id", "metadata", "name", "opcode", "operand_ids", "original_value", "shape",
     "sharding", "statistics_viz",
 )  # fmt: skip
-"""The fields that are read whatever the operation is."""
+"""The fields that are read for every operation."""
 _READ_FROM_COMPUTATIONS: Final = fields_of(
     HloComputationProto,
     ["execution_thread", "id", "instructions", "is_fusion_computation", "name", "program_shape", "root_id"],
@@ -34,22 +37,22 @@ _READ_FROM_COMPUTATIONS: Final = fields_of(
 
 
 def module_from_bytes(data: bytes) -> HloModule:
-    """The module of a serialized HloModuleProto, or of a message that holds one.
+    """Return the module of a serialized HloModuleProto, or of a message that contains one.
 
-    That is an HloProto, HloSnapshot or HloUnoptimizedSnapshot. Raises ParseError for bytes that are none of
-    them, and HloError by the rule's name for a program that cannot be; like text, a module is not verified.
+    That is an HloProto, HloSnapshot or HloUnoptimizedSnapshot. Raise ParseError for any other bytes, and
+    HloError with a rule name for an invalid program; as with text, the module is not verified.
     """
     return read_module(module_message(data))
 
 
 def read_module(message: HloModuleProto, depth: int = 0) -> HloModule:
-    """The module that a message describes, ``depth`` modules deep in another; raises HloError."""
+    """Return the module of a message nested in ``depth`` others; raise HloError."""
     with collector_paused():
         return _ModuleReader(message).module(depth)
 
 
 class _ModuleReader:
-    """Reads one module."""
+    """Reader of one module."""
 
     def __init__(self, message: HloModuleProto) -> None:
         self.message = message
@@ -81,7 +84,7 @@ class _ModuleReader:
         return module
 
     def rest(self, message: Any, read: Fields, elsewhere: str = "") -> bytes:
-        """What is left beside the fields ``read``; messages in the field ``elsewhere`` have their own."""
+        """Return the remainder without the fields ``read``; messages in field ``elsewhere`` keep theirs."""
         unread = [field for field, _ in message.ListFields() if field not in read]
         if not unread and not self.has_unknown:
             return b""
@@ -106,11 +109,11 @@ class _ModuleReader:
             text = f"computation %{computation.name} has no root with the id {message.root_id}"
             raise ParseError(text, rule="proto.root")
         computation.root = found[message.root_id & LOCAL_ID]
-        _ = computation.parameters  # refuses doubled and missing numbers
+        _ = computation.parameters  # raises for duplicate and missing numbers
         return computation
 
     def schedule(self, module: HloModule) -> None:
-        """Put the instructions of every scheduled computation in the order in which they run."""
+        """Reorder the instructions of every scheduled computation by the schedule."""
         module.config.is_scheduled = True
         for number, computation in self.computations.items():
             computation.is_scheduled = number in self.message.schedule.sequences
@@ -167,7 +170,7 @@ class _ModuleReader:
         return instruction
 
     def called(self, cls: type[Operation], ids: Iterable[int]) -> list[HloComputation]:
-        """The computations with these ids, which must be as many as the operation calls."""
+        """Return the computations with these ids, whose number must match the operation's roles."""
         found: list[HloComputation] = []
         for number in ids:
             if number not in self.computations:
@@ -183,7 +186,7 @@ class _ModuleReader:
         return found
 
     def annotations(self, message: HloInstructionProto, instruction: HloInstruction) -> None:
-        """What travels with an instruction, whatever its operation."""
+        """Set the properties that every instruction may have."""
         metadata = message.metadata.SerializeToString()
         if metadata:
             found = self.metadata.get(metadata)
@@ -213,7 +216,7 @@ class _ModuleReader:
 
 
 class _OperationReader:
-    """Reads the attributes of one kind of operation.
+    """Reader of the attributes of one kind of operation.
 
     Attributes:
         fields: the fields of HloInstructionProto that are read for this operation.
@@ -231,14 +234,14 @@ class _OperationReader:
         self.plain = None if self.attributes else cls()
 
     def read(self, message: HloInstructionProto) -> Operation:
-        """The operation of an instruction; operations without attributes are all the same."""
+        """Return the operation of an instruction; operations without attributes are shared."""
         if self.plain is not None:
             return self.plain
         return self.cls(**{field: read(message) for field, read in self.attributes})
 
 
 def unique_name(name: str, names: set[str], what: str) -> str:
-    """The name as XLA makes it well formed, added to ``names``; refused if it is empty or one of them."""
+    """Make a name well formed as in XLA and add it to ``names``; refuse empty and duplicate names."""
     name = sanitized(name)
     if not name or name in names:
         text = f"two {what}s are named {name!r}" if name else f"{what} without a name"

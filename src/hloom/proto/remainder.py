@@ -1,8 +1,8 @@
-"""What a message says beyond what hloom reads from it, kept so that writing gives it back.
+"""Fields of a message that are not converted, kept so that writing restores them.
 
-The *remainder* of a message is a message of the same type that holds its unknown fields, however deep, and
-those top-level fields that nobody read. Messages on the way to an unknown field are there, but empty; lists
-of messages keep their length, so that each element finds its own.
+The *remainder* of a message is a message of the same type that holds its unknown fields at any depth, and the
+top-level fields that were not read. Messages on the path to an unknown field are present but empty; lists of
+messages keep their length, so that each element matches its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-# What the generated classes know of a message's fields is not known to the type checker.
+# The type checker has no types for the descriptors of the generated classes.
 AnyMessage: TypeAlias = Any
 
 _NOTHING: Final = frozenset[str]()
@@ -24,13 +24,13 @@ Fields: TypeAlias = frozenset[Any]
 
 
 def fields_of(kind: type[Message], names: Iterable[str]) -> Fields:
-    """The descriptors of the fields with these names."""
+    """Return the descriptors of the fields with these names."""
     fields: AnyMessage = kind.DESCRIPTOR.fields_by_name
     return frozenset(fields[name] for name in names)
 
 
 def has_unknown_fields(message: Message) -> bool:
-    """Whether the message, or one in it, has fields that the schema does not name."""
+    """Return whether the message, or one in it, has fields that are not in the schema."""
     known: AnyMessage = type(message)()
     known.CopyFrom(message)
     known.DiscardUnknownFields()
@@ -38,12 +38,12 @@ def has_unknown_fields(message: Message) -> bool:
 
 
 def remainder(message: Message, unread: Container[str] = _NOTHING, *, skipped: str = "") -> bytes:
-    """The serialized remainder of a message, mostly empty.
+    """Return the serialized remainder of a message, which is usually empty.
 
     Args:
         message: any message.
-        unread: names of fields that belong to the remainder whole.
-        skipped: name of a field whose messages keep their remainders themselves.
+        unread: names of fields that belong to the remainder as a whole.
+        skipped: name of a field whose messages keep their own remainders.
     """
     return _remainder(message, unread, skipped).SerializeToString(deterministic=True)
 
@@ -76,7 +76,7 @@ def _copy(target: AnyMessage, field: Any, value: Any) -> None:
 
 
 def _unknown_bytes(message: AnyMessage) -> bytes:
-    """The unknown fields of the message itself, as they stand in its bytes."""
+    """Return the serialized unknown fields of the message itself."""
     bare = type(message)()
     bare.CopyFrom(message)
     for field, _ in message.ListFields():
@@ -85,7 +85,7 @@ def _unknown_bytes(message: AnyMessage) -> bytes:
 
 
 def restore(message: AnyMessage, rest: bytes) -> None:
-    """Put a remainder back into the message that was written anew; fields that are set already stay."""
+    """Merge a remainder into a message that was written anew, keeping fields that are set."""
     if rest:
         parsed: AnyMessage = type(message)()
         parsed.MergeFromString(rest)

@@ -1,6 +1,6 @@
-"""Shapes and layouts as ShapeProto and LayoutProto, and back.
+"""Conversion of shapes and layouts from and to ShapeProto and LayoutProto.
 
-A program repeats few shapes many times, so both directions remember what they have seen.
+A program repeats few shapes many times, so both directions are cached.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hloom.shape.layout import Layout, PaddingValue, SplitConfig, Tile
 from hloom.shape.shape import Shape
 
 INT64_MIN: Final = -(1 << 63)
-"""On the wire: an unbounded dimension, and the ``*`` of a tile."""
+"""The encoding of an unbounded dimension, and of the ``*`` of a tile."""
 
 
 def read_shape(message: ShapeProto) -> Shape:
-    """The shape that a message describes.
+    """Return the shape of a message; raise ParseError or ShapeError for an invalid one.
 
-    An array without a layout keeps it open. Raises ParseError or ShapeError for what no shape can be.
+    An array whose message has no layout has none.
     """
     return _shape_of(message.SerializeToString())
 
@@ -33,7 +33,7 @@ def write_shape(shape: Shape, message: ShapeProto) -> None:
 
 @lru_cache(maxsize=4096)
 def shape_bytes(shape: Shape) -> bytes:
-    """The serialized ShapeProto of a shape."""
+    """Return the serialized ShapeProto of a shape."""
     message = ShapeProto(element_type=shape.element_type.number)  # type: ignore[arg-type]
     for size, dynamic in zip(shape.dimensions, shape.dynamic_dimensions, strict=True):
         message.dimensions.append(INT64_MIN if size == Shape.UNBOUNDED else size)
@@ -66,7 +66,7 @@ def _positive(size: int) -> int:
 
 
 def _write_layout(layout: Layout, message: LayoutProto) -> None:
-    """Fill a message; XLA writes the tail padding alignment even where it is 1."""
+    """Fill a message; XLA writes the tail padding alignment even if it is 1."""
     message.minor_to_major.extend(layout.minor_to_major)
     for tile in layout.tiles:
         sizes = (INT64_MIN if size == Tile.COMBINE else size for size in tile.dimensions)

@@ -1,4 +1,4 @@
-"""Snapshots: the arguments and the result of runs, beside the module in one message."""
+"""Snapshots: messages that hold a module with the arguments and the result of runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Runs = tuple[tuple[Literal, ...], ...]
 
 
 def recorded_values(container: Container) -> tuple[Runs, Literal | None]:
-    """The arguments of each recorded run, and the result, of what a message says; raises HloError."""
+    """Return the recorded arguments of each run, and the result, of a message; raise HloError."""
     if isinstance(container, HloSnapshot):
         arguments = tuple(map(read_literal, container.arguments))
         has_result = container.HasField("result")
@@ -30,10 +30,10 @@ def recorded_values(container: Container) -> tuple[Runs, Literal | None]:
 def snapshot_message(
     module: HloModule, runs: Sequence[Sequence[Literal]], result: Literal | None
 ) -> HloSnapshot | HloUnoptimizedSnapshot:
-    """The message of a module and what was recorded: an HloSnapshot for one run or none.
+    """Return the message of a module and its recorded runs: an HloSnapshot for at most one run.
 
-    Several runs, one for each partition, make an HloUnoptimizedSnapshot, which holds no result: HloError
-    (``snapshot.result``) if there is one.
+    Several runs, one for each partition, make an HloUnoptimizedSnapshot, which holds no result: raise
+    HloError (``snapshot.result``) if there is one.
     """
     if len(runs) <= 1:
         snapshot = HloSnapshot(execution_platform="hloom")

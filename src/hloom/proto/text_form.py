@@ -1,4 +1,4 @@
-"""The text form of protos (`.pbtxt`), and the HloProto around a module that XLA's dumps have."""
+"""The text format of protos (`.pbtxt`), and the HloProto around a module in XLA's dumps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hloom.proto.writer import module_message
 
 
 def container_from_text(text: str) -> Container:
-    """The message whose text form this is: HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot.
+    """Parse the text of an HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot.
 
-    Raises ParseError, with line and column where they are known, for what is none of them.
+    Raise ParseError, with line and column if known, for any other text.
     """
     failures: list[text_format.ParseError] = []
     for kind in (HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot):
@@ -43,20 +43,20 @@ def container_from_text(text: str) -> Container:
 
 
 def hlo_proto(module: HloModule) -> HloProto:
-    """The HloProto that holds a module."""
+    """Return the HloProto that contains a module."""
     return HloProto(hlo_module=module_message(module))
 
 
 def container_bytes(module: HloModule) -> bytes:
-    """A serialized HloProto."""
+    """Return the serialized HloProto of a module."""
     return hlo_proto(module).SerializeToString(deterministic=True)
 
 
 def container_text(module: HloModule) -> str:
-    """An HloProto in text form."""
+    """Return the text of the HloProto of a module."""
     return message_text(hlo_proto(module))
 
 
 def message_text(message: Message) -> str:
-    """The text form of any message, without unknown fields and the payloads of NaNs, which it cannot say."""
+    """Return the text of any message, without unknown fields and NaN payloads, which it cannot represent."""
     return text_format.MessageToString(message)

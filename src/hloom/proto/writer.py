@@ -1,7 +1,8 @@
-"""HloModuleProto out: every attribute is written by its codec, what was kept on reading is put back.
+"""Conversion of a module to HloModuleProto.
 
-Ids that were read stay. New computations are numbered in the order they were added, new instructions too:
-their computation's id in the upper 32 bits, a running number in the lower ones.
+Codecs write the attributes; bytes kept on reading are merged in. Ids that were read are kept. New
+computations are numbered in the order they were added. So are new instructions, with the id of their
+computation in the upper 32 bits and a running number in the lower ones.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ LOCAL_ID_BITS: Final = 32
 
 
 def local_id(unique_id: int) -> int:
-    """The lower bits of an instruction's id, which tell it from the others of its computation."""
+    """Return the lower bits of an instruction's id, which identify it within its computation."""
     return unique_id & LOCAL_ID
 
 
 def module_to_bytes(module: HloModule) -> bytes:
-    """The serialized HloModuleProto of a module.
+    """Return the serialized HloModuleProto of a module.
 
-    Raises HloError (``proto.value``) for a value that its proto field cannot hold, such as a number of more
+    Raise HloError (``proto.value``) for a value that its proto field cannot hold, such as a number of more
     than 64 bits; EvaluationError for a constant whose elements were elided; VerifyError for a broken graph.
     """
     return module_message(module).SerializeToString(deterministic=True)
 
 
 def module_message(module: HloModule) -> HloModuleProto:
-    """The HloModuleProto of a module; raises as `module_to_bytes` does."""
+    """Return the HloModuleProto of a module; raise as `module_to_bytes` does."""
     try:
         return _ModuleWriter(module).message()
     except (ValueError, TypeError) as error:
@@ -47,7 +48,7 @@ def module_message(module: HloModule) -> HloModuleProto:
 
 
 class _ModuleWriter:
-    """Writes one module."""
+    """Writer of one module."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
@@ -91,7 +92,7 @@ class _ModuleWriter:
         return list(done)
 
     def callees(self, computation: HloComputation) -> Iterator[HloComputation]:
-        """The callees in the module's order; raises VerifyError for one outside the module."""
+        """Return the callees in the module's order; raise VerifyError for one outside the module."""
         called = {c for i in computation.instructions for c in i.called_computations}
         try:
             return iter(sorted(called, key=self.places.__getitem__))
@@ -151,7 +152,7 @@ class _ModuleWriter:
 
 
 def _write_annotations(instruction: HloInstruction, message: HloInstructionProto) -> None:
-    """What travels with an instruction; XLA writes some messages even where they are empty."""
+    """Write the properties that every instruction may have; some messages are written even if empty."""
     message.metadata.SetInParent()
     message.frontend_attributes.SetInParent()
     message.statistics_viz.SetInParent()
@@ -170,7 +171,7 @@ def _write_annotations(instruction: HloInstruction, message: HloInstructionProto
 
 
 def _computation_ids(module: HloModule) -> dict[HloComputation, int]:
-    """The ids that computations have, if they are distinct; free ones for the others."""
+    """Return an id for each computation: its own if all are distinct, and free ones for the others."""
     computations = module.computations
     ids: dict[HloComputation, int] = {}
     used: set[int] = set()
@@ -187,7 +188,7 @@ def _computation_ids(module: HloModule) -> dict[HloComputation, int]:
 
 
 def _instruction_ids(computation: HloComputation, number: int) -> dict[HloInstruction, int]:
-    """The ids that instructions have, where their lower bits differ; larger ones for the others."""
+    """Return an id for each instruction: its own if its lower bits are unique, else a larger one."""
     ids: dict[HloInstruction, int] = {}
     used: set[int] = set()
     fresh: list[HloInstruction] = []

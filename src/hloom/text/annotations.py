@@ -1,4 +1,4 @@
-"""The attributes that every instruction may have, beside those of its operation."""
+"""Readers of the attributes that every instruction may have besides those of its operation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The short text of asynchronous operations: ``custom-call-start(x), custom_call_target="f"``.
+"""The short form of asynchronous operations: ``custom-call-start(x), custom_call_target="f"``.
 
-It stands for an ``async-start`` that calls a computation with one custom call in it. The ``-update`` and
-``-done`` that follow name the same operation and have no attributes of it.
+It denotes an ``async-start`` that calls a computation with one custom call in it. The ``-update`` and
+``-done`` that follow name the same operation and have none of its attributes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUFFIXES: Final = {"-start": START, "-update": "async-update", "-done": "async-
 
 
 def split_opcode(word: str) -> tuple[str, str | None]:
-    """The opcode that a word stands for, and in the short form the opcode that is wrapped."""
+    """Return the opcode that a word denotes and, for the short form, the wrapped opcode."""
     if word not in REGISTRY:
         for suffix, opcode in _SUFFIXES.items():
             if word.endswith(suffix):
@@ -30,7 +30,7 @@ def split_opcode(word: str) -> tuple[str, str | None]:
 
 
 def short_opcode(instruction: HloInstruction) -> str | None:
-    """The opcode of the short form; None where only the full form says what the instruction does."""
+    """Return the opcode of the short form, or None if only the full form is exact."""
     wrapped = wrapped_instruction(instruction)
     if wrapped is None:
         return None
@@ -41,7 +41,7 @@ def short_opcode(instruction: HloInstruction) -> str | None:
 
 
 def wrapped_instruction(instruction: HloInstruction) -> HloInstruction | None:
-    """The operation that an asynchronous instruction runs, if its computation is nothing but that one."""
+    """Return the wrapped instruction of an asynchronous one, or None if it has no short form."""
     start = chain_start(instruction)
     return start.called_computations[0].root if start is not None and is_short(start) else None
 
@@ -56,7 +56,7 @@ def chain_start(instruction: HloInstruction) -> HloInstruction | None:
 def is_short(start: HloInstruction) -> bool:
     """Return whether an async-start has a short form.
 
-    It calls a single operation, which has no attribute that the async-start states too.
+    It does if it calls a single operation that shares no stated attribute with the async-start.
     """
     (computation,) = start.called_computations
     if not is_single(computation):
@@ -70,7 +70,7 @@ def is_short(start: HloInstruction) -> bool:
 
 
 def is_single(computation: HloComputation) -> bool:
-    """Whether a computation has only parameters beside its root."""
+    """Return whether a computation has only parameters besides its root."""
     return all(i.opcode == "parameter" or i is computation.root for i in computation.instructions)
 
 
@@ -104,7 +104,7 @@ def wrap(
     read: Attributes,
     position: int,
 ) -> None:
-    """Make an async-start of an instruction that was read with the attributes of the wrapped operation."""
+    """Replace an instruction, parsed with attributes of the wrapped operation, by an async-start of it."""
     start = REGISTRY[START]
     _check_form(parser, instruction, position)
     own = {a.field for a in start.attributes} - {a.field for a in wrapped.attributes}
@@ -133,7 +133,7 @@ def check(
     read: Attributes,
     position: int,
 ) -> None:
-    """Refuse chains that do not fit together; let the wrapped operation share thread and annotations."""
+    """Refuse inconsistent chains; copy the thread and annotations to the wrapped operation."""
     computation = _start(parser, instruction, position) if instruction.opcode == START else None
     if computation is None:
         computation = _continuation(parser, instruction, wrapped, read, position)
@@ -170,7 +170,7 @@ def _continuation(
     read: Attributes,
     position: int,
 ) -> HloComputation:
-    """The computation of the chain that an async-update or async-done goes on with."""
+    """Return the computation of the chain that an async-update or async-done continues."""
     before = instruction.operands[0]
     if before.opcode not in OPCODES or before.opcode == "async-done":
         message = f"the operand of {instruction.opcode} is an async-start or async-update"
@@ -195,7 +195,7 @@ def _continuation(
 
 
 def set_thread(computation: HloComputation, thread: str) -> None:
-    """Let a computation, and all that it calls, run on a thread."""
+    """Set the execution thread of a computation and of all computations that it calls."""
     pending = [computation]
     seen: set[HloComputation] = set()
     while pending:

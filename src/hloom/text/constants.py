@@ -1,4 +1,4 @@
-"""The text of constants: in full, or elided where it would be long."""
+"""The text of constants, in full or elided."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST_ESSENTIAL: Final = 500_000
 
 
 def constant_text(literal: Literal, options: PrintOptions) -> str:
-    """What stands between the parentheses of a constant."""
+    """Return the text in the parentheses of a constant."""
     shape = literal.shape
     if options.print_only_essential_constants:
         return _essential_text(literal)
@@ -25,7 +25,7 @@ def constant_text(literal: Literal, options: PrintOptions) -> str:
 
 
 def _essential_text(literal: Literal) -> str:
-    """Only what programs are likely to be recognized by: zeros (but for -0), ones, integers."""
+    """Return the text of a constant that is kept in fingerprints: zeros (except -0), ones, integers."""
     shape = literal.shape
     if not shape.is_array or literal.is_elided:
         return _ELIDED

@@ -1,8 +1,8 @@
-"""Reads instruction lines in the form that XLA's printer writes, quickly.
+"""A fast reader of instruction lines in the form that XLA's printer writes.
 
-One regular expression recognizes the whole line; shapes, metadata and sets of attributes are remembered by
-their text. What is not of that form, or not right, is left to the general reader, which reads it again and
-gives errors their place. Both read the same from the lines that this one accepts.
+One regular expression matches the whole line; shapes, metadata and sets of attributes are cached by their
+text. A line of any other form, or with an error, is left to the general reader, which locates errors. Both
+readers give the same result for a line that this one accepts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LINE: Final = re.compile(
     rf"\(((?:[^()\"\n]++|{_PARENS_3})*+)\)"
     rf"((?:, (?!metadata=){_KEY}={_VALUE})*+)(?:, metadata=({_BRACES_2}))?+((?:, {_KEY}={_VALUE})*+)"
     r"[ \t\r]*+\n"
-    r"(?=[ \t\r\n]*+[A-Za-z_%}])"  # and no attribute goes on in the next line
+    r"(?=[ \t\r\n]*+[A-Za-z_%}])"  # and no attribute continues on the next line
 )
 _ATTRIBUTE: Final = re.compile(rf", ({_KEY})=({_VALUE})")
 _SHAPED_OPERAND: Final = re.compile(rf"(?:/\*index=[0-9]++\*/)?+({_SHAPE}) %?({_NAME})(?:, |$)")
@@ -52,7 +52,7 @@ _RESERVED: Final = KEYWORDS | TYPE_NAMES
 
 
 class _Declaration(NamedTuple):
-    """What is asked of an operation's class again and again."""
+    """Facts about an operation's class, computed once."""
 
     cls: type[Operation]
     least: int
@@ -64,7 +64,7 @@ class _Declaration(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What a text of attributes says."""
+    """The parsed form of a text of attributes."""
 
     operation: Operation
     called: tuple[HloComputation, ...]
@@ -83,7 +83,7 @@ class FastLines:
         self._match = _LINE.match
 
     def read(self, computation: HloComputation, has_root: bool) -> tuple[HloInstruction, bool] | None:
-        """The instruction of the line that starts here, added to the computation; whether it is the root."""
+        """Parse the line here and add its instruction; return it and whether it is the root, or None."""
         parser = self.parser
         cursor = parser.cursor
         line = self._match(cursor.text, cursor.position)
@@ -145,7 +145,7 @@ class FastLines:
     ) -> HloInstruction | None:
         if declaration.in_parentheses:
             if declaration.cls.opcode == "constant" and not _is_plain(shape):
-                return None  # a constant would not be of this shape
+                return None  # the constant would have another shape
             fields = self._fields(declaration.cls, operand_text, shape)
             operands: list[HloInstruction] = []
             plan = self._plan(declaration, attribute_text, fields)
@@ -173,7 +173,7 @@ class FastLines:
         return instruction
 
     def _operands(self, text: str) -> list[HloInstruction]:
-        """Operands between single blanks and commas; KeyError for what is not one."""
+        """Return operands between single blanks and commas; raise KeyError for any other text."""
         names = self.parser.names
         if "[" not in text and "*" not in text:
             return [names[o.removeprefix("%")] for o in text.split(", ")]
@@ -198,7 +198,7 @@ class FastLines:
 
     def _fields(self, cls: type[Operation], text: str, shape: Shape) -> dict[str, Any]:
         if "//" in text:
-            raise KeyError(text)  # the comment may go on behind the parenthesis
+            raise KeyError(text)  # the comment may extend beyond the parenthesis
         cursor = Cursor(text)
         fields = cls.parse_operands(cursor, shape)
         if fields is None or not cursor.at_end():
@@ -206,7 +206,7 @@ class FastLines:
         return fields
 
     def _plan(self, declaration: _Declaration, text: str, fields: dict[str, Any]) -> _Plan:
-        """What the attributes say; KeyError or HloError where the general reader has to look."""
+        """Return the parsed attributes; raise KeyError or HloError if the general reader is needed."""
         called: dict[str, list[HloComputation]] = {}
         annotations: list[tuple[str, str]] = []
         pairs = _ATTRIBUTE.findall(text)
@@ -234,7 +234,7 @@ class FastLines:
         return _Plan(declaration.cls(**fields), computations, annotations)
 
     def _computations(self, value: str, *, many: bool) -> list[HloComputation]:
-        """The computations of ``%name`` or ``{%name, %other}``."""
+        """Return the computations of ``%name`` or ``{%name, %other}``."""
         if _COMPUTATIONS.fullmatch(value) is None or many is not (value[0] == "{"):
             raise KeyError(value)
         names = value.strip("{}").split(", ") if value != "{}" else []
@@ -260,7 +260,7 @@ class FastLines:
 
 
 def _whole(cursor: Cursor, parse: Any) -> Any:
-    """What ``parse`` reads from the cursor, which must be all there is."""
+    """Return the value that ``parse`` reads from the whole text; raise KeyError if some text is left."""
     value = parse(cursor)
     if not cursor.at_end():
         raise KeyError(cursor.text)
@@ -268,5 +268,5 @@ def _whole(cursor: Cursor, parse: Any) -> Any:
 
 
 def _is_plain(shape: Shape) -> bool:
-    """Whether a constant is of the shape that is stated: a static array without an element size."""
+    """Return whether a constant has exactly the stated shape: a static array without an element size."""
     return shape.layout is not None and not shape.layout.element_size_in_bits and not shape.is_dynamic

@@ -22,7 +22,7 @@ Reader: TypeAlias = Callable[[Cursor, ModuleConfig], None]
 
 
 def parse_header_attributes(cursor: Cursor, config: ModuleConfig) -> None:
-    """The attributes after the module's name, each at most once and in any order."""
+    """Parse the attributes after the module's name, each at most once and in any order."""
     seen: set[str] = set()
     while cursor.accept(","):
         cursor.skip()
@@ -68,7 +68,7 @@ def _to_output(cursor: Cursor, config: ModuleConfig) -> None:
 
 
 def _booleans(cursor: Cursor) -> tuple[bool, ...]:
-    """``true`` or ``{true,false}``; an empty list says nothing."""
+    """Parse ``true`` or ``{true,false}``; an empty list means false."""
     if not cursor.accept("{"):
         return (cursor.boolean(),)
     values: list[bool] = []
@@ -94,7 +94,7 @@ def _entry_computation_layout(cursor: Cursor, config: ModuleConfig) -> None:
 
 
 def _input_output_alias(cursor: Cursor, config: ModuleConfig) -> None:
-    """``{ {0}: (1, {}, may-alias), {1}: (0, {2}) }``; the output of an entry is given once."""
+    """Parse ``{ {0}: (1, {}, may-alias), {1}: (0, {2}) }``, in which every output occurs once."""
     cursor.expect("{")
     while not cursor.accept("}"):
         cursor.skip()
@@ -147,7 +147,7 @@ def _buffer_donor(cursor: Cursor, config: ModuleConfig) -> None:
 
 
 def _origin_recovery_table(cursor: Cursor, config: ModuleConfig) -> None:
-    """``{ {"lost"} : {"kept"}, "HloModule ..." }``: entries without commas between them."""
+    """Parse ``{ {"lost"} : {"kept"}, "HloModule ..." }``, whose entries have no commas between them."""
     cursor.expect("{")
     while not cursor.accept("}"):
         lost = OriginalArray.parse(cursor) or OriginalArray("")
@@ -183,13 +183,13 @@ _READERS: Final[dict[str, Reader]] = {
 
 
 def _name_text(module: HloModule) -> str:
-    """Return the module's name in a form that can be read; names of protos need not be well formed."""
+    """Return the module's name in a form that can be parsed; names in protos need not be well formed."""
     name = sanitized(module.name) or f"module_{module.entry.name}"
     return f"%{name}" if name in KEYWORDS else name
 
 
 def header_text(module: HloModule, options: PrintOptions) -> str:
-    """The header as XLA prints it, without the line's end."""
+    """Return the header as XLA prints it, without a final newline."""
     config = module.config
     parts = [f"HloModule {_name_text(module)}" if options.print_ids else "HloModule "]
     if config.is_scheduled:

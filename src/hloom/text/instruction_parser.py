@@ -1,4 +1,4 @@
-"""Reads instructions and the bodies of computations, in any spelling, with errors at their place."""
+"""The general parser of instructions and bodies of computations, which locates errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEEPEST: Final = 100
 
 
 class _Unfinished(Operation):
-    """Stands for the operation of an instruction whose attributes are being read."""
+    """Placeholder for the operation of an instruction whose attributes are being parsed."""
 
     opcode = "unfinished"
 
@@ -44,17 +44,17 @@ def _read_nothing(computation: HloComputation, has_root: bool) -> None:
 
 
 class InstructionParser:
-    """Reads instructions at a cursor.
+    """Parser of instructions at a cursor.
 
     Attributes:
-        cursor: the place in the text.
-        pool: the named computations read so far.
-        computations: all computations, those without a name and wrapped ones too, in the order they ended.
-        names: the instructions of the computation being read.
-        create_missing: makes an instruction for an operand that does not exist, where that is allowed.
+        cursor: the position in the text.
+        pool: the named computations parsed so far.
+        computations: all computations in the order in which they ended, including unnamed and wrapped ones.
+        names: the instructions of the computation being parsed.
+        create_missing: makes an instruction for an undefined operand, where that is allowed.
         wrapped: the computations that an async-start calls.
-        has_keyword_names: some instruction has a name such as ``%true``, which only a ``%`` makes a name.
-        read_line: a quick reader of whole lines that is asked first; None from it means: read it slowly.
+        has_keyword_names: some instruction has a name such as ``%true``, which is a name only with its ``%``.
+        read_line: a fast reader of whole lines; if it returns None, the line is parsed in general.
     """
 
     def __init__(self, cursor: Cursor) -> None:
@@ -74,7 +74,7 @@ class InstructionParser:
     # -- bodies
 
     def body(self, name: str) -> HloComputation:
-        """The computation whose instructions stand here in braces."""
+        """Parse a computation from its instructions in braces."""
         cursor = self.cursor
         cursor.expect("{")
         computation = HloComputation(name)
@@ -101,7 +101,7 @@ class InstructionParser:
     def instruction(
         self, computation: HloComputation, root: HloInstruction | None
     ) -> tuple[HloInstruction, bool]:
-        """One instruction, ``ROOT name = ...``, and whether it is the root."""
+        """Parse ``ROOT name = ...`` and return the instruction and whether it is the root."""
         cursor = self.cursor
         cursor.skip()
         start = cursor.position
@@ -119,7 +119,7 @@ class InstructionParser:
     def right_hand_side(
         self, computation: HloComputation, name: str, start: int, *, nested: bool = False
     ) -> HloInstruction:
-        """What stands behind ``name =``; ``nested`` for an operand that is an instruction itself."""
+        """Parse the text after ``name =``; ``nested`` for an operand that is an instruction itself."""
         cursor = self.cursor
         self._enter()
         try:
@@ -184,7 +184,7 @@ class InstructionParser:
     def _finish(
         self, instruction: HloInstruction, cls: type[Operation], read: Attributes, position: int
     ) -> None:
-        """Give the instruction its operation and computations, once the attributes are read."""
+        """Set the operation and called computations of an instruction whose attributes have been parsed."""
         instruction.operation, instruction.called_computations = self.made(cls, read, position)
         try:
             check_arity(cls, len(instruction.operands))
@@ -196,7 +196,7 @@ class InstructionParser:
     def made(
         self, cls: type[Operation], read: Attributes, position: int
     ) -> tuple[Operation, tuple[HloComputation, ...]]:
-        """The operation and the called computations in the order of the roles; refuses missing ones."""
+        """Return the operation and the called computations by role; raise ParseError if one is missing."""
         required = [a.name for a in cls.attributes if a.default is REQUIRED and a.field not in read.fields]
         required += [role.name for role in cls.roles if role.required and role.name not in read.called]
         if required:
@@ -206,7 +206,7 @@ class InstructionParser:
         return cls(**read.fields), called
 
     def _anonymous_name(self, opcode: str) -> str:
-        """A name for an instruction that has none; it differs from all names that were read."""
+        """Return a name for an unnamed instruction that differs from all names parsed so far."""
         if self._anonymous is None:
             self._anonymous = NameUniquer()
         while True:
@@ -222,19 +222,19 @@ class InstructionParser:
     # -- operands
 
     def _operands(self, computation: HloComputation, likely: Shape | None) -> list[HloInstruction]:
-        """Operands up to the closing parenthesis; `likely` is the shape of those that do not say theirs."""
+        """Parse operands up to the closing parenthesis; ``likely`` is the shape of those that state none."""
         cursor = self.cursor
         operands: list[HloInstruction] = []
         if cursor.peek(")"):
             return operands
         while True:
-            if not cursor.peek(",") and not cursor.peek(")"):  # XLA overlooks a comma too many
+            if not cursor.peek(",") and not cursor.peek(")"):  # XLA accepts superfluous commas
                 operands.append(self._operand(computation, likely))
             if not cursor.accept(","):
                 return operands
 
     def _operand(self, computation: HloComputation, likely: Shape | None) -> HloInstruction:
-        """A name with or without its shape before it, or an instruction without attributes."""
+        """Parse a name with or without its shape before it, or an instruction without attributes."""
         cursor = self.cursor
         cursor.skip()
         start = cursor.position
@@ -265,9 +265,9 @@ class InstructionParser:
         self, instruction: HloInstruction, cls: type[Operation], target: type[Operation], read: Attributes,
         *, short: bool,
     ) -> Attributes:  # fmt: skip
-        """Attributes in any order, each at most once, into ``read`` or the instruction.
+        """Parse attributes in any order, each at most once, into ``read`` or the instruction.
 
-        An async-start in its short form takes the attributes of the operation it wraps, and its own.
+        The short form of an async-start takes the attributes of the wrapped operation in addition to its own.
         """
         cursor = self.cursor
         known = {a.name: a for a in (*cls.attributes, *target.attributes) if a.field not in read.fields}
@@ -305,13 +305,13 @@ class InstructionParser:
         return read
 
     def _signature(self, instruction: HloInstruction, target: type[Operation]) -> ProgramShape | None:
-        """The signature of a computation that an instruction, standing alone, calls by name only."""
+        """Return the signature of a computation that a lone instruction calls by name only."""
         if self.create_missing is None or instruction.shape is _NO_SHAPE:
             return None
         return target.callee_of([operand.shape for operand in instruction.operands], instruction.shape)
 
     def _control_predecessors(self, instruction: HloInstruction) -> None:
-        """``{%a, %b}``: at least one."""
+        """Parse ``{%a, %b}``, which has at least one name."""
         cursor = self.cursor
         cursor.expect("{")
         while True:
@@ -327,7 +327,7 @@ class InstructionParser:
         cursor.expect("}")
 
     def _computations(self, *, many: bool) -> list[HloComputation]:
-        """A computation, or any number of them in braces."""
+        """Parse a computation or, if ``many``, any number of them in braces."""
         cursor = self.cursor
         if not many:
             return [self._computation()]
@@ -343,7 +343,7 @@ class InstructionParser:
         return found
 
     def _computation(self) -> HloComputation:
-        """The name of a computation that was defined before, or a body in braces."""
+        """Parse the name of a computation that was defined before, or a body in braces."""
         cursor = self.cursor
         if cursor.peek("{"):
             return self.body("_")

@@ -1,7 +1,7 @@
-"""What XLA's parser asks of operands and attributes beside their spelling, operation by operation.
+"""Checks of XLA's parser on operands and attributes besides their syntax, operation by operation.
 
-Shapes are not checked when text is read: programs whose shapes contradict each other can be read, printed and
-looked at, and the verifier refuses them. These checks are about numbers of operands and of attribute values.
+Shapes are not checked when text is parsed: programs with contradictory shapes can be parsed, printed and
+inspected, and the verifier refuses them. These checks cover numbers of operands and of attribute values.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from hloom.ir.instruction import HloInstruction
 from hloom.shape.element_type import PRED, S32
 
 Problem: TypeAlias = tuple[str, str] | None
-"""The name of a violated rule, behind the opcode, and what is wrong; None if nothing is."""
+"""The name of a violated rule without the opcode, and the message; None if no rule is violated."""
 
 
 def problem(instruction: HloInstruction) -> Problem:
-    """What is wrong with an instruction that was just read: full rule name and message."""
+    """Return the full rule name and the message of the rule that a parsed instruction violates, or None."""
     check = _CHECKS.get(instruction.opcode)
     found = check(instruction) if check is not None else None
     if found is None:
@@ -55,7 +55,7 @@ def _scatter(instruction: HloInstruction) -> Problem:
 
 
 def _indexed(before: int) -> Callable[[HloInstruction], Problem]:
-    """One index operand for each dimension, or a single one of rank 1, after ``before`` other operands."""
+    """Return the check of index operands after ``before`` others: one per dimension, or one of rank 1."""
 
     def check(instruction: HloInstruction) -> Problem:
         operands = instruction.operands

@@ -8,35 +8,35 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PrintOptions:
-    """What a printed module shows; the defaults are those of ``HloModule::ToString()``.
+    """Options of the printer; the defaults are those of ``HloModule::ToString()``.
 
     Attributes:
-        print_large_constants: constants of more than 10 elements in full instead of ``{...}``.
-        print_only_essential_constants: constants that are all 0, all 1 or integers; others as ``{...}``.
-        print_subcomputations: called computations in full where they are called, instead of by name.
-        print_metadata: ``metadata={...}``, and the stack frame tables.
-        print_metadata_only_op_name: of the metadata, only ``op_name``.
-        print_backend_config: ``backend_config=...``.
-        print_infeed_outfeed_config: ``infeed_config=...`` and ``outfeed_config=...``.
-        print_original_value: ``origin={...}``.
-        print_frontend_attributes: ``frontend_attributes={...}``.
-        print_result_shape: the shape before the opcode.
-        print_operand_shape: the shape before each operand name.
-        print_operand_names: operand names.
-        print_operand_index_annotation_interval: every so many operands an ``/*index=5*/``; 0 for none.
-        compact_operands: at most four operands, then how many are left out (no program text any more).
-        include_layout_in_shapes: layouts in shapes.
-        print_percent: ``%`` before names.
-        print_program_shape: the signature of each computation.
-        print_control_dependencies: ``control-predecessors={...}``.
-        print_extra_attributes: the operations' own attributes.
-        print_full_replica_group_list: replica groups written out, never as an iota.
-        print_ids: what follows the first dot of a name, and the names of module and computations.
-        canonicalize_instruction_names: ``tmp_0``, ``tmp_1`` ... instead of names.
-        canonicalize_computations: computations in the module's order, not callees first.
-        syntax_sugar_async_ops: ``custom-call-start`` instead of an async-start that calls a computation.
-        is_in_nested_computation: computations without their names.
-        indent_amount: how many times two blanks stand before every line.
+        print_large_constants: print constants of more than 10 elements in full instead of ``{...}``.
+        print_only_essential_constants: print only constants of all 0, all 1 or integers; others as ``{...}``.
+        print_subcomputations: print called computations in full in their callers, instead of by name.
+        print_metadata: print ``metadata={...}`` and the stack frame tables.
+        print_metadata_only_op_name: print only ``op_name`` of the metadata.
+        print_backend_config: print ``backend_config=...``.
+        print_infeed_outfeed_config: print ``infeed_config=...`` and ``outfeed_config=...``.
+        print_original_value: print ``origin={...}``.
+        print_frontend_attributes: print ``frontend_attributes={...}``.
+        print_result_shape: print the shape before the opcode.
+        print_operand_shape: print the shape before each operand name.
+        print_operand_names: print operand names.
+        print_operand_index_annotation_interval: distance between comments ``/*index=5*/``; 0 for none.
+        compact_operands: print at most four operands and the number of the others, which cannot be parsed.
+        include_layout_in_shapes: print layouts in shapes.
+        print_percent: print ``%`` before names.
+        print_program_shape: print the signature of each computation.
+        print_control_dependencies: print ``control-predecessors={...}``.
+        print_extra_attributes: print the operations' own attributes.
+        print_full_replica_group_list: print replica groups as lists, never as an iota.
+        print_ids: print names of module and computations, and the part of names after the first dot.
+        canonicalize_instruction_names: print ``tmp_0``, ``tmp_1`` ... instead of names.
+        canonicalize_computations: print computations in the module's order instead of callees first.
+        syntax_sugar_async_ops: print ``custom-call-start`` for an async-start that calls a custom call.
+        is_in_nested_computation: print computations without their names.
+        indent_amount: indentation of every line in units of two blanks.
     """
 
     print_large_constants: bool = False
@@ -68,7 +68,7 @@ class PrintOptions:
 
     @staticmethod
     def short_parsable() -> PrintOptions:
-        """The shortest text that says the whole program."""
+        """Return options for the shortest text of the whole program."""
         return PrintOptions(
             print_large_constants=True,
             print_metadata=False,
@@ -80,7 +80,7 @@ class PrintOptions:
 
     @staticmethod
     def canonical() -> PrintOptions:
-        """Equal texts for isomorphic programs."""
+        """Return options that give isomorphic programs equal texts."""
         return PrintOptions(
             print_subcomputations=True,
             print_metadata=False,
@@ -96,7 +96,7 @@ class PrintOptions:
 
     @staticmethod
     def fingerprint() -> PrintOptions:
-        """`canonical` without what does not matter for optimization: names, weights, infeeds' config."""
+        """Return `canonical` without names, weights and infeed configs, which do not affect optimization."""
         return PrintOptions.canonical().replace(
             print_infeed_outfeed_config=False,
             print_only_essential_constants=True,
@@ -107,9 +107,9 @@ class PrintOptions:
 
     @staticmethod
     def module_fingerprint() -> PrintOptions:
-        """`fingerprint` without operand shapes, which follow from the rest of a module."""
+        """Return `fingerprint` without operand shapes, which follow from the rest of a module."""
         return PrintOptions.fingerprint().replace(print_operand_shape=False)
 
     def replace(self, **changes: Any) -> PrintOptions:
-        """The same with some options changed."""
+        """Return the options with some of them changed."""
         return replace(self, **changes)

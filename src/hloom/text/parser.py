@@ -1,7 +1,7 @@
-"""HLO text in: modules, computations, lone instructions.
+"""Parsing of HLO text: modules, headerless computations, lone instructions.
 
-The grammar is XLA's. Instructions are read by `InstructionParser`, line by line and quickly by `FastLines`
-where they are of the form that XLA prints. Errors are ParseErrors with line, column and the name of a rule.
+The grammar is XLA's. `InstructionParser` parses instructions, and `FastLines` those lines that have the form
+that XLA prints. Errors are ParseErrors with line, column and the name of a rule.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _DIVIDER: Final = re.compile(r"^// -----[^\n]*$", re.M)
 
 
 def parse_module(text: str, *, quick: bool = True) -> HloModule:
-    """Parse the text of one module; raises ParseError with line, column and caret.
+    """Parse the text of one module; raise ParseError with line, column and caret.
 
-    Three forms are read, as in XLA: a module with its ``HloModule`` header; computations without a header
+    There are three forms, as in XLA: a module with its ``HloModule`` header; computations without a header
     (the first starts with ``ENTRY``, or has no signature); a single instruction, whose operands become
-    parameters. Beyond XLA, operands need not state shapes that follow from the result's, and a fusion or call
-    may name a computation that is not there: a custom call of that name stands for its body. With ``quick``
-    off every line is read by the general reader.
+    parameters. In addition to XLA, operands need not state shapes that follow from the result's, and a fusion
+    or call may name an undefined computation, which becomes a custom call of that name. If ``quick`` is
+    false, the general reader parses every line.
     """
     if not isinstance(cast("object", text), str):
         raise ParseError(f"HLO text is a str, got {type(text).__name__}", rule="text.string")
@@ -51,7 +51,7 @@ def parse_modules(text: str) -> list[HloModule]:
     modules: list[HloModule] = []
     start = 0
     for end in (*(divider.start() for divider in _DIVIDER.finditer(text)), len(text)):
-        # Lines before the part stay as empty lines, so that errors name the lines of the file.
+        # Earlier lines are kept as empty lines, so that errors have the line numbers of the file.
         part = "\n" * text.count("\n", 0, start) + text[start:end]
         if not Cursor(part).at_end():
             modules.append(parse_module(part))
@@ -60,7 +60,7 @@ def parse_modules(text: str) -> list[HloModule]:
 
 
 class _ModuleParser:
-    """Parses one module."""
+    """Parser of one module."""
 
     def __init__(self, text: str, *, quick: bool) -> None:
         self.cursor = Cursor(text)
@@ -103,7 +103,7 @@ class _ModuleParser:
             module.config.stack_frames = StackFrames.parse(cursor)
 
     def is_headerless(self) -> bool:
-        """Whether computations start here: ``ENTRY``, or any word before an opening brace."""
+        """Return whether computations start here: ``ENTRY``, or any word before an opening brace."""
         cursor = self.cursor
         start = cursor.position
         if _ENTRY.match(cursor.text, start):
@@ -122,7 +122,7 @@ class _ModuleParser:
         self.entry = self.entry or self.parser.computations[-1]
 
     def computation(self) -> None:
-        """``ENTRY name (parameters) -> result { instructions }, execution_thread="main"``."""
+        """Parse ``ENTRY name (parameters) -> result { instructions }, execution_thread="main"``."""
         cursor = self.cursor
         cursor.skip()
         entry_at = cursor.position
@@ -147,7 +147,7 @@ class _ModuleParser:
         self.parser.pool[name] = computation
 
     def signature(self) -> tuple[Shape, int]:
-        """``(name: shape, ...) -> shape``: the result shape and its position. Only the result is checked."""
+        """Parse ``(name: shape, ...) -> shape``; return the result shape and its position."""
         cursor = self.cursor
         cursor.expect("(")
         if not cursor.accept(")"):
@@ -184,7 +184,7 @@ class _ModuleParser:
     # -- a single instruction
 
     def single_instruction(self, module: HloModule) -> None:
-        """``name = shape opcode(shape operand, ...)`` or only what stands behind the ``=``."""
+        """Parse ``name = shape opcode(shape operand, ...)``, or only the text after the ``=``."""
         cursor, parser = self.cursor, self.parser
         module.name = "_"
         module.config.is_scheduled = True
@@ -217,7 +217,7 @@ class _ModuleParser:
     # -- the module
 
     def assemble(self, module: HloModule) -> None:
-        """Put the computations into the module and make all names unique, as XLA does."""
+        """Add the computations to the module and make all names unique, as XLA does."""
         computation_names, instruction_names = NameUniquer(), NameUniquer()
         unique = instruction_names.unique_of_sanitized
         computations = self.parser.computations
@@ -231,7 +231,7 @@ class _ModuleParser:
             module.add(computation, entry=computation is self.entry)
 
     def finish_config(self, module: HloModule, start: int) -> None:
-        """Fill in the entry's layout; refuse aliases of outputs that do not exist."""
+        """Set the entry layout if it is not stated; refuse aliases of outputs that do not exist."""
         config = module.config
         if config.entry_layout is None:
             program = module.entry.program_shape

@@ -1,4 +1,4 @@
-"""HLO text out: what XLA's ``HloModule::ToString`` prints, derived from the declarations."""
+"""Printing of HLO text as XLA's ``HloModule::ToString`` does, derived from the declarations."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from hloom.text.header import header_text
 from hloom.text.options import PrintOptions
 
 _COMPACT_OPERANDS: Final = 4
-# XLA does not print that a GPU instruction waits for no queue.
+# XLA does not print an empty list of queues for a GPU instruction.
 _NO_QUEUES: Final = re.compile(r'"wait_on_operation_queues":\s*+\[\s*+\]\s*+,')
 _ALWAYS_SHOWN: Final = ("result_accuracy", "is_composite")
 _CONFIGURATIONS: Final = ("infeed_config", "outfeed_config")
 
 
 def print_module(module: HloModule, options: PrintOptions | None = None) -> str:
-    """The text of a module."""
+    """Return the text of a module."""
     with collector_paused():
         return _Printer(options or PrintOptions()).module(module)
 
 
 def print_computation(computation: HloComputation, options: PrintOptions | None = None) -> str:
-    """The text of one computation."""
+    """Return the text of one computation."""
     options = options or PrintOptions()
     return _Printer(options).computation(computation, options.indent_amount, None, named=True)
 
 
 def print_instruction(instruction: HloInstruction, options: PrintOptions | None = None) -> str:
-    """The text of one instruction, without ROOT and indentation; alone it has no canonical name."""
+    """Return the text of one instruction without ROOT, indentation and canonical name."""
     options = options or PrintOptions()
     return _Printer(options).instruction(instruction, options.indent_amount, None)
 
@@ -81,14 +81,14 @@ class _Printer:
     def orders(
         self, module: HloModule, computations: list[HloComputation]
     ) -> dict[HloComputation, list[HloInstruction]]:
-        """The instructions of each computation: its schedule if it has one, else operands first."""
+        """Return the instructions of each computation in its schedule's order, else operands first."""
         if not module.config.is_scheduled:
             return {c: c.post_order() for c in computations}
         fused = {c for i in module.instructions() if i.opcode == "fusion" for c in i.called_computations}
         return {c: c.post_order() if c in fused else c.execution_order() for c in computations}
 
     def hidden_computations(self, module: HloModule) -> set[HloComputation]:
-        """The computations that are shown as ``...-start`` instructions."""
+        """Return the computations that are printed as ``...-start`` instructions."""
         if not self.options.syntax_sugar_async_ops:
             return set()
         return {
@@ -100,10 +100,10 @@ class _Printer:
         }
 
     def stack_frames(self, module: HloModule) -> str:
-        """Print the tables of the frames that instructions name, renumbered.
+        """Return the tables of the frames that instructions refer to, renumbered.
 
-        As in XLA the numbers follow the module's own order of computations and instructions, not the
-        printed one.
+        As in XLA the numbers follow the module's own order of computations and instructions, not the printed
+        one.
         """
         numbers = (
             instruction.metadata.stack_frame_id
@@ -117,7 +117,7 @@ class _Printer:
     def computation(
         self, computation: HloComputation, indent: int, order: list[HloInstruction] | None, *, named: bool
     ) -> str:
-        """A computation with its braces, each line indented."""
+        """Return the text of a computation with its braces, each line indented."""
         options = self.options
         tab = "  " * indent
         head = tab
@@ -144,7 +144,7 @@ class _Printer:
     def instruction(
         self, instruction: HloInstruction, indent: int, names: dict[HloInstruction, str] | None
     ) -> str:
-        """An instruction without its indentation; ``names`` are the canonical ones of its computation."""
+        """Return the text of an instruction without indentation; ``names`` are the canonical names."""
         options = self.options
         opcode = instruction.operation.opcode
         if opcode in asynchronous.OPCODES and options.syntax_sugar_async_ops:
@@ -166,7 +166,7 @@ class _Printer:
         return name if self.options.print_ids else name.partition(".")[0]
 
     def operands(self, instruction: HloInstruction, names: dict[HloInstruction, str] | None) -> str:
-        """What stands between the parentheses."""
+        """Return the text in the parentheses."""
         options = self.options
         operation = instruction.operation
         if operation.opcode == "constant":
@@ -209,7 +209,7 @@ class _Printer:
     # -- attributes
 
     def attributes(self, instruction: HloInstruction, indent: int) -> str:
-        """``, name=value`` for every printed attribute and called computation."""
+        """Return ``, name=value`` for every printed attribute and called computation."""
         operation = instruction.operation.spelled_out(instruction)
         if operation.opcode in asynchronous.OPCODES and self.options.syntax_sugar_async_ops:
             wrapped = asynchronous.wrapped_instruction(instruction)
@@ -222,7 +222,7 @@ class _Printer:
         return before + self.called_computations(operation, instruction, indent) + after
 
     def wrapped_attributes(self, instruction: HloInstruction, wrapped: HloInstruction, indent: int) -> str:
-        """The attributes of an asynchronous instruction in its short form: its own, then the operation's."""
+        """Return the attributes of an asynchronous short form: its own, then the wrapped operation's."""
         operation = instruction.operation
         if operation.opcode != asynchronous.START:
             return self.own_attributes(operation, instruction)
@@ -238,7 +238,7 @@ class _Printer:
     def own_attributes(
         self, operation: Operation, instruction: HloInstruction, *, after: bool | None = None
     ) -> str:
-        """The operation's attributes; ``after`` chooses those behind (or before) the called computations."""
+        """Return the operation's attributes that are printed after (or before) the called computations."""
         options = self.options
         out = ""
         for attribute in operation.attributes:
@@ -261,7 +261,7 @@ class _Printer:
         return out
 
     def called_computations(self, operation: Operation, instruction: HloInstruction, indent: int) -> str:
-        """``, to_apply=%name``, or the bodies where the options want them."""
+        """Return ``, to_apply=%name``, or the bodies if the options select them."""
         out = ""
         bodies = self.options.print_subcomputations
         for role, computations in operation.role_of(instruction):
@@ -276,7 +276,7 @@ class _Printer:
         return out
 
     def shared_attributes(self, instruction: HloInstruction, *, besides: HloInstruction | None = None) -> str:
-        """Sharding, frontend attributes, control dependencies, statistics, without those of ``besides``."""
+        """Return sharding, frontend attributes, control dependencies, statistics, except ``besides``."""
         options = self.options
         out = ""
         if instruction.sharding is not None and (besides is None or besides.sharding is None):
@@ -292,7 +292,7 @@ class _Printer:
         return out
 
     def annotations(self, instruction: HloInstruction) -> str:
-        """``, sharding=...`` and what else travels with an instruction."""
+        """Return ``, sharding=...`` and the other properties that every instruction may have."""
         options = self.options
         out = self.shared_attributes(instruction)
         if instruction.original_value is not None and options.print_original_value:
@@ -304,7 +304,7 @@ class _Printer:
         return out
 
     def metadata(self, metadata: OpMetadata) -> str:
-        """``, metadata={...}``, or nothing if it says nothing that text shows."""
+        """Return ``, metadata={...}``, or an empty text if no field is shown."""
         known = self.metadata_texts.get(id(metadata))
         if known is not None:
             return known[1]
@@ -320,7 +320,7 @@ class _Printer:
 
 
 class _CanonicalNames(dict[HloInstruction, str]):
-    """``tmp_0``, ``tmp_1`` ... in the order in which names are first asked for."""
+    """Canonical names ``tmp_0``, ``tmp_1`` ..., assigned at the first lookup."""
 
     def __missing__(self, instruction: HloInstruction) -> str:
         name = self[instruction] = f"tmp_{len(self)}"

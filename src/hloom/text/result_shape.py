@@ -1,8 +1,8 @@
-"""Result shapes in text: the layout of an inferred shape, and operations that do not believe a stated one.
+"""Result shapes in text: layouts of inferred shapes, and operations whose stated shape is ignored.
 
-A shape rule says dimensions and element type. Which layout goes with them is a convention of XLA's parser:
-operations that work element by element, and some that only move elements, keep the layout of an operand; all
-others give the default layout.
+A shape rule gives dimensions and element type. The layout follows a convention of XLA's parser: elementwise
+operations, and some that only move elements, keep the layout of an operand; all others give the default
+layout.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEEP_INFERRED: Final = frozenset(("tuple", "get-tuple-element", "call", "condit
 
 
 def inferred_shape(instruction: HloInstruction) -> Shape:
-    """The shape of an instruction that states none, in the layout that XLA's parser gives it."""
+    """Return the shape of an instruction that states none, with the layout that XLA's parser gives it."""
     opcode = instruction.opcode
     inferred = instruction.infer_shape()
     operands = [operand.shape for operand in instruction.operands]
@@ -47,7 +47,7 @@ def inferred_shape(instruction: HloInstruction) -> Shape:
 
 
 def _selected(inferred: Shape, predicate: Shape, on_true: Shape) -> Shape:
-    """The predicate's layout, unless it is a scalar; the element size of what is selected."""
+    """Return the predicate's layout, unless it is a scalar, with the element size of what is selected."""
     if not inferred.is_array or predicate.layout is None or on_true.layout is None:
         return inferred
     layout = (predicate if predicate.rank == inferred.rank else on_true).layout
@@ -56,7 +56,7 @@ def _selected(inferred: Shape, predicate: Shape, on_true: Shape) -> Shape:
 
 
 def _with_layout_of(shape: Shape, source: Shape) -> Shape:
-    """``shape`` in the layouts of ``source``: of a tuple each element, of arrays the first one's."""
+    """Return ``shape`` with the layouts of ``source``: per tuple element, or from the first of its arrays."""
     if shape.is_tuple:
         if not source.is_tuple or len(source.tuple_shapes) < len(shape.tuple_shapes):
             return shape.with_default_layout()
@@ -72,12 +72,12 @@ def _with_layout_of(shape: Shape, source: Shape) -> Shape:
 
 
 def _transposed(layout: Layout, permutation: tuple[int, ...]) -> Layout:
-    """The layout in which a transposition moves no element."""
+    """Return the layout in which a transposition moves no element."""
     place = {source: number for number, source in enumerate(permutation)}
     return replace(layout, minor_to_major=tuple(place[d] for d in layout.minor_to_major))
 
 
-# -- operations whose shape follows from the operands even where another one is stated
+# -- operations whose shape follows from the operands even if the text states another
 
 
 def _token(instruction: HloInstruction) -> Shape:
@@ -105,7 +105,7 @@ def _recv(instruction: HloInstruction) -> Shape:
 
 
 def _constant(instruction: HloInstruction) -> Shape:
-    """A literal is static, and its elements are of their own size."""
+    """Return the static shape of a literal, whose elements have their own size."""
 
     def of_leaf(shape: Shape) -> Shape:
         if shape.is_tuple:
@@ -129,4 +129,4 @@ DERIVED: Final[dict[str, Callable[[HloInstruction], Shape]]] = {
     "send": _send,
     "send-done": _token,
 }
-"""The shape that XLA gives an instruction whatever its text says; raises ShapeError where there is none."""
+"""The shape that XLA gives an instruction regardless of its text; raises ShapeError if there is none."""

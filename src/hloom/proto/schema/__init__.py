@@ -1,7 +1,7 @@
-"""The messages of ``xla_data.proto`` and ``hlo.proto``, which lie beside this file.
+"""The messages of ``xla_data.proto`` and ``hlo.proto`` in this directory.
 
-``from hloom.proto.schema.hlo_pb2 import HloModuleProto`` looks and types like any generated module. But the
-classes live in a descriptor pool of hloom's own: TensorFlow and others register messages of the same names
+``from hloom.proto.schema.hlo_pb2 import HloModuleProto`` is typed like any generated module. But the
+classes are in a separate descriptor pool: TensorFlow and others register messages of the same names
 in the common pool, which refuses a second definition. And they are built from a descriptor set
 (``schema.binpb``, written by ``make proto``), not from generated code, because that is bound to one major
 version of the protobuf runtime.
@@ -29,7 +29,7 @@ POOL = _load_pool()
 
 
 def generated_names(proto: str) -> dict[str, object]:
-    """What protoc's module for the file ``proto`` would define: message classes, enums and their values."""
+    """Return the names that protoc's module for the file ``proto`` defines: messages, enums, values."""
     file = POOL.FindFileByName(f"hloom/proto/schema/{proto}")
     names: dict[str, object] = {"DESCRIPTOR": file}
     for enum in file.enum_types_by_name.values():

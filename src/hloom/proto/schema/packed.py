@@ -1,8 +1,8 @@
-"""The bytes of packed numeric fields, exactly and at once.
+"""Access to the bytes of packed numeric fields, which keeps every bit.
 
 Read through Python, an element of a ``repeated float`` becomes a double, which turns a signaling NaN into a
 quiet one; besides, a large constant takes a Python object per element. On the wire, floats, doubles or bools
-of one field lie side by side in little-endian order, which is how numpy wants them.
+of one field are contiguous and little-endian, as in a numpy array.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _FIXED_WIDTHS = {1: 8, 5: 4}
 
 
 def packed_bytes(message: Message, field: str) -> bytes:
-    """The elements of a repeated float, double or bool field of ``message``, little-endian, side by side."""
+    """Return the contiguous little-endian elements of a repeated float, double or bool field."""
     number = message.DESCRIPTOR.fields_by_name[field].number
     wire = message.SerializeToString()
     position, found = 0, b""
