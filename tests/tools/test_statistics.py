@@ -6,6 +6,7 @@ import pytest
 
 import agreement
 from hloom import HloModule
+from hloom.analysis.cost import Cost
 from hloom.tools.statistics import quantity, statistics_of, statistics_text
 
 SCALARS = """
@@ -25,7 +26,7 @@ less {
 def flops(body: str, computations: str = SCALARS) -> float:
     return statistics_of(
         HloModule.from_text(f"HloModule m\n{computations}\nENTRY e {{\n{body}\n}}\n")
-    ).work.flops
+    ).cost.flops
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,8 @@ def flops(body: str, computations: str = SCALARS) -> float:
         ("a = f32[3,4] parameter(0)\n z = f32[] constant(0)\n"
          "ROOT r = f32[3] reduce(a, z), dimensions={1}, to_apply=add", 9),
         ("a = f32[8] parameter(0)\n z = f32[] constant(0)\n"
-         "ROOT r = f32[4] reduce-window(a, z), window={size=2 stride=2}, to_apply=add", 8),
-        ("a = f32[8] parameter(0)\n ROOT r = f32[8] sort(a), dimensions={0}, to_apply=less", 24),
+         "ROOT r = f32[4] reduce-window(a, z), window={size=2 stride=2}, to_apply=add", 4),
+        ("a = f32[8] parameter(0)\n ROOT r = f32[8] sort(a), dimensions={0}, to_apply=less", 32),
         ("a = f32[4,4] parameter(0)\n ROOT r = f32[4,4] cholesky(a), lower=true", 64 / 3),
     ],
 )  # fmt: skip
@@ -74,8 +75,103 @@ ENTRY e {
 }
 """
     found = statistics_of(HloModule.from_text(text))
-    assert (found.work.flops, found.work.unknown_loops) == (3, 1)
-    assert "1 loops counted as one turn" in statistics_text(found, lambda text, role: text)
+    assert (found.cost.flops, found.breakdown.unknown_loops) == (3, 1)
+    assert "1 loop of unknown trip count counted as one iteration" in statistics_text(
+        found, lambda text, role: text
+    )
+
+
+COUNTING = """HloModule m
+more {
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(10)
+  ROOT p = pred[] compare(i, n), direction=LT
+}
+step {
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  x = f32[8] get-tuple-element(s), index=1
+  y = f32[8] multiply(x, x)
+  ROOT t = (s32[], f32[8]) tuple(j, y)
+}
+ENTRY e {
+  z = s32[] constant(0)
+  x = f32[8] parameter(0)
+  s = (s32[], f32[8]) tuple(z, x)
+  ROOT w = (s32[], f32[8]) while(s), condition=more, body=step, backend_config={"known_trip_count":{"n":"7"}}
+}
+"""
+
+
+def test_a_trip_count_that_follows_from_the_program_wins_over_a_stale_hint() -> None:
+    found = statistics_of(HloModule.from_text(COUNTING))
+    costs = {opcode: cost.flops for opcode, cost in found.breakdown.by_opcode.items() if cost.flops}
+    assert costs == {"multiply": 80, "add": 10, "compare": 10}
+    assert (found.cost.flops, found.breakdown.unknown_loops) == (100, 0)
+
+
+def test_a_hint_counts_where_nothing_better_is_known() -> None:
+    text = COUNTING.replace("n = s32[] constant(10)", "n = s32[] get-tuple-element(s), index=0")
+    found = statistics_of(HloModule.from_text(text))
+    assert (found.cost.flops, found.breakdown.unknown_loops) == (70, 0)
+
+
+def test_the_sum_over_opcodes_is_the_cost_of_the_module() -> None:
+    text = """HloModule m
+inside { p = f32[64] parameter(0)
+  t = f32[64] tanh(p)
+  ROOT r = f32[64] add(t, p) }
+other { p = f32[64] parameter(0)
+  ROOT r = f32[64] copy(p) }
+ENTRY e { p = f32[64] parameter(0)
+  b = pred[] parameter(1)
+  c = f32[64] conditional(b, p, p), true_computation=inside, false_computation=other
+  ROOT f = f32[64] fusion(c), kind=kLoop, calls=inside }
+"""
+    found = statistics_of(HloModule.from_text(text))
+    assert sum(found.breakdown.by_opcode.values(), Cost()) == found.cost
+    assert found.cost == Cost(128, 128, bytes=256 * (2 + 3 + 2))
+
+
+GEMM = '"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("a = f32[10,40] parameter(0)\n b = f32[40,30] parameter(1)\n "
+         'ROOT r = (f32[10,30], s8[1024]) custom-call(a, b), custom_call_target="__cublas$lt$matmul", '
+         f'backend_config={{"gemm_backend_config":{{{GEMM}}}}}', 2 * 10 * 40 * 30),
+        ("a = f32[10,40] parameter(0)\n b = f32[40,30] parameter(1)\n "
+         'ROOT r = f32[10,30] custom-call(a, b), custom_call_target="__cublas$gemm", '
+         f"backend_config={{{GEMM}}}", 2 * 10 * 40 * 30),
+        ("a = f32[40,10] parameter(0)\n b = f32[40,30] parameter(1)\n "
+         'ROOT r = f32[10,30] custom-call(a, b), custom_call_target="__onednn$matmul", '
+         'backend_config={"onednn_matmul_config":{"transpose_a":true}}', 2 * 10 * 40 * 30),
+        ("a = f32[2,3,9] parameter(0)\n b = f32[5,3,4] parameter(1)\n "
+         'ROOT r = (f32[2,5,6], u8[0]) custom-call(a, b), custom_call_target="__cudnn$convForward", '
+         "window={size=4}, dim_labels=bf0_oi0->bf0", 2 * (2 * 5 * 6) * 4 * 3),
+        ("a = f32[2,5,6] parameter(0)\n b = f32[5,3,4] parameter(1)\n "
+         'ROOT r = (f32[2,3,9], u8[0]) custom-call(a, b), custom_call_target="__cudnn$convBackwardInput", '
+         "window={size=4}, dim_labels=bf0_oi0->bf0", 2 * (2 * 5 * 6) * 4 * 3),
+        ("a = f32[2,3,9] parameter(0)\n b = f32[2,5,6] parameter(1)\n "
+         'ROOT r = (f32[5,3,4], u8[0]) custom-call(a, b), custom_call_target="__cudnn$convBackwardFilter", '
+         "window={size=4}, dim_labels=bf0_oi0->bf0", 2 * (2 * 5 * 6) * 4 * 3),
+    ],
+)  # fmt: skip
+def test_library_calls_count_as_what_they_compute(body: str, wanted: float) -> None:
+    found = statistics_of(HloModule.from_text(f"HloModule m\nENTRY e {{\n{body}\n}}\n"))
+    assert (found.cost.flops, found.breakdown.unknown_calls) == (wanted, 0)
+
+
+def test_unknown_custom_calls_are_said_to_be_left_out() -> None:
+    body = 'a = f32[4] parameter(0)\n ROOT r = f32[4] custom-call(a), custom_call_target="mystery"'
+    found = statistics_of(HloModule.from_text(f"HloModule m\nENTRY e {{\n{body}\n}}\n"))
+    assert found.cost.flops == 0
+    assert "1 custom call not counted" in statistics_text(found, lambda text, role: text)
 
 
 def test_bytes() -> None:
@@ -86,7 +182,7 @@ def test_bytes() -> None:
         )
     )
     assert (found.parameters[0][2], found.constant_bytes, found.result_bytes) == (46, 16, 40)
-    assert found.work.transcendentals == 10
+    assert found.cost.transcendentals == 10
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,16 @@ one piece; what is fused away moves none. Loops count as often as they are known
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 
+from hloom.analysis.library_calls import library_flops
 from hloom.analysis.trip_count import TripCount
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes, shape_elements
 from hloom.operations.control_flow import Conditional, Fusion, While
+from hloom.operations.custom_call import CustomCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,56 @@ def instruction_cost(i: HloInstruction) -> Cost:
             return Cost(own.flops, own.transcendentals, moved_bytes(i))
 
 
+@dataclass(slots=True)
+class Breakdown:
+    """The cost of running a computation once, by opcode.
+
+    Of the branches of a conditional the one with the most arithmetic counts. The arithmetic inside a fusion
+    counts under the opcodes inside, its bytes under ``fusion``.
+
+    Attributes:
+        by_opcode: costs without those of called computations, which count under their own opcodes.
+        unknown_loops: loops that are counted as one iteration because their trip count is not known.
+        unknown_calls: custom calls that are counted as no arithmetic.
+    """
+
+    by_opcode: dict[str, Cost] = field(default_factory=dict[str, Cost])
+    unknown_loops: int = 0
+    unknown_calls: int = 0
+
+    def add(self, computation: HloComputation, times: float = 1.0, fused: bool = False) -> None:
+        """Count the instructions of a computation that runs so many times."""
+        for i in computation.instructions:
+            self._add(i, times, fused)
+
+    def _add(self, i: HloInstruction, times: float, fused: bool) -> None:
+        called, own = i.called_computations, Cost()
+        match i.operation:
+            case While():
+                self.unknown_loops += known_trip_count(i) is None
+                for computation in called:
+                    self.add(computation, times * trip_count(i), fused)
+            case Conditional():
+                self.add(max(called, key=_arithmetic_of), times, fused)
+            case Fusion():
+                self.add(called[0], times, fused=True)
+                own = Cost(bytes=moved_bytes(i))
+            case operation if operation.calls_program:
+                self.add(called[0], times, fused)
+            case operation:
+                self.unknown_calls += isinstance(operation, CustomCall) and library_flops(i) is None
+                own = instruction_cost(i)
+        if fused:
+            own = Cost(own.flops, own.transcendentals)
+        opcode = i.opcode
+        self.by_opcode[opcode] = self.by_opcode.get(opcode, Cost()) + own * times
+
+
+def _arithmetic_of(computation: HloComputation) -> float:
+    cost = computation_cost(computation)
+    return cost.flops + cost.transcendentals
+
+
 def moved_bytes(i: HloInstruction) -> float:
     """Return the bytes that an instruction reads and writes; an operand that is used twice is read once."""
     repeated = len(i.operands) - len(dict.fromkeys(i.operands))
@@ -84,7 +136,13 @@ def moved_bytes(i: HloInstruction) -> float:
 
 
 def trip_count(loop: HloInstruction) -> int:
-    """Return how often a loop runs: as a pass found, else as its backend config hints, else 1.
+    """Return how often a loop runs as far as that is known, else 1."""
+    known = known_trip_count(loop)
+    return 1 if known is None else known
+
+
+def known_trip_count(loop: HloInstruction) -> int | None:
+    """Return how often a loop runs: as a pass found, else as its backend config hints; None if neither does.
 
     A cost is an estimate; a hint that is wrong costs time at most.
     """
@@ -94,7 +152,7 @@ def trip_count(loop: HloInstruction) -> int:
     try:
         return max(0, int(json.loads(loop.backend_config)["known_trip_count"]["n"]))
     except (ValueError, KeyError, TypeError):
-        return 1
+        return None
 
 
 def _arithmetic(i: HloInstruction) -> Cost:
@@ -104,6 +162,9 @@ def _arithmetic(i: HloInstruction) -> Cost:
         return Cost(whole.flops, whole.transcendentals)
     if not i.shape.is_array and not i.shape.is_tuple:
         return Cost()
+    library = library_flops(i)
+    if library is not None:
+        return Cost(library)
     shapes = [o.shape for o in i.operands]
     if i.operation.transcendental:
         return Cost(transcendentals=float(shape_elements(i.shape)))
