@@ -12,7 +12,7 @@ import pytest
 import hloom
 from evaluation import parse
 from hloom import HloError
-from hloom.cpu.buffer_report import human_bytes
+from hloom.buffers.report import human_bytes
 from hloom.cpu.dump_options import DumpOptions, dump_options
 from hloom.files import load, load_snapshot
 from hloom.runtime.executable import Executable
@@ -63,6 +63,7 @@ def test_a_compilation_leaves_xlas_files(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(found) == [
         "before_optimizations.txt",
         "cpu_after_optimizations-buffer-assignment.txt",
+        "cpu_after_optimizations-kernel-plans.txt",
         "cpu_after_optimizations.txt",
         "debug_options",
         "ir-no-opt.ll",
@@ -76,6 +77,8 @@ def test_a_compilation_leaves_xlas_files(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["ir-with-opt.ll"].read_text() == executable.to_llvm()
     assert found["s"].read_text() == executable.to_asm()
     assert found["obj-file.part0.o"].read_bytes().startswith(b"\x7fELF")
+    plans = found["cpu_after_optimizations-kernel-plans.txt"].read_text()
+    assert "hero dot" in plans
     assert found["debug_options"].read_text() == f'xla_dump_to: "{folder}"\n'
 
 

@@ -27,15 +27,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from hloom.buffers.report import buffer_report
 from hloom.codegen.target import Target
-from hloom.cpu.buffer_report import buffer_report
 from hloom.cpu.dump_options import STANDARD_OUTPUT, DumpOptions, dump_options
 from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.llvm import generate_module
-from hloom.cpu.program import NativeProgram
+from hloom.cpu.program import KERNELS, NativeProgram, assign_program
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass, Pipeline
+from hloom.plan.kernel import plan_program, plan_report
 from hloom.shape.literal import Literal
 from hloom.text.options import PrintOptions
 
@@ -94,7 +95,10 @@ class Dump:
     def compiled(self, module: HloModule, program: NativeProgram, entry: Entry, target: Target) -> None:
         """Write what a program became."""
         self._write_module("cpu_after_optimizations", module)
-        self._write("cpu_after_optimizations-buffer-assignment.txt", buffer_report(module))
+        plans = plan_program(module, KERNELS, target)
+        self._write("cpu_after_optimizations-kernel-plans.txt", plan_report(list(plans.values())))
+        report = buffer_report(module, assign_program(module, plans))
+        self._write("cpu_after_optimizations-buffer-assignment.txt", report)
         text = program.text
         self._write("ir-no-opt.ll", text)
         self._write("ir-with-opt.ll", text)

@@ -1,4 +1,4 @@
-"""Which value lives where, in the words of XLA's buffer assignment."""
+"""A report of a buffer assignment, in the words of XLA's."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Final
 
 from hloom.buffers.assignment import Assignment
 from hloom.buffers.buffers import Buffer, leaves
-from hloom.codegen.target import host
-from hloom.cpu.program import KERNELS, assign_program
 from hloom.ir.module import HloModule
-from hloom.plan.kernel import plan_program
 
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -24,9 +21,8 @@ class _Allocation:
     values: list[str] = field(default_factory=list[str])
 
 
-def buffer_report(module: HloModule) -> str:
-    """The allocations of an optimized module, largest first, each with its values and their offsets."""
-    assignment = assign_program(module, plan_program(module, KERNELS, host()))
+def buffer_report(module: HloModule, assignment: Assignment) -> str:
+    """Return the allocations of a program, largest first, each with its values and their offsets."""
     allocations = _allocations(module, assignment)
     ordered = sorted(allocations.values(), key=lambda a: -a.size)
     lines = ["BufferAssignment:"]
