@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evaluation import parse
+from hloom.codegen.elements import element_rule, leaf_rule
+from hloom.codegen.elementwise.registry import lowering
 from hloom.codegen.target import host
 from hloom.cpu import emitters  # noqa: F401  (registers the kernels)
 from hloom.cpu.pipeline import CPU_PIPELINE
@@ -99,3 +101,10 @@ def test_a_second_kernel_for_an_operation_is_refused() -> None:
     with pytest.raises(HloError) as caught:
         kernels.register("dot")(lambda program, plan: None)
     assert caught.value.rule == "plan.kernel-registered-twice"
+
+
+def test_a_second_lowering_or_element_rule_is_refused() -> None:
+    for register in (lowering("add"), element_rule("pad"), leaf_rule("reduce")):
+        with pytest.raises(HloError) as caught:
+            register(lambda *arguments: None)  # type: ignore[arg-type,return-value]
+        assert caught.value.rule == "codegen.registered-twice"

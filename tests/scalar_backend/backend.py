@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hloom.codegen import rules  # noqa: F401
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm_text import PTR, Module
+from hloom.codegen.llvm import I64, PTR, Function, Module
 from hloom.codegen.loops import outer_loops, root_values
 from hloom.codegen.target import Target, host
 from hloom.cpu import emitters  # noqa: F401  (element rules; the kernels of cpu are not used)
@@ -36,7 +34,6 @@ from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelKind, KernelPlan, plan_program
 from hloom.plan.registry import Kernels
 from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program
-from hloom.tools.rules import Function
 
 KERNELS: Kernels[Module, Target] = Kernels("scalar")
 """No kernel but the loop over elements."""
@@ -72,10 +69,9 @@ class ScalarProgram(Program):
         names = {plan.instruction: f"kernel{number}" for number, plan in enumerate(kernels)}
         for plan in kernels:
             emit_kernel(self.module, names[plan.instruction], plan)
-        self.code = LoadedObject([generate_module(self.module)], external_address) if kernels else None
-        self.functions = {
-            i: ctypes.CFUNCTYPE(None)(self.code.symbols[n]) for i, n in names.items() if self.code
-        }
+        code = LoadedObject([generate_module(self.module)], external_address, self.module.data)
+        self.code = code
+        self.functions = {i: ctypes.CFUNCTYPE(None)(code.symbols[name]) for i, name in names.items()}
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
         return ScalarDeviceProgram(self)
@@ -101,7 +97,7 @@ def emit_kernel(module: Module, name: str, plan: KernelPlan) -> Function:
             body(plan.space.indices if plan.space is not None else ())
     else:
         first = plan.space.variables[0]
-        begin, end = function.constant_index(0), function.constant_index(first.trips)
+        begin, end = function.constant(I64, 0), function.constant(I64, first.trips)
         with outer_loops(function, plan.space.variables, begin, end), elements.scope():
             body(plan.space.indices)
     function.finish()
@@ -125,7 +121,7 @@ class ScalarDeviceProgram(DeviceProgram):
         return values[computation.root]
 
     def instruction(self, i: HloInstruction, operands: list[Any], arguments: Sequence[Value]) -> Any:
-        call = partial(self.computation)
+        call = self.computation
         match i.operation:
             case Parameter():
                 return arguments[parameter_number(i)]
@@ -142,7 +138,11 @@ class ScalarDeviceProgram(DeviceProgram):
             case operation if operation.calls_program:
                 return call(i.called_computations[0], operands)
             case _ if self.program.plans[i].kind is KernelKind.NONE:
-                return np.ascontiguousarray(operands[0]).view(i.shape.numpy_dtype).reshape(i.shape.dimensions)
+                return (
+                    np.ascontiguousarray(operands[0])
+                    .view(i.shape.element_type.numpy_dtype)
+                    .reshape(i.shape.dimensions)
+                )
             case _:
                 return self.kernel(i, operands)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
+from hloom.codegen.registry import enters
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
 from hloom.plan.index import Index, Variable, linearize
@@ -499,18 +500,17 @@ def _stays_inside(index: Index, last: int) -> bool:
 
 LeafRule: TypeAlias = "Callable[[Elements, HloInstruction, Indices], list[Element]]"
 LEAF_RULES: Final[dict[str, LeafRule]] = {}
-"""How operations with tuple results give the elements of all leaves at one index: by opcode."""
+"""The elements of all leaves of a tuple-shaped result at one index, by opcode."""
 ElementRule: TypeAlias = Callable[[Elements, "HloInstruction", Indices], Element]
 RULES: Final[dict[str, ElementRule]] = {}
-"""How the operations that are not elementwise give an element: by opcode."""
+"""The element at an index of operations that are not elementwise, by opcode."""
 
 
 def element_rule(*opcodes: str) -> Callable[[ElementRule], ElementRule]:
     """Register the element rule of some opcodes."""
+    return enters(RULES, "an element rule", *opcodes)
 
-    def register(rule: ElementRule) -> ElementRule:
-        for opcode in opcodes:
-            RULES[opcode] = rule
-        return rule
 
-    return register
+def leaf_rule(*opcodes: str) -> Callable[[LeafRule], LeafRule]:
+    """Register the rule of some opcodes for the elements of all leaves at an index."""
+    return enters(LEAF_RULES, "a leaf rule", *opcodes)

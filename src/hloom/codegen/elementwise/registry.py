@@ -1,4 +1,4 @@
-"""Where the families of elementwise operations enter how they are lowered."""
+"""The registry of the lowerings of elementwise operations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from hloom.codegen.registry import enters
 from hloom.codegen.types import Element
 from hloom.ir.operation import Operation
 from hloom.shape.element_type import ElementType
 
 
 class Context:
-    """What a lowering may ask: the operation's attributes and the element types."""
+    """The operation with its attributes, and the element types."""
 
     __slots__ = ("operand_types", "operation", "result_type")
 
@@ -34,7 +35,7 @@ Lower: TypeAlias = Callable[..., Element]
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """How an operation is lowered.
+    """The lowering of an operation.
 
     Attributes:
         lower: function(context, *operands) -> element.
@@ -46,15 +47,14 @@ class Lowering:
 
 
 LOWERINGS: Final[dict[str, Lowering]] = {}
-"""By opcode."""
+"""The lowerings of elementwise operations, by opcode."""
 
 
 def lowering(*opcodes: str, exact: bool = False) -> Callable[[Lower], Lower]:
     """Register the lowering of some opcodes."""
 
     def register(function: Lower) -> Lower:
-        for opcode in opcodes:
-            LOWERINGS[opcode] = Lowering(function, exact)
+        enters(LOWERINGS, "a lowering", *opcodes)(Lowering(function, exact))
         return function
 
     return register

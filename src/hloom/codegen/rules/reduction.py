@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
-from hloom.codegen.elements import LEAF_RULES, Elements, Indices, element_rule
+from hloom.codegen.elements import Elements, Indices, element_rule, leaf_rule
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
 from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
 
 
+@leaf_rule("reduce")
 def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
     """The reduced values at a result index: loops over the reduced dimensions, values in registers."""
     half = len(instruction.operands) // 2
@@ -37,9 +38,6 @@ def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) ->
             made = round_at(made, [Index(number) for number in place])
         return combiner.lower(made, types)
     return combiner.lower(nested_reduction(e, variables, start, round_), types)
-
-
-LEAF_RULES["reduce"] = reduce_leaves
 
 
 @element_rule("reduce")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hloom.analysis.loops import Loop, picks
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.accumulators import flatten, spread, unflatten
-from hloom.codegen.elements import LEAF_RULES, Elements, Indices
+from hloom.codegen.elements import Elements, Indices, leaf_rule
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
 
 
+@leaf_rule("while")
 def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
     """The elements of a while's state at an index; see `hloom.passes.loops.elementwise_loop_fusion`.
 
@@ -41,6 +42,3 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 def _whole(e: Elements, value: Element, indices: Indices) -> Element:
     """Elements of arrays take a lane each even where they are all the same."""
     return spread(e, value) if indices else value
-
-
-LEAF_RULES["while"] = while_leaves

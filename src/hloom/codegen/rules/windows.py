@@ -9,7 +9,7 @@ from typing import Any
 
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
-from hloom.codegen.elements import LEAF_RULES, Elements, Indices, element_rule
+from hloom.codegen.elements import Elements, Indices, element_rule, leaf_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.rules.movement import also
@@ -46,6 +46,7 @@ def window_place(
     return e.opaque(held, max(size, 1)), whole & inside
 
 
+@leaf_rule("reduce-window")
 def reduce_window_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
     """The combined window at a result index; what lies outside the base counts as the initial value."""
     operation: Any = instruction.operation
@@ -94,9 +95,6 @@ def folded(
         return step(values, positions)
 
     return nested_reduction(e, [v for v in variables if v.extent != 1], start, round_)
-
-
-LEAF_RULES["reduce-window"] = reduce_window_leaves
 
 
 @element_rule("reduce-window")
