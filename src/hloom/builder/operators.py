@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hloom.errors import HloError
+from hloom.ir.entry_point import EntryPoint
 
 if TYPE_CHECKING:
     from hloom.builder.builder import XlaOp
 
+# Entry points, because the functions of the builder import the class that has these operators.
+_DOT: Final[EntryPoint[[Any, Any], XlaOp]] = EntryPoint("hloom.builder.contraction:Dot")
+_INDEX_VALUE: Final[EntryPoint[[XlaOp, Any], XlaOp]] = EntryPoint("hloom.builder.data_movement:index_value")
+_GET_TUPLE_ELEMENT: Final[EntryPoint[[XlaOp, int], XlaOp]] = EntryPoint(
+    "hloom.builder.data_movement:GetTupleElement"
+)
+
 
 def _binary(function: str, *, reflected: bool = False) -> Callable[[Any, Any], XlaOp]:
-    def operator(self: Any, other: Any) -> XlaOp:
-        from hloom.builder import elementwise
+    apply: EntryPoint[[Any, Any], XlaOp] = EntryPoint(f"hloom.builder.elementwise:{function}")
 
-        apply = getattr(elementwise, function)
+    def operator(self: Any, other: Any) -> XlaOp:
         return apply(other, self) if reflected else apply(self, other)
 
     operator.__doc__ = f"`{function}`, with the operands exchanged." if reflected else f"`{function}`."
@@ -23,10 +30,10 @@ def _binary(function: str, *, reflected: bool = False) -> Callable[[Any, Any], X
 
 
 def _unary(function: str) -> Callable[[Any], XlaOp]:
-    def operator(self: Any) -> XlaOp:
-        from hloom.builder import elementwise
+    apply: EntryPoint[[Any], XlaOp] = EntryPoint(f"hloom.builder.elementwise:{function}")
 
-        return getattr(elementwise, function)(self)
+    def operator(self: Any) -> XlaOp:
+        return apply(self)
 
     operator.__doc__ = f"`{function}`."
     return operator
@@ -82,26 +89,18 @@ class Operators:
         )
 
     def __matmul__(self, other: Any) -> XlaOp:
-        from hloom.builder.contraction import Dot
-
-        return Dot(cast("XlaOp", self), other)
+        return _DOT(self, other)
 
     def __rmatmul__(self, other: Any) -> XlaOp:
-        from hloom.builder.contraction import Dot
-
-        return Dot(other, cast("XlaOp", self))
+        return _DOT(other, self)
 
     def __getitem__(self, index: Any) -> XlaOp:
         """Return an element of a tuple, or a numpy-style slice of an array."""
-        from hloom.builder.data_movement import index_value
-
-        return index_value(cast("XlaOp", self), index)
+        return _INDEX_VALUE(cast("XlaOp", self), index)
 
     def __iter__(self) -> Iterator[XlaOp]:
         """Yield the elements of a tuple; arrays are not iterable."""
-        from hloom.builder.data_movement import GetTupleElement
-
         op = cast("XlaOp", self)
         if not op.shape.is_tuple:
             raise HloError(f"{op!r} is no tuple and cannot be iterated over", rule="builder.iterate-tuple")
-        return iter([GetTupleElement(op, i) for i in range(len(op.shape.tuple_shapes))])
+        return iter([_GET_TUPLE_ELEMENT(op, i) for i in range(len(op.shape.tuple_shapes))])

@@ -1,4 +1,4 @@
-"""Functions of packages above the model, given by name so that the model does not import them."""
+"""Functions given by the names of their modules, which are imported at the first call."""
 
 from __future__ import annotations
 
