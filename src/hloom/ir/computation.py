@@ -88,14 +88,15 @@ class HloComputation:
             if instruction.opcode == "parameter":
                 number: int = instruction.operation.parameter_number  # type: ignore[attr-defined]
                 if number in found:
-                    message = f"computation %{self.name} has two parameters number {number}"
+                    message = f"computation %{self.name} has two parameters with the number {number}"
                     raise VerifyError(
                         message, rule="computation.parameter-numbers", instruction=instruction.name
                     )
                 found[number] = instruction
         if sorted(found) != list(range(len(found))):
             message = (
-                f"computation %{self.name} has parameters number {sorted(found)}, not 0..{len(found) - 1}"
+                f"computation %{self.name} has the parameter numbers {sorted(found)}; "
+                f"expected 0..{len(found) - 1}"
             )
             raise VerifyError(message, rule="computation.parameter-numbers")
         return [found[i] for i in range(len(found))]

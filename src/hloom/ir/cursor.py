@@ -126,7 +126,9 @@ class Cursor:
         start = self.position
         word = self.take(_INTEGER, "an integer")[0]
         if len(word) > 20 or int(word) not in _INT64:
-            raise self.error(f"{word[:24]} is no integer of 64 bits", rule="text.integer", position=start)
+            raise self.error(
+                f"{word[:24]} does not fit a 64-bit integer", rule="text.integer", position=start
+            )
         return int(word)
 
     def integer32(self) -> int:
@@ -135,7 +137,7 @@ class Cursor:
         start = self.position
         value = self.integer()
         if not -(1 << 31) <= value < 1 << 31:
-            raise self.error(f"{value} is no integer of 32 bits", rule="text.integer", position=start)
+            raise self.error(f"{value} does not fit a 32-bit integer", rule="text.integer", position=start)
         return value
 
     def number(self) -> float:
@@ -201,7 +203,7 @@ class Cursor:
             raise self.expected("'{'")
         end = json_end(self.text, start)
         if end < 0:
-            raise self.error("a brace is never closed", position=start)
+            raise self.error("unterminated brace", position=start)
         self.position = end
         return self.text[start:end]
 
@@ -287,12 +289,12 @@ def unescape(text: str) -> str:
         if octal or hexadecimal:
             code = int(octal, 8) if octal else int(hexadecimal, 16)
             if code > 255:
-                raise ValueError(f"the escape {match[0][:12]} is no byte")
+                raise ValueError(f"the escape {match[0][:12]} exceeds one byte")
             return chr(0xDC00 + code) if code > 127 else chr(code)
         if short or long:
             code = int(short or long, 16)
             if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-                raise ValueError(f"the escape {match[0]} is no character")
+                raise ValueError(f"the escape {match[0]} is not a Unicode character")
             return chr(code)
         if letter not in _ESCAPES:
             raise ValueError(f"unknown escape {match[0]!r}")

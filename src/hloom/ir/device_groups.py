@@ -132,7 +132,7 @@ class Mesh:
         """
         names = [name for name, _ in axes]
         if len(set(names)) != len(names):
-            raise ParseError(f"the mesh has two axes of one name: {names}", rule="mesh.axis-names")
+            raise ParseError(f"the mesh has two axes of the same name: {names}", rule="mesh.axis-names")
         count = 1
         for name, size in axes:
             count *= size
@@ -143,7 +143,7 @@ class Mesh:
         if device_ids is None or (not axes and len(mesh.numbers) == 1 and mesh.numbers[0] >= 0):
             return mesh
         if sorted(mesh.numbers) != list(range(count)):
-            message = f"device_ids hold every one of the {count} devices of the mesh once"
+            message = f"device_ids must hold each of the {count} devices of the mesh once"
             raise ParseError(message, rule="mesh.device-ids")
         return cls(axes) if mesh.numbers == tuple(range(count)) else mesh
 
@@ -276,7 +276,7 @@ def check_axes(mesh: Mesh, axes: tuple[AxisRef, ...]) -> None:
         before, size = reference.sub_axis or (1, full)
         proper = reference.sub_axis is None or (before >= 1 and 1 < size < full)
         if not proper or full % (before * size):
-            message = f"{size} after {before} is no proper factor of axis {name!r} of size {full}"
+            message = f"{size} after {before} is not a proper factor of axis {name!r} of size {full}"
             raise ParseError(message, rule="mesh.sub-axis")
         taken.setdefault(reference.axis, []).append((before, size))
     for number, parts in taken.items():
@@ -375,7 +375,9 @@ def _along(mesh: Mesh, axes: tuple[AxisRef, ...]) -> MeshDeviceList:
     check_axes(mesh, axes)
     value = MeshDeviceList(mesh, axes)
     if len(value.groups[0]) < 2:
-        raise ParseError("a group along mesh axes has two or more devices", rule="replica-groups.mesh-size")
+        raise ParseError(
+            "a group along mesh axes must have two or more devices", rule="replica-groups.mesh-size"
+        )
     return value
 
 

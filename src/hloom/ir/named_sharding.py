@@ -52,7 +52,7 @@ class NamedSharding:
         names = [name for name, _ in mesh.axes]
         if len(set(names)) != len(names):
             raise cursor.error(
-                "the axes of a mesh have different names", rule="mesh.axis-names", position=start
+                "the axes of a mesh must have different names", rule="mesh.axis-names", position=start
             )
         cursor.accept(",")
         every = tuple(AxisRef(i) for i in range(len(names)))
@@ -79,7 +79,7 @@ class NamedSharding:
                 axes[f"{key}_axes"] = axes.get(f"{key}_axes", ()) + found.axes
                 if not found.is_closed:
                     raise cursor.error(
-                        "'?' stands only in a dimension", rule="sharding.open-axes", position=at
+                        "'?' is allowed only in a dimension", rule="sharding.open-axes", position=at
                     )
             else:
                 raise cursor.error(f"unexpected {key!r} in a sharding", rule="sharding.words", position=at)
@@ -98,11 +98,11 @@ class NamedSharding:
                 if any(not _disjoint(axis, other) for other in used):
                     return f"axis {self.mesh.axis_text(axis)} is used twice"
                 if previous is not None and _mergeable(previous, axis):
-                    return f"axis {self.mesh.axis_text(axis)} is to be merged with the one before it"
+                    return f"axis {self.mesh.axis_text(axis)} must be merged with the one before it"
                 used.append(axis)
         for axes in kept:
             if list(axes) != sorted(axes, key=lambda axis: (axis.axis, axis.sub_axis or (1, 0))):
-                return "replicated, unreduced and manual axes stand in the order of the mesh"
+                return "replicated, unreduced and manual axes must be in the order of the mesh"
         return ""
 
     def text(self) -> str:

@@ -40,7 +40,9 @@ class TileAssignment:
         dimensions = cursor.integers("[", "]")
         if not dimensions or min(dimensions) < 0:
             raise cursor.error(
-                f"{list(dimensions)} are no numbers of tiles", rule="sharding.tile-dimensions", position=start
+                f"{list(dimensions)} are not numbers of tiles",
+                rule="sharding.tile-dimensions",
+                position=start,
             )
         if cursor.accept("<="):
             devices: IotaTiles | tuple[int, ...] = _parse_iota(cursor)

@@ -60,7 +60,7 @@ def _instructions(computation: HloComputation) -> None:
             raise VerifyError(message, rule="computation.unique-names", instruction=instruction.name)
         names.add(instruction.name)
         if instruction.parent is not computation:
-            message = f"%{instruction.name} stands in %{computation.name} but says that it does not"
+            message = f"%{instruction.name} is in %{computation.name}, but its parent is another computation"
             raise VerifyError(message, rule="computation.parent", instruction=instruction.name)
     if computation.root not in computation:
         message = f"the root %{computation.root.name} is not in %{computation.name}"
@@ -100,7 +100,9 @@ def _control_dependencies(computation: HloComputation) -> None:
                 message = f"the control dependency on %{other.name} leaves %{computation.name}"
                 raise VerifyError(message, rule="computation.control", instruction=instruction.name)
             if instruction not in back:
-                message = f"the control dependency of %{instruction.name} and %{other.name} has one end only"
+                message = (
+                    f"only one of %{instruction.name} and %{other.name} records their control dependency"
+                )
                 raise VerifyError(message, rule="computation.control", instruction=instruction.name)
 
 
@@ -182,7 +184,9 @@ def _asynchronous_pair(instruction: HloInstruction) -> None:
     ends = [user for user in instruction.users if instruction.opcode in user.operation.begun_by]
     if len(ends) > 1:
         names = ", ".join(f"%{user.name}" for user in ends)
-        raise VerifyError(f"{names} all end it", rule="async.one-end", instruction=instruction.name)
+        raise VerifyError(
+            f"more than one instruction ends it: {names}", rule="async.one-end", instruction=instruction.name
+        )
 
 
 def _recursion(module: HloModule) -> None:
@@ -200,7 +204,7 @@ def _recursion(module: HloModule) -> None:
                 cycle = [*path][[*path].index(callee) :]
                 names = " -> ".join(f"%{c.name}" for c in (*cycle, callee))
                 raise VerifyError(
-                    f"computations call each other in a circle: {names}", rule="module.recursion"
+                    f"computations call each other in a cycle: {names}", rule="module.recursion"
                 )
             elif callee not in done:
                 path[callee] = _callees(callee)
@@ -223,10 +227,10 @@ def _entry_layout(module: HloModule) -> None:
         raise VerifyError(message, rule="module.entry-layout")
     for number, (ours, theirs) in enumerate(zip(real.parameters, stated.parameters, strict=True)):
         if not ours.compatible(theirs):
-            message = f"parameter {number} is {ours}, the entry layout says {theirs}"
+            message = f"parameter {number} is {ours}, but {theirs} in the entry layout"
             raise VerifyError(message, rule="module.entry-layout")
     if not real.result.compatible(stated.result):
-        message = f"the result is {real.result}, the entry layout says {stated.result}"
+        message = f"the result is {real.result}, but {stated.result} in the entry layout"
         raise VerifyError(message, rule="module.entry-layout")
 
 
@@ -243,11 +247,11 @@ def _aliases(module: HloModule) -> None:
         taken[place] = output
     for number, index in module.config.buffer_donors:
         if (number, index) in taken:
-            message = f"parameter {number} at {list(index)} is shared with an output and given away too"
+            message = f"parameter {number} at {list(index)} is both shared with an output and donated"
             raise VerifyError(message, rule="alias.donor-not-shared")
         if not 0 <= number < len(program.parameters) or _leaf(program.parameters[number], index) is None:
             raise VerifyError(
-                f"there is no parameter {number} at {list(index)} to give away", rule="alias.donor"
+                f"there is no parameter {number} at {list(index)} to donate", rule="alias.donor"
             )
 
 

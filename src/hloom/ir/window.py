@@ -96,7 +96,7 @@ class WindowCodec:
                 parts[key] = [int(word) for word in cursor.take(_DIGITS_X, "sizes such as 3x3")[0].split("x")]
         sizes = parts.pop("size", [])
         if not sizes and parts:
-            raise cursor.error("a window needs its size", rule="window.size-missing", position=start)
+            raise cursor.error("a window must state its size", rule="window.size-missing", position=start)
         for key, values in parts.items():
             if len(values) != len(sizes):
                 message = f"{key} has {len(values)} dimensions, size has {len(sizes)}"
@@ -289,7 +289,7 @@ class DimLabelsCodec:
         )
         if not len(lhs[2]) == len(rhs[2]) == len(out[2]):
             raise cursor.error(
-                "input, kernel and output need as many spatial dimensions each",
+                "input, kernel and output must have the same number of spatial dimensions",
                 rule="dim-labels.spatial",
                 position=start,
             )

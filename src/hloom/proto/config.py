@@ -98,12 +98,16 @@ def _with_default_layouts(shape: ProgramShape) -> ProgramShape:
 
 def _check_output(index: ShapeIndex, result: Shape) -> None:
     if not _is_index(index, result):
-        raise ParseError(f"an alias for output {list(index)} of {result}", rule="module.alias-output")
+        raise ParseError(
+            f"an alias for output {list(index)}, which {result} does not have", rule="module.alias-output"
+        )
 
 
 def _parameter_place(number: int, index: ShapeIndex, program: ProgramShape) -> tuple[int, ShapeIndex]:
     if not 0 <= number < len(program.parameters) or not _is_index(index, program.parameters[number]):
-        raise ParseError(f"there is no {list(index)} in parameter {number}", rule="module.alias-parameter")
+        raise ParseError(
+            f"there is no index {list(index)} in parameter {number}", rule="module.alias-parameter"
+        )
     return number, index
 
 

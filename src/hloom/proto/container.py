@@ -31,7 +31,7 @@ def parse_container(data: bytes) -> Container:
         if _is_module(held_module(message)):
             return _unoptimized(data) if _is_unoptimized(message) else message
     message = (
-        "these bytes are no HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot with a program"
+        "these bytes are not a HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot with a program"
     )
     raise ParseError(message, rule="proto.no-module")
 

@@ -42,7 +42,7 @@ def read_literal(message: LiteralProto) -> Literal:
     if shape.is_token:
         return Literal.token()
     if not shape.is_array or shape.is_unbounded:
-        raise ParseError(f"a literal has no shape {shape}", rule="proto.literal-shape")
+        raise ParseError(f"a literal cannot have the shape {shape}", rule="proto.literal-shape")
     if shape.rank > _MOST_DIMENSIONS or (0 in shape.dimensions and not _is_reasonable(shape)):
         raise ParseError(f"a literal of shape {shape} is too large", rule="proto.literal-shape")
     elements = _read_elements(message, shape)
@@ -109,7 +109,9 @@ def _write_elements(elements: Array, element_type: ElementType, message: Literal
 def _cropped(shape: Shape, elements: Array, sizes: tuple[int, ...]) -> Literal:
     """Return the literal with these dynamic sizes of a message that holds all elements up to the bounds."""
     if len(sizes) not in (0, shape.rank) or any(size < 0 for size in sizes):
-        raise ParseError(f"{list(sizes)} are no sizes of {shape}", rule="proto.literal-dynamic-sizes")
+        raise ParseError(
+            f"{list(sizes)} are not dynamic sizes of {shape}", rule="proto.literal-dynamic-sizes"
+        )
     whole = Literal.from_layout_order(shape.to_static(), elements).array
     return Literal(whole[tuple(map(slice, sizes))], shape)
 

@@ -25,16 +25,16 @@ def container_from_text(text: str) -> Container:
             failures.append(error)
             continue
         except (RecursionError, ValueError, DecodeError) as error:
-            raise ParseError(f"this is no proto of a program: {error}", rule="proto.text-form") from None
+            raise ParseError(f"this is not a proto of a program: {error}", rule="proto.text-form") from None
         if message.ByteSize():
             return message if kind is HloUnoptimizedSnapshot else parse_container(message.SerializeToString())
     if not failures:
-        raise ParseError("the text holds no message", rule="proto.text-form")
+        raise ParseError("the text contains no message", rule="proto.text-form")
     furthest = max(failures, key=lambda failure: (failure.GetLine() or 0, failure.GetColumn() or 0))
     lines, number = text.split("\n"), furthest.GetLine()
     source = lines[number - 1] if number and number <= len(lines) else None
     raise ParseError(
-        f"this is no proto of a program: {furthest}",
+        f"this is not a proto of a program: {furthest}",
         rule="proto.text-form",
         line=number,
         column=furthest.GetColumn() if number else None,

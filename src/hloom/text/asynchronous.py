@@ -159,7 +159,7 @@ def _start(parser: Parser, instruction: HloInstruction, position: int) -> HloCom
 def _check_form(parser: Parser, instruction: HloInstruction, position: int) -> None:
     shape = instruction.shape
     if not shape.is_tuple or len(shape.tuple_shapes) < 2 or not shape.tuple_shapes[0].is_tuple:
-        message = f"the shape of an async-start is ((operands), result, contexts ...), not {shape}"
+        message = f"the shape of an async-start must be ((operands), result, contexts ...), got {shape}"
         raise parser.cursor.error(message, rule="async-start.shape-form", position=position)
 
 
@@ -173,10 +173,10 @@ def _continuation(
     """Return the computation of the chain that an async-update or async-done continues."""
     before = instruction.operands[0]
     if before.opcode not in OPCODES or before.opcode == "async-done":
-        message = f"the operand of {instruction.opcode} is an async-start or async-update"
+        message = f"the operand of {instruction.opcode} must be an async-start or async-update"
         raise parser.cursor.error(message, rule="async.chain", position=position)
     if instruction.opcode == "async-update" and instruction.shape != before.shape:
-        message = f"async-update is of its operand's shape {before.shape}, not {instruction.shape}"
+        message = f"async-update must have its operand's shape {before.shape}, got {instruction.shape}"
         raise parser.cursor.error(message, rule="async-update.shape", position=position)
     start = chain_start(before)
     assert start is not None

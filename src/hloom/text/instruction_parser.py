@@ -133,7 +133,7 @@ class InstructionParser:
             message = f"instruction {name!r} is defined twice"
             raise cursor.error(message, rule="text.instruction-twice", position=start)
         elif sanitized(name) != name:
-            message = f"{name!r} is no name for an instruction; {sanitized(name)!r} would be"
+            message = f"{name!r} is not a well-formed name; {sanitized(name)!r} is"
             raise cursor.error(message, rule="text.name", position=start)
         self.has_keyword_names |= name in KEYWORDS
         instruction.position = start
@@ -353,7 +353,7 @@ class InstructionParser:
             self.pool[name] = named_only(name, self._callee)
             self.computations.append(self.pool[name])
         if name not in self.pool:
-            message = f"computation {name!r} does not stand before this one{did_you_mean(name, self.pool)}"
+            message = f"computation {name!r} is not defined before this one{did_you_mean(name, self.pool)}"
             raise cursor.error(message, rule="text.computation", position=start)
         return self.pool[name]
 

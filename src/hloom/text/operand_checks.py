@@ -37,21 +37,21 @@ def _tuple(instruction: HloInstruction) -> Problem:
     stated, given = len(instruction.shape.tuple_shapes), len(instruction.operands)
     if stated == given:
         return None
-    return "instruction.shape-matches", f"the shape has {stated} elements, there are {given} operands"
+    return "instruction.shape-matches", f"the shape has {stated} elements, got {given} operands"
 
 
 def _pairs(instruction: HloInstruction) -> Problem:
     count = len(instruction.operands)
     if count % 2 == 0:
         return None
-    return "operand-count", f"arrays and initial values are paired, but there are {count} operands"
+    return "operand-count", f"each array needs an initial value, but there are {count} operands"
 
 
 def _scatter(instruction: HloInstruction) -> Problem:
     count = len(instruction.operands)
     if count % 2:
         return None
-    return "argument-count", f"operands, indices and as many updates: not {count} arguments"
+    return "argument-count", f"scatter takes n operands, indices and n updates, got {count} arguments"
 
 
 def _indexed(before: int) -> Callable[[HloInstruction], Problem]:
@@ -66,7 +66,7 @@ def _indexed(before: int) -> Callable[[HloInstruction], Problem]:
         if packed or len(operands) == before + rank:
             return None
         given = len(operands) - before
-        return "start-indices-count", f"{rank} dimensions need {rank} start indices, there are {given}"
+        return "start-indices-count", f"{rank} dimensions need {rank} start indices, got {given}"
 
     return check
 
@@ -81,11 +81,11 @@ def _conditional(instruction: HloInstruction) -> Problem:
     index = instruction.operands[0].shape
     branches, given = len(instruction.called_computations), len(instruction.operands) - 1
     if not index.is_scalar or index.element_type not in (PRED, S32):
-        return "branch-index", f"the first operand of a conditional is pred[] or s32[], not {index}"
+        return "branch-index", f"the first operand of a conditional must be pred[] or s32[], got {index}"
     if not branches or (index.element_type is PRED and branches != 2):
-        return "branch-count", f"{index} does not choose between {branches} branches"
+        return "branch-count", f"{index} does not select one of {branches} branches"
     if branches != given:
-        return "operand-count", f"{branches} branches need as many operands, there are {given}"
+        return "operand-count", f"{branches} branches need {branches} operands, got {given}"
     return None
 
 

@@ -41,7 +41,7 @@ def parse_module(text: str, *, quick: bool = True) -> HloModule:
     false, the general reader parses every line.
     """
     if not isinstance(cast("object", text), str):
-        raise ParseError(f"HLO text is a str, got {type(text).__name__}", rule="text.string")
+        raise ParseError(f"HLO text must be a str, got {type(text).__name__}", rule="text.string")
     with collector_paused():
         return _ModuleParser(text, quick=quick).module()
 
@@ -76,7 +76,9 @@ class _ModuleParser:
             cursor.text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise cursor.error(
-                "a character that is none", rule="text.encoding", position=error.start
+                "a surrogate code point, which UTF-8 cannot encode",
+                rule="text.encoding",
+                position=error.start,
             ) from None
         module = HloModule("")
         module.source = cursor.text
@@ -206,7 +208,7 @@ class _ModuleParser:
         else:
             instruction, _ = parser.instruction(computation, None)
         if not cursor.at_end():
-            message = "expected the end behind a single instruction (a module starts with 'HloModule')"
+            message = "expected the end after a single instruction (a module starts with 'HloModule')"
             raise cursor.error(message, rule="text.single-instruction")
         computation.root = instruction
         self.check_parameters(computation, start)
