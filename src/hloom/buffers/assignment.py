@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 from hloom.buffers.buffers import ALIGNMENT, Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.structure import parameter_number
+from hloom.operations.control_flow import Call, Conditional, While
+from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple, parameter_number
 from hloom.plan.kernel import is_alias
 
 Values: TypeAlias = dict[ShapeIndex, Buffer]
@@ -120,7 +121,7 @@ class _Walk:
         values = self.assignment.values
         for instruction in self.order(computation):
             self.position += 1
-            if instruction.opcode == "parameter":
+            if isinstance(instruction.operation, Parameter):
                 number = parameter_number(instruction)
                 values[instruction] = dict(arguments[number])
             else:
@@ -131,20 +132,19 @@ class _Walk:
         """The buffers of one instruction's leaves."""
         values = self.assignment.values
         operands = [values[o] for o in i.operands]
-        match i.opcode:
-            case "constant":
+        match i.operation:
+            case Constant():
                 self.assignment.constants.append(i)
                 return {(): self.new(leaf_bytes(i.shape), "constant", len(self.assignment.constants) - 1)}
-            case "tuple":
+            case Tuple():
                 return {(n, *index): b for n, o in enumerate(operands) for index, b in o.items()}
-            case "get-tuple-element":
-                number: int = i.operation.index  # type: ignore[attr-defined]
+            case GetTupleElement(index=number):
                 return {index[1:]: b for index, b in operands[0].items() if index[0] == number}
-            case "while":
+            case While():
                 return self.loop(i, operands[0])
-            case "conditional":
+            case Conditional():
                 return self.branches(i, operands)
-            case "call":
+            case Call():
                 return self.computation(i.called_computations[0], operands)
             case _ if is_alias(i):
                 return operands[0]
@@ -259,12 +259,12 @@ class _Walk:
 def _handed_on(body: HloComputation) -> set[ShapeIndex]:
     """The numbers (as tuple indices) of the state's elements that a loop's body returns as it got them."""
     parameter, root = body.parameters[0], body.root
-    if root is parameter or root.opcode != "tuple":
+    if root is parameter or not isinstance(root.operation, Tuple):
         return set()
     return {
         (number,)
         for number, element in enumerate(root.operands)
-        if element.opcode == "get-tuple-element"
+        if isinstance(element.operation, GetTupleElement)
         and element.operands[0] is parameter
-        and element.operation.index == number  # type: ignore[attr-defined]
+        and element.operation.index == number
     }

@@ -13,11 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from hloom.codegen.bits import reinterpreted
 from hloom.codegen.llvm import I32, I64, Function, Type, Value
 from hloom.codegen.llvm.memory import gather, masked_load, masked_store, scatter
 from hloom.codegen.registry import enters
 from hloom.codegen.types import Element, from_storage, storage_type, to_storage
 from hloom.errors import HloError
+from hloom.operations.control_flow import Call, Fusion
+from hloom.operations.conversion import BitcastConvert
+from hloom.operations.structure import Constant, GetTupleElement, Tuple
 from hloom.plan.index import Index, Variable, linearize
 from hloom.shape.element_type import ElementType
 
@@ -140,7 +144,7 @@ class Elements:
         for known in self._known_leaves:
             if (instruction, indices) in known:
                 return known[instruction, indices]
-        if instruction.opcode == "tuple":
+        if isinstance(instruction.operation, Tuple):
             made = [self.element(o, indices) for o in instruction.operands]
         else:
             made = LEAF_RULES[instruction.opcode](self, instruction, indices)
@@ -173,33 +177,32 @@ class Elements:
         self, instruction: HloInstruction, values: dict[HloInstruction, Element | list[Element]]
     ) -> Element | list[Element]:
         operands = [values[o] for o in instruction.operands]
-        opcode = instruction.opcode
-        if opcode == "tuple":
-            return [leaf for o in operands for leaf in (o if isinstance(o, list) else [o])]
-        if opcode == "get-tuple-element":
-            (whole,) = operands
-            assert isinstance(whole, list)
-            return whole[instruction.operation.index]  # type: ignore[attr-defined]
         flat = [o for o in operands if not isinstance(o, list)]
-        if opcode in ("call", "fusion"):
-            leaves = self.apply(instruction.called_computations[0], flat)
-            return leaves if instruction.shape.is_tuple else leaves[0]
-        if opcode in ("reshape", "broadcast", "copy", "bitcast", "transpose"):
-            return flat[0]
-        if opcode == "constant":
-            return self._compute(instruction, ())
-        if instruction.operation.elementwise:
-            return self.elementwise(instruction, flat)
-        if opcode == "bitcast-convert":
-            from hloom.codegen.rules.bit_patterns import reinterpreted
-
-            before = instruction.operands[0].shape.element_type
-            return reinterpreted(flat[0], before, instruction.shape.element_type)
-        raise HloError(
-            f"{opcode} inside a computation of scalars",
-            rule="cpu.scalar-computation",
-            instruction=instruction.name,
-        )
+        match instruction.operation:
+            case Tuple():
+                return [leaf for o in operands for leaf in (o if isinstance(o, list) else [o])]
+            case GetTupleElement(index=index):
+                (whole,) = operands
+                assert isinstance(whole, list)
+                return whole[index]
+            case Call() | Fusion():
+                leaves = self.apply(instruction.called_computations[0], flat)
+                return leaves if instruction.shape.is_tuple else leaves[0]
+            case Constant():
+                return self._compute(instruction, ())
+            case BitcastConvert():
+                before = instruction.operands[0].shape.element_type
+                return reinterpreted(flat[0], before, instruction.shape.element_type)
+            case operation if operation.scalar_identity:
+                return flat[0]
+            case operation if operation.elementwise:
+                return self.elementwise(instruction, flat)
+            case _:
+                raise HloError(
+                    f"{instruction.opcode} inside a computation of scalars",
+                    rule="cpu.scalar-computation",
+                    instruction=instruction.name,
+                )
 
     # -- scopes
 

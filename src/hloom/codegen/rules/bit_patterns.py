@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
+from hloom.codegen.bits import bits_of, from_bits, reinterpreted
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.llvm import F16, F32, F64, I16, I32, I64, Type, Value, make_type
-from hloom.codegen.types import Element, from_storage, storage_type, to_storage
+from hloom.codegen.llvm import I32, I64, Type, Value, make_type
+from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
-
-_INTEGER_OF = {F16: I16, F32: I32, F64: I64}
-
-
-def bits_of(value: Value, element_type: ElementType) -> Value:
-    """The pattern of a register value (of a part, for complex types) as an integer of at least a byte."""
-    stored = value if element_type.is_complex else to_storage(value, element_type)
-    if stored.type.is_float:
-        stored = stored.bitcast(_INTEGER_OF[stored.type.scalar].vector(stored.type.lanes))
-    if element_type.bits < 8:
-        stored = stored & ((1 << element_type.bits) - 1)
-    return stored
-
-
-def from_bits(bits: Value, element_type: ElementType) -> Value:
-    """The register value of a pattern, an integer of the width of the stored type."""
-    stored = storage_type(element_type)
-    if element_type.is_integer and element_type.bits < 8:
-        from hloom.codegen.types import wrap
-
-        return wrap(bits, element_type)
-    value = bits.bitcast(stored.vector(bits.type.lanes)) if stored.is_float else bits
-    return value if element_type.is_complex else from_storage(value, element_type)
-
-
-def reinterpreted(value: Element, before: ElementType, after: ElementType) -> Element:
-    """An element as one of another type of as many bits."""
-    if isinstance(value, tuple) or before is after:
-        return value
-    return from_bits(bits_of(value, before), after)
 
 
 def _width(element_type: ElementType) -> Type:

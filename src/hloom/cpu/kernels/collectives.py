@@ -20,23 +20,22 @@ from hloom.codegen.llvm import I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.cpu.runtime.context import PARTICIPANTS_WORD, PARTITION_WORD, REPLICA_WORD
+from hloom.cpu.runtime.context import (
+    FIRST_PARTICIPANT,
+    NATIVE_COLLECTIVES,
+    PARTICIPANT_WORDS,
+    PARTICIPANTS_WORD,
+    PARTITION_WORD,
+    REPLICA_WORD,
+)
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.shape import Shape
 
-PARTICIPANT_WORDS: Final = 4
-"""Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
-FIRST_PARTICIPANT: Final = 3 * 128
-"""Bytes of a rendezvous before the addresses of its participant records."""
 SHARED_BYTES: Final = 1 << 16
 """Result size from which each device reduces one part and copies the other parts."""
-NATIVE_COLLECTIVES: Final = frozenset((
-    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "reduce-scatter",
-))  # fmt: skip
-"""Collectives with an implementation in native code."""
 
 
 # -- ids

@@ -24,6 +24,15 @@ POLL_WORD: Final = 6
 """The function that polls; see `hloom.cpu.runtime.interruption`."""
 _WORDS: Final = 8
 
+PARTICIPANT_WORDS: Final = 4
+"""Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
+FIRST_PARTICIPANT: Final = 3 * 128
+"""Bytes of a rendezvous before the addresses of its participant records."""
+NATIVE_COLLECTIVES: Final = frozenset((
+    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "reduce-scatter",
+))  # fmt: skip
+"""Collectives with an implementation in native code."""
+
 
 class Context:
     """Context of a program on a device.

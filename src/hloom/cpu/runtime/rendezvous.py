@@ -16,7 +16,7 @@ from typing import Any, Final
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
-from hloom.cpu.kernels.collectives import FIRST_PARTICIPANT, NATIVE_COLLECTIVES, PARTICIPANT_WORDS
+from hloom.cpu.runtime.context import FIRST_PARTICIPANT, NATIVE_COLLECTIVES, PARTICIPANT_WORDS
 from hloom.errors import HloError
 from hloom.evaluate.devices import VirtualDevice, World, name
 from hloom.ir.device import DeviceId

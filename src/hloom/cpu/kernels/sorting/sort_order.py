@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from hloom.codegen.bits import bits_of, from_bits
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import F32, I8, I16, I32, I64, Value, make_type
-from hloom.codegen.rules.bit_patterns import bits_of, from_bits
 from hloom.codegen.types import Element, storage_type
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
