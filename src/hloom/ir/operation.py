@@ -178,6 +178,10 @@ class Operation(Traits):
         """Return the signature of the called computation; None if it does not follow from the shapes."""
         return None
 
+    def highlights(self) -> Sequence[str]:
+        """Return the attributes that tell most about the operation, in few words, for pictures."""
+        return ()
+
     # -- proto hooks
 
     def canonical(self, *operands: Shape) -> Operation:

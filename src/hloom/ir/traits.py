@@ -60,6 +60,19 @@ class ElementCost(enum.IntEnum):
     """A loop over operand elements for each result element."""
 
 
+class LayoutSource(enum.Enum):
+    """The layout of a result whose shape the text does not state, by the convention of XLA's parser."""
+
+    DEFAULT = "default"
+    """The default layout."""
+    INFERRED = "inferred"
+    """The layouts that the shape rule gives."""
+    OPERANDS = "operands"
+    """The layouts of the operands, element by element of a tuple; of the first operand for an array."""
+    SECOND_OPERAND = "second operand"
+    """The layout of operand 1."""
+
+
 class Traits:
     """The traits of an operation, inherited by `Operation` and stated by families and operations.
 
@@ -91,6 +104,8 @@ class Traits:
     """The result is operand 0 with some elements replaced, so it may be computed in place."""
     reads_layout: ClassVar[bool] = False
     """The result depends on the layout of the operands in memory."""
+    layout_source: ClassVar[LayoutSource] = LayoutSource.DEFAULT
+    """Where the layout of a result comes from if the text states no shape."""
     scalar_identity: ClassVar[bool] = False
     """On a scalar, the result is operand 0."""
     index_mapped: ClassVar[bool] = False

@@ -11,7 +11,7 @@ from hloom.errors import ShapeError
 from hloom.ir.codec import enum
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
-from hloom.ir.traits import Range
+from hloom.ir.traits import LayoutSource, Range
 from hloom.operations.arithmetic import maximum, minimum
 from hloom.operations.elementwise import (
     ANY,
@@ -56,6 +56,10 @@ class Compare(Elementwise):
     accepts: ClassVar[frozenset[ElementType]] = ANY
     direction: str = enum(tuple(_COMPARE), proto="comparison_direction", stored_as_text=True)
     comparison_type: str = enum(COMPARISON_TYPES, default="", name="type", stored_as_text=True)
+
+    def highlights(self) -> Sequence[str]:
+        """Return the direction."""
+        return (self.direction,)
 
     def omitted(self, field: str, instruction: HloInstruction) -> bool:
         """Return true for the type that belongs to the operand's element type, which is not printed."""
@@ -146,6 +150,7 @@ class Clamp(Elementwise):
     The bounds have the operand's dimensions or are scalars.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.SECOND_OPERAND
     accepts: ClassVar[frozenset[ElementType]] = ANY
 
     def value_range(self, element_type: ElementType, *ranges: Range) -> Range | None:

@@ -17,7 +17,7 @@ from hloom.ir.codec import enum, flag
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, LayoutSource
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 
@@ -53,6 +53,7 @@ class Call(Operation):
         to_apply: the computation.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     calls_program: ClassVar[bool] = True
@@ -144,6 +145,7 @@ class Conditional(Operation):
         branch_computations: the branches of an s32[]. All branches give the same shape.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     calls_program: ClassVar[bool] = True
@@ -202,6 +204,10 @@ class Fusion(Operation):
     infers: ClassVar[bool] = False
     kind: str = enum(("kLoop", "kInput", "kOutput", "kCustom"), proto="fusion_kind", stored_as_text=True)
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
+
+    def highlights(self) -> Sequence[str]:
+        """Return the kind."""
+        return (self.kind,)
 
     @classmethod
     def callee_of(cls, operands: Sequence[Shape], result: Shape) -> ProgramShape | None:

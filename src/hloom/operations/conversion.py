@@ -10,7 +10,7 @@ import numpy as np
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family, Range
+from hloom.ir.traits import ElementCost, Family, LayoutSource, Range
 from hloom.operations.elementwise import (
     ANY,
     FLOATING,
@@ -227,6 +227,7 @@ class StochasticConvert(Operation):
     integer.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
     infers = False
@@ -273,6 +274,7 @@ def neighbours(value: Array, target: ElementType) -> tuple[Array, Array]:
 class Copy(Operation):
     """A copy of the operand in memory of its own, possibly in another layout."""
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     aliases_operand: ClassVar[bool] = True

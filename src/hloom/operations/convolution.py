@@ -7,6 +7,7 @@ term where there are few and in f64 where there are many.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -63,6 +64,10 @@ class Convolution(Operation):
     convolution_kind: str = enum(CONVOLUTION_KINDS, default="unset", proto="conv_kind")
     operand_precision: tuple[str, ...] = operand_precision()
     sparsity_config: Sparsity = sparsity_config()
+
+    def highlights(self) -> Sequence[str]:
+        """Return the sizes of the window."""
+        return ("window " + "x".join(str(d.size) for d in self.window),)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count a multiplication and an addition for each element of the window and each input feature."""

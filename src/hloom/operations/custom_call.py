@@ -138,6 +138,10 @@ class CustomCall(Operation):
     schedule: str = enum(SCHEDULES, default="SCHEDULE_NONE", proto="custom_call_schedule")
     api_version: str = enum(API_VERSIONS, default="API_VERSION_ORIGINAL", proto="custom_call_api_version")
 
+    def highlights(self) -> Sequence[str]:
+        """Return the target."""
+        return (f'"{self.custom_call_target}"',)
+
     def write_rest(self, message: Message, instruction: HloInstruction) -> None:
         """Write a precision for every operand."""
         if not self.operand_precision:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.operation import Array, Operation, ProgramShape, Run
-from hloom.ir.traits import ElementCost, Family, shape_elements
+from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_elements
 from hloom.operations.rounding import float_format, narrow, widen
 from hloom.shape.element_type import C64, C128, F32, F64, PRED, ElementType
 from hloom.shape.shape import Shape
@@ -27,6 +27,7 @@ ANY = NUMERIC | PREDICATE
 class Elementwise(Operation):
     """An operation whose result element depends on the operand elements of the same index only."""
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.ELEMENTWISE
     element_cost: ClassVar[ElementCost] = ElementCost.CHEAP
     __slots__ = ()

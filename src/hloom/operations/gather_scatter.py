@@ -15,7 +15,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_bytes, shape_elements
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_bytes, shape_elements
 from hloom.operations.movement import require_array
 from hloom.operations.scatter_updates import apply_updates
 from hloom.shape.element_type import ElementType
@@ -298,6 +298,7 @@ class Scatter(Operation):
         to_apply: takes N current elements and N updates and makes the N new elements.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     updates_operand: ClassVar[bool] = True

@@ -14,7 +14,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum, flag
 from hloom.ir.operation import Array, Operation, Run, operation
-from hloom.ir.traits import ElementCost, Family, shape_elements
+from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_elements
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
@@ -42,6 +42,7 @@ class Cholesky(Operation):
         lower: which triangle is read and written.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.LINEAR_ALGEBRA
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     lower: bool = flag(proto="cholesky_options.lower")
@@ -96,6 +97,7 @@ class TriangularSolve(Operation):
         transpose_a: op(a) is a (NO_TRANSPOSE), its transpose, or its adjoint.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.SECOND_OPERAND
     family: ClassVar[Family] = Family.LINEAR_ALGEBRA
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     left_side: bool = flag(proto="triangular_solve_options.left_side")
@@ -167,6 +169,7 @@ class Fft(Operation):
         fft_length: sizes of the transformed dimensions of the signal.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.LINEAR_ALGEBRA
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     fft_type: str = enum(FFT_TYPES)

@@ -15,7 +15,7 @@ import numpy as np
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import INTEGER, FirstCodec, attribute, dims
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
-from hloom.ir.traits import ElementCost, Family, shape_bytes
+from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_bytes
 from hloom.ir.window import INT64, PaddingDimension, SliceDimension, padding_config, slice_ranges
 from hloom.operations.elementwise import joint_element_type
 from hloom.shape.shape import Shape
@@ -57,6 +57,10 @@ class Broadcast(Operation):
     index_mapped: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     dimensions: tuple[int, ...] = dims(default=(), always=True)
+
+    def highlights(self) -> Sequence[str]:
+        """Return the dimensions."""
+        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
@@ -247,6 +251,10 @@ class Transpose(Operation):
     index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
+    def highlights(self) -> Sequence[str]:
+        """Return the dimensions."""
+        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
+
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
         return (0,)
@@ -272,10 +280,15 @@ class Transpose(Operation):
 class Reverse(Operation):
     """Reverses the order of elements along each of ``dimensions``."""
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
+
+    def highlights(self) -> Sequence[str]:
+        """Return the dimensions."""
+        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
@@ -434,6 +447,10 @@ class Concatenate(Operation):
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     dimensions: tuple[int, ...] = dims()
+
+    def highlights(self) -> Sequence[str]:
+        """Return the dimensions."""
+        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return every operand: each element is copied from one of them."""

@@ -14,7 +14,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import floating, integer
 from hloom.ir.operation import Array, Operation, Run, Value, operation
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, LayoutSource
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
 from hloom.shape.shape import Shape
@@ -79,6 +79,7 @@ class BatchNormTraining(_BatchNorm):
         feature_index: the dimension of the features.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     epsilon: float = floating()
     feature_index: int = integer()
 
@@ -113,6 +114,7 @@ class BatchNormInference(_BatchNorm):
         feature_index: the dimension of the features.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     epsilon: float = floating()
     feature_index: int = integer()
 
@@ -143,6 +145,7 @@ class BatchNormGrad(_BatchNorm):
         feature_index: the dimension of the features.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     epsilon: float = floating()
     feature_index: int = integer()
 

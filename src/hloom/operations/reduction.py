@@ -215,6 +215,10 @@ class Reduce(ReductionResult):
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims()
 
+    def highlights(self) -> Sequence[str]:
+        """Return the dimensions."""
+        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
+
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Apply the reducer once for each element beyond the first."""
         return max(1.0, applied) * max(0, shape_elements(operands[0]) - shape_elements(shape))

@@ -13,7 +13,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_elements
 from hloom.operations.movement import require_array
 from hloom.operations.stable_order import Comparator, order_keys, stable_order
 from hloom.shape.element_type import PRED, S32, ElementType
@@ -32,10 +32,15 @@ class Sort(Operation):
             ...), and returns whether the first ones precede the second ones; a strict weak order.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims()
     is_stable: bool = flag()
+
+    def highlights(self) -> Sequence[str]:
+        """Return the dimensions."""
+        return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Compare log2(n) times for each element of a line of n."""

@@ -6,6 +6,7 @@ The pages "Parameter", "Tuple", "GetTupleElement", "AfterAll", "OptimizationBarr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
-from hloom.ir.traits import ElementCost, Family
+from hloom.ir.traits import ElementCost, Family, LayoutSource
 from hloom.operations.rounding import narrow
 from hloom.shape.element_type import S32
 from hloom.shape.literal import Literal
@@ -195,6 +196,7 @@ def _unpacked(shape: Shape) -> Shape:
 class Tuple(Operation):
     """A tuple of the operands: arrays, tokens, tuples."""
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
 
@@ -215,9 +217,14 @@ class Tuple(Operation):
 class GetTupleElement(Operation):
     """Element number ``index`` of a tuple."""
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.INFERRED
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     index: int = integer(proto="tuple_index")
+
+    def highlights(self) -> Sequence[str]:
+        """Return the index."""
+        return (f"index {self.index}",)
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:
         """Return 0: nothing is read or written."""
@@ -290,6 +297,7 @@ class AddDependency(Operation):
 class OptimizationBarrier(Operation):
     """The operand, arrays or a tuple of them: no optimization moves computation across this point."""
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     aliases_operand: ClassVar[bool] = True
@@ -361,6 +369,7 @@ class Domain(Operation):
         domain: the sharding on the side of the users (``entry``) and on the side of the operand (``exit``).
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     aliases_operand: ClassVar[bool] = True
@@ -430,6 +439,7 @@ class SetDimensionSize(Operation):
         dimensions: the one dimension that is set.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     dimensions: tuple[int, ...] = dims()

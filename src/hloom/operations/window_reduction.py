@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
-from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
+from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_elements
 from hloom.ir.window import Window, WindowDimension, window
 from hloom.operations.reduction import (
     Arrays,
@@ -101,6 +101,10 @@ class ReduceWindow(ReductionResult):
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     window: Window = window(default=(), always=False)
 
+    def highlights(self) -> Sequence[str]:
+        """Return the sizes of the window."""
+        return ("window " + "x".join(str(d.size) for d in self.window),)
+
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count the reducer in each window; a cumulative window continues from the one before it."""
         sizes = operands[0].dimensions
@@ -153,9 +157,14 @@ class SelectAndScatter(Operation):
         scatter: (current value, source element) -> new value.
     """
 
+    layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     window: Window = window(default=(), always=False)
+
+    def highlights(self) -> Sequence[str]:
+        """Return the sizes of the window."""
+        return ("window " + "x".join(str(d.size) for d in self.window),)
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count the comparisons in each window, and one combination."""

@@ -18,6 +18,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.metadata import OpMetadata
 from hloom.ir.operation import REGISTRY, Operation, Role
 from hloom.ir.sharding import Sharding
+from hloom.operations.structure import Constant
 from hloom.shape.shape import Shape
 from hloom.shape.shape_parser import parse_shape
 from hloom.text import asynchronous
@@ -123,7 +124,7 @@ class FastLines:
 
     def _declaration(self, opcode: str) -> _Declaration | None:
         cls = REGISTRY.get(opcode)
-        if cls is None or opcode in asynchronous.OPCODES or (opcode in DERIVED and opcode != "constant"):
+        if cls is None or opcode in asynchronous.OPCODES or (cls in DERIVED and cls is not Constant):
             return None
         names = cls.operand_names
         varies = bool(names) and names[-1].startswith("*")
@@ -144,7 +145,7 @@ class FastLines:
         self, declaration: _Declaration, name: str, shape: Shape, operand_text: str, attribute_text: str
     ) -> HloInstruction | None:
         if declaration.in_parentheses:
-            if declaration.cls.opcode == "constant" and not _is_plain(shape):
+            if declaration.cls is Constant and not _is_plain(shape):
                 return None  # the constant would have another shape
             fields = self._fields(declaration.cls, operand_text, shape)
             operands: list[HloInstruction] = []

@@ -168,8 +168,9 @@ class InstructionParser:
             self._finish(instruction, cls, read, opcode_at)
         else:
             asynchronous.wrap(self, instruction, target, read, opcode_at)
-        if opcode in DERIVED:
-            instruction.shape = DERIVED[opcode](instruction)
+        derived = DERIVED.get(type(instruction.operation))
+        if derived is not None:
+            instruction.shape = derived(instruction)
         elif shape is None:
             instruction.shape = inferred_shape(instruction)
         if instruction.shape is not shape and instruction.sharding is not None:

@@ -10,6 +10,15 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
+from hloom.operations.control_flow import Conditional
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.gather_scatter import Scatter
+from hloom.operations.movement import Broadcast, Concatenate
+from hloom.operations.reduction import Reduce
+from hloom.operations.sorting import Sort
+from hloom.operations.structure import Parameter, Tuple
+from hloom.operations.window_reduction import ReduceWindow
 from hloom.shape.element_type import PRED, S32
 
 Problem: TypeAlias = tuple[str, str] | None
@@ -18,7 +27,7 @@ Problem: TypeAlias = tuple[str, str] | None
 
 def problem(instruction: HloInstruction) -> Problem:
     """Return the full rule name and the message of the rule that a parsed instruction violates, or None."""
-    check = _CHECKS.get(instruction.opcode)
+    check = _CHECKS.get(type(instruction.operation))
     found = check(instruction) if check is not None else None
     if found is None:
         return None
@@ -97,16 +106,16 @@ def _parameter(instruction: HloInstruction) -> Problem:
     return "replication-leaves", f"parameter_replication has {flags} flags for {leaves} arrays"
 
 
-_CHECKS: Final[dict[str, Callable[[HloInstruction], Problem]]] = {
-    "broadcast": _broadcast,
-    "concatenate": _one_dimension,
-    "conditional": _conditional,
-    "dynamic-slice": _indexed(1),
-    "dynamic-update-slice": _indexed(2),
-    "parameter": _parameter,
-    "reduce": _pairs,
-    "reduce-window": _pairs,
-    "scatter": _scatter,
-    "sort": _one_dimension,
-    "tuple": _tuple,
+_CHECKS: Final[dict[type[Operation], Callable[[HloInstruction], Problem]]] = {
+    Broadcast: _broadcast,
+    Concatenate: _one_dimension,
+    Conditional: _conditional,
+    DynamicSlice: _indexed(1),
+    DynamicUpdateSlice: _indexed(2),
+    Parameter: _parameter,
+    Reduce: _pairs,
+    ReduceWindow: _pairs,
+    Scatter: _scatter,
+    Sort: _one_dimension,
+    Tuple: _tuple,
 }

@@ -9,41 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
+from hloom.ir.traits import LayoutSource
+from hloom.operations.comparison import Select
+from hloom.operations.control_flow import While
+from hloom.operations.movement import Transpose
+from hloom.operations.structure import AddDependency, AfterAll, Constant
+from hloom.operations.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from hloom.shape.element_type import U32
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
-_KEEP_OPERAND: Final = frozenset((
-    "copy", "reverse", "fft", "sort", "set-dimension-size", "opt-barrier", "domain", "cholesky", "scatter",
-    "select-and-scatter", "batch-norm-inference", "batch-norm-training", "batch-norm-grad",
-))  # fmt: skip
-_KEEP_SECOND_OPERAND: Final = frozenset(("clamp", "triangular-solve"))
-_KEEP_INFERRED: Final = frozenset(("tuple", "get-tuple-element", "call", "conditional"))
-
 
 def inferred_shape(instruction: HloInstruction) -> Shape:
     """Return the shape of an instruction that states none, with the layout that XLA's parser gives it."""
-    opcode = instruction.opcode
     inferred = instruction.infer_shape()
     operands = [operand.shape for operand in instruction.operands]
-    if opcode in _KEEP_INFERRED:
-        return inferred
-    if opcode == "while":
-        return operands[0]
-    if opcode == "transpose" and operands[0].layout is not None:
-        permutation: Any = getattr(instruction.operation, "dimensions")  # noqa: B009
-        return inferred.with_layout(_transposed(operands[0].layout, tuple(permutation)))
-    if opcode in _KEEP_SECOND_OPERAND:
-        return _with_layout_of(inferred, operands[1])
-    if opcode == "select":
-        return _selected(inferred, operands[0], operands[1])
-    keeps = instruction.operation.elementwise or opcode in _KEEP_OPERAND
-    if not keeps or opcode == "map" or not operands:
-        return inferred.with_default_layout()
-    return _with_layout_of(inferred, operands[0] if len(operands) == 1 else Shape.tuple_(operands))
+    operation = instruction.operation
+    match operation:
+        case While():
+            return operands[0]
+        case Transpose(dimensions=permutation) if operands[0].layout is not None:
+            return inferred.with_layout(_transposed(operands[0].layout, permutation))
+        case Select():
+            return _selected(inferred, operands[0], operands[1])
+        case _:
+            pass
+    match operation.layout_source:
+        case LayoutSource.INFERRED:
+            return inferred
+        case LayoutSource.SECOND_OPERAND:
+            return _with_layout_of(inferred, operands[1])
+        case LayoutSource.OPERANDS if operands:
+            return _with_layout_of(inferred, operands[0] if len(operands) == 1 else Shape.tuple_(operands))
+        case _:
+            return inferred.with_default_layout()
 
 
 def _selected(inferred: Shape, predicate: Shape, on_true: Shape) -> Shape:
@@ -118,15 +121,15 @@ def _constant(instruction: HloInstruction) -> Shape:
     return of_leaf(instruction.shape)
 
 
-DERIVED: Final[dict[str, Callable[[HloInstruction], Shape]]] = {
-    "add-dependency": _operand,
-    "after-all": _token,
-    "constant": _constant,
-    "infeed": _first_and_token,
-    "outfeed": _token,
-    "recv": _recv,
-    "recv-done": _operand_first_and_token,
-    "send": _send,
-    "send-done": _token,
+DERIVED: Final[dict[type[Operation], Callable[[HloInstruction], Shape]]] = {
+    AddDependency: _operand,
+    AfterAll: _token,
+    Constant: _constant,
+    Infeed: _first_and_token,
+    Outfeed: _token,
+    Recv: _recv,
+    RecvDone: _operand_first_and_token,
+    Send: _send,
+    SendDone: _token,
 }
 """The shape that XLA gives an instruction regardless of its text; raises ShapeError if there is none."""

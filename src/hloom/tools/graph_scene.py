@@ -6,14 +6,18 @@ of two scalars are named where they are called instead of drawn.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.traits import ElementCost, Family
+from hloom.operations.conversion import Convert
+from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.structure import Constant, Iota, Parameter
 from hloom.text.printer import print_instruction
 from hloom.tools.graph_layout import GraphLayout, isotonic, layered
 
@@ -41,29 +45,23 @@ FAMILIES: Final = {
     "frame": ("#f1f1f4", "#8a8d99"),
     "parameter": ("#ffe8d6", "#d07a35"),
 }
-"""Fill and line of every family of operations."""
+"""Fill and line of every group of the legend."""
 
-_FAMILY_OF: Final = {
-    "movement": "movement",
-    "dynamic_slicing": "indexing",
-    "gather_scatter": "indexing",
-    "sorting": "reduction",
-    "contraction": "contraction",
-    "convolution": "contraction",
-    "linear_algebra": "contraction",
-    "normalization": "reduction",
-    "reduction": "reduction",
-    "window_reduction": "reduction",
-    "scan": "reduction",
-    "control_flow": "control flow",
-    "custom_call": "control flow",
-    "asynchronous": "control flow",
-    "collectives": "devices and host",
-    "exchanges": "devices and host",
-    "transfer": "devices and host",
-    "random": "random",
-    "structure": "frame",
+_GROUPS: Final = {
+    Family.ELEMENTWISE: "elementwise",
+    Family.MOVEMENT: "movement",
+    Family.CONTRACTION: "contraction",
+    Family.COMBINATION: "reduction",
+    Family.LINEAR_ALGEBRA: "contraction",
+    Family.NORMALIZATION: "reduction",
+    Family.RANDOM: "random",
+    Family.STRUCTURE: "frame",
+    Family.CONTROL: "control flow",
+    Family.COLLECTIVE: "devices and host",
+    Family.TRANSFER: "devices and host",
+    Family.CUSTOM: "control flow",
 }
+"""The groups of the legend by the families of operations."""
 
 
 @dataclass
@@ -177,8 +175,8 @@ def scene_of(module: HloModule, *, full: bool = False, most: int = 2000) -> Scen
 def short_name(computation: HloComputation) -> str:
     """`add` for a computation that only adds its two scalar parameters; empty for all that say more."""
     root = computation.root
-    plain = len(computation) <= 3 and all(o.opcode == "parameter" for o in root.operands)
-    if not plain or not root.operands or root.called_computations or root.opcode == "parameter":
+    plain = len(computation) <= 3 and all(isinstance(o.operation, Parameter) for o in root.operands)
+    if not plain or not root.operands or root.called_computations or isinstance(root.operation, Parameter):
         return ""
     direction = getattr(root.operation, "direction", "")
     return f"{root.opcode} {direction}".strip()
@@ -202,12 +200,14 @@ def _is_inline(instruction: HloInstruction) -> bool:
     """Scalar constants, broadcasts of them, and iotas: values that are better read where they are used."""
     if instruction.is_root or instruction.control_successors or instruction.control_predecessors:
         return False
-    if instruction.opcode == "constant":
-        return instruction.shape.is_array and instruction.shape.element_count <= 4
-    if instruction.opcode in ("broadcast", "reshape", "convert"):
-        operand = instruction.operands[0]
-        return operand.opcode == "constant" and operand.shape.is_scalar
-    return instruction.opcode == "iota"
+    match instruction.operation:
+        case Constant():
+            return instruction.shape.is_array and instruction.shape.element_count <= 4
+        case Broadcast() | Reshape() | Convert():
+            operand = instruction.operands[0]
+            return isinstance(operand.operation, Constant) and operand.shape.is_scalar
+        case operation:
+            return isinstance(operation, Iota)
 
 
 def _node(instruction: HloInstruction, inline: set[HloInstruction], full: bool) -> Node:
@@ -215,15 +215,14 @@ def _node(instruction: HloInstruction, inline: set[HloInstruction], full: bool) 
     values = [_inline_text(o) for o in instruction.operands if o in inline]
     if values:
         details.append(_shortened("with " + ", ".join(values)))
-    details += [_shortened(text) for text in _attribute_texts(instruction)]
+    details += [_shortened(text) for text in instruction.operation.highlights()]
     for role, computations in instruction.operation.role_of(instruction):
         words = "by" if role.name == "to_apply" else role.name.replace("_", " ")
         names = [(not full and short_name(c)) or "%" + c.name for c in computations]
         details.append(_shortened(f"{words} {', '.join(names)}"))
     title = instruction.opcode
-    if instruction.opcode == "parameter":
-        operation: Any = instruction.operation
-        title = f"parameter {operation.parameter_number}"
+    if isinstance(instruction.operation, Parameter):
+        title = f"parameter {instruction.operation.parameter_number}"
         details.insert(0, _shortened(instruction.name))
     return Node(
         instruction,
@@ -237,10 +236,12 @@ def _node(instruction: HloInstruction, inline: set[HloInstruction], full: bool) 
 
 def family_of(instruction: HloInstruction) -> str:
     """The family that gives a node its colour."""
-    if instruction.opcode == "parameter":
+    operation = instruction.operation
+    if isinstance(operation, Parameter):
         return "parameter"
-    room = type(instruction.operation).__module__.rpartition(".")[2]
-    return _FAMILY_OF.get(room, "elementwise")
+    if operation.family is Family.MOVEMENT and operation.element_cost is ElementCost.INDEXED:
+        return "indexing"
+    return _GROUPS[operation.family]
 
 
 def _shape_text(instruction: HloInstruction) -> str:
@@ -248,27 +249,9 @@ def _shape_text(instruction: HloInstruction) -> str:
 
 
 def _inline_text(instruction: HloInstruction) -> str:
-    if instruction.opcode == "constant":
-        operation: Any = instruction.operation
-        return operation.literal.to_text()
+    if isinstance(instruction.operation, Constant):
+        return instruction.operation.literal.to_text()
     return _inline_text(instruction.operands[0]) if instruction.operands else instruction.opcode
-
-
-def _attribute_texts(instruction: HloInstruction) -> Iterable[str]:
-    """The attributes that tell most about an operation, in few words."""
-    operation: Any = instruction.operation
-    if instruction.opcode == "compare":
-        yield operation.direction
-    elif instruction.opcode == "get-tuple-element":
-        yield f"index {operation.index}"
-    elif instruction.opcode == "custom-call":
-        yield f'"{operation.custom_call_target}"'
-    elif instruction.opcode in ("transpose", "reduce", "concatenate", "reverse", "sort", "broadcast"):
-        yield f"dimensions {{{','.join(map(str, operation.dimensions))}}}"
-    elif instruction.opcode in ("reduce-window", "select-and-scatter", "convolution"):
-        yield "window " + "x".join(str(d.size) for d in operation.window)
-    elif instruction.opcode == "fusion":
-        yield operation.kind
 
 
 def _shortened(text: str) -> str:
