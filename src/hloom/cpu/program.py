@@ -18,6 +18,7 @@ import numpy as np
 from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, Copy, assign
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
+from hloom.buffers.parallel_copies import in_order
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import ALWAYS_INLINE, I8, I32, I64, PTR, Function, Module, Structure, Value
@@ -37,6 +38,8 @@ from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_progr
 from hloom.plan.registry import Kernels
 
 ENTRY: Final = "hloom_run"
+MOST_ADDRESSES: Final = 512
+"""Addresses that are kept from the beginning of a program to its end."""
 INLINED_WORK: Final = 1 << 12
 """Kernels in loops that do less work become code of the entry, where LLVM sees them together."""
 INLINED_SIZE: Final = 256
@@ -163,18 +166,22 @@ class ProgramEmitter:
     # -- memory
 
     def _prologue(self) -> None:
-        """Load the pointers of arguments and results once, at the top, where every block can use them."""
+        """Compute addresses once, at the top, where every block can use them.
+
+        Too many of them would be spilled, which takes LLVM long: then addresses are computed at each use.
+        """
+        found: dict[Buffer, None] = {}
         for values in self.assignment.values.values():
-            for buffer in values.values():
-                found = buffer.find()
-                if found not in self._pointers:
-                    self._pointers[found] = self._address(found)
-        for buffer in self.assignment.workspaces.values():
-            self._pointers[buffer.find()] = self._address(buffer.find())
-        for copy in self.assignment.results:
-            found = copy.target.find()
-            if found not in self._pointers:
-                self._pointers[found] = self._address(found)
+            found.update(dict.fromkeys(buffer.find() for buffer in values.values()))
+        found.update(dict.fromkeys(buffer.find() for buffer in self.assignment.workspaces.values()))
+        if len(found) > MOST_ADDRESSES:
+            found = {buffer: None for buffer in found if buffer.kind == "stack"}
+        for buffer in found:
+            self._pointers[buffer] = self._address(buffer)
+
+    def _pointer(self, buffer: Buffer) -> Value:
+        known = self._pointers.get(buffer)
+        return self._address(buffer) if known is None else known
 
     def _address(self, buffer: Buffer) -> Value:
         f = self.function
@@ -194,7 +201,7 @@ class ProgramEmitter:
 
     def pointer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Value:
         """The address of a leaf."""
-        return self._pointers[self.assignment.buffer(instruction, index)]
+        return self._pointer(self.assignment.buffer(instruction, index))
 
     def view(self, instruction: HloInstruction, index: ShapeIndex = ()) -> View:
         """A leaf as an array in memory."""
@@ -206,7 +213,7 @@ class ProgramEmitter:
     def workspace(self, instruction: HloInstruction) -> Value:
         """The scratch memory of an instruction; see `WORKSPACES`."""
         buffer = self.assignment.workspaces.get(instruction)
-        return self.function.constant(PTR, 0) if buffer is None else self._pointers[buffer.find()]
+        return self.function.constant(PTR, 0) if buffer is None else self._pointer(buffer.find())
 
     def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
         """Whether two arrays share their bytes."""
@@ -217,30 +224,11 @@ class ProgramEmitter:
         copy_bytes(target, source, size)
 
     def copies(self, copies: Sequence[Copy]) -> None:
-        """Copies that happen at once: no source is overwritten before it was read.
-
-        Buffers that are not needed at the same time may share bytes of the arena, and here both are.
-        """
-        pending: list[tuple[Buffer, Buffer]] = [
-            (c.source.find(), c.target.find())
-            for c in copies
-            if c.source.find() is not c.target.find() and c.source.find().size
-        ]
-        while pending:
-            ready = [
-                (source, target)
-                for source, target in pending
-                if not any(other is not source and target.shares_bytes(other) for other, _ in pending)
-            ]
-            source, target = ready[0] if ready else pending[0]
-            if ready and not target.shares_bytes(source):
-                self.copy_bytes(self._pointers[source], self._pointers[target], source.size)
-                pending.remove((source, target))
-                continue
-            aside = Buffer(source.size, "stack")
-            self._pointers[aside] = self.function.allocate(I8, source.size)
-            self.copy_bytes(self._pointers[source], self._pointers[aside], source.size)
-            pending = [(aside if s is source else s, t) for s, t in pending]
+        """Make copies that happen at once; see `hloom.buffers.parallel_copies`."""
+        for source, target in in_order([(c.source.find(), c.target.find()) for c in copies]):
+            if target.kind == "stack" and target not in self._pointers:
+                self._pointers[target] = self.function.allocate(I8, source.size)
+            self.copy_bytes(self._pointer(source), self._pointer(target), source.size)
 
     # -- instructions
 

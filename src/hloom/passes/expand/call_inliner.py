@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -17,13 +18,20 @@ from hloom.passes.registry import register
 @register
 @dataclass(frozen=True, slots=True)
 class CallInliner:
-    """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be made anew."""
+    """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be made anew.
 
+    Attributes:
+        most_instructions: larger programs are refused if it is copies that make them so large. Computations
+            that call others twice grow as powers of two.
+    """
+
+    most_instructions: int = 1 << 18
     name: ClassVar[str] = "call-inliner"
     establishes: ClassVar[frozenset[str]] = frozenset((INLINED,))
 
     def run(self, module: HloModule) -> bool:
         """Inline every call, callees first."""
+        check_size(module, self.most_instructions)
         changed = False
         for computation in module.post_order():
             for instruction in computation:
@@ -31,6 +39,30 @@ class CallInliner:
                     inline(instruction)
                     changed = True
         return changed
+
+
+def check_size(module: HloModule, most: int) -> None:
+    """Refuse a module that has more instructions, and many times its own, once every caller has a copy."""
+    written = sum(len(c) for c in module.computations)
+    sizes: dict[HloComputation, int] = {}
+    for computation in module.post_order():
+        sizes[computation] = sum(
+            1 + sum(sizes[c] for c in i.called_computations if _is_copied(i))
+            for i in computation.instructions
+        )
+    size = sizes[module.entry]
+    if size > max(most, 4 * written):
+        count = str(size) if size < 10**12 else f"about 2^{size.bit_length() - 1}"
+        message = (
+            f"the program has {count} instructions once every caller has its own copy of what it calls; at "
+            f"most {most} are compiled. Call fewer computations from several places, or call them in a loop"
+        )
+        raise HloError(message, rule="call-inliner.program-size")
+
+
+def _is_copied(i: HloInstruction) -> bool:
+    """Return true if an instruction runs its computations as a part of the program, once for each caller."""
+    return i.operation.calls_program or i.opcode == "fusion"
 
 
 def inline(call: HloInstruction) -> HloInstruction:

@@ -63,6 +63,7 @@ class _Group:
         reduces: whether the root is a reduction.
         hero: the dot or convolution whose elements the others are made of.
         rows: reductions along the minor dimension and what is made of them, row by row.
+        read: arrays that members read and that join only as a product whose elements the others are made of.
     """
 
     dimensions: tuple[int, ...]
@@ -72,6 +73,7 @@ class _Group:
     rows: bool = False
     members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
     outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
+    read: set[HloInstruction] = field(default_factory=set[HloInstruction])
 
 
 @register
@@ -172,11 +174,11 @@ class _Plan:
         room = (self.costless(p) or len(dense) < 2) and all(self.has_room(g, p) for g in users)
         if users and not needed_outside and (len(users) == 1 or room):
             for group in users:
-                group.members[p] = None
+                self.admit(group, p)
             return users
         for group in users:
             if self.takes(group, p) and self.may_output(group, p, users):
-                group.members[p] = None
+                self.admit(group, p)
                 group.outputs.append(p)
                 self.spans.add(self.position[p], self.position[group.outputs[0]])
                 return [group]
@@ -202,7 +204,7 @@ class _Plan:
         if any(_is_expensive(m) for m in group.members):
             return False  # long chains want more elements side by side than a tile's row has
         group.hero = dot
-        group.members[dot] = None
+        self.admit(group, dot)
         return True
 
     def streams(self, group: _Group, dot: HloInstruction) -> int:
@@ -234,7 +236,7 @@ class _Plan:
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
         accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p)
         group = _Group(shape.dimensions if shape.is_array else (), accepts, reduces)
-        group.members[p] = None
+        self.admit(group, p)
         group.outputs.append(p)
         self.all.append(group)
         return group
@@ -320,13 +322,13 @@ class _Plan:
 
         What is still to come may join the group if it is fusible; only the rest is certain to be read.
         """
-        read = {
-            o
-            for m in (*group.members, p)
-            for o in m.operands
-            if o is not p and o not in group.members and o.shape.rank and not self.fusible(o)
-        }
-        return len(read) > self.options.most_inputs
+        read = group.read | {o for o in p.operands if o.shape.rank and not self.fusible(o)}
+        return sum(o is not p and o not in group.members for o in read) > self.options.most_inputs
+
+    def admit(self, group: _Group, p: HloInstruction) -> None:
+        """Make an instruction a member of a group."""
+        group.members[p] = None
+        group.read.update(o for o in p.operands if o.shape.rank and not self.fusible(o))
 
     def tiles(self, group: _Group) -> bool:
         """Whether a group reads across its rows, so that its kernel goes along in square tiles."""
