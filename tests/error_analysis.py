@@ -341,15 +341,17 @@ class ErrorAnalysis:
         if opcode in ("maximum", "minimum"):
             sign = 1 if opcode == "maximum" else -1
             return np.abs(through([sign * e for e in spreads]))
-        if i.opcode == "scatter":
-            terms: Any = 1 + through([np.zeros_like(spreads[0]), spreads[1], np.ones_like(spreads[2])])
+        if i.opcode == "scatter" and opcode == "multiply":
+            terms: Any = 1 + np.size(operands[-1].value)
+        elif i.opcode == "scatter":
+            terms = 1 + through([np.zeros_like(spreads[0]), spreads[1], np.ones_like(spreads[2])])
         else:
             terms = self.terms(i, operands)
         whole = through([z + e for z, e in zip(sizes, spreads)])
         if opcode == "add":
             grown = through(spreads)
             return grown + accumulated(value, whole, growth(terms), grown, in_place=i.opcode in PLACED)
-        if opcode == "multiply" and i.opcode != "scatter":
+        if opcode == "multiply":
             grown = whole - finite(value)
             return grown + accumulated(value, whole, growth(terms), grown, in_place=i.opcode in PLACED)
         raise NoBound(f"{i.opcode} %{i.name} by {opcode}")

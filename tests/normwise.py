@@ -152,12 +152,14 @@ class Approximate:
         return self._rounded(value, np.maximum(*ends), 2 * value)
 
 
-def batch_norm(i: HloInstruction, operands: list[Any], values: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The formulas of the page, step by step."""
+def batch_norm(
+    i: HloInstruction, operands: list[Any], values: tuple[Array, ...], step: float = 0.0
+) -> tuple[Array, ...]:
+    """The formulas of the page, each step rounded with an eps: that of f32 at least, unless stated."""
     operation: Any = i.operation
     rank, feature = operands[0].value.ndim, operation.feature_index
     axes = tuple(d for d in range(rank) if d != feature)
-    step = roundoff(values[0].dtype)
+    step = step or roundoff(values[0].dtype)
     given: list[Approximate] = []
     for operand in operands:
         form = (

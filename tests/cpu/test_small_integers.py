@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import agreement
 import hloom
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
@@ -110,7 +111,8 @@ def test_results_wrap_and_other_bits_are_not_looked_at(kind: str) -> None:
     given = arguments(kind)
     wanted = hloom.compile(module, "evaluator")(*given)
     found = hloom.compile(module, "cpu")(*given)
-    for name, a, b in zip(PROGRAMS, found, wanted, strict=True):
+    assert len(found) == len(PROGRAMS)
+    for a, b in zip(found, wanted, strict=True):
         pairs = zip(a, b, strict=True) if isinstance(a, tuple) else [(a, b)]
         for ours, theirs in pairs:
-            np.testing.assert_array_equal(ours.astype(np.float64), theirs.astype(np.float64), name)
+            agreement.equal(ours.astype(np.float64), theirs.astype(np.float64))

@@ -9,3 +9,11 @@ holds against the reference evaluator besides.
 `modules` generates whole modules, of `steps` in a `scope`. ``python -m tests.differential.module_runs``
 compiles, runs and evaluates them, and makes failing ones smaller (`shrinking`).
 """
+
+import sys
+from pathlib import Path
+
+# What all tests share lies in the folder above; pytest puts it on the path, ``python -m`` does not.
+_TESTS = str(Path(__file__).parents[1])
+if _TESTS not in sys.path:
+    sys.path.append(_TESTS)

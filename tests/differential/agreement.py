@@ -63,13 +63,15 @@ def owed(case: Case, kind: ElementType | None = None) -> Tolerance:
     return case.tolerance
 
 
-def disagrees(case: Case, compiled: Array, evaluated: Array, sizes: Array | None = None) -> Array:
+def disagrees(
+    case: Case, compiled: Array, evaluated: Array, sizes: Array | None = None, bound: Array | None = None
+) -> Array:
     """Where the compiler's result is not what the evaluator's wants it to be; the shapes are the same."""
     if opcodes(case) <= MOVEMENT and ElementType.from_dtype(compiled.dtype).bits >= 32:
         octets = [np.ascontiguousarray(a)[..., None].view(np.uint8) for a in (compiled, evaluated)]
         return (octets[0] != octets[1]).any(axis=-1)
     tolerance = owed(case, ElementType.from_dtype(compiled.dtype))
-    different = differs(compiled, evaluated, tolerance, sizes)
+    different = differs(compiled, evaluated, tolerance, sizes, bound)
     if fnmatch(case.operation, "power c*"):
         return different & ~ill_conditioned_power(case, compiled, evaluated)
     if not opcodes(case) <= ROUNDED_ONCE:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import hloom
+from error_analysis import ErrorAnalysis
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.runtime.executable import Executable
@@ -22,7 +23,7 @@ from .agreement import disagrees, owed
 from .case import Case, program
 from .comparison import differs
 from .draw import Array
-from .known import DIFFERENCES, REFUSALS, Difference
+from .known import DIFFERENCES, Difference
 from .xla import Answer, Xla, XlaCrashed, XlaRefused
 
 BATCH = 16
@@ -46,22 +47,20 @@ class Report:
 
     Attributes:
         cases: how many cases of each family were compared.
-        refused: how many of each family XLA did not run, by the name of the known refusal.
         known: how many cases show each known difference.
+        explained: the differences of values of which known ones explain a part.
         findings: the unexplained differences.
     """
 
     cases: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
+    explained: list[Difference] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     crashes: int = 0
 
     def __str__(self) -> str:
         lines = [f"{sum(self.cases.values())} cases compared with XLA:CPU"]
         lines += [f"  {count:6} {family}" for family, count in sorted(self.cases.items())]
-        lines += [f"{sum(self.refused.values())} that XLA does not run"]
-        lines += [f"  {count:6} {name}" for name, count in self.refused.most_common()]
         lines += [f"{sum(self.known.values())} known differences"]
         lines += [f"  {count:6} {name}" for name, count in self.known.most_common()]
         return "\n".join(
@@ -127,7 +126,7 @@ class Campaign:
                 self._compare(cases[:middle])
                 self._compare(cases[middle:])
             else:
-                self._refused(cases[0], str(error))
+                self._found(cases[0], f"XLA does not run it: {str(error)[:1000]}")
             return
         if _print_difference(module, answer):
             self._compare_prints(cases)
@@ -154,6 +153,7 @@ class Campaign:
         if backend != "evaluator":
             self._compare_with_evaluator(case, backend, ours)
         sizes = values(executable, case, _sizes(case.arguments)) if case.tolerance.terms else None
+        bounds = analysed(case) if case.tolerance.analysed else None
         explained: set[str] = set()
         for replica in range(case.replicas):
             for output in range(len(case.roots)):
@@ -169,9 +169,10 @@ class Campaign:
                     self._found(case, what)
                     continue
                 of_terms = sizes[replica][output] if sizes else None
-                where = differs(found, wanted, case.tolerance, of_terms)
+                bound = bounds[output] if bounds else None
+                where = differs(found, wanted, case.tolerance, of_terms, bound)
                 if where.any():
-                    difference = Difference(case, found, wanted, where, again)
+                    difference = Difference(case, found, wanted, where, again, bound)
                     explained |= self._explain(difference, f"{backend}, replica {replica}, output {output}")
         self.report.known.update(explained)
 
@@ -196,6 +197,7 @@ class Campaign:
         if reference is None:
             return
         sizes = values(executable, case, _sizes(case.arguments)) if owed(case).terms else None
+        bounds = analysed(case) if owed(case).analysed else None
         for replica in range(case.replicas):
             for output in range(len(case.roots)):
                 found, wanted = ours[replica][output], reference[replica][output]
@@ -204,7 +206,8 @@ class Campaign:
                     what = f"{found.dtype}{found.shape}, evaluator: {wanted.dtype}{wanted.shape}"
                     self._found(case, f"{place}: {what}")
                     continue
-                where = disagrees(case, found, wanted, sizes[replica][output] if sizes else None)
+                of_terms = sizes[replica][output] if sizes else None
+                where = disagrees(case, found, wanted, of_terms, bounds[output] if bounds else None)
                 if where.any():
                     elements = _elements(case, found, wanted, where, "evaluator")
                     self._found(case, f"{place}: " + "\n".join(elements))
@@ -215,10 +218,12 @@ class Campaign:
         names: set[str] = set()
         for known in DIFFERENCES:
             if rest.any() and known.about(difference.case):
-                explained = rest & known.explains(difference)
+                explained = rest & known.of(difference)
                 if explained.any():
                     names.add(known.name)
                     rest &= ~explained
+        if names:
+            self.report.explained.append(difference)
         if rest.any():
             self._found(
                 difference.case,
@@ -227,15 +232,15 @@ class Campaign:
             )
         return names
 
-    def _refused(self, case: Case, message: str) -> None:
-        for known in REFUSALS:
-            if known.explains(case, message):
-                self.report.refused[known.name] += 1
-                return
-        self._found(case, f"XLA does not run it: {message[:1000]}")
-
     def _found(self, case: Case, what: str) -> None:
         self.report.findings.append(Finding(case, what))
+
+
+def analysed(case: Case) -> Sequence[Array]:
+    """The error that each element of each result of a case may have."""
+    module = HloModule.from_text(program([dataclasses.replace(case, folded=False)]))
+    bounds: Sequence[Array] = ErrorAnalysis(module).run(case.arguments)[1]
+    return bounds
 
 
 def compiled(case: Case, backend: str) -> Executable:

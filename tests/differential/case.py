@@ -29,12 +29,12 @@ class Tolerance:
         ulps: units in the last place of the result.
         terms: the length of a sum; each of its roundings may cost a unit in the last place of the sum of
             the terms' sizes. Those are found by running the program on the sizes of the arguments.
-        whole: units in the last place of the largest element of the result.
+        analysed: the bounds of `error_analysis` for the program and its arguments.
     """
 
     ulps: float = 0.0
     terms: float = 0.0
-    whole: float = 0.0
+    analysed: bool = False
 
 
 EXACT = Tolerance()

@@ -1,0 +1,133 @@
+"""For each known difference one small case that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.shape.shape import Shape
+
+from .case import EXACT, Case, Tolerance
+from .families import draw_case
+
+F, C = np.float32, np.complex64
+
+
+def made(
+    operation: str, line: str, *arguments: Any, computations: Sequence[str] = (), folded: bool = False,
+    tolerance: Tolerance = EXACT, shapes: Sequence[str] = (), roots: Sequence[str] = ("@v0",),
+) -> Case:  # fmt: skip
+    """A case of one instruction (or several lines)."""
+    arrays = tuple(np.asarray(a) for a in arguments)
+    stated = tuple(shapes) or tuple(Shape.of(a).to_string(layout=False) for a in arrays)
+    lines = tuple(line.split("\n"))
+    return Case(
+        "example/0",
+        operation,
+        stated,
+        arrays,
+        lines,
+        tuple(roots),
+        tuple(computations),
+        tolerance,
+        folded=folded,
+    )
+
+
+def unary(opcode: str, kind: str, *numbers: Any, **options: Any) -> Case:
+    """One operation of one array."""
+    return made(f"{opcode} {kind}", f"@v0 = {opcode}(@p0)", *numbers, **options)
+
+
+def binary(opcode: str, kind: str, lhs: Any, rhs: Any, **options: Any) -> Case:
+    """One operation of two arrays."""
+    return made(f"{opcode} {kind}", f"@v0 = {opcode}(@p0, @p1)", lhs, rhs, **options)
+
+
+def combine(opcode: str, kind: str, result: str = "") -> str:
+    """A computation of two scalars."""
+    text = f"@f0 {{\n  a = {kind}[] parameter(0)\n  b = {kind}[] parameter(1)\n"
+    return text + f"  ROOT r = {result or kind}[] {opcode}\n}}\n"
+
+
+C64 = Tolerance(ulps=32)
+NUMBERS = np.random.default_rng(0)
+VECTORS = [np.abs(NUMBERS.normal(size=5) * 2).astype(np.float16) for _ in range(4)]
+STATISTICS = "\n".join(f"@v{n + 1} = get-tuple-element(@v0), index={n}" for n in range(3))
+TRAINING = "@v0 = batch-norm-training(@p0, @p1, @p2), epsilon=0.001, feature_index=1\n" + STATISTICS
+
+EXAMPLES: dict[str, Case] = {
+    "subnormals": binary("add", "f32", F([1e-40, 1]), F([0, 1])),
+    "subnormals of f16": draw_case("sort", 2026, 4),
+    "signs of sums that are zero": made(
+        "dot f32", "@v0 = dot(@p0, @p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}", F([-0.0, -0.0]),
+        F([1, 1]),
+    ),
+    "integer power": binary("power", "s32", np.int32([3, -1, 3]), np.int32([100, -3, 2])),
+    "bits of narrow integers": unary("popcnt", "s4", np.array([-1, 3], ml_dtypes.int4)),
+    "the largest f4e2m1fn as an integer": made(
+        "convert f4e2m1fn s32", "@v0 = s32[2] convert(@p0)", np.array([6, 1], ml_dtypes.float4_e2m1fn)
+    ),
+    "negative numbers as f8e8m0fnu": made(
+        "convert bf16 f8e8m0fnu", "@v0 = f8e8m0fnu[2] convert(@p0)", np.array([-2, 4], ml_dtypes.bfloat16),
+        folded=True,
+    ),
+    "total order of constants": made(
+        "compare total f8e5m2", "@v0 = compare(@p0, @p1), direction=LT, type=TOTALORDER",
+        np.uint8([0x7E, 0xFE, 0x7E, 0x3C]).view(ml_dtypes.float8_e5m2),
+        np.uint8([0x3C, 0x3C, 0xFE, 0xFE]).view(ml_dtypes.float8_e5m2), folded=True,
+    ),
+    "leading zeros of constants": unary("count-leading-zeros", "s8", np.int8([-1, 1, -128]), folded=True),
+    "integer convolutions of constants": made(
+        "convolution s8", "@v0 = s8[1,1,2] convolution(@p0, @p1), window={size=1}, dim_labels=b0f_0io->b0f",
+        np.int8([[[100]]]), np.int8([[[100, -100]]]), folded=True,
+    ),
+    "unsigned indices that are constants": made(
+        "dynamic-slice u8", "@v0 = s32[1] dynamic-slice(@p0, @p1), dynamic_slice_sizes={1}",
+        np.arange(1000, 1300, dtype=np.int32), np.uint8(200), folded=True,
+    ),
+    "subnormal constants of reduced precision": made(
+        "reduce-precision f16", "@v0 = f16[2] reduce-precision(@p0), exponent_bits=5, mantissa_bits=10",
+        np.float16([1e-6, 1]), folded=True,
+    ),
+    "NaN without mantissa": made(
+        "reduce-precision f32", "@v0 = f32[2] reduce-precision(@p0), exponent_bits=8, mantissa_bits=0",
+        F([np.nan, 1]),
+    ),
+    "narrow normalizations": made(
+        "batch-norm-inference f16",
+        "@v0 = batch-norm-inference(@p0, @p1, @p2, @p3, @p4), epsilon=0.001, feature_index=1",
+        NUMBERS.normal(size=(25, 5)).astype(np.float16) * np.float16(2), *VECTORS,
+        tolerance=Tolerance(analysed=True),
+    ),
+    "variance": made(
+        "batch-norm-training f32", TRAINING, F([[1000], [1001], [1002]]), F([1]), F([0]),
+        tolerance=Tolerance(analysed=True), roots=("@v1", "@v2", "@v3"),
+    ),
+    "condition of complex powers": binary(
+        "power", "c64", C([-16.070082 - 40.261333j]), C([-17.565865 + 19.951982j]), tolerance=C64
+    ),
+    "range of complex atan2": binary("atan2", "c64", C([1e30 + 1e30j]), C([1 + 2j]), tolerance=C64),
+    "rounding in complex atan2": binary(
+        "atan2", "c64", C([1e-4 + 1e-5j, 0.3 + 1j]), C([1 + 2j, 1]), tolerance=C64
+    ),
+    "infinite complex quotients": binary(
+        "divide", "c64", C([complex(-0.0, np.inf)]), C([3e38 + 0.5j]), tolerance=C64
+    ),
+    "overflow of complex circular functions": unary("sine", "c64", C([0 + 1000j]), tolerance=C64),
+    "small parts of complex circular functions": unary("sine", "c64", C([1e-30j]), tolerance=C64),
+    "range of complex logarithms": unary("log-plus-one", "c64", C([-1 + 1e-30j]), tolerance=C64),
+    "complex numbers with NaN": unary("sine", "c64", C([complex(0, np.nan)]), tolerance=C64),
+    "overflow of narrow sums": made(
+        "reduce add f8e4m3fn", "@v0 = reduce(@p0, @p1), dimensions={0}, to_apply=@f0",
+        np.array([400, 400, -400], ml_dtypes.float8_e4m3fn), np.array(0, ml_dtypes.float8_e4m3fn),
+        computations=[combine("add(a, b)", "f8e4m3fn")],
+    ),
+    "subnormal parts": unary("sqrt", "c64", C([complex(-1, -1e-40)]), tolerance=C64),
+    "scatter without index": draw_case("scatter", 28, 7),
+    "slices of what is not there": draw_case("dynamic", 15, 7),
+    "which of equals is selected": draw_case("select-and-scatter", 77, 7),
+}  # fmt: skip
