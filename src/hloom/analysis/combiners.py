@@ -1,4 +1,4 @@
-"""How the values of reducing computations may be grouped; see `hloom.operations.combiners`."""
+"""Orders in which reducing computations may combine values; see `hloom.operations.combiners`."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from hloom.operations.combiners import Grouping
 
 
 def grouping(computation: HloComputation) -> Grouping:
-    """Return in which orders a combiner (accumulators..., values...) → accumulators may combine values."""
+    """Return the orders allowed for a combiner (accumulators..., values...) → accumulators."""
     return combiners.grouping(computation, lambda *arrays: Evaluator().map(computation, arrays))

@@ -1,8 +1,8 @@
-"""What a program has to compute and to move, counted from its shapes.
+"""Cost model: the arithmetic and memory traffic of a program, derived from its shapes.
 
-An elementwise operation counts once for every element of its result, a contraction twice for every product,
-a reduction as often as its computation runs. Bytes are those of the operands and results of what runs as
-one piece; what is fused away moves none. Loops count as often as they are known to run.
+An elementwise operation counts once per result element, a contraction twice per product, a reduction once per
+application of its computation. Bytes are the operands and results of each kernel; values inside a fusion move
+none. Loops count with their known trip count.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from hloom.operations.custom_call import CustomCall
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Work of a program, or of a part of it.
+    """Cost of a program, or of a part of it.
 
     Attributes:
-        flops: additions, multiplications, comparisons and the like.
-        transcendentals: evaluations of exp, log, sin, square roots and the like, which are not flops.
-        bytes: read and written.
+        flops: additions, multiplications, comparisons and similar operations.
+        transcendentals: evaluations of exp, log, sin, square root and similar functions, not included in
+            flops.
+        bytes: bytes read and written.
     """
 
     flops: float = 0.0
@@ -46,12 +47,12 @@ class Cost:
 
 
 def module_cost(module: HloModule) -> Cost:
-    """The cost of running a module once."""
+    """Return the cost of running a module once."""
     return computation_cost(module.entry)
 
 
 def computation_cost(computation: HloComputation) -> Cost:
-    """The cost of running a computation once."""
+    """Return the cost of running a computation once."""
     total = Cost()
     for instruction in computation.instructions:
         total = total + instruction_cost(instruction)
@@ -59,7 +60,7 @@ def computation_cost(computation: HloComputation) -> Cost:
 
 
 def instruction_cost(i: HloInstruction) -> Cost:
-    """Return the cost of running an instruction once, with all that it calls."""
+    """Return the cost of running an instruction once, including the computations it calls."""
     called = i.called_computations
     match i.operation:
         case While():
@@ -81,13 +82,13 @@ def instruction_cost(i: HloInstruction) -> Cost:
 class Breakdown:
     """The cost of running a computation once, by opcode.
 
-    Of the branches of a conditional the one with the most arithmetic counts. The arithmetic inside a fusion
-    counts under the opcodes inside, its bytes under ``fusion``.
+    A conditional counts the branch with the most arithmetic. The arithmetic inside a fusion counts under the
+    opcodes of its members, its bytes under ``fusion``.
 
     Attributes:
         by_opcode: costs without those of called computations, which count under their own opcodes.
-        unknown_loops: loops that are counted as one iteration because their trip count is not known.
-        unknown_calls: custom calls that are counted as no arithmetic.
+        unknown_loops: number of loops counted as one iteration because their trip count is unknown.
+        unknown_calls: number of custom calls counted without arithmetic.
     """
 
     by_opcode: dict[str, Cost] = field(default_factory=dict[str, Cost])
@@ -95,7 +96,7 @@ class Breakdown:
     unknown_calls: int = 0
 
     def add(self, computation: HloComputation, times: float = 1.0, fused: bool = False) -> None:
-        """Count the instructions of a computation that runs so many times."""
+        """Add the cost of a computation that runs ``times`` times."""
         for i in computation.instructions:
             self._add(i, times, fused)
 
@@ -128,7 +129,7 @@ def _arithmetic_of(computation: HloComputation) -> float:
 
 
 def moved_bytes(i: HloInstruction) -> float:
-    """Return the bytes that an instruction reads and writes; an operand that is used twice is read once."""
+    """Return the bytes that an instruction reads and writes; a repeated operand is read once."""
     repeated = len(i.operands) - len(dict.fromkeys(i.operands))
     if repeated and i.operation.elementwise:
         return shape_bytes(i.shape) + sum(shape_bytes(o.shape) for o in dict.fromkeys(i.operands))
@@ -136,15 +137,15 @@ def moved_bytes(i: HloInstruction) -> float:
 
 
 def trip_count(loop: HloInstruction) -> int:
-    """Return how often a loop runs as far as that is known, else 1."""
+    """Return the trip count of a loop if it is known, else 1."""
     known = known_trip_count(loop)
     return 1 if known is None else known
 
 
 def known_trip_count(loop: HloInstruction) -> int | None:
-    """Return how often a loop runs: as a pass found, else as its backend config hints; None if neither does.
+    """Return the trip count from the annotation, else from the backend config; None if neither has it.
 
-    A cost is an estimate; a hint that is wrong costs time at most.
+    The backend config is not verified; a wrong trip count only makes the estimate wrong.
     """
     found = loop.annotation(TripCount)
     if found is not None:
@@ -156,7 +157,7 @@ def known_trip_count(loop: HloInstruction) -> int | None:
 
 
 def _arithmetic(i: HloInstruction) -> Cost:
-    """Return the arithmetic of an instruction by itself, loops inside fusions included."""
+    """Return the arithmetic of one instruction, including loops inside fusions."""
     if i.operation.calls_program:
         whole = instruction_cost(i)
         return Cost(whole.flops, whole.transcendentals)
@@ -175,5 +176,5 @@ def _arithmetic(i: HloInstruction) -> Cost:
 
 
 def _applied(i: HloInstruction) -> Cost:
-    """Return the arithmetic of an instruction's last computation on one element."""
+    """Return the arithmetic of one application of an instruction's last called computation."""
     return sum(map(_arithmetic, i.called_computations[-1].instructions), Cost())

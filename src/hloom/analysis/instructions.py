@@ -1,4 +1,4 @@
-"""Facts on single instructions: their operation by class, the number that all their elements are."""
+"""Properties of single instructions: the operation by class, the value of uniform constants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def operation_of(i: HloInstruction, cls: type[T]) -> T:
 
 
 def splat(i: HloInstruction) -> Array | None:
-    """The value of every element, as an array of rank 0: of a constant number, however it is spread."""
+    """Return the common value of all elements as a rank-0 array: of a scalar constant or its broadcasts."""
     while i.operation.scalar_identity and i.shape.is_array and _keeps_type(i):
         i = i.operands[0]
     if not isinstance(i.operation, Constant) or not i.shape.is_array or i.shape.element_count != 1:

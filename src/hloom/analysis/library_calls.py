@@ -1,7 +1,7 @@
 """The arithmetic of custom calls by which XLA runs matrix products and convolutions in libraries.
 
-What such a call computes follows from its target and its configuration: a dot's dimension numbers in the
-backend config, a convolution's window and labels among the attributes.
+It follows from the call's target and configuration: a dot's dimension numbers are in the backend config, a
+convolution's window and labels among the attributes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def library_flops(i: HloInstruction) -> float | None:
 
 
 def _result(i: HloInstruction) -> Shape:
-    """Return the array that is computed; a workspace may follow it."""
+    """Return the shape of the computed array; a workspace may follow it in the result tuple."""
     return i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
 
 
@@ -44,7 +44,7 @@ def _cublas_product(i: HloInstruction) -> float:
 
 
 def _onednn_product(i: HloInstruction) -> float:
-    """Count the same for a product of matrices, whose left operand may be read transposed."""
+    """Count a multiplication and an addition per term, for a left operand that may be transposed."""
     config: dict[str, Any] = json.loads(i.backend_config or "{}")
     transposed = bool(config.get("onednn_matmul_config", {}).get("transpose_a", False))
     return 2.0 * shape_elements(_result(i)) * i.operands[0].shape.dimensions[-2 if transposed else -1]
@@ -71,12 +71,12 @@ def _forward(i: HloInstruction) -> float:
 
 
 def _backward_input(i: HloInstruction) -> float:
-    """The gradient of the output is operand 0; the work is that of the convolution forward."""
+    """Count the forward convolution's operations; operand 0 is the gradient of the output."""
     return _convolution(i, kernel=i.operands[1].shape, output=i.operands[0].shape)
 
 
 def _backward_filter(i: HloInstruction) -> float:
-    """The gradient of the output is operand 1, the result that of the kernel."""
+    """Count the forward convolution's operations; operand 1 is the gradient of the output."""
     return _convolution(i, kernel=_result(i), output=i.operands[1].shape)
 
 
@@ -91,4 +91,4 @@ _FLOPS: Final[dict[str, Callable[[HloInstruction], float]]] = {
     "__cudnn$convBackwardInput": _backward_input,
     "__cudnn$convBackwardFilter": _backward_filter,
 }
-"""The flops of a call by its target."""
+"""Functions that return the flops of a call, by its target."""

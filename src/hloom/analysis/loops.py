@@ -1,4 +1,4 @@
-"""While loops over tuples: which elements they carry, and which of them every iteration hands on."""
+"""While loops over tuples: the state elements and their values before and after an iteration."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hloom.operations.structure import GetTupleElement
 
 @dataclass(slots=True)
 class Loop:
-    """A while whose state is a tuple that body and condition take apart.
+    """A while whose state is a tuple that body and condition access by element only.
 
     Its computations must have no other caller.
 
     Attributes:
         instruction: the while.
-        body, condition: what it calls.
+        body, condition: the called computations.
         state: the parameter of the body.
         tested: the parameter of the condition.
     """
@@ -30,30 +30,30 @@ class Loop:
 
     @property
     def count(self) -> int:
-        """The number of elements."""
+        """Return the number of state elements."""
         return len(self.instruction.shape.tuple_shapes)
 
     @property
     def following(self) -> list[HloInstruction]:
-        """The elements after a turn of the body."""
+        """Return the elements after an iteration of the body."""
         return self.body.root.operands
 
     def initial(self, number: int) -> HloInstruction:
-        """An element before the first turn."""
+        """Return the initial value of an element."""
         return self.instruction.operands[0].operands[number]
 
     def is_invariant(self, number: int) -> bool:
-        """Whether the body hands an element on as it is."""
+        """Return whether the body returns an element unchanged."""
         return element_number(self.following[number], self.state) == number
 
 
 def element_number(i: HloInstruction, whole: HloInstruction) -> int | None:
-    """Which element of a tuple an instruction picks; None if it does something else."""
+    """Return the index of the tuple element that an instruction extracts; None for other instructions."""
     if not isinstance(i.operation, GetTupleElement) or i.operands[0] is not whole:
         return None
     return i.operation.index
 
 
 def picks(whole: HloInstruction, number: int) -> list[HloInstruction]:
-    """The instructions that pick an element of a tuple."""
+    """Return the get-tuple-elements of one element of a tuple."""
     return [u for u in whole.users if element_number(u, whole) == number]

@@ -1,4 +1,4 @@
-"""Which instructions compute a value from their operands alone, and which do more than that."""
+"""Purity, cost and side effects of instructions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def is_pure(i: HloInstruction) -> bool:
 
 
 def is_free(i: HloInstruction) -> bool:
-    """Return whether an instruction costs nothing, or next to nothing, wherever it stands."""
+    """Return whether recomputing an element costs (almost) nothing."""
     return i.operation.element_cost is ElementCost.FREE
 
 
 def has_side_effect(instruction: HloInstruction) -> bool:
-    """Return whether an instruction, or anything it calls, does more than compute a value."""
+    """Return whether an instruction, or a computation it calls, has a side effect."""
     if instruction.operation.side_effect or getattr(
         instruction.operation, "custom_call_has_side_effect", False
     ):
@@ -30,7 +30,7 @@ def has_side_effect(instruction: HloInstruction) -> bool:
 
 
 def communicates(i: HloInstruction) -> bool:
-    """Return whether an instruction, or anything it calls, talks to other devices or to the host."""
+    """Return whether an instruction, or a computation it calls, communicates with devices or the host."""
     if i.operation.communicates:
         return True
     return any(communicates(inner) for c in i.called_computations for inner in c.instructions)

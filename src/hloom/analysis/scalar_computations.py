@@ -1,4 +1,4 @@
-"""Computations of scalars: which are expressions, so that code may compute them wherever they are called."""
+"""Computations on scalars that code generation can inline at every call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.shape.element_type import ElementType
 
 
 def is_expression(computation: HloComputation) -> bool:
-    """Whether a computation only combines scalars, without loops, branches, calls of the host or arrays."""
+    """Return whether a computation only combines scalars, without loops, branches, host calls or arrays."""
     return all(_is_scalar_step(i) for i in computation.instructions)
 
 
@@ -31,10 +31,10 @@ def _is_scalar_step(i: HloInstruction) -> bool:
 
 
 def applies_expressions(i: HloInstruction) -> bool:
-    """Whether what an instruction applies to its elements are expressions of the elements' own types.
+    """Return whether the computations applied to elements are expressions of the elements' own types.
 
-    True for instructions that apply nothing. The page allows a computation to be of another precision than
-    the elements; then elements would have to be converted before and after.
+    True for instructions that apply no computation. HLO allows a computation of another precision than the
+    elements, which would need conversions of operands and results.
     """
     given = [o.shape.element_type for o in i.operands]
     applied = i.operation.applied_types(given)

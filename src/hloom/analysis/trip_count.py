@@ -1,4 +1,4 @@
-"""How often loops turn, where an integer that they count up or down tells."""
+"""Trip counts of while loops with an integer induction variable."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hloom.operations.comparison import SWAPPED, Compare
 
 @dataclass(frozen=True, slots=True)
 class TripCount(Annotation):
-    """A loop that counts. As an annotation of a while: it does so, from these initial values.
+    """The induction variable and trip count of a while, valid for its current initial values.
 
     Attributes:
-        element: which element of the state is the counter.
-        initial, step: its value in the first turn, and what every turn adds.
-        turns: how often the body runs.
+        element: index of the counter in the loop's state.
+        initial, step: initial value of the counter, and its increment per iteration.
+        turns: number of iterations.
     """
 
     element: int
@@ -30,23 +30,23 @@ class TripCount(Annotation):
 
     @property
     def final(self) -> int:
-        """The counter after the loop."""
+        """Return the value of the counter after the loop."""
         return self.initial + self.turns * self.step
 
     @property
     def in_body(self) -> tuple[int, int]:
-        """Least and largest value of the counter at the beginning of a turn."""
+        """Return the minimum and maximum of the counter at the start of an iteration."""
         last = self.initial + max(self.turns - 1, 0) * self.step
         return min(self.initial, last), max(self.initial, last)
 
     @property
     def in_condition(self) -> tuple[int, int]:
-        """Least and largest value of the counter when the condition looks at it."""
+        """Return the minimum and maximum of the counter in the condition."""
         return min(self.initial, self.final), max(self.initial, self.final)
 
 
 def trip_count(loop: Loop) -> TripCount | None:
-    """The trip count of a loop ``for (i = a; i < b; i += c)`` of constants; None if it is not known."""
+    """Return the trip count of ``for (i = a; i < b; i += c)`` with constant a, b, c; None if unknown."""
     test = loop.condition.root
     if not isinstance(test.operation, Compare) or not test.operands[0].shape.element_type.is_integer:
         return None
@@ -70,7 +70,7 @@ def trip_count(loop: Loop) -> TripCount | None:
 
 
 def _step(loop: Loop, element: int) -> int | None:
-    """What a turn of the body adds to an element."""
+    """Return the constant that an iteration adds to an element; None if it does anything else."""
     following = loop.following[element]
     if not isinstance(following.operation, (Add, Subtract)):
         return None
@@ -84,7 +84,7 @@ def _step(loop: Loop, element: int) -> int | None:
 
 
 def _turns(initial: int, limit: int, step: int, direction: str) -> int | None:
-    """The turns of a loop that never wraps around; None if it does not end so."""
+    """Return the number of iterations; None if the loop would end only by wrap-around, or never."""
     if direction in ("LE", "GE"):
         limit, direction = (limit + 1, "LT") if direction == "LE" else (limit - 1, "GT")
     distance = limit - initial
@@ -100,5 +100,5 @@ def _turns(initial: int, limit: int, step: int, direction: str) -> int | None:
 
 
 def condition_is_pure(i: HloInstruction) -> bool:
-    """Whether leaving out a loop's tests is noticed by nobody."""
+    """Return whether a loop's condition has no side effects, so that its evaluations may be skipped."""
     return not any(has_side_effect(x) for x in i.called_computations[1].instructions)

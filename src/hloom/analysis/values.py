@@ -1,4 +1,4 @@
-"""What is known of values: one number everywhere, which zeros do not occur, which types hold which."""
+"""Known properties of values and types: uniform constants, absence of -0, lossless conversions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IEEE: Final = frozenset((BF16, F16, F32, F64))
 
 
 def number(i: HloInstruction) -> float | int | None:
-    """The value of every element as a Python number, for real types; None if it is not known."""
+    """Return the value of every element as a Python number, for real types; None if unknown."""
     value = splat(i)
     if value is None or value.dtype.kind == "c":
         return None
@@ -32,7 +32,7 @@ def number(i: HloInstruction) -> float | int | None:
 
 
 def is_all(i: HloInstruction, wanted: float) -> bool:
-    """Whether every element is this number; 0.0 and -0.0 differ."""
+    """Return whether every element is this number; 0.0 and -0.0 are distinguished."""
     value = number(i)
     return value == wanted and (value != 0 or _sign(value) == _sign(wanted))
 
@@ -42,24 +42,24 @@ def _sign(value: float) -> bool:
 
 
 def uniform(i: HloInstruction) -> bool:
-    """Whether operands and result have one element type: floats of several may meet in one instruction."""
+    """Return whether operands and result have one element type; HLO allows mixed floating-point types."""
     kind = i.shape.element_type
     return all(o.shape.element_type is kind for o in i.operands)
 
 
 def is_ieee(kind: ElementType) -> bool:
-    """Whether a type has infinities, NaN, both zeros and subnormals."""
+    """Return whether a type has infinities, NaN, both zeros and subnormals."""
     return kind in _IEEE
 
 
 def has_sign(kind: ElementType) -> bool:
-    """Whether negating is no loss: not of the floats without a sign bit."""
+    """Return whether negation is exact: true of every type but the unsigned float f8e8m0fnu."""
     return kind is not F8E8M0FNU
 
 
 @cache
 def holds(wide: ElementType, narrow: ElementType) -> bool:
-    """Whether a type represents every value of another one, infinities, NaN and both zeros included."""
+    """Return whether a type represents every value of another, including infinities, NaN and both zeros."""
     if wide is narrow:
         return True
     if narrow.is_complex:
@@ -91,7 +91,7 @@ def holds(wide: ElementType, narrow: ElementType) -> bool:
 
 
 def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
-    """Whether no element is -0, as far as a few steps back tell: sums are -0 only of two -0."""
+    """Return whether no element is -0, within ``depth`` operations; a sum is -0 only if both terms are."""
     if not i.shape.is_array or not i.shape.element_type.is_floating:
         return i.shape.is_array and not i.shape.element_type.is_complex
     if depth == 0:
@@ -121,7 +121,7 @@ def has_no_negative_zero(i: HloInstruction, depth: int = 6) -> bool:
 def combiner(i: HloInstruction) -> Operation | None:
     """Return the commutative operation by which a reduction combines two numbers of its own type.
 
-    None if the computation does more than that, or converts them.
+    None if the computation contains any other operation or a conversion.
     """
     if len(i.called_computations) != 1 or len(i.operands) != 2:
         return None

@@ -1,4 +1,4 @@
-"""Which buffer holds which value: a walk over the program in the order in which it will run."""
+"""Buffer assignment: a walk over the program in execution order that gives every value a buffer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hloom.plan.kernel import is_alias
 Values: TypeAlias = dict[ShapeIndex, Buffer]
 Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
 InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
-"""Operand numbers that an instruction may overwrite with its only result while it reads them."""
+"""Operand numbers whose buffers an instruction may overwrite with its only result while it reads them."""
 
 SMALL: Final = 256
-"""Bytes that a program with loops keeps on the stack, where LLVM may turn them into registers."""
+"""Maximum size in bytes of a value on the stack, where LLVM may promote it to registers."""
 STACK: Final = 1 << 14
-"""Bytes of such values altogether."""
+"""Maximum size in bytes of all values on the stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of one leaf where control flow joins."""
+    """A copy of one leaf at a control-flow join."""
 
     source: Buffer
     target: Buffer
@@ -39,11 +39,11 @@ class Assignment:
     Attributes:
         values: the buffers of every instruction's leaves.
         entering: copies before a loop starts.
-        returning: copies at the end of a loop's body or of a branch: by instruction and number of the branch.
-        results: copies at the very end.
-        workspaces: scratch memory of instructions that need some while they run.
-        constants: the constants that lie in memory, by number.
-        temp_bytes: size of the arena.
+        returning: copies at the end of a loop's body or a branch, by instruction and number of the branch.
+        results: copies into the result buffers at the end of the program.
+        workspaces: scratch buffers of instructions that need one.
+        constants: the constants in memory, by number.
+        temp_bytes: size of the arena in bytes.
     """
 
     values: dict[HloInstruction, Values] = field(default_factory=dict[HloInstruction, Values])
@@ -57,7 +57,7 @@ class Assignment:
     temp_bytes: int = 0
 
     def buffer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Buffer:
-        """The buffer of a leaf."""
+        """Return the buffer of a leaf."""
         return self.values[instruction][index].find()
 
 
@@ -87,7 +87,7 @@ def assign(
 
 
 class _Walk:
-    """Gives every leaf a buffer, and notes when values are born and read."""
+    """Assigns buffers to leaves and records when values are written and read."""
 
     def __init__(self, in_place: InPlace, order: Order, workspace: Callable[[HloInstruction], int]) -> None:
         self.assignment = Assignment()
@@ -102,22 +102,22 @@ class _Walk:
         self.has_loops = False
 
     def new(self, size: int, kind: str = "temp", number: int = 0) -> Buffer:
-        """A buffer of its own."""
+        """Return a new buffer."""
         buffer = Buffer(size, kind, number)
         self.buffers.append(buffer)
         return buffer
 
     def born(self, buffer: Buffer, time: int) -> None:
-        """A new value is written."""
+        """Record that a new value is written to a buffer."""
         self.births.setdefault(buffer, []).append(time)
 
     def read(self, values: Iterable[Buffer], time: int) -> None:
-        """Values are needed at a time."""
+        """Record that values are read at a time."""
         for buffer in values:
             self.reads.setdefault(buffer, []).append(time)
 
     def computation(self, computation: HloComputation, arguments: Sequence[Values]) -> Values:
-        """Walk a computation; returns the buffers of its root."""
+        """Walk a computation; return the buffers of its root."""
         values = self.assignment.values
         for instruction in self.order(computation):
             self.position += 1
@@ -129,7 +129,7 @@ class _Walk:
         return values[computation.root]
 
     def instruction(self, i: HloInstruction) -> Values:
-        """The buffers of one instruction's leaves."""
+        """Return the buffers of one instruction's leaves."""
         values = self.assignment.values
         operands = [values[o] for o in i.operands]
         match i.operation:
@@ -152,7 +152,7 @@ class _Walk:
                 return self.plain(i, operands)
 
     def plain(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
-        """An operation that reads its operands and writes its results."""
+        """Assign buffers for an operation that reads its operands and writes its results."""
         reading, writing = 2 * self.position, 2 * self.position + 1
         made = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
         for buffer in made.values():
@@ -173,9 +173,9 @@ class _Walk:
         return made
 
     def loop(self, i: HloInstruction, initial: Values) -> Values:
-        """A loop: its state has buffers that condition, body and whoever reads the result share.
+        """Assign buffers for a loop: condition, body and users of the result share those of the state.
 
-        What the loop only hands on stays where it was before.
+        Loop-invariant elements keep the buffers of their initial values.
         """
         self.has_loops = True
         self.read(initial.values(), 2 * self.position)
@@ -208,7 +208,7 @@ class _Walk:
         return state
 
     def branches(self, i: HloInstruction, operands: Sequence[Values]) -> Values:
-        """A conditional: every branch ends by writing the same result buffers."""
+        """Assign buffers for a conditional: every branch ends with copies into the result buffers."""
         self.read(operands[0].values(), 2 * self.position)
         result = {index: self.new(leaf_bytes(shape)) for index, shape in leaves(i.shape)}
         for number, computation in enumerate(i.called_computations):
@@ -220,13 +220,13 @@ class _Walk:
                 self.born(buffer, 2 * self.position + 1)
             self.assignment.returning[i, number] = [Copy(final[k], result[k]) for k in result]
         self.position += 1
-        # a value written by an early branch must outlive the code of the later ones, which does not run then;
-        # a read here keeps the last one, and nothing else needs to: the branches exclude each other
+        # the result is live from the end of every branch until here; branches exclude each other, so the
+        # later write of another branch needs no buffer of its own
         self.read(result.values(), 2 * self.position)
         return result
 
     def settle(self) -> None:
-        """Turn births and reads into spans, merge what saves copies, and lay out the arena."""
+        """Compute live spans from writes and reads, merge buffers to avoid copies, and lay out the arena."""
         for buffer in self.buffers:
             births = sorted(self.births.get(buffer, [0]))
             reads = sorted(self.reads.get(buffer, []))
@@ -241,7 +241,7 @@ class _Walk:
                     merge(copy.source, copy.target)
         for target, source, reading in self.overwrites:
             if not merge(target, source) and not merge(source, target):
-                # in another place the operand must last until the operation is done
+                # not overwritten: the operand must stay live until the operation ends
                 source.hold(reading, reading + 1)
         temporaries = {b.find(): None for b in self.buffers if b.find().kind == "temp" and b.find().size}
         left = STACK
@@ -252,12 +252,12 @@ class _Walk:
         joins.temp_bytes = assign_offsets([b for b in temporaries if b.kind == "temp"])
 
     def stays_on_stack(self, buffer: Buffer) -> bool:
-        """Whether a value is better off on the stack than in the arena."""
+        """Return whether a value is placed on the stack instead of the arena."""
         return self.has_loops and buffer.find().kind == "temp" and buffer.size <= SMALL
 
 
 def _handed_on(body: HloComputation) -> set[ShapeIndex]:
-    """The numbers (as tuple indices) of the state's elements that a loop's body returns as it got them."""
+    """Return the indices of the state elements that a loop's body returns unchanged."""
     parameter, root = body.parameters[0], body.root
     if root is parameter or not isinstance(root.operation, Tuple):
         return set()

@@ -1,11 +1,11 @@
-"""Where every value lives: arguments, results, constants, and one arena of temporaries.
+"""Buffers of values: arguments, results, constants, and one arena of temporaries.
 
-Values that are the same bytes share a buffer: tuple elements, reshapes, the carried state of a loop. Buffers
-whose values are never needed at the same time are merged where that saves a copy (a loop's new state into the
-old, a result into its final place, an elementwise result over its operand); the rest share the arena.
+Aliasing values share a buffer: tuple elements, reshapes, the carried state of a loop. Buffers with disjoint
+live spans are merged where that saves a copy (a loop's new state into the old, a result into its final place,
+an elementwise result over its operand); other temporaries are packed into the arena.
 
 Time is counted in half steps: the operation at position p reads at 2p and writes at 2p + 1. An operand that
-may be overwritten while it is read is needed up to 2p only, any other up to 2p + 1.
+may be overwritten while it is read is live until 2p, any other until 2p + 1.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ ShapeIndex = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """A piece of memory; merged buffers point to the one they became.
+    """A range of memory; a merged buffer refers to the buffer it was merged into.
 
     Attributes:
-        size: bytes.
+        size: size in bytes.
         kind: ``argument``, ``result``, ``constant``, ``temp`` (in the arena) or ``stack``.
-        number: which argument leaf, result leaf or constant.
-        offset: place in the arena, for temporaries.
-        spans: inclusive spans of half steps in which it holds a value that is needed, ascending.
+        number: number of the argument leaf, result leaf or constant.
+        offset: byte offset in the arena, for temporaries.
+        spans: inclusive live spans in half steps, ascending.
     """
 
     size: int
@@ -41,7 +41,7 @@ class Buffer:
     merged: Buffer | None = None
 
     def find(self) -> Buffer:
-        """The buffer that this one became."""
+        """Return the buffer that this one was merged into, transitively, or itself."""
         found = self
         while found.merged is not None:
             found = found.merged
@@ -50,18 +50,18 @@ class Buffer:
         return found
 
     def hold(self, first: int, last: int) -> None:
-        """Note that a value is needed from ``first`` to ``last``."""
+        """Add the live span from ``first`` to ``last``."""
         if last >= first:
             insort(self.find().spans, (first, last))
 
     def shares_bytes(self, other: Buffer) -> bool:
-        """Whether both are, at least in part, the same memory."""
+        """Return whether two buffers overlap in memory."""
         if self is other or not self.kind == other.kind == "temp":
             return self is other
         return self.offset < other.offset + other.size and other.offset < self.offset + self.size
 
     def overlaps(self, other: Buffer) -> bool:
-        """Whether both hold needed values at some time."""
+        """Return whether the live spans of two buffers intersect."""
         a, b = self.find().spans, other.find().spans
         i = j = 0
         while i < len(a) and j < len(b):
@@ -75,7 +75,7 @@ class Buffer:
 
 
 def merge(source: Buffer, target: Buffer) -> bool:
-    """Let ``source`` live in ``target``, if sizes agree and no values collide; returns whether it was."""
+    """Merge ``source`` into ``target`` if sizes agree and live spans are disjoint; return whether it was."""
     a, b = source.find(), target.find()
     if a is b:
         return True
@@ -87,12 +87,12 @@ def merge(source: Buffer, target: Buffer) -> bool:
 
 
 def leaf_bytes(shape: Shape) -> int:
-    """Bytes of an array in memory; 0 for tokens."""
+    """Return the size of an array in memory in bytes; 0 for tokens."""
     return shape.element_count * storage_bytes(shape.element_type) if shape.is_array else 0
 
 
 def leaves(shape: Shape) -> list[tuple[ShapeIndex, Shape]]:
-    """The leaves of a shape with their indices, in order; a buffer counts as the array in it."""
+    """Return the leaves of a shape with their indices, in order; a buffer counts as the array in it."""
     if shape.is_buffer:
         shape = shape.tuple_shapes[0]
     if not shape.is_tuple:
@@ -101,10 +101,10 @@ def leaves(shape: Shape) -> list[tuple[ShapeIndex, Shape]]:
 
 
 def assign_offsets(buffers: list[Buffer]) -> int:
-    """Give every temporary a place in one arena so that no two that are needed at once overlap.
+    """Assign arena offsets so that temporaries with intersecting live spans do not overlap.
 
-    Largest first, each at the lowest gap among those already placed that are needed at the same time. Returns
-    the size of the arena in bytes.
+    Place the largest buffers first, each into the lowest gap among the placed buffers that are live at the
+    same time. Return the size of the arena in bytes.
     """
     placed: list[Buffer] = []
     total = 0

@@ -1,4 +1,4 @@
-"""A report of a buffer assignment, in the words of XLA's."""
+"""Report of a buffer assignment in XLA's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 @dataclass(slots=True)
 class _Allocation:
-    """A piece of memory and the lines of the values in it."""
+    """A range of memory and the report lines of the values in it."""
 
     size: int
     kind: str
@@ -34,7 +34,7 @@ def buffer_report(module: HloModule, assignment: Assignment) -> str:
 
 
 def human_bytes(size: int) -> str:
-    """A number of bytes in the largest unit of 1024 that it fills: ``10.8KiB``."""
+    """Return a number of bytes in the largest binary unit that it fills: ``10.8KiB``."""
     number, unit = float(size), "B"
     for larger in _UNITS:
         if number < 1024:
@@ -44,7 +44,7 @@ def human_bytes(size: int) -> str:
 
 
 def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, int], _Allocation]:
-    """All memory of a program: arguments, results and constants one by one, temporaries as one arena."""
+    """Return the allocations: one per argument, result and constant, and one for the arena."""
     kinds = {("argument", n): kind for n, kind in enumerate(_argument_kinds(module))}
     found: dict[tuple[str, int], _Allocation] = {}
     seen: set[Buffer] = set()
@@ -80,7 +80,7 @@ def _allocations(module: HloModule, assignment: Assignment) -> dict[tuple[str, i
 
 
 def _argument_kinds(module: HloModule) -> list[str]:
-    """The words for every leaf of the parameters."""
+    """Return the description of every leaf of the parameters."""
     found: list[str] = []
     for parameter in module.entry.parameters:
         number: int = parameter.operation.parameter_number  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The order in which a computation runs."""
+"""Execution order of a computation."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from hloom.ir.instruction import HloInstruction
 
 
 def schedule(computation: HloComputation) -> list[HloInstruction]:
-    """Operands before users; the module's own order where it states one."""
+    """Return the module's schedule if it has one, else a topological order."""
     return computation.execution_order()

@@ -1,7 +1,7 @@
-"""What passes may rely on: facts about modules, each with a name and a test.
+"""Facts about modules that passes rely on, each with a name and a test.
 
-A pass that ``needs`` a fact stands in a pipeline behind one that ``establishes`` it, and no pass between them
-``breaks`` it; `hloom.passes.pipeline` refuses any other order.
+A pass that ``needs`` a fact must run after one that ``establishes`` it, without a pass between them that
+``breaks`` it; `hloom.passes.pipeline` rejects any other order.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Call, Fusion
 
 FLAT: Final = "flat-call-graph"
-"""No computation of control flow has two callers."""
+"""Every computation called by control flow has one caller."""
 INLINED: Final = "inlined"
-"""There are no calls and no fusions."""
+"""The module contains no calls and no fusions."""
 UNORDERED: Final = "unordered"
-"""The order in which instructions stand means nothing: what must keep an order is ordered by control."""
+"""Instruction order has no meaning; required order is expressed by control dependencies."""
 NO_BATCH_NORM: Final = "no-batch-norm"
-"""Batch normalization of static arrays is written out."""
+"""Batch normalization of static arrays is expanded."""
 
 
 def _is_flat(module: HloModule) -> bool:
@@ -52,4 +52,4 @@ FACTS: Final[dict[str, Callable[[HloModule], bool]]] = {
     UNORDERED: _is_unordered,
     NO_BATCH_NORM: _has_no_batch_norm,
 }
-"""Whether a fact holds of a module, for tests: what a pass establishes does."""
+"""Tests of the facts, for checking that passes establish them."""

@@ -1,1 +1,1 @@
-"""Planning: decisions on each kernel, made once, before code is generated and without LLVM."""
+"""Planning: decisions on each kernel, made once, before code generation and without LLVM."""

@@ -1,9 +1,9 @@
-"""Access analysis: which memory a kernel reads for one result element, as symbolic indices.
+"""Access analysis: the memory that a kernel reads per result element, as symbolic indices.
 
-`Accesses` walks a fused computation from its results as code generation does, on indices alone. It finds the
-linear index of every load, the loop variables whose values are used otherwise than in addresses (in
-conditions, as values, as starts of slices), and the elements that are requested. Planning chooses and merges
-loops by them. An operation without a rule pins all its indices: its loops stay as they are.
+`Accesses` walks a fused computation from its results as code generation does, on indices alone. It records
+the linear index of every load, the loop variables used outside addresses (in conditions, as values, as starts
+of slices), and the requested elements. Planning selects and merges loops by them. An operation without a rule
+pins all its indices, which keeps its loops unmerged.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from hloom.plan.index_maps import (
 )
 
 MOST_UNROLLED_WINDOW: Final = 16
-"""Elements of a window that is unrolled; larger ones are loops."""
+"""Maximum number of window elements to unroll; larger windows become loops."""
 
 
 class Accesses:
     """The accesses of a kernel; call `element` for each result.
 
     Attributes:
-        inputs: instructions whose values lie in memory, dense and row-major.
+        inputs: instructions whose values are in memory, dense and row-major.
         linear: the linear index of each load.
-        reads: the same by input.
-        pinned: variables whose values are used otherwise than in addresses.
-        requests: the elements that are computed unconditionally, in order.
+        reads: linear indices by input.
+        pinned: variables whose values are used outside addresses.
+        requests: the unconditionally computed elements, in order.
     """
 
     def __init__(self, inputs: Collection[HloInstruction], *, unrolls: bool = False) -> None:
@@ -64,7 +64,7 @@ class Accesses:
         self._known: set[tuple[HloInstruction, Indices, bool]] = set()
 
     def element(self, i: HloInstruction, indices: Indices) -> None:
-        """Note what is read for the element of an instruction at an index."""
+        """Record the reads for the element of an instruction at an index."""
         i = self._standing.get(i, i)
         if (i, indices, False) in self._known or (i, indices, self._conditional) in self._known:
             return
@@ -79,7 +79,7 @@ class Accesses:
             self._operands(i, indices)
 
     def results(self, roots: Sequence[HloInstruction], indices: Indices) -> None:
-        """Note what is read for the results of a kernel: of several roots, or of one tuple-shaped root."""
+        """Record the reads for the results of a kernel: of several roots, or of one tuple-shaped root."""
         if roots[0].shape.is_tuple:
             self.leaves(roots[0], indices)
             return
@@ -87,7 +87,7 @@ class Accesses:
             self.element(root, indices)
 
     def leaves(self, i: HloInstruction, indices: Indices) -> None:
-        """Note what is read for all leaves of a tuple value at one index."""
+        """Record the reads for all leaves of a tuple value at one index."""
         if not i.shape.is_tuple:
             self.element(i, indices)
         elif isinstance(i.operation, Tuple):
@@ -97,7 +97,7 @@ class Accesses:
             self._operands(i, indices)
 
     def know(self, i: HloInstruction, indices: Indices) -> None:
-        """Take the element at an index as computed already."""
+        """Mark the element at an index as computed."""
         self._known.add((i, indices, self._conditional))
 
     # -- rules
@@ -147,7 +147,7 @@ class Accesses:
                 self._unknown(i, indices)
 
     def _unknown(self, i: HloInstruction, indices: Indices) -> None:
-        """Any element of any operand may be read."""
+        """Record that any element of any operand may be read."""
         self._pin(*indices)
         for o in i.operands:
             if o.shape.is_array:
@@ -162,17 +162,17 @@ class Accesses:
             self.pinned.update(v for v, _ in index.terms)
 
     def _opaque(self, extent: int) -> Index:
-        """Return an index that is computed, not affine."""
+        """Return an opaque index: a computed value that is not affine."""
         return Index(0, [(Variable(max(extent, 1), "o"), 1)])
 
     def _under(self, i: HloInstruction, indices: Indices, *, conditional: bool) -> None:
-        """Note an element that is read under a condition, or not."""
+        """Record the reads for an element that is computed under a condition, or unconditionally."""
         outer, self._conditional = self._conditional, self._conditional or conditional
         self.element(i, indices)
         self._conditional = outer
 
     def _checks(self, index: Index, size: int) -> bool:
-        """Pin an index that has to be compared with its bounds; return whether it has to."""
+        """Pin an index that needs a bounds check; return whether it needs one."""
         if index.minimum() >= 0 and index.maximum() < size:
             return False
         self._pin(index)
@@ -188,7 +188,7 @@ class Accesses:
         self.element(operand, source if source is not None else self._divided(linear, sizes))
 
     def is_read_in_order(self, i: HloInstruction) -> bool:
-        """Return whether each element is made of those at the same linear index."""
+        """Return whether each element depends only on elements at the same linear index."""
         waiting, seen = [i], {i}
         while waiting:
             i = waiting.pop()
@@ -203,7 +203,7 @@ class Accesses:
         return True
 
     def _divided(self, linear: Index, dimensions: Sequence[int]) -> Indices:
-        """Return the multi-index of a linear index, opaque where it is found by division."""
+        """Return the multi-index of a linear index; opaque in dimensions that need a division."""
         if 0 in dimensions:
             return (Index(0),) * len(dimensions)
         found: list[Index] = []
@@ -330,7 +330,7 @@ class Accesses:
             self._all(i.operands[:half], reduced_operand_indices(i, indices, place))
 
     def _window_place(self, at: Index, position: Index, d: WindowDimension, size: int) -> tuple[Index, bool]:
-        """Return the index in the base that a window element falls on, and whether it must be checked."""
+        """Return the base index of a window element, and whether it needs a bounds check."""
         element = position * -1 + (d.size - 1) if d.window_reversal else position
         place = at * d.stride + element * d.window_dilation + -d.padding_low
         if d.base_dilation == 1:
@@ -397,7 +397,7 @@ class Accesses:
         return self._opaque(groups)
 
     def _while(self, i: HloInstruction, indices: Indices) -> None:
-        """A loop inside the kernel; see `hloom.codegen.rules.while_loop`."""
+        """Record the reads of a loop inside the kernel; see `hloom.codegen.rules.while_loop`."""
         body, condition = i.called_computations
         assert i.annotation(TripCount) is not None
         loop = Loop(i, body, condition, body.parameters[0], condition.parameters[0])

@@ -1,9 +1,9 @@
-"""Symbolic indices: affine expressions of loop variables, the language in which operands are addressed.
+"""Symbolic indices: affine expressions of loop variables, by which operands are addressed.
 
 Broadcast, transpose, slice, pad, reverse, iota and most reshapes map an index to another by strides and
-bounds. Written as affine expressions they cost nothing per element: an address is one pointer and one
-stride. What is not affine (a reshape that cuts across dimensions, a gathered index) becomes an opaque
-variable, whose value is computed where it is needed.
+offsets. As affine expressions they cost nothing per element: an address is one pointer and one stride. An
+index that is not affine (of a reshape across dimensions, of a gather) becomes an opaque variable, whose value
+is computed where it is needed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ class Variable:
 
     Attributes:
         extent: the variable takes values in [0, extent).
-        trips: rounds of its loop. A merged loop runs on past the end of its inner variable into the next
-            round of the outer one: trips is then larger than extent, by which index ranges are judged.
-        value: its (scalar, or per-lane vector) SSA value; None until its loop is entered.
-        is_lane: consecutive lanes of a vector hold consecutive values of it, ``value`` being that of lane 0.
+        trips: number of iterations of its loop. The inner variable of merged loops runs past its extent into
+            the
+            next iteration of the outer one: trips is then larger than extent, which bounds index ranges.
+        value: its SSA value, scalar or one per lane; None until its loop is entered.
+        is_lane: whether consecutive lanes of a vector hold consecutive values; ``value`` is that of lane 0.
     """
 
     __slots__ = ("extent", "is_lane", "name", "number", "trips", "value")
@@ -62,7 +63,7 @@ class Index:
 
     @classmethod
     def of(cls, variable: Variable) -> Index:
-        """The variable itself; a variable of one value is 0."""
+        """Return the variable as an index; 0 if its extent is 1."""
         return cls(0, [(variable, 1)]) if variable.extent != 1 or variable.value is not None else cls(0)
 
     def __hash__(self) -> int:
@@ -87,26 +88,26 @@ class Index:
 
     @property
     def is_constant(self) -> bool:
-        """Whether no variable takes part."""
+        """Return whether the index has no variables."""
         return not self.terms
 
     @property
     def lane_coefficient(self) -> int:
-        """How much the index grows from lane to lane."""
+        """Return the increment of the index from lane to lane."""
         return sum(c for v, c in self.terms if v.is_lane)
 
     def minimum(self) -> int:
-        """The smallest value it can take."""
+        """Return the minimum value."""
         return self.constant + sum(min(0, c * (v.extent - 1)) for v, c in self.terms)
 
     def maximum(self) -> int:
-        """The largest value it can take."""
+        """Return the maximum value."""
         return self.constant + sum(max(0, c * (v.extent - 1)) for v, c in self.terms)
 
     def divide(self, divisor: int) -> Index | None:
-        """The exact affine quotient rounded down, or None if it is not affine.
+        """Return the floor of the quotient if it is affine, else None.
 
-        Terms that are multiples of the divisor are divided; the others must stay within one step.
+        Coefficients must be multiples of the divisor; the remaining terms must stay in [0, divisor).
         """
         whole = [(v, c // divisor) for v, c in self.terms if c % divisor == 0]
         rest = Index(self.constant % divisor, ((v, c) for v, c in self.terms if c % divisor))
@@ -116,7 +117,7 @@ class Index:
 
 
 def row_major_strides(dimensions: Sequence[int]) -> tuple[int, ...]:
-    """Elements between neighbours along each dimension of a dense row-major array."""
+    """Return the row-major strides of a dense array, in elements."""
     strides = [1] * len(dimensions)
     for d in range(len(dimensions) - 2, -1, -1):
         strides[d] = strides[d + 1] * dimensions[d + 1]
@@ -124,7 +125,7 @@ def row_major_strides(dimensions: Sequence[int]) -> tuple[int, ...]:
 
 
 def linearize(indices: Sequence[Index], dimensions: Sequence[int]) -> Index:
-    """The row-major linear index."""
+    """Return the row-major linear index."""
     total = Index(0)
     for index, stride in zip(indices, row_major_strides(dimensions), strict=True):
         total = total + index * stride
@@ -132,7 +133,7 @@ def linearize(indices: Sequence[Index], dimensions: Sequence[int]) -> Index:
 
 
 def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] | None:
-    """The multi-index of an affine linear index, or None where it is not affine."""
+    """Return the multi-index of an affine linear index; None if it is not affine."""
     found: list[Index] = []
     rest = linear
     for size, stride in zip(dimensions, row_major_strides(dimensions), strict=True):
@@ -148,9 +149,9 @@ def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] |
 
 
 def refine(dimensions: Sequence[int], others: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Split each dimension so that reshapes to ``others`` fall on boundaries where they can.
+    """Split dimensions so that reshapes to ``others`` fall on factor boundaries where possible.
 
-    Returns the factors of every dimension, major to minor. Shapes of another element count are ignored.
+    Return the factors of every dimension, major to minor. Shapes of another element count are ignored.
     """
     total = math.prod(dimensions)
     if not total:

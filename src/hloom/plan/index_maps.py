@@ -1,4 +1,4 @@
-"""Index maps: which operand element a result element of a movement is, as affine indices."""
+"""Index maps of data movement: the operand index of a result index, as affine expressions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def moved_indices(i: HloInstruction, indices: Indices) -> Indices | None:
 
 
 def reduced_operand_indices(i: HloInstruction, kept: Indices, reduced: Sequence[Index]) -> Indices:
-    """Return the operand's index of a reduce from the result's and that of the reduced dimensions."""
+    """Return the operand index of a reduce from the indices of the kept and the reduced dimensions."""
     assert isinstance(i.operation, Reduce)
     dimensions = i.operation.dimensions
     of_result, of_reduced = iter(kept), iter(reduced)

@@ -1,4 +1,4 @@
-"""The iteration space of a kernel, and what it reads along it."""
+"""The iteration space of a kernel, and its accesses in terms of that space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.shape.shape import Shape
 
 
 def is_nested(i: HloInstruction) -> bool:
-    """Return whether each element of an instruction is a loop of its own over operand elements."""
+    """Return whether each element is computed by a loop over operand elements."""
     return i.operation.element_cost is ElementCost.COMBINED and i.operation.family is not Family.CONTROL
 
 
@@ -37,7 +37,7 @@ def accesses_of(
 def unmerged_space(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> Space:
-    """Return the space of the results' dimensions, split where reshapes inside the kernel cut them."""
+    """Return the space of the results' dimensions, split where reshapes inside the kernel need it."""
     shapes = [i.shape.dimensions for i in (*members, *inputs) if i.shape.is_array]
     return split_space(result_shapes(roots)[0].dimensions, shapes)
 
@@ -55,7 +55,7 @@ def planned_space(
 def steady_elements(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], space: Space
 ) -> list[tuple[HloInstruction, tuple[Index, ...]]]:
-    """Return the elements that stay the same along the innermost loop, to be computed before it."""
+    """Return the elements that are invariant in the innermost loop, to be computed before it."""
     outer = set(space.variables[:-1])
     return [
         (instruction, indices)

@@ -1,4 +1,4 @@
-"""Kernel plans: what runs as one kernel and how, decided once for each instruction before emission."""
+"""Kernel plans: the kernel of each instruction, decided once before code generation."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from hloom.plan.space import Space
 from hloom.shape.element_type import PRED
 
 SCALAR_RESULTS: Final = 8
-"""Scalar results that are computed in line, without a kernel function; kernels of more get one."""
+"""Maximum number of scalar results computed inline, without a kernel function."""
 
 
 class KernelKind(enum.Enum):
-    """How an instruction runs."""
+    """The way in which an instruction runs."""
 
     NONE = "no code"
-    """Its value is the memory of its operands, an argument or a constant."""
+    """An alias of operands, an argument or a constant."""
     CONTROL = "control flow"
     """A native loop, branch or call around the kernels of other computations."""
     SCALAR = "scalar code"
-    """A few scalars, computed in line."""
+    """A few scalars, computed inline."""
     LOOP = "loop"
     """A loop nest over the elements of the results."""
     KERNEL = "kernel"
     """A kernel that the target has registered for the hero."""
     HOST = "host call"
-    """The host evaluates it."""
+    """Evaluation by the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelParts:
-    """An instruction taken apart: a fusion's computation, or an operation by itself.
+    """The instructions of a kernel: of a fusion's computation, or a single operation.
 
     Attributes:
         inputs: instructions whose values are read from memory.
-        roots: instructions whose values are written; a tuple-shaped one stands for each of its leaves.
-        members: every instruction that is computed, operands first.
+        roots: instructions whose values are written; a tuple-shaped one is repeated for each of its leaves.
+        members: every computed instruction, operands first.
     """
 
     inputs: tuple[HloInstruction, ...]
@@ -59,13 +59,13 @@ class KernelPlan:
     """The plan of one instruction.
 
     Attributes:
-        instruction: what runs.
-        kind: how.
-        hero: the operation that decides on the kernel; the others are computed from or for its elements.
+        instruction: the planned instruction.
+        kind: the kind of kernel.
+        hero: the operation that selects the kernel; the other members compute its operands or its epilogue.
         parts: inputs, roots and members.
         space: the iteration space of a loop; None for other kinds.
-        in_place: operands that the only result may overwrite while it is computed.
-        workspace: bytes of scratch memory.
+        in_place: operands whose buffers the only result may overwrite.
+        workspace: size of the scratch memory in bytes.
     """
 
     instruction: HloInstruction
@@ -78,7 +78,7 @@ class KernelPlan:
 
     @property
     def epilogue(self) -> tuple[HloInstruction, ...]:
-        """The members that are computed from the hero's elements."""
+        """Return the members that depend on the hero's result."""
         after: dict[HloInstruction, None] = {self.hero: None}
         for member in self.parts.members:
             if any(o in after for o in member.operands):
@@ -105,10 +105,10 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class HeroKernels(Protocol[T_contra]):
-    """What planning asks of the kernels of a target; see `hloom.plan.registry`."""
+    """Properties of a target's kernels that planning needs; see `hloom.plan.registry`."""
 
     def hero(self, i: HloInstruction) -> HloInstruction:
-        """Return the operation that decides on the kernel of an instruction."""
+        """Return the operation that selects the kernel of an instruction."""
         ...
 
     def serves(self, i: HloInstruction) -> bool:
@@ -116,7 +116,7 @@ class HeroKernels(Protocol[T_contra]):
         ...
 
     def workspace(self, i: HloInstruction, target: T_contra) -> int:
-        """Return the bytes of scratch memory that the kernel needs."""
+        """Return the size in bytes of the scratch memory that the kernel needs."""
         ...
 
 
@@ -128,7 +128,7 @@ def plan_program(module: HloModule, kernels: HeroKernels[T], target: T) -> dict[
 
 
 def program_computations(entry: HloComputation) -> Iterator[HloComputation]:
-    """Yield a computation, and the bodies, conditions, branches and callees that run as parts of it."""
+    """Yield a computation and, transitively, the bodies, conditions, branches and callees it runs."""
     waiting, seen = [entry], {entry}
     while waiting:
         computation = waiting.pop()
@@ -167,7 +167,7 @@ def plan_kernel(i: HloInstruction, kernels: HeroKernels[T], target: T) -> Kernel
 
 
 def kernel_parts(i: HloInstruction) -> KernelParts:
-    """Take a fusion's computation apart, or an operation by itself."""
+    """Return the inputs, roots and members of a fusion, or of a single operation."""
     if not isinstance(i.operation, Fusion):
         inputs = tuple(o for o in dict.fromkeys(i.operands) if o.shape.is_array)
         return KernelParts(inputs, (i,) * _width(i), (i,))
@@ -183,7 +183,7 @@ def _width(i: HloInstruction) -> int:
 
 
 def is_alias(i: HloInstruction) -> bool:
-    """Return whether an instruction's result is the bytes of its first operand."""
+    """Return whether an instruction's result has the bytes of its first operand."""
     if isinstance(i.operation, BitcastConvert):
         before, after = i.operands[0].shape.element_type, i.shape.element_type
         return before.bits % 8 == 0 and after.bits % 8 == 0 and after is not PRED
@@ -210,7 +210,7 @@ def _in_place_operands(
 
 
 def _in_place_updates(i: HloInstruction, hero: HloInstruction) -> tuple[int, ...]:
-    """Return the operand that an update may change in place: one that nothing else in the kernel reads."""
+    """Return the operand that an update may modify in place: one without other readers in the kernel."""
     if not hero.operation.updates_operand or not i.shape.is_array or not i.shape.rank:
         return ()
     changed = hero.operands[0]
@@ -223,5 +223,5 @@ def _in_place_updates(i: HloInstruction, hero: HloInstruction) -> tuple[int, ...
 
 
 def plan_report(plans: Sequence[KernelPlan]) -> str:
-    """Return one line for each plan that has code."""
+    """Return one line per plan that generates code."""
     return "".join(f"{plan}\n" for plan in plans if plan.kind is not KernelKind.NONE)

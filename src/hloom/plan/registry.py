@@ -1,4 +1,4 @@
-"""Registries of kernels: which kernel of a target serves which operation."""
+"""Registries of a target's kernels, by operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.plan.kernel import KernelPlan
 Program = TypeVar("Program")
 Target = TypeVar("Target")
 ROW_FUSION: Final = "row-fusion"
-"""The key of fusions of kind kCustom: row reductions and elementwise operations on the same rows."""
+"""Key of fusions of kind kCustom: row reductions and elementwise operations on the same rows."""
 
 
 @dataclass(slots=True)
@@ -23,8 +23,8 @@ class Kernel(Generic[Program, Target]):
 
     Attributes:
         emit: emits the kernel of a plan into a program.
-        fuses: elementwise operations and movements may be fused around the operation.
-        workspace: bytes of scratch memory for an instruction on a target; None: it needs none.
+        fuses: whether elementwise operations and movements may be fused around the operation.
+        workspace: returns the bytes of scratch memory for an instruction on a target; None if it needs none.
     """
 
     emit: Callable[[Program, KernelPlan], None]
@@ -70,7 +70,7 @@ class Kernels(Generic[Program, Target]):
         return self._kernels[opcode]
 
     def hero(self, i: HloInstruction) -> HloInstruction:
-        """Return a fusion's first member whose kernel fuses others, else its root."""
+        """Return a fusion's first member with a fusing kernel, else its root."""
         if not isinstance(i.operation, Fusion):
             return i
         body = i.called_computations[0]
@@ -91,6 +91,6 @@ class Kernels(Generic[Program, Target]):
         return self.key(i) in self._kernels
 
     def workspace(self, i: HloInstruction, target: Target) -> int:
-        """Return the bytes of scratch memory that an instruction's kernel needs on a target."""
+        """Return the size in bytes of the scratch memory of an instruction's kernel on a target."""
         kernel = self._kernels.get(self.key(i))
         return kernel.workspace(i, target) if kernel is not None and kernel.workspace is not None else 0

@@ -1,4 +1,4 @@
-"""Iteration spaces: the loops of a kernel, and the dimensions of its results in terms of them."""
+"""Iteration spaces: the loops of a kernel, and the indices of its results in terms of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Space:
     """An iteration space.
 
     Attributes:
-        variables: of the loops, outermost first.
-        indices: of each dimension of the results, affine in the variables.
+        variables: loop variables, outermost first.
+        indices: index of each dimension of the results, affine in the variables.
     """
 
     variables: tuple[Variable, ...]
@@ -26,7 +26,7 @@ class Space:
 
 
 def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> Space:
-    """Return the space of an array's dimensions, split where reshapes to ``shapes`` cut them."""
+    """Return the space of an array's dimensions, split where reshapes to ``shapes`` need it."""
     variables: list[Variable] = []
     indices: list[Index] = []
     for factors in refine(dimensions, shapes):
@@ -42,12 +42,12 @@ def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> S
 
 
 def merge_loops(space: Space, accesses: Collection[Index], pinned: Collection[Variable]) -> Space:
-    """Merge neighbouring loops across which every access advances by one stride.
+    """Merge adjacent loops if every access advances across both by one stride.
 
     Args:
         space: the loops.
         accesses: linear indices of all loads and stores.
-        pinned: variables whose values are used otherwise than in addresses; their loops stay.
+        pinned: variables used outside addresses; their loops are not merged.
     """
     coefficients = [dict(index.terms) for index in set(accesses)]
     kept: list[Variable] = []

@@ -1,4 +1,4 @@
-"""batchnorm_expander: writes batch normalization out as reductions and elementwise operations."""
+"""batchnorm_expander: expand batch normalization into reductions and elementwise operations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hloom.shape.element_type import F32, F64
 @register
 @dataclass(frozen=True, slots=True)
 class BatchNormExpander:
-    """``batch-norm-training``, ``-inference`` and ``-grad`` → their formulas, in f32 or, of f64, in f64."""
+    """``batch-norm-training``, ``-inference`` and ``-grad`` → their formulas, in f64 for f64, else in f32."""
 
     name: ClassVar[str] = "batchnorm_expander"
     establishes: ClassVar[frozenset[str]] = frozenset((NO_BATCH_NORM,))
 
     def run(self, module: HloModule) -> bool:
-        """Expand every one with static shapes."""
+        """Expand every batch normalization of static shape."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -38,7 +38,7 @@ class BatchNormExpander:
 
 
 class _Expansion:
-    """One instruction: its operands in the type in which it is computed."""
+    """The expansion of one instruction, with its operands in the type of the computation."""
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
@@ -54,7 +54,7 @@ class _Expansion:
         self.operands = [self.w.convert(o, self.kind) for o in instruction.operands]
 
     def run(self) -> None:
-        """Write the formulas and replace the instruction."""
+        """Add the formulas and replace the instruction."""
         match self.operation:
             case BatchNormTraining():
                 made = self.training()
@@ -68,17 +68,17 @@ class _Expansion:
         self.w.replace(self.w.op(Tuple(), *results) if shape.is_tuple else results[0])
 
     def spread(self, vector: HloInstruction) -> HloInstruction:
-        """One value a feature, everywhere."""
+        """Broadcast one value per feature to all elements."""
         return self.w.broadcast(vector, self.sizes, [self.feature])
 
     def mean(self, x: HloInstruction) -> HloInstruction:
-        """The mean of every feature."""
+        """Compute the mean of every feature."""
         count = math.prod(self.sizes[d] for d in self.others)
         total = self.w.sum(x, self.others)
         return self.w.op(Divide(), total, self.w.full(count, total.shape))
 
     def deviation(self, variance: HloInstruction) -> HloInstruction:
-        """The square root of variance + epsilon, of every feature."""
+        """Compute sqrt(variance + epsilon) for every feature."""
         epsilon = self.w.full(self.operation.epsilon, variance.shape)
         return self.w.op(SquareRoot(), self.w.op(Add(), variance, epsilon))
 
@@ -89,13 +89,13 @@ class _Expansion:
         scale: HloInstruction,
         offset: HloInstruction,
     ) -> HloInstruction:
-        """Centered / deviation * scale + offset."""
+        """Compute centered / deviation * scale + offset."""
         w = self.w
         unit = w.op(Divide(), centered, self.spread(self.deviation(variance)))
         return w.op(Add(), w.op(Multiply(), unit, self.spread(scale)), self.spread(offset))
 
     def training(self) -> list[HloInstruction]:
-        """(output, mean, variance)."""
+        """Compute (output, mean, variance)."""
         x, scale, offset = self.operands
         mean = self.mean(x)
         centered = self.w.op(Subtract(), x, self.spread(mean))
@@ -103,12 +103,12 @@ class _Expansion:
         return [self.normalized(centered, variance, scale, offset), mean, variance]
 
     def inference(self) -> HloInstruction:
-        """The output."""
+        """Compute the output."""
         x, scale, offset, mean, variance = self.operands
         return self.normalized(self.w.op(Subtract(), x, self.spread(mean)), variance, scale, offset)
 
     def gradients(self) -> list[HloInstruction]:
-        """(operand's, scale's, offset's)."""
+        """Compute the gradients of (operand, scale, offset)."""
         w = self.w
         x, scale, mean, variance, grad = self.operands
         deviation = self.spread(self.deviation(variance))

@@ -1,4 +1,4 @@
-"""bitcast-expander: reads of memory in another layout become transposes and reshapes of values."""
+"""bitcast-expander: expand bitcasts between layouts into transposes and reshapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloom.shape.shape import Shape
 @register
 @dataclass(frozen=True, slots=True)
 class BitcastExpander:
-    """``bitcast(x)`` → x in the order of its memory, its bits as the other type, in the result's order."""
+    """``bitcast(x)`` → ``transpose(reshape(bitcast-convert(reshape(transpose(x)))))`` in memory order."""
 
     name: ClassVar[str] = "bitcast-expander"
 
@@ -35,7 +35,7 @@ class BitcastExpander:
 
 
 def can_expand(instruction: HloInstruction) -> bool:
-    """Whether both layouts only order the dimensions, and elements fill their bits."""
+    """Return whether both layouts only permute the dimensions and elements have no padding bits."""
     source, result = instruction.operands[0].shape, instruction.shape
     if not (_is_plain(source) and _is_plain(result)):
         return False

@@ -1,4 +1,4 @@
-"""call-inliner: replaces calls by the instructions they call."""
+"""call-inliner: replace calls by the bodies of their callees."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hloom.passes.registry import register
 @register
 @dataclass(frozen=True, slots=True)
 class CallInliner:
-    """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be made anew.
+    """``y = call(x), to_apply=f`` → the body of f with x for its parameter; fusions too, to be fused anew.
 
     Attributes:
-        most_instructions: larger programs are refused if it is copies that make them so large. Computations
-            that call others twice grow as powers of two.
+        most_instructions: maximum number of instructions after inlining, for programs that inlining enlarges
+            at least fourfold. Chains of computations that call others twice grow exponentially.
     """
 
     most_instructions: int = 1 << 18
@@ -42,7 +42,7 @@ class CallInliner:
 
 
 def check_size(module: HloModule, most: int) -> None:
-    """Refuse a module that has more instructions, and many times its own, once every caller has a copy."""
+    """Reject a module that inlining enlarges beyond ``most`` instructions and four times its size."""
     written = sum(len(c) for c in module.computations)
     sizes: dict[HloComputation, int] = {}
     for computation in module.post_order():
@@ -61,12 +61,12 @@ def check_size(module: HloModule, most: int) -> None:
 
 
 def _is_copied(i: HloInstruction) -> bool:
-    """Return true if an instruction runs its computations as a part of the program, once for each caller."""
+    """Return whether the computations of an instruction are copied for each caller."""
     return i.operation.calls_program or i.opcode == "fusion"
 
 
 def inline(call: HloInstruction) -> HloInstruction:
-    """Replace one call by a copy of its callee's instructions; returns the copy of the root."""
+    """Replace one call by a copy of its callee's instructions; return the copy of the root."""
     computation = call.parent
     assert computation is not None
     callee = call.called_computations[0]
@@ -87,7 +87,7 @@ def inline(call: HloInstruction) -> HloInstruction:
 def copy_body(
     source: HloComputation, target: HloComputation, arguments: list[HloInstruction]
 ) -> dict[HloInstruction, HloInstruction]:
-    """Copy the instructions of a computation into another, arguments for parameters; returns old → new."""
+    """Copy a computation's instructions into another with given arguments; return a map of old to new."""
     module = target.module
     copies: dict[HloInstruction, HloInstruction] = {}
     for instruction in source.post_order():

@@ -1,6 +1,4 @@
-"""Arrays of dynamic size in programs of static shapes: the whole array, up to the bound, with its actual
-sizes.
-"""
+"""Static form of arrays of dynamic size: the array padded to its bounds, with its actual sizes."""
 
 from __future__ import annotations
 
@@ -15,16 +13,16 @@ from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 
 HOST_TARGET: Final = "hloom_dynamic"
-"""The custom call whose computation the host evaluates on arrays of actual sizes."""
+"""Target of the custom call whose computation the host evaluates on arrays of actual sizes."""
 
 
 def is_dynamic(module: HloModule) -> bool:
-    """Whether any value of a program has a dynamic dimension."""
+    """Return whether any value of a program has a dynamic dimension."""
     return any(i.shape.is_dynamic for i in module.instructions())
 
 
 def static_form(shape: Shape) -> Shape:
-    """The shape with a tuple (array, s32[], ...) for every dynamic array: a size for each such dimension."""
+    """Return a shape with (array, s32[], ...) for every dynamic array: one size per dynamic dimension."""
     if shape.is_tuple:
         return Shape.tuple_(map(static_form, shape.tuple_shapes))
     if not shape.is_array or not shape.is_dynamic:
@@ -34,7 +32,7 @@ def static_form(shape: Shape) -> Shape:
 
 
 def enclosed(value: Value, shape: Shape) -> Value:
-    """A value of a dynamic shape as one of its static form; what lies beyond the actual sizes is zero."""
+    """Return a value in static form, padded with zeros beyond the actual sizes."""
     if shape.is_tuple:
         parts = cast("tuple[Any, ...]", value)
         return tuple([enclosed(v, s) for v, s in zip(parts, shape.tuple_shapes, strict=True)])
@@ -51,7 +49,7 @@ def enclosed(value: Value, shape: Shape) -> Value:
 
 
 def actual(value: Value, shape: Shape) -> Value:
-    """The value of a dynamic shape that one of its static form stands for."""
+    """Return the dynamic-shaped value that a value in static form represents."""
     if shape.is_tuple:
         parts = cast("tuple[Any, ...]", value)
         return tuple([actual(v, s) for v, s in zip(parts, shape.tuple_shapes, strict=True)])

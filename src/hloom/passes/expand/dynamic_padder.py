@@ -1,4 +1,4 @@
-"""dynamic-padder: programs with dynamic sizes become programs of static shapes that carry the sizes along."""
+"""dynamic-padder: rewrite programs of dynamic sizes into static shapes with explicit sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DynamicPadder:
     name: ClassVar[str] = "dynamic-padder"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite the entry and what it runs; their parameters and results take the static form."""
+        """Rewrite the entry and the computations it runs; parameters and results take the static form."""
         if not is_dynamic(module):
             return False
         unbounded = next((i for i in module.instructions() if i.shape.is_unbounded), None)
@@ -36,21 +36,21 @@ class DynamicPadder:
 
 
 def static_module(module: HloModule) -> HloModule:
-    """A copy of a program in static form."""
+    """Return a copy of a program in static form."""
     copy = clone_module(module)
     DynamicPadder().run(copy)
     return copy
 
 
 class _Module:
-    """The computations that have been rewritten."""
+    """The rewritten computations of a module."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.rewritten: dict[tuple[HloComputation, Shape], HloComputation] = {}
 
     def run(self) -> None:
-        """Rewrite from the entry on."""
+        """Rewrite the entry and, from it, all reachable computations."""
         old = self.module.entry
         new = self.computation(old, old.root.shape)
         for computation in dict.fromkeys(computation for computation, _ in self.rewritten):
@@ -60,7 +60,7 @@ class _Module:
         self.module.config.entry_layout = None
 
     def computation(self, old: HloComputation, result: Shape) -> HloComputation:
-        """The static form of a computation of control flow; see `Computations`."""
+        """Return the static form of a computation of control flow; see `Computations`."""
         key = old, static_form(result).without_layout()
         if key not in self.rewritten:
             new = HloComputation(self.module.unique_name(old.name))

@@ -1,4 +1,4 @@
-"""What each operation becomes where sizes are dynamic; see `hloom.passes.expand.dynamic_writer`."""
+"""Static forms of operations on dynamic sizes; see `hloom.passes.expand.dynamic_writer`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hloom.shape.shape import Shape
 
 @padding("elementwise")
 def _elementwise(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """Everything in its place; operands of different sizes are refused by the host."""
+    """Apply the operation to the bounds; the host rejects operands of different actual sizes."""
     full = [o for o in operands if o.array.shape.rank == i.shape.rank]
     sizes: dict[int, HloInstruction] = {}
     for d in range(i.shape.rank):
@@ -63,7 +63,7 @@ def _transpose(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Si
 
 @padding("reshape")
 def _reshape(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """Where dynamic dimensions stay what they are, or the outermost one is cut into smaller pieces."""
+    """Reshape if dynamic dimensions are preserved, or the outermost one is split into smaller pieces."""
     (x,) = operands
     outermost = _outermost(w, i, x)
     if outermost is not None:
@@ -81,7 +81,7 @@ def _reshape(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Size
 
 
 def _outermost(w: DynamicWriter, i: HloInstruction, x: Sized) -> Sized | None:
-    """``f32[<=24] reshape(f32[<=6,4])``: the elements that are there come first in both."""
+    """``f32[<=24] reshape(f32[<=6,4])``: valid elements are a prefix in both shapes."""
     before, after = x.array.shape.dimensions, i.shape.dimensions
     places = [e for e, flag in enumerate(i.shape.dynamic_dimensions) if flag]
     if len(x.sizes) != 1 or len(places) != 1:
@@ -100,7 +100,7 @@ def _same_place(before: Sequence[int], d: int, after: Sequence[int], e: int) -> 
 
 @padding("reverse")
 def _reverse(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
-    """What lies beyond comes first then, and is cut off."""
+    """Reverse the padded array, then slice off the padding, which comes first."""
     (x,) = operands
     array = w.on_bounds(i, [x.array])
     reversed_ = operation_of(i, Reverse).dimensions
@@ -116,7 +116,7 @@ def _reverse(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Size
 
 @padding("sort")
 def _sort(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
-    """What lies beyond is larger than everything else: an operand of its own says where that is."""
+    """Sort padding last by an additional key operand that is 1 beyond the actual size."""
     (d,) = operation_of(i, Sort).dimensions
     rank = operands[0].array.shape.rank
     if any(w.agreed([(o, n) for o in operands]) is None for n in range(rank) if n in operands[0].sizes):
@@ -141,7 +141,7 @@ def _sort(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried
 
 
 def _beyond_last(w: DynamicWriter, comparator: HloComputation) -> HloComputation:
-    """The comparator with two more parameters, s32, that decide first."""
+    """Return the comparator with two additional s32 parameters, which it compares first."""
     new = HloComputation(w.module.unique_name(comparator.name))
 
     def add(operation: Operation, shape: Shape, *operands: HloInstruction) -> HloInstruction:
@@ -162,7 +162,7 @@ def _beyond_last(w: DynamicWriter, comparator: HloComputation) -> HloComputation
 
 @padding("gather")
 def _gather(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """As many slices as there are index vectors; what others give lies beyond too."""
+    """Return one slice per index vector; slices of padding indices are padding."""
     x, indices = operands
     o = operation_of(i, Gather)
     if x.sizes or o.index_vector_dim in indices.sizes or o.start_indices_batching_dims:
@@ -175,7 +175,7 @@ def _gather(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized
 
 @padding("convolution")
 def _convolution(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """As many results as there are in the batch."""
+    """Convolve the padded batch; the actual batch size carries over to the result."""
     lhs, rhs = operands
     o = operation_of(i, Convolution)
     labels = o.dim_labels
@@ -187,13 +187,13 @@ def _convolution(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> 
 
 @padding("iota")
 def _iota(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """A dynamic dimension, whose actual size nothing tells, has its bound."""
+    """Set the size of a dynamic dimension to its bound, since no operand determines it."""
     return w.result(i, w.on_bounds(i, []), {})
 
 
 @padding("slice")
 def _slice(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """What is cut out of actual sizes: (min(limit, size) - start + stride - 1) / stride, at least 0."""
+    """Compute the actual size of a slice: max(0, (min(limit, size) - start + stride - 1) / stride)."""
     (x,) = operands
     sizes: dict[int, HloInstruction] = {}
     for d, size in x.sizes.items():
@@ -224,7 +224,7 @@ def _pad(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | 
 
 @padding("concatenate")
 def _concatenate(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """One operand after the other, each from where the one before really ends."""
+    """Write the operands in order, each at the actual end of the one before."""
     (dimension,) = operation_of(i, Concatenate).dimensions
     sizes: dict[int, HloInstruction] = {}
     for d in range(i.shape.rank):
@@ -250,7 +250,7 @@ def _get_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Size
 
 @padding("set-dimension-size")
 def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
-    """What was not there before is zero; of a static result so is what lies beyond the size."""
+    """Set elements beyond the old size to zero; for a static result also those beyond the new size."""
     x, size = operands
     d = operation_of(i, SetDimensionSize).dimensions[0]
     wanted = w.limited(size.array, 0, i.shape.dimensions[d])
@@ -267,7 +267,7 @@ def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Size
 
 @padding("reduce")
 def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carried | None:
-    """What lies beyond is replaced by what changes nothing."""
+    """Replace padding by the neutral element, then reduce the padded array."""
     half = len(operands) // 2
     reduced = operation_of(i, Reduce).dimensions
     inputs, initial = operands[:half], operands[half:]
@@ -293,7 +293,7 @@ def _reduce(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Carri
 
 
 def _neutral(i: HloInstruction) -> complex | None:
-    """What changes nothing in the reduction of one operand; None where that is not known."""
+    """Return the neutral element of a single-operand reduction; None if unknown."""
     computation, kind = i.called_computations[0], i.operands[0].shape.element_type
     root, parameters = computation.root, computation.parameters
     if len(parameters) != 2 or set(root.operands) != set(parameters):
@@ -309,7 +309,7 @@ def _neutral(i: HloInstruction) -> complex | None:
 
 @padding("dot")
 def _dot(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """Terms beyond the size of either operand count as zero."""
+    """Replace contracted elements beyond the size of either operand by zero."""
     lhs, rhs = operands
     o = operation_of(i, Dot)
     batch = [

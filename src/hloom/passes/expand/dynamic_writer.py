@@ -1,9 +1,9 @@
-"""How programs with dynamic sizes are written as programs of static shapes that carry the sizes along.
+"""Static form of programs with dynamic sizes: padded arrays with explicit actual sizes.
 
-Every array of dynamic size becomes one of its bound, beside the actual sizes. What lies beyond them is
-ignored: where an operation would let it in, it is replaced first by what changes nothing. Operations
-without a rule (`hloom.passes.expand.dynamic_rules`) are evaluated on arrays of their actual sizes by the
-host.
+Every array of dynamic size becomes an array of its bounds, beside the actual sizes. Elements beyond the
+actual sizes are padding of arbitrary value; where an operation would read it, it is first replaced by a
+neutral value. Operations without a rule (`hloom.passes.expand.dynamic_rules`) are evaluated by the host on
+arrays of their actual sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Sized:
 Carried: TypeAlias = "Sized | list[Carried]"
 Rule: TypeAlias = "Callable[[DynamicWriter, HloInstruction, list[Sized]], Carried | None]"
 RULES: Final[dict[str, Rule]] = {}
-"""opcode -> what an instruction becomes; None where it is left to the host."""
+"""Rules by opcode; a rule returns None to leave an instruction to the host."""
 
 
 class Computations(Protocol):
@@ -56,7 +56,7 @@ class Computations(Protocol):
     module: HloModule
 
     def computation(self, old: HloComputation, result: Shape) -> HloComputation:
-        """The static form of a computation of control flow, its result in the static form of a shape."""
+        """Return the static form of a computation of control flow, its result fitted to a shape."""
         ...
 
 
@@ -70,7 +70,7 @@ class DynamicWriter(Writer):
         self.values: dict[HloInstruction, Carried] = {}
 
     def run(self) -> None:
-        """Write every instruction, and the root."""
+        """Add the static form of every instruction and set the root."""
         made: dict[HloInstruction, HloInstruction] = {}
         for i in self.old.post_order():
             self.replaced = i
@@ -87,7 +87,7 @@ class DynamicWriter(Writer):
     # -- the two forms of a value
 
     def packed(self, value: Carried) -> HloInstruction:
-        """One instruction of the static form."""
+        """Return a value as one instruction of the static form."""
         if isinstance(value, list):
             return self.op(Tuple(), *map(self.packed, value))
         if not value.sizes:
@@ -95,7 +95,7 @@ class DynamicWriter(Writer):
         return self.op(Tuple(), value.array, *(value.sizes[d] for d in sorted(value.sizes)))
 
     def unpacked(self, i: HloInstruction, shape: Shape) -> Carried:
-        """The parts of an instruction of the static form of a shape."""
+        """Return the parts of an instruction of the static form of a shape."""
         if shape.is_tuple:
             parts = enumerate(shape.tuple_shapes)
             return [self.unpacked(self.op(GetTupleElement(index=n), i), s) for n, s in parts]
@@ -107,9 +107,9 @@ class DynamicWriter(Writer):
         return Sized(array, sizes)
 
     def fitted(self, value: Carried, shape: Shape) -> Carried:
-        """The value with sizes for exactly the dynamic dimensions of a shape.
+        """Return a value with sizes for exactly the dynamic dimensions of a shape.
 
-        An array of static sizes may be passed on as one of dynamic sizes, which then are the bounds.
+        A dimension that is static in the value but dynamic in the shape gets its bound as the size.
         """
         if isinstance(value, list):
             return [self.fitted(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True)]
@@ -121,7 +121,7 @@ class DynamicWriter(Writer):
     # -- instructions
 
     def instruction(self, i: HloInstruction) -> Carried:
-        """The static form of an instruction."""
+        """Return the static form of an instruction."""
         operands = [self.values[o] for o in i.operands]
         if isinstance(i.operation, Tuple):
             return self.fitted(operands, i.shape)
@@ -141,7 +141,7 @@ class DynamicWriter(Writer):
                 condition = isinstance(i.operation, While) and computation.root.shape.is_scalar
                 result = computation.root.shape if condition else i.shape
                 called.append(self.owner.computation(computation, result))
-            # A conditional passes one operand to each branch, behind the choice; the others pass all of them.
+            # A conditional passes one operand to each branch, after the branch index; others pass all.
             wanted = (
                 [i.operands[0].shape, *(c.parameters[0].shape for c in i.called_computations)]
                 if isinstance(i.operation, Conditional)
@@ -161,17 +161,17 @@ class DynamicWriter(Writer):
         self, i: HloInstruction, operands: Sequence[HloInstruction], shape: Shape,
         called: Sequence[HloComputation] | None = None,
     ) -> HloInstruction:  # fmt: skip
-        """The same operation on other operands."""
+        """Copy an instruction with other operands."""
         name = self.module.unique_name(i.name)
         made = i.clone(name, operands=operands, shape=shape, called_computations=called)
         return self.computation.add(made)
 
     def on_bounds(self, i: HloInstruction, operands: Sequence[HloInstruction]) -> HloInstruction:
-        """The operation on whole arrays."""
+        """Apply the operation to the padded arrays."""
         return self.copy(i, operands, i.shape.to_static().without_layout())
 
     def by_host(self, i: HloInstruction, operands: Sequence[Carried]) -> Carried:
-        """A call of the host, which evaluates the instruction on arrays of their actual sizes."""
+        """Add a host call that evaluates the instruction on arrays of their actual sizes."""
         body = HloComputation(self.module.unique_name(f"{i.name}_computation"))
         parameters = [
             body.add(
@@ -196,20 +196,20 @@ class DynamicWriter(Writer):
     # -- sizes
 
     def number(self, value: int) -> HloInstruction:
-        """A size that is known."""
+        """Return a known size as a constant."""
         return self.scalar(value, S32)
 
     def size(self, value: Sized, dimension: int) -> HloInstruction:
-        """The actual size of a dimension."""
+        """Return the actual size of a dimension."""
         known = value.sizes.get(dimension)
         return known if known is not None else self.number(value.array.shape.dimensions[dimension])
 
     def limited(self, size: HloInstruction, low: int, high: int) -> HloInstruction:
-        """A size held between two numbers."""
+        """Clamp a size between two numbers."""
         return self.op(Clamp(), self.number(low), size, self.number(high))
 
     def result(self, i: HloInstruction, array: HloInstruction, sizes: dict[int, HloInstruction]) -> Sized:
-        """An array with the sizes of those dimensions that the instruction says are dynamic."""
+        """Return an array with sizes for the dimensions that are dynamic in the instruction's shape."""
         flags = i.shape.dynamic_dimensions
         return Sized(
             array,
@@ -217,7 +217,7 @@ class DynamicWriter(Writer):
         )
 
     def inside(self, value: Sized, dimensions: Sequence[int]) -> HloInstruction | None:
-        """Where the index is below the actual sizes of dimensions; None if there is nothing beyond."""
+        """Return a mask of the indices below the actual sizes; None if the dimensions are static."""
         shape = Shape(S32, value.array.shape.dimensions)
         mask: HloInstruction | None = None
         for d in dimensions:
@@ -228,18 +228,18 @@ class DynamicWriter(Writer):
         return mask
 
     def masked(self, value: Sized, fill: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """The array with a scalar in the place of what lies beyond the sizes of dimensions."""
+        """Replace the padding along some dimensions by a scalar."""
         mask = self.inside(value, dimensions)
         if mask is None:
             return value.array
         return self.op(Select(), mask, value.array, self.broadcast(fill, value.array.shape.dimensions))
 
     def zero(self, value: Sized) -> HloInstruction:
-        """A zero of the array's type."""
+        """Return a zero of the array's type."""
         return self.scalar(0, value.array.shape.element_type)
 
     def agreed(self, pairs: Sequence[tuple[Sized, int]]) -> HloInstruction | None:
-        """The size that dimensions share, if it is one value; None where that has to be found out."""
+        """Return the common size of several dimensions; None if they are not the same instruction."""
         found = list(dict.fromkeys(v.sizes.get(d) for v, d in pairs))
         return found[0] if len(found) == 1 else None
 

@@ -1,4 +1,4 @@
-"""fft-decomposer: transforms of lengths with large prime factors become convolutions.
+"""fft-decomposer: rewrite transforms of lengths with large prime factors as convolutions.
 
 Bluestein, "A linear filtering approach to the computation of discrete Fourier transform" (IEEE Transactions
 on Audio and Electroacoustics 18(4), 1970): with w = exp(-pi i / n) the transform is
@@ -37,13 +37,13 @@ _COMPLEX: Final = {F32: C64, F64: C128, C64: C64, C128: C128}
 @register
 @dataclass(frozen=True, slots=True)
 class FftDecomposer:
-    """``fft`` of lengths with a prime factor beyond ``largest_prime`` → chirps, longer ffts."""
+    """``fft`` of a length with a prime factor over ``largest_prime`` → chirp products and longer ffts."""
 
     largest_prime: int = 13
     name: ClassVar[str] = "fft-decomposer"
 
     def run(self, module: HloModule) -> bool:
-        """Decompose every one."""
+        """Decompose every fft with a large prime factor."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -53,7 +53,7 @@ class FftDecomposer:
         return changed
 
     def is_awkward(self, instruction: HloInstruction) -> bool:
-        """Whether some length has a large prime factor."""
+        """Return whether a length has a prime factor over ``largest_prime``."""
         operation = operation_of(instruction, Fft)
         if not instruction.shape.is_static or not instruction.shape.element_count:
             return False
@@ -63,10 +63,10 @@ class FftDecomposer:
 
 
 def is_small(instruction: HloInstruction) -> bool:
-    """Whether a transform is left to a library: short ones, unless there are very many.
+    """Return whether a transform is left to the library: a short one without very many elements.
 
-    Elements near 0 have few correct digits, and other ones in every algorithm; those of small transforms are
-    to be the library's own.
+    Results near 0 have few correct digits, which differ between algorithms; those of small transforms must
+    match the library's.
     """
     operation = operation_of(instruction, Fft)
     short = any(n < LONG for n in operation.fft_length)
@@ -74,7 +74,7 @@ def is_small(instruction: HloInstruction) -> bool:
 
 
 def largest_factor(n: int) -> int:
-    """The largest prime factor; 1 of 0 and 1."""
+    """Return the largest prime factor; 1 for 0 and 1."""
     found, divisor = 1, 2
     while divisor * divisor <= n:
         while n % divisor == 0:
@@ -84,7 +84,7 @@ def largest_factor(n: int) -> int:
 
 
 class _Decomposition:
-    """One fft."""
+    """The decomposition of one fft."""
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.w = Writer(instruction)
@@ -95,7 +95,7 @@ class _Decomposition:
         self.complex = _COMPLEX[instruction.shape.element_type]
 
     def run(self) -> None:
-        """One dimension after the other, on the whole spectrum."""
+        """Transform one dimension after the other on the whole spectrum, and replace the fft."""
         w = self.w
         (x,) = self.instruction.operands
         if self.kind == "IRFFT":
@@ -112,13 +112,13 @@ class _Decomposition:
         w.replace(x)
 
     def completed(self, x: HloInstruction) -> HloInstruction:
-        """A spectrum of half the elements with its mirror; along the other dimensions it is mirrored too."""
+        """Complete the conjugate-symmetric half of a spectrum, after transforming the other dimensions."""
         w, n = self.w, self.lengths[-1]
         rank, half = x.shape.rank, x.shape.dimensions[-1]
         others = list(range(rank - len(self.lengths), rank - 1))
         for number, dimension in enumerate(others):
             x = self.along(x, dimension, self.lengths[number])
-        # what is left is one dimension, whose spectra are those of real rows
+        # only the last dimension remains, whose rows are spectra of real signals
         self.lengths = self.lengths[-1:]
         ends = tuple(0 if d < rank - 1 else 1 for d in range(rank))
         sizes = x.shape.dimensions
@@ -131,7 +131,7 @@ class _Decomposition:
         return self.without_imaginary(x, n)
 
     def without_imaginary(self, x: HloInstruction, n: int) -> HloInstruction:
-        """No imaginary parts where a real signal has none: at 0 and in the middle."""
+        """Clear the imaginary parts that are zero for a real signal: at 0 and in the middle."""
         w = self.w
         keep = np.ones(n)
         keep[0] = 0
@@ -145,12 +145,12 @@ class _Decomposition:
         return w.op(Complex(), w.op(Real(), x), w.op(Select(), wanted, w.op(Imag(), x), zero))
 
     def constant(self, values: Array, kind: ElementType) -> HloInstruction:
-        """A vector."""
+        """Return a constant vector."""
         shape = Shape(kind, values.shape)
         return self.w.op(Constant(literal=Literal(values.astype(kind.numpy_dtype), shape)), shape=shape)
 
     def along(self, x: HloInstruction, dimension: int, n: int) -> HloInstruction:
-        """The transform along one dimension, which is brought to the end for it."""
+        """Transform one dimension, transposed to be the last."""
         w, rank = self.w, x.shape.rank
         order = [d for d in range(rank) if d != dimension] + [dimension]
         last = dimension == rank - 1
@@ -162,7 +162,7 @@ class _Decomposition:
         return x
 
     def row_transform(self, x: HloInstruction, n: int) -> HloInstruction:
-        """The transform along the last dimension."""
+        """Transform the last dimension."""
         w = self.w
         inverse = self.kind[0] == "I"
         if largest_factor(n) <= 13:

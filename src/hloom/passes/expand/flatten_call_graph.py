@@ -1,4 +1,4 @@
-"""flatten-call-graph: gives every caller of control flow a computation of its own."""
+"""flatten-call-graph: clone computations so that each caller of control flow has its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FlattenCallGraph:
 
 
 def clone_computation(module: HloModule, source: HloComputation) -> HloComputation:
-    """A copy of a computation under a new name, in the same module."""
+    """Copy a computation under a new name within the same module."""
     copy = HloComputation(module.unique_name(f"{source.name}.clone"))
     copy.execution_thread = source.execution_thread
     module.add(copy)

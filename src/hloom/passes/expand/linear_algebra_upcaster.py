@@ -1,4 +1,4 @@
-"""linear-algebra-upcaster: factors and solves in types with digits to spare."""
+"""linear-algebra-upcaster: compute factorizations and solves in a wider type."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hloom.shape.element_type import C64, C128, F32, F64, ElementType
 class LinearAlgebraUpcaster:
     """``bf16 cholesky(a)`` → ``convert(cholesky(convert(a)))``; triangular-solve too.
 
-    Floats narrower than f32 are computed in f32; small matrices of anything narrower than f64 in f64, where
-    rounding once costs nothing.
+    Floats narrower than f32 are computed in f32. Small matrices are computed in f64, where the additional
+    cost is negligible and the result is rounded once.
 
     Attributes:
-        small: matrices of up to so many rows.
+        small: maximum number of rows of a matrix that is computed in f64.
     """
 
     small: int = 16
     name: ClassVar[str] = "linear-algebra-upcaster"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every one."""
+        """Rewrite every cholesky and triangular-solve."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -44,7 +44,7 @@ class LinearAlgebraUpcaster:
         return changed
 
     def wide_type(self, instruction: HloInstruction) -> ElementType:
-        """The type in which an instruction is computed."""
+        """Return the type in which an instruction is computed."""
         kind = instruction.shape.element_type
         if instruction.operands[0].shape.dimensions[-1] <= self.small:
             return C128 if kind.is_complex else F64

@@ -1,4 +1,4 @@
-"""map-inline: replaces maps by the instructions that they apply, on whole arrays."""
+"""map-inline: replace maps by their computations, applied to whole arrays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MapInliner:
 
 
 def can_inline(instruction: HloInstruction) -> bool:
-    """Whether a map applies plain operations on scalars."""
+    """Return whether a map applies elementwise operations on scalars only."""
     (applied,) = instruction.called_computations
     return instruction.shape.is_static and is_expression(applied) and _is_flat(applied)
 
@@ -47,7 +47,7 @@ def _is_flat(applied: HloComputation) -> bool:
 
 
 def inline(instruction: HloInstruction) -> None:
-    """Replace one map; scalars among its operands are spread, types of another precision converted."""
+    """Replace one map; broadcast scalar operands and convert operands of another precision."""
     writer = Writer(instruction)
     sizes = instruction.shape.dimensions
     (applied,) = instruction.called_computations

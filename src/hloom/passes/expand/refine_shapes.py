@@ -1,7 +1,7 @@
-"""refine-shapes: a program of unbounded sizes, ``f32[?]``, becomes one for arguments of known sizes.
+"""refine-shapes: specialize a program of unbounded sizes, ``f32[?]``, for arguments of known sizes.
 
-Shapes follow from the arguments on, instruction by instruction. A computation that is called with several
-shapes becomes several.
+Shapes are inferred from the arguments, instruction by instruction. A computation called with several shapes
+is cloned for each.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _UNKNOWN: Final = Shape.UNBOUNDED
 
 
 def is_unbounded(module: HloModule) -> bool:
-    """Whether nothing bounds the size of some value of a program."""
+    """Return whether any value of a program has an unbounded size."""
     return any(i.shape.is_unbounded for i in module.instructions())
 
 
 def refined_module(module: HloModule, arguments: Sequence[Shape]) -> HloModule:
-    """A copy of a program for arguments of these shapes, in which no size is unbounded.
+    """Return a copy of a program for arguments of these shapes, in which no size is unbounded.
 
     Raises HloError by the rule ``refine-shapes.unbounded`` for an instruction whose size does not follow
     from theirs.
@@ -51,14 +51,14 @@ def refined_module(module: HloModule, arguments: Sequence[Shape]) -> HloModule:
 
 
 class _Refinement:
-    """The computations that have been written, for the shapes of their parameters."""
+    """The specialized computations, by the shapes of their parameters."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.written: dict[tuple[HloComputation, tuple[Shape, ...]], HloComputation] = {}
 
     def computation(self, old: HloComputation, given: tuple[Shape, ...]) -> HloComputation:
-        """A computation for parameters of given shapes."""
+        """Return a computation specialized for parameter shapes."""
         if (old, given) in self.written:
             return self.written[old, given]
         new = self.module.add(HloComputation(self.module.unique_name(old.name)))
@@ -76,7 +76,7 @@ class _Refinement:
     def instruction(
         self, i: HloInstruction, operands: list[HloInstruction], given: tuple[Shape, ...]
     ) -> HloInstruction:
-        """An instruction on refined operands."""
+        """Copy an instruction with refined operands."""
         called = [
             self.computation(c, _parameters(i, n, operands)) for n, c in enumerate(i.called_computations)
         ]
@@ -93,7 +93,7 @@ class _Refinement:
 
 
 def _parameters(i: HloInstruction, number: int, operands: Sequence[HloInstruction]) -> tuple[Shape, ...]:
-    """The shapes of the parameters of a called computation: those of operands, if it is called on them."""
+    """Return the parameter shapes of a called computation: those of the operands passed to it, if any."""
     shapes = tuple(o.shape for o in operands)
     if isinstance(i.operation, Conditional):
         return (shapes[1 + number],)
@@ -103,7 +103,7 @@ def _parameters(i: HloInstruction, number: int, operands: Sequence[HloInstructio
 
 
 def _completed(stated: Shape, known: Shape) -> Shape:
-    """The stated shape with known sizes for those without bound."""
+    """Return the stated shape with known sizes in place of unbounded ones."""
     if stated.is_tuple:
         return Shape.tuple_(map(_completed, stated.tuple_shapes, known.tuple_shapes))
     if not stated.is_unbounded or known.rank != stated.rank:
@@ -136,7 +136,7 @@ def _broadcast(i: HloInstruction, made: HloInstruction) -> Shape:
 
 
 def _reshape(i: HloInstruction, made: HloInstruction) -> Shape:
-    """One size without bound is what the others leave."""
+    """Infer a single unbounded size from the element count."""
     (operand,) = (o.shape for o in made.operands)
     open_ = [d for d, size in enumerate(i.shape.dimensions) if size == _UNKNOWN]
     if len(open_) != 1 or operand.is_dynamic:

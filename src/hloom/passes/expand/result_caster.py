@@ -1,4 +1,4 @@
-"""result-caster: products whose result is stated narrower than they are computed are converted at the end."""
+"""result-caster: compute products in the type of their operands, then convert to the stated type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ResultCaster:
     name: ClassVar[str] = "result-caster"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every one."""
+        """Rewrite every dot, ragged dot and convolution of a narrower type."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -41,7 +41,7 @@ class ResultCaster:
 
 
 def natural_type(instruction: HloInstruction) -> ElementType:
-    """The type that holds the products of both operands; for an integer result at least f32."""
+    """Return the joint precision of the operands; at least f32 for floats with an integer result."""
     lhs, rhs = (o.shape.element_type for o in instruction.operands[:2])
     natural = joint_precision(lhs, rhs)
     narrow = natural.is_floating and natural.bits < et.F32.bits

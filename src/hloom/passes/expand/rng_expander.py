@@ -1,4 +1,4 @@
-"""rng-expander: random numbers of a distribution become bits and arithmetic."""
+"""rng-expander: expand random distributions into random bits and arithmetic."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hloom.shape.shape import Shape
 @register
 @dataclass(frozen=True, slots=True)
 class RngExpander:
-    """``rng(a, b)`` → bits of Philox from the state of the device, made uniform or (Box and Muller) normal.
+    """``rng(a, b)`` → Philox bits from the device's state, transformed to uniform or normal (Box-Muller).
 
-    As `hloom.operations.random` evaluates it: in f64, rounded once.
+    Computed as in `hloom.operations.random`: in f64, rounded once.
     """
 
     name: ClassVar[str] = "rng-expander"
@@ -47,7 +47,7 @@ class RngExpander:
 
 
 class _Expansion:
-    """One instruction."""
+    """The expansion of one rng."""
 
     def __init__(self, instruction: HloInstruction) -> None:
         self.instruction = instruction
@@ -56,7 +56,7 @@ class _Expansion:
         self.sizes = self.shape.dimensions
 
     def run(self) -> None:
-        """Write the numbers."""
+        """Add the random numbers and replace the instruction."""
         operation = operation_of(self.instruction, Rng)
         if operation.distribution == "rng_normal":
             made = self.normal()
@@ -67,7 +67,7 @@ class _Expansion:
         self.w.replace(made)
 
     def words(self) -> HloInstruction:
-        """One word of 64 bits for every element."""
+        """Generate one 64-bit word per element."""
         w = self.w
         count = math.prod(self.sizes)
         counter = w.op(RngGetAndUpdateState(delta=count), shape=Shape(U64, (2,)))
@@ -78,7 +78,7 @@ class _Expansion:
         return w.reshape(w.op(GetTupleElement(index=1), pair), self.sizes)
 
     def unit(self) -> HloInstruction:
-        """Uniform numbers in [0, 1) of 53 bits."""
+        """Generate uniform numbers in [0, 1) of 53 bits."""
         w = self.w
         words = self.words()
         kept = w.op(ShiftRightLogical(), words, w.full(11, words.shape))
@@ -86,11 +86,11 @@ class _Expansion:
         return w.op(Multiply(), wide, w.full(2.0**-53, wide.shape))
 
     def spread(self, scalar: HloInstruction) -> HloInstruction:
-        """A parameter everywhere, in f64."""
+        """Broadcast a parameter in f64."""
         return self.w.broadcast(self.w.convert(scalar, F64), self.sizes)
 
     def normal(self) -> HloInstruction:
-        """Mean + deviation * sqrt(-2 log(1 - u)) * cos(2 pi v)."""
+        """Compute mean + deviation * sqrt(-2 log(1 - u)) * cos(2 pi v)."""
         w = self.w
         first, second = self.unit(), self.unit()
         one = w.full(1, first.shape)
@@ -102,7 +102,7 @@ class _Expansion:
         return w.convert(w.op(Add(), mean, w.op(Multiply(), deviation, standard)), self.shape.element_type)
 
     def uniform(self) -> HloInstruction:
-        """Low + (high - low) * u, or low where rounding reaches the excluded end."""
+        """Compute low + (high - low) * u, or low where rounding reaches the excluded bound."""
         w = self.w
         low, high = map(self.spread, self.instruction.operands)
         scaled = w.op(Multiply(), w.op(Subtract(), high, low), self.unit())
@@ -112,7 +112,7 @@ class _Expansion:
         return w.op(Select(), reached, a, values)
 
     def integers(self) -> HloInstruction:
-        """Low + word modulo (high - low); low where the interval is empty."""
+        """Compute low + word modulo (high - low), or low where the interval is empty."""
         w = self.w
         a, b = self.instruction.operands
         low, high = w.convert(a, U64), w.convert(b, U64)

@@ -1,4 +1,4 @@
-"""scaled-dot-rewriter: scales the operands of scaled dots before an ordinary dot."""
+"""scaled-dot-rewriter: rewrite scaled dots as multiplications by the scales and a dot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ScaledDotRewriter:
     name: ClassVar[str] = "scaled-dot-rewriter"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every one with static shapes."""
+        """Rewrite every scaled dot of static shape."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -58,7 +58,7 @@ def rewrite(instruction: HloInstruction) -> None:
 def _scaled(
     writer: Writer, operand: HloInstruction, scale: HloInstruction, kind: ElementType
 ) -> HloInstruction:
-    """Every element times the scale of its block; a scalar scale stands for 1."""
+    """Multiply every element by the scale of its block; a scalar scale stands for 1."""
     values, sizes = writer.convert(operand, kind), operand.shape.dimensions
     if scale.shape.is_scalar:
         return values

@@ -1,4 +1,4 @@
-"""scan-expander: writes scans as while loops that slice their inputs and update their outputs."""
+"""scan-expander: expand scans into while loops that slice their inputs and update their outputs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from hloom.shape.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a scan takes and gives.
+    """The operands and results of a scan.
 
     Attributes:
-        axis: the dimension that is scanned.
+        axis: the scanned dimension.
         steps: its size.
         inputs, carries: the operands.
-        outputs, last: shapes of the stacked outputs, and of what is carried last.
+        outputs, last: shapes of the stacked outputs, and of the final carries.
         slice: dimensions of the first input, output or carry without the axis.
     """
 
@@ -49,7 +49,7 @@ class Parts:
 
 
 def parts_of(i: HloInstruction) -> Parts:
-    """The parts of a scan."""
+    """Return the parts of a scan."""
     operation = operation_of(i, Scan)
     axis = operation.dimensions[0]
     count = len(i.operands) - operation.num_carries
@@ -65,7 +65,7 @@ def parts_of(i: HloInstruction) -> Parts:
 
 
 def is_elementwise(i: HloInstruction) -> bool:
-    """Whether each step is elementwise on slices and carries of equal dimensions."""
+    """Return whether each step is elementwise on slices and carries of equal dimensions."""
     parts = parts_of(i)
     (step,) = i.called_computations
     shapes = [*(p.shape for p in step.parameters), *_leaves(step.root.shape)]
@@ -94,7 +94,7 @@ class ScanExpander:
     """``scan`` → ``while`` over a counter, inputs, carries and outputs.
 
     Attributes:
-        keeps: scans that are left as they are.
+        keeps: scans that are not expanded.
     """
 
     keeps: Callable[[HloInstruction], bool] = lambda scan: False
@@ -145,7 +145,7 @@ def expand(i: HloInstruction) -> None:
 
 
 class _Step:
-    """A computation of the loop's state under construction."""
+    """A computation on the loop's state under construction."""
 
     def __init__(self, module: HloModule, name: str, state: Shape) -> None:
         self.module = module
@@ -156,7 +156,7 @@ class _Step:
         self, operation: Operation, *operands: HloInstruction, shape: Shape | None = None,
         computations: Sequence[HloComputation] = (),
     ) -> HloInstruction:  # fmt: skip
-        """Add an instruction; its shape follows from the operands unless it is stated."""
+        """Add an instruction; infer its shape from the operands unless it is stated."""
         name = self.module.unique_name(operation.opcode)
         made = HloInstruction(name, operation, shape or Shape.token(), operands, computations)
         if shape is None:
@@ -164,21 +164,21 @@ class _Step:
         return self.computation.add(made)
 
     def scalar(self, value: int) -> HloInstruction:
-        """A number as the counter is one."""
+        """Return a constant of the counter's type."""
         literal = Literal(np.asarray(value, np.int64), Shape(S64))
         return self.op(Constant(literal=literal), shape=literal.shape)
 
     def element(self, number: int) -> HloInstruction:
-        """An element of the state."""
+        """Return an element of the state."""
         return self.op(GetTupleElement(index=number), self.state)
 
     def finish(self, root: HloInstruction) -> None:
-        """Make an instruction the result."""
+        """Set the root and add the computation to the module."""
         self.computation.root = root
         self.module.add(self.computation)
 
     def write(self, i: HloInstruction, parts: Parts) -> None:
-        """One step: slice, compute, update."""
+        """Add one step: slice the inputs, call the computation, update the outputs."""
         operation = operation_of(i, Scan)
         (step,) = i.called_computations
         counter, zero = self.element(0), self.scalar(0)

@@ -1,4 +1,4 @@
-"""sharding-remover: custom calls that only say something about their operands go."""
+"""sharding-remover: remove custom calls that only annotate their operands."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hloom.passes.writing import Writer
 class ShardingRemover:
     """``custom-call(x), custom_call_target="Sharding"`` → ``x``, on one partition. Bitwise.
 
-    Where shapes differ, as between a whole array and its shard, the call stays: no value follows from it.
+    A call with a different result shape, as of a shard of an array, is kept: its value is not known.
     """
 
     name: ClassVar[str] = "sharding-remover"
 
     def run(self, module: HloModule) -> bool:
-        """Remove every one."""
+        """Remove every annotating custom call."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -34,7 +34,7 @@ class ShardingRemover:
 
 
 def remove(instruction: HloInstruction) -> bool:
-    """Let the users of one call use its operands; returns whether they fit."""
+    """Replace the uses of one call by its operands; return whether shapes match."""
     shapes = [operand.shape for operand in instruction.operands]
     if len(shapes) == 1 and shapes[0].compatible(instruction.shape):
         (new,) = instruction.operands

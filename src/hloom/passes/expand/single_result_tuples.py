@@ -1,4 +1,4 @@
-"""single-result-tuples: reductions of one array that are stated as a tuple of one give the array."""
+"""single-result-tuples: rewrite reductions stated as a tuple of one array to return the array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SingleResultTuples:
     name: ClassVar[str] = "single-result-tuples"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every one."""
+        """Rewrite every reduction to a tuple of one."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -35,7 +35,7 @@ class SingleResultTuples:
 
 
 def is_tuple_of_one(instruction: HloInstruction) -> bool:
-    """Return whether an instruction is such a reduction."""
+    """Return whether an instruction is a reduction to a tuple of one."""
     shape = instruction.shape
     return (
         isinstance(instruction.operation, ReductionResult) and shape.is_tuple and len(shape.tuple_shapes) == 1

@@ -1,7 +1,7 @@
-"""synchronous-operations: what begins and ends in two steps without waiting for anybody becomes one step.
+"""synchronous-operations: replace asynchronous operations that never block by synchronous ones.
 
-Copies that start are plain copies. A computation that starts is called where it starts, unless its root is an
-operation that waits for other devices: that one begins there and is waited for where it is done.
+Asynchronous copies become plain copies. An asynchronous computation is called at its start, unless its root
+can block on other devices: that one starts there and completes at its done instruction.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SynchronousOperations:
     name: ClassVar[str] = "synchronous-operations"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every one."""
+        """Rewrite every asynchronous operation that never blocks."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -50,7 +50,7 @@ class SynchronousOperations:
 
 
 def waits(start: HloInstruction) -> bool:
-    """Whether the root of the computation that starts can wait for other devices."""
+    """Return whether the root of the started computation can block on other devices."""
     return hasattr(start.called_computations[0].root.operation, "begin")
 
 
@@ -62,7 +62,7 @@ def _copy(instruction: HloInstruction) -> None:
 
 
 def _chain(start: HloInstruction) -> Iterator[HloInstruction]:
-    """The operations that see the value of a start operation, updates followed."""
+    """Yield the users of a start operation, following updates."""
     for user in start.users:
         if isinstance(user.operation, AsyncUpdate):
             yield from _chain(user)

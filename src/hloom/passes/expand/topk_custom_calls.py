@@ -1,4 +1,4 @@
-"""topk-custom-calls: the custom calls into which XLA:CPU turns sorts of which the beginning is kept."""
+"""topk-custom-calls: rewrite the TopK custom calls that XLA:CPU creates from truncated sorts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TopkCustomCalls:
     name: ClassVar[str] = "topk-custom-calls"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every one that is of topk's form."""
+        """Rewrite every custom call with topk's operands and results."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -37,7 +37,7 @@ class TopkCustomCalls:
 
 
 def is_descending(instruction: HloInstruction) -> bool:
-    """Return whether the largest elements come first, as the comparator says; without one they do."""
+    """Return whether the comparator orders the largest elements first; true without a comparator."""
     if not instruction.called_computations:
         return True
     (comparator,) = instruction.called_computations

@@ -1,4 +1,4 @@
-"""topk-decomposer: writes topk as a sort of which the beginning is kept."""
+"""topk-decomposer: expand topk into a sort and slices."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from hloom.shape.shape import Shape
 @register
 @dataclass(frozen=True, slots=True)
 class TopkDecomposer:
-    """``topk(x)`` → ``slice(sort(x, iota))``, of elements of more bits, or more of them, than stated.
+    """``topk(x)`` → ``slice(sort(x, iota))`` for wide element types or large k.
 
     Attributes:
-        bits: topk of elements of up to so many bits is left,
-        most: if it asks for up to so many.
+        bits: maximum element width in bits of a topk that is kept,
+        most: and its maximum k.
     """
 
     bits: int = 32
@@ -35,7 +35,7 @@ class TopkDecomposer:
     name: ClassVar[str] = "topk-decomposer"
 
     def run(self, module: HloModule) -> bool:
-        """Decompose every one that is too large."""
+        """Decompose every topk over the limits."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -45,7 +45,7 @@ class TopkDecomposer:
         return changed
 
     def is_large(self, instruction: HloInstruction) -> bool:
-        """Whether it is to be decomposed."""
+        """Return whether a topk exceeds the limits and is to be decomposed."""
         operand = instruction.operands[0].shape
         operation = operation_of(instruction, TopK)
         large = operand.element_type.bits > self.bits or operation.k > self.most
@@ -72,7 +72,7 @@ def decompose(instruction: HloInstruction) -> None:
 
 
 def _comparator(writer: Writer, kind: ElementType, direction: str) -> HloComputation:
-    """``a before b`` in the total order, of pairs with a number."""
+    """Return a comparator of (value, index) pairs by the total order of the values."""
     computation = HloComputation(writer.module.unique_name("compare"))
     parameters = [
         computation.add(

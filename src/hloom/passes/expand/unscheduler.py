@@ -1,4 +1,4 @@
-"""unscheduler: an order of execution that a module states becomes control dependencies where it matters."""
+"""unscheduler: replace a module's schedule by control dependencies between side effects."""
 
 from __future__ import annotations
 

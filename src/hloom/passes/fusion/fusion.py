@@ -1,8 +1,8 @@
-"""fusion: gathers operations that can run as one loop over their results' elements.
+"""fusion: group operations that can run as one loop over the elements of their results.
 
-Groups grow from consumers to producers. A producer joins when all its users are in one group; costless ones
-(broadcasts, iotas, reshapes ...) are copied into every group that uses them; and one whose value is needed
-elsewhere too joins as a further output if its loop is the same and no cycle arises.
+Groups grow from consumers to producers. A producer joins if all its users are in one group. Free producers
+(broadcasts, iotas, reshapes ...) are duplicated into every group that uses them. A producer with users
+outside the group joins as an additional output if it has the same loop and fusing it creates no cycle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hloom.shape.shape import Shape
 
 _FEW: Final = 6
 _LITTLE: Final = 16
-"""One element of so many is little."""
+"""Recompute a producer if the group reads at most 1/16 of its elements."""
 
 
 def _rearranges(p: HloInstruction) -> bool:
@@ -57,13 +57,13 @@ class _Group:
     """Instructions that become one kernel.
 
     Attributes:
-        dimensions: of the loop: the results', or for a reduction the operand's.
-        outputs: members whose values are needed outside, in reverse order of running.
+        dimensions: the iteration space: the dimensions of the results, or of the operand of a reduction.
+        outputs: members with users outside the group, in reverse execution order.
         accepts: whether producers may join.
         reduces: whether the root is a reduction.
-        hero: the dot or convolution whose elements the others are made of.
-        rows: reductions along the minor dimension and what is made of them, row by row.
-        read: arrays that members read and that join only as a product whose elements the others are made of.
+        hero: the dot or convolution whose elements the other members consume.
+        rows: whether the group combines reductions of the minor dimension with loops over the same rows.
+        read: arrays that members read and that cannot join, except as the hero.
     """
 
     dimensions: tuple[int, ...]
@@ -82,13 +82,14 @@ class Fusion:
     """Elementwise, broadcasting and data-moving operations → ``fusion`` with kind kLoop or kInput.
 
     Attributes:
-        most_members: groups do not grow beyond so many instructions.
-        small_transpose: transposes of the minor dimension of so few elements are like any operation.
-        most_in_tiles: groups with larger ones do not grow beyond so many instructions.
-        most_inputs: arrays that a group may read: all of them must be there at once.
-        products: the dots and convolutions that may end in elementwise operations.
-        most_streams: arrays of a product's size that its end may read and write. The end goes along in tiles,
-            which is slower for each array than a loop over all of it that the processor can foresee.
+        most_members: maximum number of instructions in a group.
+        small_transpose: transposes of the minor dimension with at most this many elements are not tiled.
+        most_in_tiles: maximum number of instructions in a group with a tiled transpose.
+        most_inputs: maximum number of arrays that a group reads; all of them are live at once.
+        products: the dots and convolutions that accept an elementwise epilogue.
+        most_streams: maximum number of arrays of a product's size that its epilogue reads and writes. The
+            epilogue runs tile by tile, which defeats the hardware prefetcher that a loop over whole arrays
+            has.
     """
 
     most_members: int = 256
@@ -113,7 +114,7 @@ class Fusion:
 
 
 def control_computations(module: HloModule) -> list[HloComputation]:
-    """The entry and the bodies, conditions and branches it reaches, callers first."""
+    """Return the entry and the bodies, conditions and branches reachable from it, callers first."""
     found = [module.entry]
     for computation in found:
         for instruction in computation.instructions:
@@ -123,12 +124,12 @@ def control_computations(module: HloModule) -> list[HloComputation]:
 
 
 def _in_place(p: HloInstruction) -> bool:
-    """Whether an operation reads its operands where it writes, or anything that costs nothing to find."""
+    """Return whether an operation reads its operands at the index it writes, or is free to compute there."""
     return p.operation.elementwise or isinstance(p.operation, Broadcast | Constant | Iota | BitcastConvert)
 
 
 def _gives_starts(p: HloInstruction) -> bool:
-    """Whether a concatenation is of index components that gathers read one by one, which one being known."""
+    """Return whether a concatenation serves only as start indices, of which gathers read components."""
     (dimension,) = operation_of(p, Concatenate).dimensions
     return bool(p.users) and all(
         isinstance(u.operation, Gather)
@@ -139,7 +140,7 @@ def _gives_starts(p: HloInstruction) -> bool:
 
 
 def _is_ordered(p: HloInstruction) -> bool:
-    """Return true if control dependencies order an instruction, so that it stays one of its own."""
+    """Return whether an instruction has control dependencies, which keep it out of every fusion."""
     return bool(p.control_predecessors or p.control_successors)
 
 
@@ -154,7 +155,7 @@ class _Plan:
         self.groups: dict[HloInstruction, list[_Group]] = {}
         self.all: list[_Group] = []
         self.spans = Spans()
-        """Of the positions of groups with several outputs."""
+        """Position ranges of groups with several outputs."""
         self._steps: dict[HloInstruction, int] = {}
         for instruction in self.order:
             self.steps(instruction)
@@ -163,7 +164,7 @@ class _Plan:
         self.join_rows()
 
     def place(self, p: HloInstruction) -> list[_Group]:
-        """The groups an instruction belongs to: those of its users that take it, or one of its own."""
+        """Return the groups of an instruction: those of its users that accept it, or a new one."""
         if isinstance(p.operation, (Dot, Convolution)) and not _is_ordered(p) and self.ends_in(p):
             return self.groups[next(iter(p.users))]
         if not self.fusible(p):
@@ -185,7 +186,7 @@ class _Plan:
         return [self.open(p)]
 
     def ends_in(self, dot: HloInstruction) -> bool:
-        """Let a product join the one group of elementwise operations on its result; whether it did."""
+        """Add a product to the only group that consumes it elementwise; return whether it was added."""
         groups = list(dict.fromkeys(g for u in dot.users for g in self.groups[u]))
         if len(groups) != 1 or dot.is_root or not self.options.products(dot):
             return False
@@ -202,13 +203,13 @@ class _Plan:
         if self.tiles(group) or self.streams(group, dot) > self.options.most_streams:
             return False
         if any(_is_expensive(m) for m in group.members):
-            return False  # long chains want more elements side by side than a tile's row has
+            return False  # long elementwise chains need more elements in parallel than a row of a tile has
         group.hero = dot
         self.admit(group, dot)
         return True
 
     def streams(self, group: _Group, dot: HloInstruction) -> int:
-        """The arrays of a product's size that a group reads and writes beside the product itself."""
+        """Return the number of arrays of a product's size that a group reads and writes besides it."""
         read = {
             o
             for m in group.members
@@ -218,7 +219,7 @@ class _Plan:
         return len(group.outputs) + sum(not self.costless(o) for o in read)
 
     def elementwise_up(self, p: HloInstruction, group: _Group) -> bool:
-        """Whether only elementwise operations lie between an instruction and the group's outputs."""
+        """Return whether only elementwise operations lie between an instruction and the group's outputs."""
         waiting, seen = list(p.users), set[HloInstruction]()
         while waiting:
             user = waiting.pop()
@@ -231,7 +232,7 @@ class _Plan:
         return True
 
     def open(self, p: HloInstruction) -> _Group:
-        """A new group with ``p`` as its root."""
+        """Add a new group with ``p`` as its root."""
         reduces, updates = isinstance(p.operation, Reduce), isinstance(p.operation, DynamicUpdateSlice)
         shape = p.operands[0].shape if reduces else p.operands[1].shape if updates else p.shape
         accepts = (reduces or updates or self.loops(p)) and not _is_ordered(p)
@@ -242,7 +243,7 @@ class _Plan:
         return group
 
     def loops(self, p: HloInstruction) -> bool:
-        """Whether an instruction runs as a loop over its elements."""
+        """Return whether an instruction runs as a loop over its elements."""
         operation = p.operation
         if isinstance(operation, BitcastConvert):
             return p.shape.element_type.bits == p.operands[0].shape.element_type.bits
@@ -251,7 +252,7 @@ class _Plan:
         )
 
     def fusible(self, p: HloInstruction) -> bool:
-        """Whether an instruction may join the group of its users."""
+        """Return whether an instruction may join the group of its users."""
         if has_side_effect(p) or _is_ordered(p) or not p.shape.is_static:
             return False
         if isinstance(p.operation, Constant):
@@ -259,15 +260,15 @@ class _Plan:
         return self.loops(p) and (not isinstance(p.operation, Concatenate) or _gives_starts(p))
 
     def reads_little(self, group: _Group, p: HloInstruction) -> bool:
-        """Whether a group needs so few of an instruction's elements that it may well make them again."""
+        """Return whether a group reads at most 1/16 of an elementwise instruction's elements."""
         return p.operation.elementwise and math.prod(group.dimensions) * _LITTLE <= p.shape.element_count
 
     def costless(self, p: HloInstruction) -> bool:
-        """Whether making an instruction's elements again in every group costs (next to) nothing."""
+        """Return whether recomputing an instruction's elements in every group is (almost) free."""
         return _is_costless(p) or 0 < self.steps(p) <= _FEW
 
     def steps(self, p: HloInstruction) -> int:
-        """Cheap operations between an instruction and the numbers and indices it is made of; 0: of others."""
+        """Count the cheap operations between an instruction and scalars or iotas; 0 for other sources."""
         known = self._steps.get(p)
         if known is None:
             known = 0
@@ -280,12 +281,12 @@ class _Plan:
         return known
 
     def has_room(self, group: _Group, p: HloInstruction) -> bool:
-        """Whether a group may grow; what costs nothing finds room a little longer, lest it needs memory."""
+        """Return whether a group may grow; the limit is doubled for free producers."""
         limit = self.options.most_members
         return len(group.members) < (2 * limit if self.costless(p) else limit)
 
     def moves_minor(self, p: HloInstruction) -> bool:
-        """Whether a transpose changes the minor dimension of something large."""
+        """Return whether a transpose of a large array changes the minor dimension."""
         if not isinstance(p.operation, Transpose):
             return False
         real = [d for d in p.operation.dimensions if p.operands[0].shape.dimensions[d] != 1]
@@ -294,7 +295,7 @@ class _Plan:
         return real[-1] != max(real)
 
     def takes(self, group: _Group, p: HloInstruction) -> bool:
-        """Whether a group may compute ``p`` for itself."""
+        """Return whether a group may include ``p`` as a member."""
         if not group.accepts or not self.has_room(group, p):
             return False
         if self.moves_minor(p) and not self.may_tile(group, p):
@@ -305,7 +306,7 @@ class _Plan:
             return False
         root = group.outputs[0]
         if isinstance(root.operation, DynamicUpdateSlice) and root.operands[0] in (p, *p.operands):
-            return False  # what is updated must not be read elsewhere in the kernel that updates it in place
+            return False  # nothing else may read an operand that the kernel updates in place
         if self.costless(p):
             return True
         if len(group.members) + 2 > self.options.most_inputs and self.reads_much(group, p):
@@ -318,24 +319,24 @@ class _Plan:
         return not _is_expensive(p) and mine * 4 >= loop
 
     def reads_much(self, group: _Group, p: HloInstruction) -> bool:
-        """Whether a group with ``p`` would need more arrays at once than it may.
+        """Return whether a group with ``p`` would exceed the maximum number of inputs.
 
-        What is still to come may join the group if it is fusible; only the rest is certain to be read.
+        Fusible operands are not counted because they may still join the group.
         """
         read = group.read | {o for o in p.operands if o.shape.rank and not self.fusible(o)}
         return sum(o is not p and o not in group.members for o in read) > self.options.most_inputs
 
     def admit(self, group: _Group, p: HloInstruction) -> None:
-        """Make an instruction a member of a group."""
+        """Add an instruction to a group."""
         group.members[p] = None
         group.read.update(o for o in p.operands if o.shape.rank and not self.fusible(o))
 
     def tiles(self, group: _Group) -> bool:
-        """Whether a group reads across its rows, so that its kernel goes along in square tiles."""
+        """Return whether a group contains a tiled transpose, so that its kernel runs in square tiles."""
         return any(isinstance(m.operation, Transpose) and self.moves_minor(m) for m in group.members)
 
     def may_tile(self, group: _Group, p: HloInstruction) -> bool:
-        """Whether a loop over elements may read them across: a short one that stays in place otherwise."""
+        """Return whether a group may contain a transpose: at most half full, and otherwise elementwise."""
         plain = not group.reduces and not group.rows and group.hero is None
         return (
             plain
@@ -345,7 +346,7 @@ class _Plan:
         )
 
     def may_output(self, group: _Group, p: HloInstruction, users: list[_Group]) -> bool:
-        """Whether ``p`` may be a further output: the same loop, and nothing between it and the group."""
+        """Return whether ``p`` may become an additional output: same loop, and no cycle arises."""
         updates = isinstance(group.outputs[0].operation, DynamicUpdateSlice)
         if group.reduces or updates or p.shape.dimensions != group.dimensions or self.costless(p):
             return False
@@ -353,7 +354,7 @@ class _Plan:
         return not self.reaches(outside, group)
 
     def reaches(self, starts: Iterable[_Group], group: _Group) -> bool:
-        """Return true if a group uses, directly or not, what one of ``starts`` computes."""
+        """Return whether a group uses, directly or not, the results of one of ``starts``."""
         limit = self.spans.limit(self.position[group.outputs[0]])
         seen: set[_Group] = set()
         waiting = list(starts)
@@ -367,14 +368,14 @@ class _Plan:
         return False
 
     def following(self, group: _Group) -> dict[_Group, None]:
-        """Return the groups that must run after one: users of its outputs, and by control dependencies."""
+        """Return the groups that must run after a group, by uses or control dependencies."""
         after = (u for o in group.outputs for u in (*o.users, *o.control_successors))
         return dict.fromkeys(g for u in after for g in self.groups[u])
 
     # -- rows
 
     def join_rows(self) -> None:
-        """Join groups that go along the same rows."""
+        """Join groups that iterate over the same rows."""
         users: dict[int, list[_Group]] = {}
         for group in self.all:
             users[id(group)] = [g for g in self.following(group) if g is not group]
@@ -384,14 +385,14 @@ class _Plan:
             self.join(cluster)
 
     def join(self, cluster: Sequence[_Group]) -> None:
-        """Make one group of several; what only they use is no output any more."""
+        """Merge several groups; values used only inside the merged group are no longer outputs."""
         whole = next((g for g in cluster if not g.reduces), cluster[0])
         joined = _Group(whole.dimensions, True, False, rows=True)
         for group in cluster:
             joined.members.update(group.members)
         for group in cluster:
             for output in group.outputs:
-                # a user that costs nothing may be in groups outside as well
+                # a free user may also be in groups outside
                 if output.is_root or any(g not in cluster for u in output.users for g in self.groups[u]):
                     joined.outputs.append(output)
         joined.outputs.sort(key=self.position.__getitem__, reverse=True)
@@ -400,7 +401,7 @@ class _Plan:
         self.all = [g for g in self.all if g not in cluster]
         self.all.append(joined)
 
-    # -- making the fusions
+    # -- creating the fusions
 
     def materialize(self) -> bool:
         """Replace every group of more than one instruction by a fusion."""
@@ -413,7 +414,7 @@ class _Plan:
         return changed
 
     def fuse(self, group: _Group, replaced: dict[HloInstruction, HloInstruction]) -> None:
-        """Make one fusion instruction and let the users of its outputs use it."""
+        """Create one fusion instruction and replace the uses of its outputs."""
         module = self.computation.module
         assert module is not None
         body = HloComputation(module.unique_name("fused_computation"))
@@ -457,7 +458,7 @@ class _Plan:
                 self.computation.remove(member)
 
     def hand_over(self, fusion: HloInstruction, outputs: list[HloInstruction]) -> None:
-        """Let the users of the outputs use the fusion, element by element where it has several."""
+        """Replace the uses of the outputs by the fusion, or by its tuple elements if it has several."""
         module = self.computation.module
         assert module is not None
         for number, output in enumerate(outputs):

@@ -1,6 +1,7 @@
-"""Groups that go along the same rows, joined: reductions of the minor dimension with what is made of them.
+"""Join groups that iterate over the same rows: reductions of the minor dimension and their users.
 
-A softmax is two row reductions and a loop over the same rows; together they are one kernel. Used by `fusion`.
+A softmax consists of two row reductions and a loop over the same rows, which become one kernel. Used by
+`fusion`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from hloom.operations.reduction import Reduce
 from hloom.passes.fusion.spans import Spans
 
 SHORTEST_ROW = 2
-"""Rows of fewer elements are not worth a kernel of their own kind."""
+"""Minimum row length, in elements, of a row kernel."""
 
 
 class Group(Protocol):
-    """What a fusion's group must have to be joined."""
+    """Attributes that joining requires of a fusion's group."""
 
     dimensions: tuple[int, ...]
     members: dict[HloInstruction, None]
@@ -38,7 +39,7 @@ G = TypeVar("G", bound=Group)
 
 
 def reduces_rows(group: Group) -> bool:
-    """Whether a group is one plain reduction of the minor dimension of its operand."""
+    """Return whether a group is a single-operand reduction of the minor dimension."""
     root = group.outputs[0]
     if not group.reduces or len(root.operands) != 2 or root.shape.is_tuple:
         return False
@@ -54,13 +55,13 @@ def join_rows(
 ) -> list[list[G]]:
     """Return the clusters of groups that become one row kernel each.
 
-    Joining a cluster leaves the graph of groups without cycles, also together with the other clusters.
+    Joining all clusters leaves the graph of groups acyclic.
 
     Args:
         groups: every group, consumers before producers.
-        candidates: the ids of those that may be joined.
+        candidates: ids of the groups that may be joined.
         users: the groups that use a group's outputs, by its id.
-        limit: most instructions in a cluster.
+        limit: maximum number of instructions in a cluster.
     """
     graph = _Graph(groups, users)
     free = set(candidates)
@@ -77,7 +78,7 @@ def join_rows(
 
 
 def _grown(graph: _Graph[G], seed: G, candidates: Set[int], limit: int) -> list[G]:
-    """Return a cluster: a group, and of its producers, theirs and so on those that may run in its kernel."""
+    """Return a cluster: the seed and those of its transitive producers that may run in its kernel."""
     cluster, inside = [seed], {id(seed)}
     count = len(seed.members)
     waiting = graph.producers(seed)
@@ -102,7 +103,7 @@ def _grown(graph: _Graph[G], seed: G, candidates: Set[int], limit: int) -> list[
 
 
 class _Graph(Generic[G]):
-    """Groups and who uses whom, as clusters of them are joined."""
+    """The use graph of the groups, updated as clusters are joined."""
 
     def __init__(self, groups: Sequence[G], users: Mapping[int, Sequence[G]]) -> None:
         self.groups, self._users = groups, users
@@ -116,7 +117,7 @@ class _Graph(Generic[G]):
         self._spans = Spans()
 
     def _ranked(self) -> dict[int, int]:
-        """The place of every group in an order in which producers come before consumers."""
+        """Return the position of every group in a topological order, producers first."""
         left = {id(g): len(self._users[id(g)]) for g in self.groups}
         ready = [g for g in self.groups if not left[id(g)]]
         ranks: dict[int, int] = {}
@@ -135,14 +136,14 @@ class _Graph(Generic[G]):
         return list(self._producers[id(group)])
 
     def join(self, cluster: list[G]) -> None:
-        """Take a cluster for one group from now on."""
+        """Treat a cluster as one group in later queries."""
         ranks = [self._ranks[id(g)] for g in cluster]
         self._spans.add(min(ranks), max(ranks))
         for group in cluster:
             self._mates[id(group)] = cluster
 
     def returns(self, cluster: Sequence[G]) -> bool:
-        """Return true if a path leaves a cluster and comes back, so that it cannot run as one."""
+        """Return whether a path leaves a cluster and re-enters it, which prevents joining."""
         inside = set(map(id, cluster))
         limit = self._spans.limit(max(self._ranks[id(g)] for g in cluster))
         seen = set(inside)
@@ -161,7 +162,7 @@ class _Graph(Generic[G]):
 
 
 def _row_space(group: Group) -> bool:
-    """Whether a group may be the end of a cluster: a loop over whole rows, or a reduction of them."""
+    """Return whether a group may be the root of a cluster: a loop over whole rows, or a row reduction."""
     if group.hero is not None or not group.accepts or not group.dimensions:
         return False
     if group.reduces:
@@ -171,7 +172,7 @@ def _row_space(group: Group) -> bool:
 
 
 def _same_rows(group: Group, dimensions: tuple[int, ...]) -> bool:
-    """Whether a group goes along these rows, or makes one value for each."""
+    """Return whether a group iterates over rows of these dimensions, or computes one value per row."""
     if group.hero is not None or not group.accepts:
         return False
     if group.reduces:

@@ -1,4 +1,4 @@
-"""scatter-fusion: indices and updates of a scatter are computed where they are used."""
+"""scatter-fusion: fuse the producers of a scatter's indices and updates into the scatter."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ScatterFusion:
     """``scatter(x, f(i), g(u))`` → a ``fusion`` with the scatter as its root.
 
     Attributes:
-        accepts: the scatters for which there is a kernel.
-        most_members: fusions do not grow beyond so many instructions.
+        accepts: the scatters for which the target has a kernel.
+        most_members: maximum number of instructions in a fusion.
     """
 
     accepts: Callable[[HloInstruction], bool] = lambda scatter: True
@@ -35,7 +35,7 @@ class ScatterFusion:
     name: ClassVar[str] = "scatter-fusion"
 
     def run(self, module: HloModule) -> bool:
-        """Fuse every scatter with what only it uses."""
+        """Fuse every scatter with the producers that only it uses."""
         changed = False
         for computation in control_computations(module):
             for i in list(computation.instructions):
@@ -50,7 +50,7 @@ class ScatterFusion:
 
 
 class _ScatterGroup:
-    """A scatter and what it takes in."""
+    """A scatter and the producers fused into it."""
 
     def __init__(self, computation: HloComputation, scatter: HloInstruction, most: int) -> None:
         self.computation, self.scatter, self.most = computation, scatter, most
@@ -58,7 +58,7 @@ class _ScatterGroup:
         self.members = 1
 
     def fuse(self) -> bool:
-        """Make the fusion, if anything is taken in."""
+        """Create the fusion if at least one producer can be fused."""
         operand, *others = self.scatter.operands
         ordered = self.scatter.control_predecessors or self.scatter.control_successors
         if has_side_effect(self.scatter) or ordered or operand in others:
@@ -85,13 +85,13 @@ class _ScatterGroup:
         self.computation.add(fusion)
         self.scatter.replace_all_uses_with(fusion)
         self.computation.remove(self.scatter)
-        for p in self.taken:  # users before what they use
+        for p in self.taken:  # users precede their operands
             if not p.users:
                 self.computation.remove(p)
         return True
 
     def takes(self, p: HloInstruction) -> bool:
-        """Whether only the scatter uses a value, and it costs little."""
+        """Return whether a value is used only inside the group and is cheap to compute."""
         inside = {self.scatter, *self.taken}
         if p.is_root or p.control_predecessors or p.control_successors or not p.shape.is_array:
             return False
@@ -106,7 +106,7 @@ class _ScatterGroup:
         return True
 
     def inside(self, p: HloInstruction) -> HloInstruction:
-        """A value within the fusion."""
+        """Return the copy of a value in the fusion's body."""
         if p not in self.made:
             if p not in self.taken:
                 self.made[p] = self.parameter(p)
@@ -117,7 +117,7 @@ class _ScatterGroup:
         return self.made[p]
 
     def inlined(self, fusion: HloInstruction) -> HloInstruction:
-        """The root of a fusion's body."""
+        """Copy a fused producer's body; return the copy of its root."""
         copies: dict[HloInstruction, HloInstruction] = {}
         body = fusion.called_computations[0]
         for member in body.post_order():
@@ -128,13 +128,13 @@ class _ScatterGroup:
         return copies[body.root]
 
     def copy(self, i: HloInstruction, operands: list[HloInstruction]) -> HloInstruction:
-        """An instruction with other operands in the fusion's body."""
+        """Copy an instruction into the fusion's body with other operands."""
         module = self.computation.module
         assert module is not None
         return self.body.add(i.clone(module.unique_name(i.name), operands=operands))
 
     def parameter(self, p: HloInstruction) -> HloInstruction:
-        """The parameter that stands for a value from outside."""
+        """Return a new parameter for a value from outside."""
         module = self.computation.module
         assert module is not None
         number = len(self.inputs)
@@ -147,7 +147,7 @@ class _ScatterGroup:
 def _is_cheap(i: HloInstruction) -> bool:
     """Return whether an element costs less to recompute than to write and read back."""
     match i.operation:
-        case Reshape():  # of dimensions of size 1 only
+        case Reshape():  # only inserts or removes dimensions of size 1
             before, after = ([n for n in s.dimensions if n != 1] for s in (i.operands[0].shape, i.shape))
             return before == after
         case Constant():

@@ -1,7 +1,7 @@
-"""Bounds for searches of cycles, in a graph whose nodes are being joined.
+"""Bounds for cycle detection in a graph whose nodes are being joined.
 
-Nodes have positions in a topological order: edges lead to higher ones. Once nodes are joined into one, a path
-may enter the joined node at its highest position and leave it at its lowest. Only there can it go back.
+Nodes have positions in a topological order: edges lead to higher positions. A path may enter a joined node at
+its highest position and leave it at its lowest, so only joined nodes lead back to lower positions.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from bisect import bisect_left
 
 
 class Spans:
-    """The ranges of positions that joined nodes cover, as disjoint intervals in order."""
+    """The position ranges of joined nodes, as disjoint ascending intervals."""
 
     def __init__(self) -> None:
         self._lows: list[int] = []
         self._highs: list[int] = []
 
     def add(self, low: int, high: int) -> None:
-        """Note a joined node with parts from position ``low`` to ``high``."""
+        """Add a joined node with members from position ``low`` to ``high``."""
         first = bisect_left(self._highs, low)
         last = first
         while last < len(self._lows) and self._lows[last] <= high:

@@ -1,8 +1,8 @@
-"""tree-reduction-rewriter: large reductions to few values in two steps, the first of them in pieces.
+"""tree-reduction-rewriter: split large reductions with few results into two stages.
 
-Threads can share the pieces, and they are the same whatever the number of threads, so that results are too.
-Where many columns are kept, a piece has so few rows that a cache holds it while one group of columns after
-the other is added up; where few are, several rows side by side make rows that fill vectors.
+Threads share the pieces of the first stage. The number of pieces does not depend on the number of threads, so
+results are reproducible. With many kept columns, a piece has few enough rows to stay in cache while its
+groups of columns are summed; with few columns, several rows are joined to fill vector registers.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class TreeReductionRewriter:
     """``reduce(x)`` along the leading dimensions → ``reduce(reshape(reduce(reshape(x))))``.
 
     Attributes:
-        least: smaller arrays stay as they are.
-        pieces: at least so many pieces, and at most four times as many as it takes.
-        rows: of a piece with many columns, at most.
-        width: columns beside each other up to which rows are joined.
+        least: minimum number of elements of the operand.
+        pieces: minimum number of pieces; at most four times the minimum are used.
+        rows: maximum number of rows in a piece with more than ``width`` columns.
+        width: maximum number of columns, in elements, of joined rows.
     """
 
     least: int = 1 << 16
@@ -54,7 +54,7 @@ class TreeReductionRewriter:
         return changed
 
     def split(self, i: HloInstruction) -> bool:
-        """Rewrite one reduction; returns whether it was worth it."""
+        """Rewrite one reduction; return whether it was rewritten."""
         x, initial = i.operands
         operation, kind = combiner(i), i.shape.element_type
         rank = x.shape.rank
@@ -82,12 +82,12 @@ class TreeReductionRewriter:
         return True
 
     def divisor(self, rows: int, columns: int) -> int | None:
-        """The number of pieces: as few as may be, so that each is long; None if rows cannot be divided."""
+        """Return the smallest allowed number of pieces that divides the rows; None if there is none."""
         least = self.pieces if columns <= self.width else max(self.pieces, rows // self.rows)
         return next((p for p in range(least, 4 * least + 1) if rows % p == 0 and rows > p), None)
 
     def joined(self, rows: int, columns: int) -> int:
-        """How many rows of so many columns make one; 1 where columns are all there is, or enough of them."""
+        """Return the largest power of two of rows that fits ``width``; 1 for a single column."""
         if columns == 1:
             return 1
         count = 1
@@ -97,7 +97,7 @@ class TreeReductionRewriter:
 
 
 def is_in_order(x: HloInstruction) -> bool:
-    """Whether each element is made of those at the same place in memory, so that rows may be joined."""
+    """Return whether elements depend only on elements at the same linear index."""
     waiting, seen = [x], {x}
     while waiting:
         i = waiting.pop()
@@ -112,7 +112,7 @@ def is_in_order(x: HloInstruction) -> bool:
 
 
 def neutral_value(operation: Operation, kind: ElementType) -> float | None:
-    """What an operation leaves numbers as they are with; None where sums in pieces would be rounded twice."""
+    """Return the neutral element; None for types whose partial sums would be rounded additionally."""
     if kind.is_complex or (kind.is_floating and kind not in (F32, F64)):
         return None
     return operation.neutral_element(kind)

@@ -1,4 +1,4 @@
-"""convolution-canonicalization: plain windows and labels; dots where they are matrix products."""
+"""convolution-canonicalization: canonicalize windows and labels; rewrite matrix products as dots."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hloom.passes.rules import convolution
 @register
 @dataclass(frozen=True, slots=True)
 class ConvolutionCanonicalization:
-    """The rules of `hloom.passes.rules.convolution`, until none fits any more.
+    """Apply the rules of `hloom.passes.rules.convolution` to a fixed point.
 
     Attributes:
-        is_product: whether a dot is a matrix product; convolutions become no other dots.
+        is_product: whether a dot is a matrix product; convolutions are rewritten to no other dots.
     """
 
     is_product: Callable[[HloInstruction], bool] = every_dot
@@ -39,11 +39,11 @@ class ConvolutionCanonicalization:
         return changed
 
     def dots(self) -> list[Rule]:
-        """Return the rules that make dots, where these are products."""
+        """Return the rules that create dots, restricted to matrix products."""
         return [replace(rule, rewrite=self.checked(rule.rewrite)) for rule in convolution.DOTS]
 
     def checked(self, rewrite: Rewrite) -> Rewrite:
-        """Return a rule that makes only products."""
+        """Return a rule that discards its result unless it is a matrix product."""
 
         def checked(i: HloInstruction, *operations: Operation) -> HloInstruction | None:
             new = rewrite(i, *operations)

@@ -1,4 +1,4 @@
-"""convolution-layout: features last, where the kernels for convolutions want them, by transposes around."""
+"""convolution-layout: transpose convolutions so that the feature dimensions are minor, as kernels need."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hloom.passes.writing import Writer
 class ConvolutionLayout:
     """``convolution(x, k)`` → ``transpose(convolution(transpose(x), transpose(k)))``.
 
-    Spatial dimensions of the base go before its last other one, the kernel's and the result's output features
-    go last. Other passes fold transposes into convolutions: this one is for the end.
+    Spatial dimensions of the base precede the last of its other two; the output features of kernel and result
+    become minor. Run it last: other passes fold transposes into convolutions.
 
     Attributes:
-        least_features: convolutions of fewer output features are left,
-        least_terms: and those with fewer products in a sum, unless they are in groups.
+        least_features: minimum number of output features,
+        least_terms: and of products in a sum, for ungrouped convolutions.
     """
 
     least_features: int = 8
@@ -35,7 +35,7 @@ class ConvolutionLayout:
     name: ClassVar[str] = "convolution-layout"
 
     def run(self, module: HloModule) -> bool:
-        """Change every convolution for which it pays."""
+        """Transpose every convolution for which it is profitable."""
         changed = False
         for computation in module.computations:
             for instruction in list(computation):
@@ -45,7 +45,7 @@ class ConvolutionLayout:
         return changed
 
     def pays(self, i: HloInstruction, convolution: Convolution) -> bool:
-        """Whether there are enough features, and enough to compute."""
+        """Return whether a static convolution has enough output features and terms per sum."""
         labels = convolution.dim_labels
         kernel = i.operands[1].shape
         if not (i.shape.is_static and i.operands[0].shape.is_static and kernel.is_static):
@@ -57,7 +57,7 @@ class ConvolutionLayout:
 
 
 def arrange(i: HloInstruction, convolution: Convolution) -> bool:
-    """Replace one convolution, unless its features are last already; returns whether it was."""
+    """Transpose one convolution unless its features are minor already; return whether it changed."""
     labels = convolution.dim_labels
     batch, feature = labels.input_batch_dimension, labels.input_feature_dimension
     first, last = sorted((batch, feature))
@@ -86,7 +86,7 @@ def _moves(order: Sequence[int]) -> bool:
 
 
 def _transposed(i: HloInstruction, x: HloInstruction, order: Sequence[int]) -> HloInstruction:
-    """A transpose, or a reshape where only dimensions of one element move."""
+    """Transpose an array; reshape it instead if only dimensions of size 1 move."""
     if not _moves(order):
         return x
     writer = Writer(i)

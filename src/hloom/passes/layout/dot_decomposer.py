@@ -1,7 +1,7 @@
-"""dot_decomposer: brings dots into a form in which they are matrix products.
+"""dot_decomposer: rewrite dots as matrix products of strided matrices.
 
-Transposes around a dot go into its dimension numbers, and a dot that is no matrix product of strided matrices
-becomes one, if it has to be by transposing an operand.
+Transposes around a dot are folded into its dimension numbers. A dot that is not a product of strided matrices
+is rewritten into one, if necessary by transposing an operand.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from hloom.passes.rules import contraction
 
 
 def every_dot(dot: HloInstruction) -> bool:
-    """For machines on which all dots are equal."""
+    """Accept every dot, for targets without a preference."""
     return True
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class DotDecomposer:
-    """The rules of `hloom.passes.rules.contraction`, where they make no product worse.
+    """Apply the rules of `hloom.passes.rules.contraction` if they do not degrade a matrix product.
 
     Attributes:
-        is_product: whether a dot is a matrix product as it stands.
+        is_product: whether a dot is a matrix product in its present form.
     """
 
     is_product: Callable[[HloInstruction], bool] = every_dot
@@ -50,11 +50,11 @@ class DotDecomposer:
         return changed
 
     def guarded(self, family: Family, repairs: bool) -> list[Rule]:
-        """Return the rules of a family, each undone where it would make things worse."""
+        """Return the rules of a family, each undone where it would degrade a dot."""
         return [replace(rule, rewrite=self.guard(rule.rewrite, repairs)) for rule in family]
 
     def guard(self, rewrite: Rewrite, repairs: bool) -> Rewrite:
-        """A rule that takes only what is a product, or was none before; repairs want both."""
+        """Return a rule that is undone where it degrades a product, or repairs none."""
 
         def guarded(i: HloInstruction, *operations: Operation) -> HloInstruction | None:
             old = dot_in(i)
@@ -73,7 +73,7 @@ class DotDecomposer:
 
 
 def dot_in(i: HloInstruction) -> HloInstruction | None:
-    """The dot that an instruction is, or hands on in other dimensions."""
+    """Return the dot below any reshapes and transposes; None if there is none."""
     while isinstance(i.operation, (Reshape, Transpose)):
         i = i.operands[0]
     return i if isinstance(i.operation, Dot) else None

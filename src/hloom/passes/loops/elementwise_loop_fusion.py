@@ -1,7 +1,7 @@
-"""elementwise-loop-fusion: loops that work on every element by itself become loops inside a kernel.
+"""elementwise-loop-fusion: move while loops with elementwise bodies into kernels.
 
-``for (t = 0; t < n; ++t) x = f(x, t)`` with an elementwise f turns into one kernel that takes each vector of
-elements through all turns while it lies in registers, instead of going over the whole arrays in every turn.
+``for (t = 0; t < n; ++t) x = f(x, t)`` with an elementwise f becomes one kernel that runs all iterations on
+each vector of elements while it is in registers, instead of traversing the arrays in every iteration.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def _reads_elsewhere(i: HloInstruction) -> bool:
 @register
 @dataclass(frozen=True, slots=True)
 class ElementwiseLoopFusion:
-    """A while that counts and whose body is elementwise → a ``fusion`` with the while inside.
+    """A while with a known trip count and an elementwise body → a ``fusion`` that contains the while.
 
     Attributes:
-        most_members: longer bodies stay as they are.
-        most_carried: so do bodies with more arrays than registers would hold.
-        most_iterations: so do loops with more iterations, because a kernel cannot be interrupted.
+        most_members: maximum number of instructions in the body.
+        most_carried: maximum number of carried arrays, which must fit in registers.
+        most_iterations: maximum trip count, because a kernel cannot be interrupted.
     """
 
     most_members: int = 200
@@ -68,7 +68,7 @@ class ElementwiseLoopFusion:
         return changed
 
     def fits(self, loop: Loop, count: TripCount) -> bool:
-        """Whether a loop may run inside a kernel."""
+        """Return whether a loop may run inside a kernel."""
         if (
             not 1 <= count.turns <= self.most_iterations
             or loop.count < 2
@@ -92,13 +92,13 @@ class ElementwiseLoopFusion:
 
 
 def carried_arrays(loop: Loop) -> list[int]:
-    """The numbers of the elements that are arrays and change from turn to turn."""
+    """Return the numbers of the array elements of the state that are not loop-invariant."""
     shapes = loop.instruction.shape.tuple_shapes
     return [n for n in range(loop.count) if shapes[n].rank and not loop.is_invariant(n)]
 
 
 def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
-    """Whether no element of the next state depends on any of the carried arrays but those in its place."""
+    """Return whether elements of the next state depend on carried arrays only at their own index."""
     carried = set(carried_arrays(loop))
     in_place: set[HloInstruction] = set()
     for i in loop.body.post_order():
@@ -123,7 +123,7 @@ def is_elementwise(loop: Loop, dimensions: tuple[int, ...]) -> bool:
 
 
 def carry_constants(loop: Loop) -> None:
-    """Let a loop carry the arrays of constants in its body, so that they lie in memory outside."""
+    """Carry the array constants of a body in the loop's state, so that they are allocated outside."""
     w = Writer(loop.instruction)
     constants = [i for i in loop.body.post_order() if isinstance(i.operation, Constant) and i.shape.rank]
     if not constants:
@@ -136,7 +136,7 @@ def carry_constants(loop: Loop) -> None:
 
 
 def fuse(loop: Loop, count: TripCount) -> None:
-    """Put a loop into a fusion whose results are the carried arrays."""
+    """Move a loop into a fusion whose results are the carried arrays."""
     old = loop.instruction
     w = Writer(old)
     into = _Fused(w.module)
@@ -187,7 +187,7 @@ class _Fused:
         return self.body.add(HloInstruction(name, operation, shape, operands))
 
     def initial(self, i: HloInstruction) -> HloInstruction:
-        """An initial value: a parameter, or what costs nothing to make again."""
+        """Return an initial value in the fusion: a parameter, or a copy if it is free to recompute."""
         scalar = isinstance(i.operation, Constant) and not i.shape.rank
         if (
             scalar

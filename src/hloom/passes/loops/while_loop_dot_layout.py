@@ -1,8 +1,8 @@
-"""while-loop-dot-layout: matrices that a loop multiplies by in every turn lie as the product reads them.
+"""while-loop-dot-layout: transpose loop-invariant matrices into the layout that their dots read.
 
-Lanes run along the columns of the right operand, or, where that is a vector, along the rows of the left one.
-A matrix that stays the same throughout a loop and lies the other way round is transposed; loop-invariant code
-motion then takes the transpose out of the loop.
+Lanes run along the columns of the right operand or, if that is a vector, along the rows of the left one. A
+loop-invariant matrix in the opposite layout is transposed; loop-invariant code motion then hoists the
+transpose.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WhileLoopDotLayout:
     """``while (...) { x = dot(a, x) }`` → ``while (...) { x = dot(transpose(a), x) }`` where it reads better.
 
     Attributes:
-        least: a matrix of fewer columns is read quickly however it lies.
+        least: minimum number of columns; narrower matrices are read quickly in either layout.
     """
 
     least: int = 4
@@ -38,7 +38,7 @@ class WhileLoopDotLayout:
     settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
-        """Turn the matrices of every loop."""
+        """Transpose the matrices of every loop."""
         changed = False
         for computation in module.post_order():
             for instruction in computation:
@@ -52,7 +52,7 @@ class WhileLoopDotLayout:
         return changed
 
     def turn(self, dot: HloInstruction, number: int) -> bool:
-        """Transpose an operand so that its free dimensions come last; returns whether they did not before."""
+        """Transpose an operand so that its free dimensions are minor; return whether it changed."""
         operation = operation_of(dot, Dot)
         batch, contracting = batch_of(operation, number), inner_of(operation, number)
         sizes = dot.operands[number].shape.dimensions
@@ -74,7 +74,7 @@ class WhileLoopDotLayout:
 
 
 def _wide_operand(dot: HloInstruction) -> int | None:
-    """The operand along which lanes run: the right one, the left one if the right is a vector; else None."""
+    """Return the operand along which lanes run: 1, or 0 if that is a vector; None if neither."""
     operation = operation_of(dot, Dot)
     rhs, lhs = dot.operands[1].shape, dot.operands[0].shape
     if not (lhs.is_static and rhs.is_static) or dot.operands[0] is dot.operands[1]:

@@ -1,4 +1,4 @@
-"""while-loop-invariant-code-motion: what every turn of a loop computes alike is computed before it."""
+"""while-loop-invariant-code-motion: hoist loop-invariant computations out of while loops."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hloom.shape.shape import Shape
 @register
 @dataclass(frozen=True, slots=True)
 class WhileLoopInvariantCodeMotion:
-    """``while (...) { y = f(x); ... }`` with x the same in every turn → ``y = f(x); while (...) { ... }``.
+    """``while (...) { y = f(x); ... }`` with a loop-invariant x → ``y = f(x); while (...) { ... }``.
 
     Attributes:
-        growth: a value is carried if it has at most so many bytes for each byte of what it is made of.
-        small: or if it has at most so many bytes.
+        growth: hoist a value if its size is at most this multiple of the size of its sources in the state.
+        small: hoist any value of at most this many bytes.
     """
 
     growth: float = 1.0
@@ -36,7 +36,7 @@ class WhileLoopInvariantCodeMotion:
     settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
-        """Move code out of every loop, inner ones first, so that it may leave several."""
+        """Hoist out of every loop, inner ones first, so that code may leave several loops."""
         changed = False
         for computation in module.post_order():
             for instruction in computation:
@@ -45,7 +45,7 @@ class WhileLoopInvariantCodeMotion:
         return changed
 
     def move(self, instruction: HloInstruction) -> bool:
-        """Move what can be moved out of one loop; returns whether there was anything."""
+        """Hoist out of one loop; return whether anything changed."""
         loop = loop_of(instruction)
         if loop is None:
             return False
@@ -62,7 +62,7 @@ class WhileLoopInvariantCodeMotion:
         return True
 
     def pays(self, i: HloInstruction, loop: Loop) -> bool:
-        """Whether carrying a value is no more than carrying what it is made of."""
+        """Return whether carrying a value costs no more memory than carrying its sources."""
         made = _bytes(i.shape)
         return made <= self.small or made <= self.growth * sum(_bytes(s.shape) for s in _sources(i, loop))
 
@@ -72,7 +72,7 @@ def _bytes(shape: Shape) -> int:
 
 
 def invariants(loop: Loop) -> set[HloInstruction]:
-    """The instructions of the body that have the same value in every turn."""
+    """Return the loop-invariant instructions of the body."""
     found: set[HloInstruction] = set()
     for i in loop.body.post_order():
         if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
@@ -87,7 +87,7 @@ def invariants(loop: Loop) -> set[HloInstruction]:
 
 
 def frontier(loop: Loop, invariant: set[HloInstruction]) -> list[HloInstruction]:
-    """The last instructions of invariant computations that are work; what costs nothing stays inside."""
+    """Return the last non-free instructions of invariant computations; free ones stay in the body."""
     found: dict[HloInstruction, None] = {}
     waiting = [i for i in invariant if i.users and any(user not in invariant for user in i.users)]
     seen: set[HloInstruction] = set()
@@ -104,7 +104,7 @@ def frontier(loop: Loop, invariant: set[HloInstruction]) -> list[HloInstruction]
 
 
 def _sources(i: HloInstruction, loop: Loop) -> Iterator[HloInstruction]:
-    """The elements of the state that a value is made of."""
+    """Yield the elements of the state that a value depends on."""
     waiting, seen = [i], {i}
     while waiting:
         node = waiting.pop()
@@ -117,7 +117,7 @@ def _sources(i: HloInstruction, loop: Loop) -> Iterator[HloInstruction]:
 
 
 def _copy_out(i: HloInstruction, loop: Loop, copies: dict[HloInstruction, HloInstruction]) -> HloInstruction:
-    """A copy of an invariant instruction before the loop, with all it is made of."""
+    """Copy an invariant instruction and its operands, transitively, to before the loop."""
     if i not in copies:
         number = element_number(i, loop.state)
         if number is not None:

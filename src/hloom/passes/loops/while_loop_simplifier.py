@@ -1,4 +1,4 @@
-"""simplify-while-loops: loops carry only what is needed, and loops of no turn or of one are none."""
+"""simplify-while-loops: remove unused and invariant state; remove loops that run at most once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hloom.passes.writing import Writer
 @register
 @dataclass(frozen=True, slots=True)
 class WhileLoopSimplifier:
-    """Constants go into loops, what no turn changes and what nobody needs out of them."""
+    """A while → one without constant, invariant, duplicate or dead state elements; or its body."""
 
     name: ClassVar[str] = "simplify-while-loops"
     needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
@@ -42,7 +42,7 @@ class WhileLoopSimplifier:
 
 
 def simplify(instruction: HloInstruction) -> bool:
-    """Simplify one loop; returns whether anything changed."""
+    """Simplify one loop; return whether anything changed."""
     if _never_runs(instruction):
         replace_loop(instruction, instruction.operands[0])
         return True
@@ -68,7 +68,7 @@ def _never_runs(instruction: HloInstruction) -> bool:
 
 
 def unroll(instruction: HloInstruction, count: TripCount) -> None:
-    """A loop of no turn → its initial state; of one → the body."""
+    """A loop with trip count 0 → its initial state; with trip count 1 → its body."""
     computation, result = instruction.parent, instruction.operands[0]
     assert computation is not None
     if count.turns == 1:
@@ -78,7 +78,7 @@ def unroll(instruction: HloInstruction, count: TripCount) -> None:
 
 
 def replace_loop(instruction: HloInstruction, result: HloInstruction) -> None:
-    """Put a value in the place of a loop, whose computations go: nobody else calls them."""
+    """Replace a loop by a value and remove its computations, which have no other caller."""
     w = Writer(instruction)
     w.replace(result)
     for computation in instruction.called_computations:
@@ -86,7 +86,7 @@ def replace_loop(instruction: HloInstruction, result: HloInstruction) -> None:
 
 
 def move_invariants(loop: Loop) -> bool:
-    """What no turn changes → the initial value outside; inside too if that is a constant, spread or not."""
+    """Uses of an invariant element after the loop → its initial value; cheap constants → inside too."""
     changed = False
     for n in range(loop.count):
         if not loop.is_invariant(n):
@@ -102,7 +102,7 @@ def move_invariants(loop: Loop) -> bool:
 
 
 def is_cheap_constant(i: HloInstruction) -> bool:
-    """Whether a value can be made anew in every turn: a number, spread or not, or an iota."""
+    """Return whether a value is cheap to recompute: a scalar constant, its broadcast, or an iota."""
     while i.operation.scalar_identity and is_free(i):
         i = i.operands[0]
     return isinstance(i.operation, Iota) or (
@@ -111,7 +111,7 @@ def is_cheap_constant(i: HloInstruction) -> bool:
 
 
 def know_the_end(loop: Loop, count: TripCount) -> bool:
-    """The counter after the loop → its last value."""
+    """The counter after the loop → its final value."""
     changed = False
     for pick in picks(loop.instruction, count.element):
         if pick.users or pick.is_root:
@@ -121,7 +121,7 @@ def know_the_end(loop: Loop, count: TripCount) -> bool:
 
 
 def join_equal_elements(loop: Loop) -> bool:
-    """Two counters with the same beginning and step → one."""
+    """Two counters with equal initial value and step → one."""
     changed = False
     known: dict[tuple[object, ...], int] = {}
     for n in range(loop.count):
@@ -147,7 +147,7 @@ def join_equal_elements(loop: Loop) -> bool:
 
 
 def _counter_key(loop: Loop, n: int) -> tuple[object, ...] | None:
-    """What tells a counter: type, beginning and step."""
+    """Return a key that is equal for equal counters: type, initial value, step; None if no counter."""
     following = loop.following[n]
     if not isinstance(following.operation, Add) or len(following.users) > 1 or following.shape.rank:
         return None
@@ -160,7 +160,7 @@ def _counter_key(loop: Loop, n: int) -> tuple[object, ...] | None:
 
 
 def drop_dead_elements(loop: Loop) -> bool:
-    """Elements that neither the condition nor anybody after the loop needs, nor what is needed → none."""
+    """Elements on which neither the condition, nor the results, nor a side effect depends → removed."""
     whole = loop.instruction
     if whole.is_root or any(not isinstance(u.operation, GetTupleElement) for u in whole.users):
         return False
@@ -183,7 +183,7 @@ def drop_dead_elements(loop: Loop) -> bool:
 
 
 def _reaching(loop: Loop) -> dict[HloInstruction, int]:
-    """For every instruction of the body the set of elements that it depends on, as bits."""
+    """Return, for each instruction of the body, the state elements it depends on as a bit mask."""
     masks: dict[HloInstruction, int] = {}
     numbers = {pick: n for n in range(loop.count) for pick in picks(loop.state, n)}
     for i in loop.body.post_order():
@@ -196,7 +196,7 @@ def _reaching(loop: Loop) -> dict[HloInstruction, int]:
 
 
 def _closure(live: int, needs: list[int]) -> int:
-    """The elements that live ones need, directly or not."""
+    """Return the transitive closure of the live elements under ``needs``, as a bit mask."""
     waiting, done = live, 0
     while waiting:
         n = waiting.bit_length() - 1

@@ -1,4 +1,4 @@
-"""while-loop-trip-count-annotator: notes at loops how often they turn, where that follows from constants."""
+"""while-loop-trip-count-annotator: annotate while loops with trip counts that follow from constants."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hloom.passes.registry import register
 @register
 @dataclass(frozen=True, slots=True)
 class WhileLoopTripCountAnnotator:
-    """A loop that counts → the same with a `TripCount` among its annotations.
+    """A counting loop → the same loop with a `TripCount` annotation.
 
-    A ``known_trip_count`` in the ``backend_config`` that came with the program is not looked at: it may be
-    older than the loop.
+    The ``known_trip_count`` in the ``backend_config`` of the input is ignored because other tools may have
+    changed the loop since it was written.
     """
 
     name: ClassVar[str] = "while-loop-trip-count-annotator"

@@ -1,4 +1,4 @@
-"""While loops as passes see them: elements that are carried from turn to turn, and how to change which."""
+"""Views of while loops as tuples of state elements, and changes of the carried elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hloom.shape.shape import Shape
 
 
 def loop_of(i: HloInstruction) -> Loop | None:
-    """A while as a loop over a tuple's elements; None for a state that is none, or ordered by control."""
+    """Return a while as a loop over tuple elements; None for other states or control dependencies."""
     if (
         not isinstance(i.operation, While)
         or not i.shape.is_tuple
@@ -35,7 +35,7 @@ def loop_of(i: HloInstruction) -> Loop | None:
 
 
 def take_apart(whole: HloInstruction) -> None:
-    """Let everybody who uses a tuple use its elements, or a new tuple of them."""
+    """Replace the users of a tuple by users of its elements, or of a new tuple of them."""
     others = [u for u in whole.users if not isinstance(u.operation, GetTupleElement)]
     if not others and not whole.is_root:
         return
@@ -50,20 +50,20 @@ def take_apart(whole: HloInstruction) -> None:
 
 
 def _elements_again(whole: HloInstruction) -> HloInstruction:
-    """A new tuple of the elements of a tuple."""
+    """Add a new tuple of the elements of a tuple."""
     w = Writer(whole)
     parts = [w.op(GetTupleElement(index=n), whole) for n in range(len(whole.shape.tuple_shapes))]
     return w.op(Tuple(), *parts, shape=whole.shape)
 
 
 def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = ()) -> list[HloInstruction]:
-    """Put a while in the place of a loop's that carries only some elements, and further invariant ones.
+    """Replace a loop's while by one that carries only some elements, and additional invariant ones.
 
-    Nothing but what is carried on may use an element that is not kept; after the loop its value is the
+    An element that is dropped may have no uses but its own next value; its value after the loop is the
     initial one.
 
     Returns:
-        The extra elements in the body.
+        The additional elements in the body.
     """
     old = loop.instruction
     w = Writer(old)
@@ -98,7 +98,7 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
 
 
 def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> None:
-    """Let picks of a parameter find the elements at their new places; those of others are dead."""
+    """Renumber the get-tuple-elements of a parameter; those of dropped elements are dead."""
     whole.shape = shape
     for user in list(whole.users):
         number = operation_of(user, GetTupleElement).index
@@ -107,7 +107,7 @@ def _renumber(whole: HloInstruction, place: dict[int, int], shape: Shape) -> Non
 
 
 def sink(loop: Loop, number: int, value: HloInstruction) -> bool:
-    """Let body and condition compute an invariant element anew; returns whether one of them uses it."""
+    """Recompute an invariant element in body and condition; return whether either uses it."""
     changed = False
     for whole in (loop.state, loop.tested):
         computation = whole.parent

@@ -1,4 +1,4 @@
-"""algsimp: applies the rewrite rules that need to know nothing but a few instructions around."""
+"""algsimp: apply the rewrite rules that need no analysis beyond a few neighbouring instructions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     arithmetic.RULES,
     reduction.RULES,
 )
-"""The rules' families; of several rules that fit, that of the first family is taken."""
+"""The families of rules; earlier families take precedence."""
 
 _TABLE: Final = RuleTable(*FAMILIES)
 
@@ -39,7 +39,7 @@ _TABLE: Final = RuleTable(*FAMILIES)
 @register
 @dataclass(frozen=True, slots=True)
 class AlgebraicSimplifier:
-    """Every rule of `FAMILIES`, until none fits any more."""
+    """Apply every rule of `FAMILIES` to a fixed point."""
 
     name: ClassVar[str] = "algsimp"
     settles: ClassVar[bool] = True

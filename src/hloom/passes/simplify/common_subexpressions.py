@@ -1,4 +1,4 @@
-"""cse: computes every value once."""
+"""cse: eliminate common subexpressions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""computation-deduplicator: computations that are applied to elements, and are equal, become one.
+"""computation-deduplicator: merge equal computations that operations apply to elements.
 
-Every reduction that a front end writes brings its own ``add``; that they are one lets equal reductions be
-recognized as equal.
+Front ends emit one ``add`` computation per reduction; merging them lets CSE recognize equal reductions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hloom.ir.module import HloModule
 from hloom.passes.registry import register
 
 LARGEST: Final = 64
-"""Computations of more instructions are not compared."""
+"""Maximum number of instructions of a computation that is compared."""
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -29,7 +28,7 @@ class ComputationDeduplicator:
     settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
-        """Let callers of equal computations call one; callees first."""
+        """Let the callers of equal computations call the first of them; callees first."""
         applied: dict[HloComputation, list[HloInstruction]] = {}
         others: set[HloComputation] = {module.entry}
         for i in module.instructions():
@@ -54,7 +53,7 @@ class ComputationDeduplicator:
 
 
 def key_of(computation: HloComputation) -> Key:
-    """What two computations have in common just if they compute the same in the same way."""
+    """Return a key that is equal for structurally identical computations."""
     number: dict[HloInstruction, int] = {}
     steps: list[Key] = [(computation.execution_thread,)]
     for i in computation.post_order():

@@ -1,4 +1,4 @@
-"""simplify-conditional: branches that are known, alike or small are no branches."""
+"""simplify-conditional: remove conditionals with known or small branches, and unused results."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from hloom.shape.shape import Shape
 @register
 @dataclass(frozen=True, slots=True)
 class ConditionalSimplifier:
-    """Known branches are taken, small ones are both computed, results that nobody wants are not.
+    """A conditional with a known branch → that branch; with small branches → selects; unused results → none.
 
     Attributes:
-        most_instructions: branches of so many instructions on scalars together become selects.
+        most_instructions: maximum number of scalar instructions, in both branches together, that become
+            selects.
     """
 
     most_instructions: int = 16
@@ -45,7 +46,7 @@ class ConditionalSimplifier:
         return changed
 
     def simplify(self, i: HloInstruction) -> bool:
-        """Simplify one conditional; returns whether anything changed."""
+        """Simplify one conditional; return whether anything changed."""
         chosen = known_branch(i)
         if chosen is not None:
             inline(i, chosen)
@@ -56,7 +57,7 @@ class ConditionalSimplifier:
         return drop_unused_results(i)
 
     def is_small(self, i: HloInstruction) -> bool:
-        """Whether both branches are a few operations on scalars, and the predicate a pred."""
+        """Return whether a pred selects between two branches of few elementwise operations on scalars."""
         if len(i.called_computations) != 2 or not i.operands[0].shape.element_type.is_predicate:
             return False
         steps = [s for branch in i.called_computations for s in branch.instructions]
@@ -74,7 +75,7 @@ def _leaves(shape: Shape) -> list[Shape]:
 
 
 def known_branch(i: HloInstruction) -> int | None:
-    """The branch that is always taken: the only one, or that of a constant."""
+    """Return the branch that is always taken: the only one, or that of a constant index; else None."""
     last = len(i.called_computations) - 1
     if not last:
         return 0
@@ -99,7 +100,7 @@ def _copied(i: HloInstruction, branch: int) -> HloInstruction:
 
 
 def _replace(i: HloInstruction, result: HloInstruction) -> None:
-    """Put a value in the place of a conditional, whose branches go: nobody else calls them."""
+    """Replace a conditional by a value and remove its branches, which have no other caller."""
     w = Writer(i)
     w.replace(result)
     for computation in dict.fromkeys(i.called_computations):
@@ -127,7 +128,7 @@ def _selected(w: Writer, p: HloInstruction, a: HloInstruction, b: HloInstruction
 
 
 def drop_unused_results(i: HloInstruction) -> bool:
-    """``conditional`` of a tuple → one of the elements that somebody uses."""
+    """``conditional`` of a tuple → a conditional of the used elements."""
     if i.is_root or not i.shape.is_tuple:
         return False
     picks = {u: u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
@@ -155,7 +156,7 @@ def drop_unused_results(i: HloInstruction) -> bool:
 
 
 def _keep_results(branch: HloComputation, used: list[int]) -> None:
-    """Let a branch give only some elements of its result."""
+    """Reduce the root tuple of a branch to the used elements."""
     old = branch.root
     branch.root = Writer(old).op(Tuple(), *(old.operands[n] for n in used))
     remove_dead(branch)

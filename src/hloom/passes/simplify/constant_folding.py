@@ -1,7 +1,6 @@
-"""constant_folding: computes at compile time what is the same in every run, where that takes no time.
+"""constant_folding: evaluate instructions with constant operands at compile time.
 
-What an instruction would take to run bounds what may be spent on it here, so that programs with large
-constants compile as fast as others.
+A work estimate bounds the evaluation, so that compile time does not grow with the size of the constants.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
 _WORK_OF_ELEMENT: Final = {"moved": 1, "computed": 16, "combined": 64}
-"""How much more an element costs here than a moved one."""
+"""Cost of evaluating one element, relative to moving it."""
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class ConstantFolding:
-    """Operations on constants → constants; arrays of one number → that number, spread.
+    """Operations on constants → constants; constants with equal elements → ``broadcast(constant)``.
 
     Attributes:
-        largest: the most elements of a result.
-        work: the most work for one instruction, in moved elements (about a nanosecond each).
-        total_work: the most work for a module.
+        largest: maximum number of elements of a result that is larger than every operand.
+        work: maximum work for one instruction, in moved elements (about a nanosecond each).
+        total_work: maximum work for a module.
     """
 
     largest: int = 1 << 16
@@ -68,7 +67,7 @@ class ConstantFolding:
         return changed
 
     def folds(self, i: HloInstruction) -> bool:
-        """Whether an instruction works on constants alone and makes a small one."""
+        """Return whether an instruction has only constant operands and a result small enough to store."""
         if not is_pure(i) or not i.operands or (is_free(i) and _enlarges(i)):
             return False
         if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
@@ -80,7 +79,7 @@ class ConstantFolding:
 
 
 def _enlarges(i: HloInstruction) -> bool:
-    """Return whether the result is larger than the operands: it is cheaper to make than to store."""
+    """Return whether the result is larger than the operands: computing it is cheaper than storing it."""
     return i.shape.is_array and i.shape.element_count > max(o.shape.element_count for o in i.operands)
 
 
@@ -89,7 +88,7 @@ def _is_known(i: HloInstruction) -> bool:
 
 
 def work_of(i: HloInstruction) -> int:
-    """What evaluating an instruction costs, in elements moved."""
+    """Estimate the work of evaluating an instruction, in moved elements."""
     largest = max(i.shape.element_count, *(o.shape.element_count for o in i.operands))
     family = i.operation.family
     if family is Family.MOVEMENT:
@@ -107,7 +106,7 @@ def work_of(i: HloInstruction) -> int:
 
 
 def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
-    """Put the value of an instruction in its place; not where the evaluator refuses it."""
+    """Replace an instruction by its value; return False if the evaluator rejects it."""
     try:
         with np.errstate(all="ignore"):
             value = evaluator.apply(i, [operation_of(o, Constant).literal.numpy() for o in i.operands])
@@ -119,7 +118,7 @@ def fold(i: HloInstruction, evaluator: Evaluator) -> bool:
 
 
 def replace_by_constant(i: HloInstruction, value: Array) -> None:
-    """Put an array, which the instruction's value is, in its place: one number spread, where it is one."""
+    """Replace an instruction by an array, as the broadcast of a scalar if all elements are equal."""
     w = Writer(i)
     shape = Shape(i.shape.element_type, i.shape.dimensions)
     one = only_number(value)
@@ -133,7 +132,7 @@ def replace_by_constant(i: HloInstruction, value: Array) -> None:
 
 
 def only_number(value: Array) -> Array | None:
-    """The one number that all elements of an array are, bit for bit; None if there are two, or none."""
+    """Return the value of all elements if they are bitwise equal; None if they differ or there are none."""
     flat = np.asarray(value).reshape(-1)
     if not flat.size:
         return None

@@ -1,4 +1,4 @@
-"""dce: removes what nobody uses; and computations that nobody calls."""
+"""dce: remove dead instructions and computations without callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.passes.registry import register
 @register
 @dataclass(frozen=True, slots=True)
 class DeadCodeElimination:
-    """Removes instructions without users or side effects, and uncalled computations."""
+    """Remove instructions without users or side effects, and uncalled computations."""
 
     name: ClassVar[str] = "dce"
 
@@ -34,7 +34,7 @@ class DeadCodeElimination:
 
 
 def called_from(entry: HloComputation) -> set[HloComputation]:
-    """The computations that a computation calls, directly or not, and itself."""
+    """Return a computation and those it calls, directly or not."""
     found = {entry}
     waiting = [entry]
     while waiting:
@@ -66,7 +66,7 @@ def remove_dead(computation: HloComputation) -> bool:
 
 
 def is_dead(instruction: HloInstruction) -> bool:
-    """Whether an instruction can go: no users, not the root, no parameter, no side effect."""
+    """Return whether an instruction has no users or side effects and is neither root nor parameter."""
     return (
         not instruction.users
         and not instruction.is_root

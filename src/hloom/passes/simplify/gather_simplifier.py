@@ -1,4 +1,4 @@
-"""gather_simplifier: gathers of one slice, or of everything, become plainer operations."""
+"""gather_simplifier: replace gathers of one slice, or of a whole array, by simpler operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLE: Final = RuleTable(indexing.GATHERS)
 @register
 @dataclass(frozen=True, slots=True)
 class GatherSimplifier:
-    """The rules of `hloom.passes.rules.indexing.GATHERS`."""
+    """Apply the rules of `hloom.passes.rules.indexing.GATHERS`."""
 
     name: ClassVar[str] = "gather_simplifier"
     settles: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""integer-range-simplifier: comparisons and bounds that the ranges of integers decide."""
+"""integer-range-simplifier: remove comparisons and bounds that value ranges of integers decide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hloom.passes.writing import Writer
 @register
 @dataclass(frozen=True, slots=True)
 class IntegerRangeSimplifier:
-    """``i < n`` → true, ``maximum(i, 0)`` → ``i``, and the like, where i is known to lie inside."""
+    """``i < n`` → true, ``maximum(i, 0)`` → ``i``, ``i % n`` → ``i`` where the range of i proves it."""
 
     name: ClassVar[str] = "integer-range-simplifier"
     needs: ClassVar[frozenset[str]] = frozenset((FLAT,))
@@ -32,7 +32,7 @@ class IntegerRangeSimplifier:
 
 
 def rules(ranges: IntegerRanges) -> Family:
-    """The rules that rely on ranges."""
+    """Return the rules, which query ``ranges``."""
     family = Family("integer ranges")
 
     @family.rewrites(Compare)
@@ -69,7 +69,7 @@ def rules(ranges: IntegerRanges) -> Family:
 
 
 def _decided(direction: str, a: Range, b: Range) -> bool | None:
-    """Whether a relation holds for all pairs of two ranges, or for none."""
+    """Return whether a comparison holds for all pairs of two ranges; None if for some of them only."""
     match direction:
         case "LT":
             return True if a[1] < b[0] else False if a[0] >= b[1] else None

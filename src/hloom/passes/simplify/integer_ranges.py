@@ -1,4 +1,4 @@
-"""In which ranges integers lie, as far as constants, iotas and loop counters tell."""
+"""Value ranges of integers, derived from constants, iotas, loop counters and arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEPTH: Final = 24
 
 
 class IntegerRanges:
-    """The ranges of the integers of a module, whose call graph must be flat."""
+    """The value ranges of the integers of a module with a flat call graph."""
 
     def __init__(self, module: HloModule) -> None:
         self.known: dict[HloInstruction, Range | None] = {}
@@ -36,7 +36,7 @@ class IntegerRanges:
                 self.known.update(dict.fromkeys(picks(whole, count.element), found))
 
     def of(self, i: HloInstruction, depth: int = _DEPTH) -> Range | None:
-        """The range of all elements of an array of integers or pred; None for anything else."""
+        """Return the range of all elements of an integer or pred array; None for other types."""
         kind = i.shape.element_type
         if not (kind.is_integer or kind.is_predicate):
             return None
@@ -49,7 +49,7 @@ class IntegerRanges:
         return self.known[i]
 
     def _found(self, i: HloInstruction, depth: int) -> Range | None:
-        """Return the range that follows from the operands, before it wraps around."""
+        """Return the range that follows from the operands, before wrap-around."""
         match i.operation:
             case Constant():
                 return _of_constant(i)

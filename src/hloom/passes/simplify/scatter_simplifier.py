@@ -1,4 +1,4 @@
-"""scatter_simplifier: scatters of one window become updates of a slice."""
+"""scatter_simplifier: replace scatters of one window by dynamic-update-slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLE: Final = RuleTable(indexing.SCATTERS)
 @register
 @dataclass(frozen=True, slots=True)
 class ScatterSimplifier:
-    """The rules of `hloom.passes.rules.indexing.SCATTERS`."""
+    """Apply the rules of `hloom.passes.rules.indexing.SCATTERS`."""
 
     name: ClassVar[str] = "scatter_simplifier"
     settles: ClassVar[bool] = True

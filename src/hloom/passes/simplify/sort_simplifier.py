@@ -1,4 +1,4 @@
-"""simplify-sorts: sorts do not carry what nobody looks at."""
+"""simplify-sorts: remove unused operands of sorts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLE: Final = RuleTable(indexing.SORTS)
 @register
 @dataclass(frozen=True, slots=True)
 class SortSimplifier:
-    """The rules of `hloom.passes.rules.indexing.SORTS`."""
+    """Apply the rules of `hloom.passes.rules.indexing.SORTS`."""
 
     name: ClassVar[str] = "simplify-sorts"
     settles: ClassVar[bool] = True

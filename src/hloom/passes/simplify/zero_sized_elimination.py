@@ -1,4 +1,4 @@
-"""zero_sized_hlo: arrays without elements are constants, whatever would have made them."""
+"""zero_sized_hlo: replace arrays without elements by constants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ZeroSizedHloElimination:
     settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
-        """Replace every one in every computation."""
+        """Replace every zero-sized result in every computation."""
         changed = False
         for computation in module.computations:
             for i in computation:
@@ -34,7 +34,7 @@ class ZeroSizedHloElimination:
 
 
 def is_empty(i: HloInstruction) -> bool:
-    """Whether an instruction only makes an array without elements."""
+    """Return whether an instruction is pure and its result is a static array without elements."""
     if not is_pure(i) or not i.shape.is_array or 0 not in i.shape.dimensions:
         return False
     return i.shape.is_static and not i.control_predecessors and not i.control_successors
