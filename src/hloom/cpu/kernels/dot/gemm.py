@@ -1,8 +1,8 @@
-"""Matrix products as numbers: which matrices a dot multiplies, and where they lie.
+"""Matrix products described by sizes and strides.
 
 C[m, n] = sum over k of A[m, k] * B[k, n], for any strides of A and B, in batches. Three ways of computing it
 have kernels of their own: tiles of C in registers (`gemm_tiles`), rows of A times columns of B with lanes
-along k (`inner_product`), and elements in a loop (`contraction`).
+along k (`inner_product`), and one element at a time (`contraction`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 Finish: TypeAlias = Callable[[Elements, Index, Index, Index, Element], None]
-"""(elements, batch, row, column, sum) → stores the result, with what is fused into it. Lanes run along the
-columns, or along another of the three."""
+"""Store the result from (elements, batch, row, column, sum), with the epilogue of the fusion applied.
+
+Lanes run along the columns, or along the rows or batches.
+"""
 FEWEST_RESULTS = 16
 SHORT = 256
-"""Fewer results of fewer products are computed where they stand."""
+"""Sizes up to which a product is computed inline, without a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A matrix in an array: element strides of its (batch, row, column) dimensions, and where it begins."""
+    """Describe a matrix in an array: element strides of (batch, row, column), and its offset."""
 
     batch: tuple[int, ...]
     row: int
@@ -41,18 +43,18 @@ class Matrix:
 
     @property
     def transposed(self) -> Matrix:
-        """The same elements with rows and columns exchanged."""
+        """Return the matrix with rows and columns exchanged."""
         return Matrix(self.batch, self.column, self.row, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """The numbers of a batched matrix product.
+    """Describe a batched matrix product.
 
     Attributes:
         batch: batch sizes.
         m, n, k: sizes.
-        a, b: where A[m, k] and B[k, n] lie.
+            a, b: the matrices A[m, k] and B[k, n].
         kind: the type in which products are summed.
         a_type, b_type: types of the operands.
     """
@@ -69,17 +71,17 @@ class Gemm:
 
     @property
     def batches(self) -> int:
-        """Number of products."""
+        """Return the number of matrix products."""
         return math.prod(self.batch)
 
     @property
     def work(self) -> int:
-        """Number of multiplications."""
+        """Return the number of multiplications."""
         return self.batches * self.m * self.n * self.k
 
     @property
     def transposed(self) -> Gemm:
-        """The product of B's transpose and A's: the transpose of C."""
+        """Return the product of the transposes of B and A: the transpose of C."""
         return replace(
             self, m=self.n, n=self.m, a=self.b.transposed, b=self.a.transposed, a_type=self.b_type,
             b_type=self.a_type,
@@ -87,9 +89,9 @@ class Gemm:
 
 
 def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
-    """A dot as a matrix product of strided matrices; None where its dimensions do not merge into that.
+    """Return a dot as a product of strided matrices; None if its dimensions do not merge into that form.
 
-    ``inside`` says that it is inside a fusion, so that operands may be slices, reshapes and transposes.
+    ``inside``: the dot is in a fusion, so that operands may be slices, reshapes and transposes.
     """
     operation: Any = dot.operation
     lhs, rhs = (o.shape for o in dot.operands)
@@ -124,7 +126,7 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
 
 
 def product_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
-    """A dot as a matrix product, if it is worth a kernel of its own; see `gemm_of`."""
+    """Return a dot as a matrix product if a kernel of its own pays; see `gemm_of`."""
     gemm = gemm_of(dot, inside=inside)
     if gemm is None or (gemm.batches * gemm.m * gemm.n < FEWEST_RESULTS and gemm.k < SHORT):
         return None
@@ -139,7 +141,7 @@ def _others(rank: int, *taken: Sequence[int]) -> list[int]:
 def _merged(
     dimensions: Sequence[int], strides: Sequence[int], chosen: Sequence[int]
 ) -> tuple[int, int] | None:
-    """(size, stride) of several dimensions as one; None if they do not follow each other in memory."""
+    """Return several dimensions as one (size, stride); None if they are not contiguous with each other."""
     size, stride = 1, 1
     for d in reversed(chosen):
         if dimensions[d] == 1:
@@ -156,7 +158,7 @@ def _merged(
 def batch_base(
     f: Function, gemm: Gemm, matrix: Matrix, batch: Value, base: Value, kind: ElementType
 ) -> Value:
-    """The address of a matrix of the batch."""
+    """Return the address of a matrix of the batch."""
     if matrix.offset:
         base = f.offset(base, matrix.offset * storage_bytes(kind))
     if gemm.batches == 1:
@@ -171,19 +173,19 @@ def batch_base(
 
 
 def load_at(elements: Elements, base: Value, index: Index, kind: ElementType) -> Element:
-    """The element at a linear index behind an address."""
+    """Load the element at a linear index from an address."""
     return elements.load(View(base, kind, (UNKNOWN_EXTENT,)), (index,))
 
 
 def sum_type(result: ElementType) -> ElementType:
-    """The type of sums in tiles: at least 32 bits wide; the low bits of integers do not depend on others."""
+    """Return the accumulator type: at least 32 bits; low bits of integer sums are independent of it."""
     if result.is_integer and result.bits < 32:
         return et.S32 if result.is_signed else et.U32
     return accumulator_type(result)
 
 
 def rounded(value: Element, gemm: Gemm, result: ElementType) -> Element:
-    """A sum in the result's type."""
+    """Convert a sum to the result's type."""
     if result.is_integer and gemm.kind is not result:
         assert isinstance(value, Value)
         return wrap(value.cast("trunc", register_type(result)), result)

@@ -1,7 +1,7 @@
-"""How the factors of a matrix product are stored in packed panels, and multiplied.
+"""Storage of the factors of a matrix product in packed panels, and their multiply-add instructions.
 
-Processors multiply short factors several at a time: one step takes the products of a few neighbours along k,
-adds them up, and adds the sum to a wider one. So the factors of a step lie side by side in panels.
+Dot-product instructions multiply several narrow factors at once: one step multiplies a few neighbours along
+k, and adds the products to a wider accumulator. The factors of a step are therefore adjacent in panels.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hloom.shape.element_type import ElementType
 
 
 class Factors(Protocol):
-    """A way of multiplying.
+    """Describe the factors of a multiply-add instruction.
 
     Attributes:
-        group: products that one step takes for each result.
-        headed: whether a panel begins with what the sums of its columns begin with.
+            group: products per result in one step.
+            headed: a panel begins with the initial sums of its columns.
         unit_bytes: bytes of the packed factors of one step.
     """
 
@@ -37,15 +37,15 @@ class Factors(Protocol):
     @property
     def unit_bytes(self) -> int: ...
     def read_as(self, kind: ElementType) -> ElementType:
-        """The type as which factors of a type are read, before they are packed."""
+        """Return the type in which factors of a type are loaded before packing."""
         ...
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store the vectors of factors of one step, ``group`` of them."""
+        """Store the ``group`` vectors of factors of one step."""
         ...
 
     def pack_units(self, value: Element, kind: ElementType) -> Element:
-        """A vector of packed factors from ``group`` times as many neighbours along k."""
+        """Return a vector of packed factors from ``group`` times as many neighbours along k."""
         ...
 
     def store_units(self, value: Element, pointer: Value) -> None:
@@ -53,7 +53,7 @@ class Factors(Protocol):
         ...
 
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
-        """Store a vector of factors of a row of A, which follow each other along k."""
+        """Store a vector of factors of a row of A, consecutive along k."""
         ...
 
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
@@ -61,28 +61,28 @@ class Factors(Protocol):
         ...
 
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """A vector of packed factors."""
+        """Load a vector of packed factors."""
         ...
 
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """The factors of one row in every lane."""
+        """Load the factors of one row into every lane."""
         ...
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """The sum with one step's products added."""
+        """Add the products of one step to the sums."""
         ...
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """For `headed` factors: what a step of a panel adds to the head."""
+        """Return the contribution of a step of a panel to its head; for `headed` factors only."""
         ...
 
 
 FEW_ROWS: Final = 4
-"""For fewer rows it does not pay to pack panels."""
+"""Number of rows below which packing of panels does not pay."""
 
 
 def factors_of(gemm: Gemm, target: Target) -> Factors:
-    """The fastest exact way of multiplying on a target."""
+    """Return the fastest exact factors for a target."""
     types = gemm.a_type, gemm.b_type
     if gemm.m < FEW_ROWS and gemm.b.column == 1:
         return Plain(gemm)
@@ -96,36 +96,36 @@ def factors_of(gemm: Gemm, target: Target) -> Factors:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Factors in the type of the sums, multiplied one at a time."""
+    """Multiply factors in the type of the sums, one at a time."""
 
     gemm: Gemm
     group: ClassVar[int] = 1
 
     @property
     def headed(self) -> bool:
-        """Panels have no head."""
+        """Return false: panels have no head."""
         return False
 
     def read_as(self, kind: ElementType) -> ElementType:
-        """The type itself."""
+        """Return the type unchanged."""
         return kind
 
     @property
     def unit_bytes(self) -> int:
-        """Bytes of a factor."""
+        """Return the bytes of a factor."""
         return storage_bytes(self.gemm.kind)
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store a vector of factors: of complex ones all real parts, then all imaginary ones."""
+        """Store a vector of factors; complex ones as all real parts, then all imaginary parts."""
         (value,) = values
         self.store_units(self.pack_units(value, kind), pointer)
 
     def pack_units(self, value: Element, kind: ElementType) -> Element:
-        """The numbers in the type of the sums."""
+        """Convert factors to the type of the sums."""
         return converted(value, kind, self.gemm.kind)
 
     def store_units(self, value: Element, pointer: Value) -> None:
-        """Store numbers in the type of the sums."""
+        """Store factors in the type of the sums."""
         if isinstance(value, tuple):
             f = value[0].function
             f.store(value[0], pointer)
@@ -134,7 +134,7 @@ class Plain:
             value.function.store(to_storage(value, self.gemm.kind), pointer)
 
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """What `pack` stored."""
+        """Load a vector that `pack` stored."""
         stored = storage_type(self.gemm.kind)
         first = f.load(stored.vector(lanes), pointer)
         if self.gemm.kind.is_complex:
@@ -142,7 +142,7 @@ class Plain:
         return from_storage(first, self.gemm.kind)
 
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """A number in every lane."""
+        """Load a factor into every lane."""
         stored = storage_type(self.gemm.kind)
         first = f.load(stored, pointer)
         if self.gemm.kind.is_complex:
@@ -150,11 +150,11 @@ class Plain:
         return from_storage(first, self.gemm.kind).splat(lanes)
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Total + a * b."""
+        """Return total + a * b."""
         return multiply_add(e, self.gemm.kind, a, b, total)
 
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
-        """Store a vector of factors of A: complex ones as they lie in arrays."""
+        """Store a vector of factors of A; complex ones interleaved as in arrays."""
         number = converted(value, kind, self.gemm.kind)
         if isinstance(number, tuple):
             lanes = number[0].type.lanes
@@ -169,12 +169,12 @@ class Plain:
         self.pack_row(value, kind, pointer)
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """There is no head."""
+        """Return the total unchanged: panels have no head."""
         return total
 
 
 class _Grouped(ABC):
-    """Factors of which several make a unit of 32 bits.
+    """Describe narrow factors packed into units of 32 bits.
 
     Attributes:
         part: the type of a packed factor.
@@ -185,24 +185,24 @@ class _Grouped(ABC):
 
     @property
     def headed(self) -> bool:
-        """Panels have no head."""
+        """Return false: panels have no head."""
         return False
 
     @property
     def unit_bytes(self) -> int:
-        """Bytes of a unit."""
+        """Return the bytes of a unit."""
         return I32.size
 
     def read_as(self, kind: ElementType) -> ElementType:
-        """The type itself."""
+        """Return the type unchanged."""
         return kind
 
     @abstractmethod
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Factors as they are packed."""
+        """Convert factors to their packed form."""
 
     def pack(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
-        """Store units from vectors of the first, the second ... factors of each."""
+        """Store units, given one vector per position in the unit."""
         self._interleave(values, kind, pointer, of_a=False)
 
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
@@ -225,7 +225,7 @@ class _Grouped(ABC):
         joined.function.store(joined.shuffle(order), pointer)
 
     def pack_units(self, value: Element, kind: ElementType) -> Element:
-        """Neighbours along k as units."""
+        """Combine neighbours along k into units."""
         assert isinstance(value, Value)
         factor = self.factor(value, kind, of_a=False)
         return factor.bitcast(I32.vector(factor.type.lanes // self.group))
@@ -242,29 +242,29 @@ class _Grouped(ABC):
         factor.function.store(factor, pointer)
 
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """A vector of units."""
+        """Load a vector of units."""
         return f.load(self.part.vector(lanes * self.group), pointer)
 
     def broadcast(self, f: Function, pointer: Value, lanes: int) -> Element:
-        """A unit in every lane."""
+        """Load a unit into every lane."""
         unit = f.load(I32, pointer, align=1).splat(lanes)
         return unit.bitcast(self.part.vector(lanes * self.group))
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """There is no head."""
+        """Return the total unchanged: panels have no head."""
         return total
 
 
 BIAS: Final = -128
-"""Added to signed bytes it makes them unsigned, and the other way round."""
+"""Bias, modulo 256, that converts between signed and unsigned bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bytes(_Grouped):
-    """Four products of an unsigned and a signed byte at a time.
+    """Multiply four unsigned bytes by four signed bytes per instruction.
 
-    Where both operands are of one kind, those of A are biased into the other kind; the head of a panel takes
-    back what that adds to each of its columns.
+    If both operands have the same signedness, those of A are biased into the other one; the head of a panel
+    subtracts the bias's contribution to each column.
     """
 
     gemm: Gemm
@@ -273,22 +273,22 @@ class Bytes(_Grouped):
 
     @property
     def headed(self) -> bool:
-        """Whether A is biased."""
+        """Return true if A is biased."""
         return self.gemm.a_type.is_signed == self.gemm.b_type.is_signed
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Bytes, biased if need be."""
+        """Return the bytes, biased if necessary."""
         return value ^ BIAS if of_a and self.headed else value
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Total + a . b."""
+        """Return total + a . b."""
         assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
         return self._dot(total, b, a) if not self.gemm.b_type.is_signed else self._dot(total, a, b)
 
     def sum_up(self, e: Elements, b: Value, total: Value) -> Value:
-        """Minus the bias of A times the sum of a column."""
+        """Return minus the bias of A times the sum of a column."""
         signed = self.gemm.b_type.is_signed
-        # A of signed bytes has become larger by 128, A of unsigned ones smaller
+        # the bias adds 128 to signed bytes of A, and subtracts 128 from unsigned ones
         ones = b.function.constant(b.type, 1)
         added = self._dot(b.function.constant(total.type, 0), *((ones, b) if signed else (b, ones)))
         return total + added * (BIAS if signed else -BIAS)
@@ -300,10 +300,10 @@ class Bytes(_Grouped):
 
 @dataclass(frozen=True, slots=True)
 class Words(_Grouped):
-    """Two products of 16-bit integers at a time.
+    """Multiply two pairs of 16-bit integers per instruction.
 
     Attributes:
-        adds: whether one instruction also adds them to the sum.
+            adds: one instruction also adds the products to the sum.
     """
 
     gemm: Gemm
@@ -312,11 +312,11 @@ class Words(_Grouped):
     group: ClassVar[int] = 2
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """16-bit integers."""
+        """Return the 16-bit integers."""
         return value.cast("sext" if kind.is_signed else "zext", I16)
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Total + a . b."""
+        """Return total + a . b."""
         assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
         f, lanes = total.function, total.type.lanes
         if self.adds:
@@ -327,10 +327,10 @@ class Words(_Grouped):
 
 @dataclass(frozen=True, slots=True)
 class Pairs(_Grouped):
-    """Two products of bf16 numbers at a time.
+    """Multiply two pairs of bf16 numbers per instruction.
 
-    The instruction takes subnormal numbers for zeros, and makes zeros of subnormal results: it gives what it
-    should where the factors are large enough, see `hloom.cpu.kernels.dot.gemm_pairs`.
+    The instruction flushes subnormal operands and results to zero. Its results are right where the
+    factors are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`.
     """
 
     gemm: Gemm
@@ -338,15 +338,15 @@ class Pairs(_Grouped):
     group: ClassVar[int] = 2
 
     def read_as(self, kind: ElementType) -> ElementType:
-        """Bit patterns."""
+        """Return the type of bit patterns."""
         return et.U16
 
     def factor(self, value: Value, kind: ElementType, *, of_a: bool) -> Value:
-        """Bit patterns."""
+        """Return the bit patterns."""
         return value
 
     def multiply(self, e: Elements, a: Element, b: Element, total: Element) -> Element:
-        """Total + a . b."""
+        """Return total + a . b."""
         assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
         f, lanes = total.function, total.type.lanes
         wide = BF16.vector(2 * lanes)

@@ -1,8 +1,8 @@
-"""Copies of the factors of a matrix product, in the order in which its tiles read them.
+"""Packing of the factors of a matrix product, in the order in which the micro-kernel reads them.
 
-B becomes panels: for each step along k the factors of a panel's columns, side by side. A becomes rows, at a
-distance at which they do not share cache sets; or, where its columns lie in one piece, steps of rows side by
-side.
+B becomes panels: for each step along k the adjacent factors of a panel's columns. A becomes rows, at a
+distance that avoids conflicts between cache sets; if its columns are contiguous, it becomes steps of adjacent
+rows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.plan.index import Index, Variable
 
 CHUNK: Final = 16
-"""Steps along k that are packed by one task."""
+"""Steps along k that one task packs."""
 
 
 def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
-    """(B, panels, number of the group, begin, end): the panels of a group, of all batches."""
+    """Emit the kernel (B, panels, group number, begin, end) that packs a group's panels of all batches."""
     f = module.function(name, [PTR, PTR, PTR, I64, I64])
     source, target, group, begin, end = f.parameters
     gemm = plan.gemm
@@ -42,7 +42,7 @@ def emit_pack_b(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 class PanelPacker:
-    """Emits the packing of a group of panels, in chunks that are independent of each other."""
+    """Emit the packing of a group of panels, in independent chunks."""
 
     def __init__(self, f: Function, plan: TilePlan) -> None:
         self.f, self.plan = f, plan
@@ -54,7 +54,7 @@ class PanelPacker:
 
     @property
     def chunks(self) -> int:
-        """How many there are."""
+        """Return the number of chunks."""
         plan = self.plan
         return plan.group // plan.lanes if self.by_columns else -(-plan.steps // CHUNK)
 
@@ -70,13 +70,13 @@ class PanelPacker:
                 self.rows(base, panels, first, start, end)
 
     def place(self, panels: Value, panel: Value, step: Value, vector: int) -> Value:
-        """The address of a packed vector."""
+        """Return the address of a packed vector."""
         f, plan = self.f, self.plan
         head = plan.head_bytes + vector * plan.lanes * plan.factors.unit_bytes
         return f.offset(panels, panel * plan.panel_bytes + step * plan.step_bytes + head)
 
     def rows(self, base: Value, panels: Value, first: Value, low: Value, high: Value) -> None:
-        """Some steps of all panels: vectors along the columns."""
+        """Pack some steps of all panels, with vectors along the columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         whole = gemm.n // plan.panel
         last = f.intrinsic("smin", f.constant(I64, plan.panels), whole - first.unsigned_divide(plan.panel))
@@ -99,7 +99,7 @@ class PanelPacker:
         *,
         masked: bool,
     ) -> None:
-        """One step of one vector of columns."""
+        """Pack one step of one vector of columns."""
         plan, gemm = self.plan, self.plan.gemm
         column = first + panel * plan.panel
         self.column.value = column + vector * plan.lanes if vector else column
@@ -119,7 +119,7 @@ class PanelPacker:
             plan.factors.pack(values, gemm.b_type, self.place(panels, panel, step, vector))
 
     def columns(self, base: Value, panels: Value, first: Value, number: Value) -> None:
-        """All steps of one vector of columns that lie in one piece each: squares, transposed."""
+        """Pack all steps of one vector of contiguous columns: square tiles, transposed."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         lanes = plan.lanes
         panel = number.unsigned_divide(plan.vectors)
@@ -141,7 +141,7 @@ class PanelPacker:
                 self.square(columns, f.constant(I64, whole * lanes), target, plan.steps - whole * lanes)
 
     def square(self, columns: list[Value], step: Value, target: Value, count: int) -> None:
-        """Some steps of a vector of columns."""
+        """Pack some steps of a vector of columns."""
         f, plan, gemm, group = self.f, self.plan, self.plan.gemm, self.plan.factors.group
         e = Elements(f, plan.lanes * group, {})
         place = Variable(gemm.k, "k", step * group if group > 1 else step)
@@ -158,7 +158,7 @@ class PanelPacker:
             plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
 
     def heads(self, panels: Value, low: Value, high: Value) -> None:
-        """Sum up a range of packed panels, for what their sums begin with."""
+        """Add up a range of packed panels for their heads."""
         f, plan = self.f, self.plan
         sums = register_type(plan.gemm.kind).vector(plan.lanes)
         with f.loop(low, high) as panel:
@@ -177,7 +177,7 @@ class PanelPacker:
 
 
 def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
-    """(panels, begin, end): the heads of the packed panels of a group, of all batches."""
+    """Emit the kernel (panels, begin, end) that computes the heads of a group's panels, of all batches."""
     f = module.function(name, [PTR, I64, I64])
     panels, begin, end = f.parameters
     PanelPacker(f, plan).heads(panels, begin, end)
@@ -187,7 +187,7 @@ def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
 
 
 def turned(values: list[Element]) -> list[Element]:
-    """As many vectors as lanes, transposed."""
+    """Transpose as many vectors as they have lanes."""
     first = [v[0] if isinstance(v, tuple) else v for v in values]
     real = transposed(first)
     second = [v[1] for v in values if isinstance(v, tuple)]
@@ -195,10 +195,10 @@ def turned(values: list[Element]) -> list[Element]:
 
 
 class RowPacker:
-    """Emits the copy of the rows of A of a task, one block along k at a time.
+    """Emit the packing of a task's rows of A, one block along k at a time.
 
     Attributes:
-        row, step: bytes from row to row, and from step to step.
+            row, step: bytes between rows, and between steps.
     """
 
     def __init__(self, f: Function, plan: TilePlan) -> None:
@@ -217,13 +217,13 @@ class RowPacker:
         self.target = f.allocate(I8, size)
 
     def run(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Copy rows [row, end), ``count`` steps from ``step`` on."""
+        """Pack rows [row, end), ``count`` steps from ``step`` on."""
         pack: Callable[[Value, Value, Value, Value, Value], None]
         pack = self.columns if self.by_columns else self.rows
         pack(base, row, end, step, count)
 
     def rows(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Vectors along k."""
+        """Pack vectors along k."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
         low, high = step * group, f.intrinsic("smin", (step + count) * group, f.constant(I64, gemm.k))
@@ -250,7 +250,7 @@ class RowPacker:
                 )
 
     def columns(self, base: Value, row: Value, end: Value, step: Value, count: Value) -> None:
-        """Vectors along the rows."""
+        """Pack vectors along the rows."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         group = plan.factors.group
         line, place = Variable(gemm.m, "m"), Variable(gemm.k, "k")

@@ -1,8 +1,9 @@
-"""Whether the numbers of a bf16 product are large enough for the processor's instruction.
+"""Test of whether the bf16 dot-product instruction is exact for given operands.
 
-Where the smallest nonzero factors of both operands have exponents whose sum is large enough, all products are
-multiples of the smallest normal f32 number, and so is every sum of them: nothing on the way is subnormal, and
-it does not matter that the instruction makes zeros of subnormal numbers. Else the product is computed in f32.
+If the smallest nonzero magnitudes of both operands have exponents with a large enough sum, all products, and
+so all their sums, are multiples of the smallest normal f32 number. No intermediate value is subnormal then,
+and that the instruction flushes subnormal numbers to zero has no effect. Else the product is computed in
+f32.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from hloom.cpu.kernels.dot.gemm import Gemm
 from hloom.shape import element_type as et
 
 PIECE: Final = 1 << 14
-"""Numbers that one task looks at."""
+"""Number of elements that one task tests."""
 LANES: Final = 32
 LEAST_WORK: Final = 1 << 18
-"""Smaller products are not worth the look."""
+"""Number of products below which the test does not pay."""
 EXPONENTS: Final = 2 * 127 + 2 * 7 - 126
-"""The least sum of the exponent fields of factors: the last bits of products are worth at least 2^-126."""
+"""Least sum of the factors' exponent fields: the last bits of products are worth at least 2^-126."""
 
 
 def is_pairs(gemm: Gemm, target: Target) -> bool:
-    """Whether a product may be computed by the instruction."""
+    """Return true if the instruction may be used for a product, subject to the test at run time."""
     bf16 = gemm.a_type is et.BF16 and gemm.b_type is et.BF16 and gemm.kind is et.F32
     return bf16 and multiplies_pairs(target) and gemm.work >= LEAST_WORK and gemm.m >= 4 and gemm.n >= 4
 
 
 def pieces(count: int) -> int:
-    """Tasks that look at an array."""
+    """Return the number of tasks that test an array."""
     return -(-count // PIECE)
 
 
 def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
-    """(array, found, begin, end): the smallest nonzero magnitude in each piece of an array, less 1."""
+    """Emit the kernel (array, found, begin, end): smallest nonzero magnitude, less 1, of each task."""
     f = module.function(name, [PTR, PTR, I64, I64])
     source, found, begin, end = f.parameters
     wide = I16.vector(LANES)
@@ -64,7 +65,7 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
 
 
 def emit_large_enough(module: Module, name: str, first: int, second: int) -> LoopKernel:
-    """(found, answer, begin, end): whether what `emit_smallest` found of two arrays is large enough."""
+    """Emit the kernel (found, answer, begin, end) that tests what `emit_smallest` found of two arrays."""
     f = module.function(name, [PTR, PTR, I64, I64])
     found, answer, begin, end = f.parameters
     with f.loop(begin, end):

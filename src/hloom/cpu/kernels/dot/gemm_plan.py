@@ -1,9 +1,9 @@
-"""How a matrix product is cut into tasks, blocks and register tiles.
+"""Tiling of matrix products into tasks, cache blocks and register tiles.
 
 After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008: a tile
-of C stays in registers while a panel of B passes by from the first-level cache; a block of A stays in the
-second-level cache while all panels pass by; and what lies awkwardly is packed, so that it is read in the
-order in which it is stored.
+of C stays in registers while a panel of B streams from the first-level cache; a block of A stays in the
+second-level cache while all panels are read. Operands without unit stride along the lanes are packed, so that
+the micro-kernel reads them contiguously.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from hloom.cpu.kernels.dot.gemm_factors import Factors, factors_of
 from hloom.shape import element_type as et
 
 PANEL_BYTES: Final = 1 << 15
-"""Bytes of a block of a panel of B, which stay in the first-level cache."""
+"""Bytes of a block of a panel of B, which stays in the first-level cache."""
 GROUP_BYTES: Final = 1 << 21
 """Bytes of B that are packed at a time."""
 MANY_ROWS: Final = 64
-"""From more rows on it pays to pack a B that the second-level cache cannot hold."""
+"""Number of rows from which packing pays for a B larger than the second-level cache."""
 SECOND_LEVEL: Final = 1 << 20
 """Bytes of a second-level cache."""
 STACK_BYTES: Final = 1 << 16
-"""Bytes of each piece of scratch memory on the stack."""
+"""Bytes of each scratch area on the stack."""
 FEWEST_PANELS: Final = 4
-"""Panels that are packed at a time, at least: A is packed once for them."""
+"""Minimum number of panels packed at a time, over which the packing of A is amortized."""
 TASKS: Final = 16
-"""Tasks that are wanted, so that threads can share them evenly."""
+"""Number of tasks needed to balance the load of the threads."""
 MOST_ROWS: Final = 64
 """Rows of a task."""
 SHALLOW: Final = 32
-"""Sums of so few products are limited by the writing of results, which goes along rows."""
+"""Number of products up to which the stores of results, contiguous along rows, limit a product."""
 PAGE: Final = 4096
-"""Rows whose distance is a multiple of this share few sets of the cache."""
+"""Distance in bytes between rows whose multiples map to few cache sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How a matrix product is computed tile by tile.
+    """Describe a matrix product in register tiles.
 
     Attributes:
         gemm: the product.
-        turned: whether it is the transpose of the product that is wanted.
-        factors: how factors are packed and multiplied.
-        whole: lanes of the widest vectors of sums.
-        lanes: columns of a vector; fewer where there are not so many columns.
-        rows, vectors: of a register tile.
-        depth: steps along k that are summed before the next tile; see `steps`.
+            turned: compute the transpose of the product.
+            factors: how factors are packed and multiplied.
+            whole: lanes of the widest vectors of sums.
+            lanes: columns of a vector; fewer than ``whole`` if the result has fewer columns.
+            rows, vectors: size of a register tile, in rows and vectors of columns.
+            depth: steps along k that are summed before the next tile; see `steps`.
         height, width: rows and columns of a task.
-        group: columns that are packed at a time.
-        pack_a: whether a task copies its rows of A.
-        pack_b: whether B is packed into panels: not (``""``), by the task (``"task"``), or all of a
-            group before its tasks (``"group"``).
-        in_place: whether the sums of blocks are kept in the result.
+            group: columns that are packed at a time.
+            pack_a: each task packs its rows of A.
+            pack_b: packing of B into panels: none (``""``), by each task (``"task"``), or of a whole group before
+                its tasks (``"group"``).
+            in_place: the result holds the sums between blocks.
     """
 
     gemm: Gemm
@@ -77,56 +77,56 @@ class TilePlan:
 
     @property
     def panel(self) -> int:
-        """Columns of a panel."""
+        """Return the columns of a panel."""
         return self.lanes * self.vectors
 
     @property
     def panels(self) -> int:
-        """Panels of a group."""
+        """Return the panels of a group."""
         return self.group // self.panel
 
     @property
     def steps(self) -> int:
-        """Steps along k: each takes as many products as the factors are grouped by."""
+        """Return the steps along k, each of one group of products per result."""
         return -(-self.gemm.k // self.factors.group)
 
     @property
     def blocks(self) -> int:
-        """Blocks along k."""
+        """Return the number of blocks along k."""
         return -(-self.steps // self.depth)
 
     @property
     def groups(self) -> int:
-        """Groups of columns."""
+        """Return the number of groups of columns."""
         return -(-self.gemm.n // self.group)
 
     @property
     def row_tasks(self) -> int:
-        """Tasks along the rows."""
+        """Return the number of tasks along the rows."""
         return -(-self.gemm.m // self.height)
 
     @property
     def column_tasks(self) -> int:
-        """Tasks along the columns of a group."""
+        """Return the number of tasks along the columns of a group."""
         return -(-min(self.group, self.gemm.n) // self.width)
 
     @property
     def step_bytes(self) -> int:
-        """Bytes of one step in a packed panel."""
+        """Return the bytes of one step in a packed panel."""
         return self.panel * self.factors.unit_bytes
 
     @property
     def head_bytes(self) -> int:
-        """Bytes before the first step of a packed panel."""
+        """Return the bytes before the first step of a packed panel."""
         return self.panel * storage_bytes(self.gemm.kind) if self.factors.headed else 0
 
     @property
     def panel_bytes(self) -> int:
-        """Bytes of a packed panel."""
+        """Return the bytes of a packed panel."""
         return self.head_bytes + self.steps * self.step_bytes
 
     def workspace(self) -> int:
-        """Bytes of a group of packed panels."""
+        """Return the bytes of a group of packed panels."""
         if self.pack_b != "group":
             return 0
         return -(-self.gemm.batches * self.panels * self.panel_bytes // 64) * 64
@@ -135,7 +135,7 @@ class TilePlan:
 def plan_tiles(
     gemm: Gemm, target: Target, *, plain_result: bool, factors: Callable[[Gemm], Factors] | None = None
 ) -> TilePlan:
-    """Plan a product; ``plain_result`` says that C is stored as it is summed."""
+    """Plan a product; ``plain_result``: C is stored in the type of the sums."""
     turned = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
     if turned:
         gemm = gemm.transposed
@@ -143,7 +143,7 @@ def plan_tiles(
 
 
 def power_of_two(number: int) -> int:
-    """The smallest one that is not smaller."""
+    """Return the least power of two that is not below a number."""
     return 1 << (number - 1).bit_length()
 
 
@@ -165,7 +165,7 @@ class _Planner:
         self.panel = self.lanes * self.vectors
 
     def tile(self) -> tuple[int, int]:
-        """Rows and vectors of a register tile."""
+        """Return the rows and vectors of a register tile."""
         gemm, parts = self.gemm, 2 if self.gemm.kind.is_complex else 1
         free = registers(self.target) // parts
         across = -(-gemm.n // self.lanes)
@@ -215,7 +215,7 @@ class _Planner:
         )  # fmt: skip
 
     def height(self, depth: int, pack_a: bool) -> int:
-        """Rows of a task."""
+        """Return the rows of a task."""
         gemm = self.gemm
         most = MOST_ROWS
         if pack_a:
@@ -227,7 +227,7 @@ class _Planner:
         return min(-(-height // self.rows) * self.rows, -(-gemm.m // self.rows) * self.rows)
 
     def width(self, group: int, height: int) -> int:
-        """Columns of a task."""
+        """Return the columns of a task."""
         tasks = self.gemm.batches * -(-self.gemm.m // height)
         if tasks >= TASKS // 2:
             return group

@@ -21,11 +21,11 @@ def emit_gemm(
     module: Module, name: str, plan: TilePlan, extra: int, finish: Callable[[Sequence[Value]], Finish], *,
     looped: bool = False,
 ) -> LoopKernel:  # fmt: skip
-    """(A, B or panels, number of the group, extra pointers ..., begin, end): tasks of a group of columns.
+    """Emit the kernel (A, B or panels, group number, extra pointers ..., begin, end) over a group's tasks.
 
-    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums;
-    ``looped`` says that this is much code, to be made once per tile and run in a loop. Where sums of blocks
-    are kept in the result, that is the first extra pointer.
+    ``finish`` is called once with the extra pointers and returns the epilogue of a vector of sums. ``looped``
+    says that the epilogue is long: it is emitted once per tile and runs in a loop. If the result holds the sums
+    between blocks, it is the first extra pointer.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     _Product(f, plan, finish(f.parameters[3:-2]), looped=looped).emit()
@@ -36,7 +36,7 @@ def emit_gemm(
 
 
 class _Product:
-    """Emits the tasks of a product."""
+    """Emit the tasks of a product."""
 
     def __init__(self, f: Function, plan: TilePlan, finish: Finish, *, looped: bool) -> None:
         self.f, self.plan, self.finish, self.looped = f, plan, finish, looped
@@ -56,7 +56,7 @@ class _Product:
             self.scratch = f.allocate(I8, plan.rows * plan.panel * self.unit)
 
     def emit(self) -> None:
-        """All tasks of a range."""
+        """Emit a range of tasks."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         of_batch = plan.row_tasks * plan.column_tasks
         first = self.group * plan.group
@@ -78,7 +78,7 @@ class _Product:
             self.task()
 
     def b_matrix(self, batch: Value) -> Value:
-        """The address of the matrix B, or of the packed panels of the group."""
+        """Return the address of the matrix B, or of the group's packed panels."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b == "group":
             size = plan.panels * plan.panel_bytes
@@ -93,7 +93,7 @@ class _Product:
         return self.packed
 
     def task(self) -> None:
-        """All blocks along k of one task."""
+        """Emit all blocks along k of one task."""
         f, plan = self.f, self.plan
         if plan.blocks == 1:
             self.block(f.constant(I64, 0), f.constant(I64, plan.steps))
@@ -103,7 +103,7 @@ class _Product:
             self.block(loop.index, f.intrinsic("smin", left, f.constant(I64, plan.depth)))
 
     def block(self, step: Value, count: Value) -> None:
-        """Some steps along k of all tiles of a task."""
+        """Emit one block along k of all tiles of a task."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         self.step, self.count = step, count
         if self.rows is not None:
@@ -122,7 +122,7 @@ class _Product:
                 self.columns(lambda column, vectors, masked: self.tile(whole, rest, column, vectors, masked))
 
     def columns(self, body: Callable[[Value, int, bool], None]) -> None:
-        """Run the body for the panels of a task: (column, vectors, whether the last one is not whole)."""
+        """Run the body for each panel of a task: (column, vectors, true for a partial last panel)."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         rest = gemm.n % plan.panel
         whole = f.constant(I64, gemm.n - rest)
@@ -135,14 +135,14 @@ class _Product:
                 body(whole, -(-rest // plan.lanes), rest % plan.lanes != 0)
 
     def lines(self, end: Value, column: Value, vectors: int, masked: bool) -> None:
-        """All whole tiles of a panel."""
+        """Emit the tiles of a panel."""
         with self.f.loop(self.row, end, self.plan.rows) as loop:
             self.tile(loop.index, self.plan.rows, column, vectors, masked)
 
     # -- one tile
 
     def tile(self, row: Value, height: int, column: Value, vectors: int, masked: bool) -> None:
-        """A block of one tile, then what is done with the sums if it is the last one."""
+        """Emit one block of a tile, with the epilogue after the last block."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         e = Elements(f, plan.lanes, {})
         masks: list[Value | None] = [None] * vectors
@@ -178,7 +178,7 @@ class _Product:
             f.start(after)
 
     def place(self, row: Value, column: Value) -> Value:
-        """Where a vector of sums waits for the next block."""
+        """Return the address at which a vector of sums is kept between blocks."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.in_place:
             offset = (row - self.row) * plan.width + (column - self.column)
@@ -188,7 +188,7 @@ class _Product:
         return f.offset(self.result, (line * gemm.n + column) * self.unit)
 
     def first_sums(self, column: Value, vectors: int) -> list[Element]:
-        """What the sums of a panel begin with."""
+        """Return the initial sums of a panel."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if not plan.factors.headed:
             return [constant(f, gemm.kind, 0, plan.lanes)] * vectors
@@ -198,7 +198,7 @@ class _Product:
         return [f.load(wide, f.offset(head, v * plan.lanes, wide.scalar)) for v in range(vectors)]
 
     def kept(self, place: Value, again: Value, mask: Value | None, first: Element) -> Element:
-        """The sums of the blocks before; in the first one what sums begin with."""
+        """Return the sums of the earlier blocks; the initial sums in the first one."""
         f, plan, kind = self.f, self.plan, self.plan.gemm.kind
         stored = storage_type(kind)
         on = again if mask is None or not plan.in_place else again & mask
@@ -221,13 +221,13 @@ class _Product:
                 self.store(value, place)
 
     def store(self, value: Element, pointer: Value) -> None:
-        """A vector of sums in scratch memory."""
+        """Store a vector of sums to scratch memory."""
         for number, part in enumerate(flatten([value])):
             stored = part.cast("zext", I8) if part.type.scalar is I1 else part
             self.f.store(stored, self.f.offset(pointer, number * self.plan.lanes, stored.type.scalar))
 
     def load(self, pointer: Value) -> Element:
-        """What `store` stored."""
+        """Load a vector that `store` stored."""
         f, lanes, kind = self.f, self.plan.lanes, self.plan.gemm.kind
         stored = storage_type(kind)
         first = f.load(stored.vector(lanes), pointer)
@@ -239,7 +239,7 @@ class _Product:
         self, e: Elements, row: Value, height: int, column: Value, masks: Sequence[Value | None],
         start: list[Element],
     ) -> list[Element]:  # fmt: skip
-        """The sums of a tile over the steps of a block."""
+        """Return the sums of a tile over the steps of a block."""
         f, plan, vectors = self.f, self.plan, len(masks)
         rows, a_step = self.a_rows(row, height)
         base, b_step = self.b_panel(column)
@@ -256,7 +256,7 @@ class _Product:
         return unflatten(loop.values, start)
 
     def a_rows(self, row: Value, height: int) -> tuple[list[Value], int]:
-        """(addresses of rows of A at the first step, bytes from step to step)."""
+        """Return (addresses of rows of A at the first step, bytes per step)."""
         f, gemm = self.f, self.plan.gemm
         if self.rows is not None:
             first, distance, step = row - self.row, self.rows.row, self.rows.step
@@ -269,7 +269,7 @@ class _Product:
         return [f.offset(start, r * distance) for r in range(height)], step
 
     def b_panel(self, column: Value) -> tuple[Value, int]:
-        """(address of a panel at the first step, bytes from step to step)."""
+        """Return (address of a panel at the first step, bytes per step)."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b:
             number = (column - self.first).unsigned_divide(plan.panel)
@@ -280,7 +280,7 @@ class _Product:
         return f.offset(self.b_base, offset + self.step * step), step
 
     def b_vector(self, line: Value, vector: int, mask: Value | None) -> Element:
-        """A vector of a row of B."""
+        """Load a vector of a row of B."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         if plan.pack_b:
             return plan.factors.load(
@@ -301,12 +301,12 @@ class _Product:
         pair = both.shuffle(range(0, 2 * lanes, 2)), both.shuffle(range(1, 2 * lanes, 2))
         return converted(pair, gemm.b_type, gemm.kind)
 
-    # -- what follows
+    # -- epilogue
 
     def hand_on(
         self, sums: Sequence[Element], row: Value, height: int, column: Value, masks: Sequence[Value | None]
     ) -> None:
-        """Hand every vector of sums on; where much follows, by a loop over a copy of the tile in memory."""
+        """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
         f, plan, vectors = self.f, self.plan, len(masks)
         if not self.looped:
             for number, value in enumerate(sums):
@@ -327,7 +327,7 @@ class _Product:
             self.vector(self.load(f.offset(self.scratch, place)), row + line.index, start, mask)
 
     def vector(self, value: Element, row: Value, column: Value, mask: Value | None) -> None:
-        """Finish one vector of sums."""
+        """Apply the epilogue to one vector of sums."""
         plan, gemm = self.plan, self.plan.gemm
         e = Elements(self.f, plan.lanes, {})
         line, lane = Variable(gemm.m, "m", row), Variable(gemm.n, "n", column)

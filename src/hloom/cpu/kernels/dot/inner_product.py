@@ -1,9 +1,9 @@
-"""Matrix products with few columns: rows times columns, with lanes along what is summed.
+"""Matrix products with few columns: inner products of rows and columns, with lanes along k.
 
-Both factors are read as they lie, rows of A and columns of B, each in one piece. A tile of rows and columns
-has its accumulators in registers; when the rows have come to their end, the lanes of the accumulators of
-several rows are added up together, which gives a vector with a lane for each row. Long sums for few results
-are cut into parts, the same ones for any number of threads, which a second kernel adds up.
+Both factors are loaded in place; rows of A and columns of B are contiguous. The accumulators of a tile of
+rows and columns stay in registers; after the loop over k, the accumulators of several rows are reduced across
+lanes together, into one vector with a lane per row. Long sums for few results are split along k, in the same
+way for any number of threads; a second kernel adds the partial sums.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from hloom.plan.index import Index, Variable
 from hloom.shape.element_type import ElementType
 
 MOST_COLUMNS: Final = 8
-"""With more columns, tiles of the result are faster."""
+"""Number of columns beyond which tiles of the result are faster."""
 FEW: Final = 4
-"""With so few columns it pays to lay them out in one piece each."""
+"""Number of columns up to which packing each one contiguously pays."""
 PART: Final = 8192
-"""Products of a part of a long sum, at least."""
+"""Minimum number of products of a partial sum."""
 MOST_PARTS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class InnerProduct:
-    """How a product of rows and columns is computed.
+    """Describe the plan of a product of rows and columns.
 
     Attributes:
-        gemm: the product, with the few columns.
-        turned: whether it is the transpose of the product that is wanted.
-        paired: whether each row has a column of its own: rows are batches.
-        laid: whether the columns are laid out first.
-        lanes: products side by side.
-        rows, columns, vectors: of a tile: so many vectors of accumulators for each of its results.
-        parts: of every sum.
+            gemm: the product, with the smaller side as columns.
+            turned: compute the transpose of the product.
+            paired: each row has a column of its own: rows are batches.
+            laid: pack the columns contiguously first.
+            lanes: products per vector.
+            rows, columns, vectors: size of a tile, and vectors of accumulators for each of its results.
+            parts: partial sums per result.
     """
 
     gemm: Gemm
@@ -59,26 +59,26 @@ class InnerProduct:
 
     @property
     def blocks(self) -> int:
-        """Tiles along the rows."""
+        """Return the number of tiles along the rows."""
         return -(-self.gemm.m // self.rows)
 
     @property
     def step(self) -> int:
-        """Products of one row in a round of the loop."""
+        """Return the number of products of one row in an iteration."""
         return self.lanes * self.vectors
 
     @property
     def part(self) -> int:
-        """Products of a part of a sum."""
+        """Return the number of products of a partial sum."""
         return -(-self.gemm.k // (self.parts * self.step)) * self.step
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """The dimensions of the sums of parts."""
+        """Return the dimensions of the partial sums."""
         return (self.parts, self.gemm.batches, self.gemm.n, self.blocks * self.rows)
 
     def workspace(self) -> tuple[int, int]:
-        """Bytes of the columns laid out, and of the sums of parts."""
+        """Return the bytes of the packed columns, and of the partial sums."""
         g = self.gemm
         laid = g.batches * g.n * g.k * storage_bytes(g.b_type) if self.laid else 0
         parts = self.parts * g.batches * g.n * self.blocks * self.rows * storage_bytes(g.kind)
@@ -86,7 +86,7 @@ class InnerProduct:
 
 
 def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
-    """A product that is best computed so; None if tiles of the result are better."""
+    """Return the plan of a product as inner products; None if tiles of the result are faster."""
     paired = paired_rows(gemm)
     if paired is not None and gemm.k >= FEW:
         return _planned(paired, target, turned=False, paired=True, laid=False)
@@ -101,7 +101,7 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
 
 
 def paired_rows(gemm: Gemm) -> Gemm | None:
-    """Batches of one row and one column each, as rows of one product; None if it is something else."""
+    """Return batches of one row and one column as rows of one product; None for other products."""
     if not gemm.m == gemm.n == 1 or gemm.batches == 1 or gemm.a.column != 1 or gemm.b.row != 1:
         return None
     strides: list[int] = []
@@ -133,7 +133,7 @@ def _planned(gemm: Gemm, target: Target, *, turned: bool, paired: bool, laid: bo
 
 
 def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
-    """(B, columns, begin, end): the columns of B, each in one piece."""
+    """Emit the kernel (B, columns, begin, end) that packs each column of B contiguously."""
     f = module.function(name, [PTR] * 2 + [I64] * 2)
     source, target, begin, end = f.parameters
     gemm, lanes = plan.gemm, plan.lanes
@@ -162,8 +162,9 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
 def emit_inner_product(
     module: Module, name: str, plan: InnerProduct, extra: int, finish: Callable[[Sequence[Value]], Finish]
 ) -> LoopKernel:
-    """(A, B, extra pointers ..., begin, end): tiles of results; where sums are cut into parts,
-    (A, B, sums of parts, begin, end).
+    """Emit the kernel (A, B, extra pointers ..., begin, end) over tiles of results.
+
+    With sums split along k the parameters are (A, B, partial sums, begin, end).
     """
     f = module.function(name, [PTR] * (2 + extra) + [I64] * 2)
     a, b, *pointers, begin, end = f.parameters
@@ -183,7 +184,7 @@ def emit_inner_product(
 def emit_add_parts(
     module: Module, name: str, plan: InnerProduct, extra: int, finish: Callable[[Sequence[Value]], Finish]
 ) -> LoopKernel:
-    """(sums of parts, extra pointers ..., begin, end): results from the sums of parts; over columns."""
+    """Emit the kernel (partial sums, extra pointers ..., begin, end) that adds partial sums, over columns."""
     f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
     source, *pointers, begin, end = f.parameters
     gemm = plan.gemm
@@ -205,7 +206,7 @@ def emit_add_parts(
 
 
 def plus(a: Element, b: Element) -> Element:
-    """The sum of two elements."""
+    """Return the sum of two elements."""
     if isinstance(a, tuple):
         assert isinstance(b, tuple)
         return a[0] + b[0], a[1] + b[1]
@@ -214,9 +215,9 @@ def plus(a: Element, b: Element) -> Element:
 
 
 def across_lanes(values: Sequence[Element]) -> Element:
-    """A vector with the sum of the lanes of one value in each lane; of one value alone, a scalar.
+    """Reduce each value across lanes, into one vector with the sums repeated; one value alone gives a scalar.
 
-    There are as many values as lanes at most, both powers of two.
+    The number of values is a power of two and at most that of lanes.
     """
     current, lanes, segment = list(values), _lanes(values[0]), _lanes(values[0])
     while segment > 1:
@@ -253,7 +254,7 @@ _Place = tuple[Index, Index, Index]
 
 
 def _place(plan: InnerProduct, batch: Value, row: Value, column: Index) -> _Place:
-    """(batch, column, row) of a vector of results along the rows."""
+    """Return (batch, column, row) of a vector of results along the rows."""
     rows = Variable(plan.blocks * plan.rows, "m", row)
     rows.is_lane = plan.rows > 1
     batches = Variable(plan.gemm.batches, "b", batch)
@@ -261,7 +262,7 @@ def _place(plan: InnerProduct, batch: Value, row: Value, column: Index) -> _Plac
 
 
 def _whole(plan: InnerProduct, finish: Finish) -> Callable[[Elements, _Place, Element], None]:
-    """What finishes a vector of results along the rows."""
+    """Return the epilogue of a vector of results along the rows."""
 
     def done(e: Elements, place: _Place, value: Element) -> None:
         batch, column, row = place
@@ -279,7 +280,7 @@ def _whole(plan: InnerProduct, finish: Finish) -> Callable[[Elements, _Place, El
 
 
 class _Tiles:
-    """Emits the products of tiles."""
+    """Emit the products of tiles."""
 
     def __init__(
         self, f: Function, plan: InnerProduct, a: Value, b: Value,
@@ -291,7 +292,7 @@ class _Tiles:
         self.zero = constant(f, plan.gemm.kind, 0, plan.lanes)
 
     def emit(self, begin: Value, end: Value) -> None:
-        """A range of tiles, over parts, batches and rows."""
+        """Emit a range of tiles, over parts, batches and rows."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         with f.loop(begin, end) as loop:
             rest = loop.index
@@ -307,7 +308,7 @@ class _Tiles:
             self.tile(part, batch, row, low, high)
 
     def tile(self, part: Value, batch: Value, row: Value, low: Value, high: Value) -> None:
-        """Some rows times all columns."""
+        """Emit the products of a tile's rows with all columns."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         a = batch_base(f, gemm, gemm.a, batch, self.a, gemm.a_type)
         last = f.constant(I64, gemm.m - 1)
@@ -323,7 +324,7 @@ class _Tiles:
                 self.done(part, batch, row, first + s, across_lanes(one))
 
     def columns(self, batch: Value, numbers: Sequence[Value], first: int, count: int) -> list[Value]:
-        """The addresses of columns of B; of each row's own one if they are paired."""
+        """Return the addresses of the columns of B; of each row's own column if they are paired."""
         f, plan, gemm = self.f, self.plan, self.plan.gemm
         size = storage_bytes(gemm.b_type)
         if plan.paired:
@@ -338,7 +339,7 @@ class _Tiles:
     def products(
         self, rows: Sequence[Value], columns: Sequence[Value], low: Value, high: Value
     ) -> list[Element]:
-        """A vector of sums for every result of the tile."""
+        """Return a vector of sums for every result of the tile."""
         f, plan = self.f, self.plan
         count = len(rows) * (1 if plan.paired else len(columns))
         start: list[Element] = [self.zero] * (count * plan.vectors)
@@ -368,7 +369,7 @@ class _Tiles:
         self, rows: Sequence[Value], columns: Sequence[Value], at: Value, sums: Sequence[Element],
         mask: Value | None = None,
     ) -> list[Element]:  # fmt: skip
-        """One vector of products of every row and column, added to the sums."""
+        """Add one vector of products of every row and column to the sums."""
         plan, gemm = self.plan, self.plan.gemm
         place = Variable(gemm.k, "k", at)
         place.is_lane = True
@@ -385,13 +386,13 @@ class _Tiles:
             ]
 
     def factor(self, base: Value, place: Variable, kind: ElementType, mask: Value | None) -> Element:
-        """A vector of factors; zeros where the mask is off."""
+        """Load a vector of factors, with zeros where the mask is off."""
         loaded = load_at(self.e, base, Index.of(place), kind)
         value = converted(loaded, kind, self.plan.gemm.kind)
         return value if mask is None else self.e.choose(mask, value, self.zero)
 
     def done(self, part: Value, batch: Value, row: Value, column: int, value: Element) -> None:
-        """Hand on a vector of sums, one for each row."""
+        """Store a vector of sums, one per row, through the epilogue."""
         plan = self.plan
         e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
         number = Index.of(Variable(plan.parts, "p", part)) if plan.parts > 1 else Index(0)

@@ -1,7 +1,7 @@
-"""The emitter of dots: as matrix products where they are, else as loops over elements.
+"""Emitter of dots: matrix product kernels where the operands allow it, else loops over elements.
 
-What a fusion does with the elements of a dot becomes the end of the product: it is applied to each tile
-while the tile is at hand.
+The elementwise operations that a fusion applies to a dot become the epilogue of the product: they run on each
+register tile before it is stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Plan = InnerProduct | TilePlan
 
 @KERNELS.register("dot", fuses=True, workspace=lambda i, target: _workspace(i, target))
 def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A dot by itself, or a fusion around one."""
+    """Emit a dot, or a fusion around one."""
     i = plan.instruction
     dot, roots = plan.hero, plan.parts.roots
     gemm, product = product_of(dot, inside=i is not dot), plan_of(i, program.module.target)
@@ -84,24 +84,24 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
-    """The plan of the same product with pairs of factors."""
+    """Return the plan of the same product with pairs of factors."""
     gemm = plan.gemm.transposed if plan.turned else plan.gemm
     return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
 
 
 def _found_bytes(i: HloInstruction) -> int:
-    """Bytes for what is found out about the operands."""
+    """Return the bytes for the result of the test of the operands' magnitudes."""
     return -(-(1 + sum(pieces(o.shape.element_count) for o in _sources(i))) // 32) * 64
 
 
 def _sources(i: HloInstruction) -> list[HloInstruction]:
-    """The arrays that the operands of a dot, or of a fusion around one, are parts of."""
+    """Return the arrays that hold the operands of a dot, or of a fusion around one."""
     dot = KERNELS.hero(i)
     return [_outside(i, dot, o) for o in dot.operands]
 
 
 def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Value:
-    """Whether the operands' numbers are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`."""
+    """Test the magnitudes of the operands at run time; see `hloom.cpu.kernels.dot.gemm_pairs`."""
     f, module = program.function, program.module
     found = f.offset(space, 2)
     sources = _sources(i)
@@ -118,7 +118,7 @@ def _fits_pairs(program: ProgramEmitter, i: HloInstruction, space: Value) -> Val
 
 
 def plan_of(i: HloInstruction, target: Target) -> Plan | None:
-    """How the product of a dot, or of a fusion around one, is computed; None: as elements."""
+    """Return the plan of a dot, or of a fusion around one; None: computed element by element."""
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=i is not dot)
     if gemm is None:
@@ -134,12 +134,12 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What becomes of the sums.
+    """Describe the epilogue of a product.
 
     Attributes:
-        count, pointers: of the arrays that it takes.
-        finish: from the addresses to the code.
-        looped: whether it is much code.
+            count, pointers: number and addresses of the arrays that it takes.
+            finish: returns the epilogue's code for given addresses.
+            looped: the epilogue is long, so that it runs in a loop.
     """
 
     count: int
@@ -151,7 +151,7 @@ class _Rest:
 def _inner(
     program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, rest: _Rest
 ) -> None:
-    """Rows times columns."""
+    """Emit a product as inner products of rows and columns."""
     module, space = program.module, program.workspace(i)
     if plan.laid:
         kernel = program.shared(lambda name: emit_lay_out(module, name, plan))
@@ -171,7 +171,7 @@ def _inner(
 def _tiles(
     program: ProgramEmitter, i: HloInstruction, plan: TilePlan, a: Value, b: Value, rest: _Rest, space: Value
 ) -> None:
-    """Tiles of the result, group of columns by group."""
+    """Emit a product as tiles of the result, one group of columns after the other."""
     module, f = program.module, program.function
     packs = plan.pack_b == "group"
     pack = program.shared(lambda name: emit_pack_b(module, name, plan)) if packs else None
@@ -197,7 +197,7 @@ def _tiles(
 
 
 def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Finish]:
-    """The sums are the dot's result."""
+    """Return the epilogue that stores the sums as the dot's result."""
     dimensions = (gemm.batches, gemm.m, gemm.n)
 
     def with_pointers(pointers: Sequence[Value]) -> Finish:
@@ -212,7 +212,7 @@ def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Finis
 
 
 def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Finish]:
-    """The sums are the dot's result, of which the elements lie at strides."""
+    """Return the epilogue that stores the sums as the dot's result at given strides."""
     kind = dot.shape.element_type
 
     def with_pointers(pointers: Sequence[Value]) -> Finish:
@@ -227,7 +227,7 @@ def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequen
 
 
 def has_kernel(i: HloInstruction) -> bool:
-    """Whether a fusion of a dot and views before and behind it has a kernel that reads and writes in rows."""
+    """Return true if a fusion of a dot with views has a kernel that loads and stores rows."""
     dot = KERNELS.hero(i)
     gemm = product_of(dot, inside=True)
     if gemm is None or 1 not in (gemm.a.row, gemm.a.column) or 1 not in (gemm.b.row, gemm.b.column):
@@ -254,7 +254,7 @@ def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
 def _fused(
     gemm: Gemm, dot: HloInstruction, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction]
 ) -> Callable[[Sequence[Value]], Finish]:
-    """The sums are elements of the dot, of which the results of the fusion are made."""
+    """Return the epilogue that computes the results of a fusion from the sums as elements of the dot."""
 
     def with_pointers(pointers: Sequence[Value]) -> Finish:
         views = {
@@ -279,7 +279,7 @@ def _fused(
 
 
 def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, column: Index) -> Indices:
-    """The index in a dot's result of an element of its matrix product."""
+    """Return the index in the dot's result of an element of the matrix product."""
     operation: Any = dot.operation
     dimensions = dot.shape.dimensions
     batches = len(operation.lhs_batch_dims)
@@ -294,7 +294,7 @@ def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, colu
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """The array that an operand of a member of a fusion is, or is a part of, seen from outside."""
+    """Return the array that holds an operand of a member of a fusion, outside the fusion."""
     if i is member:
         return operand
     while is_view(operand):

@@ -1,4 +1,4 @@
-"""Operations inside a fusion that only say where elements lie: arrays as strides into others."""
+"""Views inside a fusion (slices, reshapes, transposes) as strides into other arrays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hloom.plan.index import Index, Variable, delinearize, linearize
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """An array inside another one.
+    """Describe an array inside another one.
 
     Attributes:
         source: the dense array.
-        offset: elements before the first one.
-        strides: elements from neighbour to neighbour along each dimension.
+            offset: elements before the first element.
+            strides: elements between neighbours along each dimension.
     """
 
     source: HloInstruction
@@ -27,7 +27,7 @@ class Strided:
 
 
 def read_through(i: HloInstruction) -> Strided | None:
-    """Where the elements of slices, reshapes and transposes of an array lie; None if not at strides."""
+    """Return slices, reshapes and transposes of an array as strides into it; None if they have no strides."""
     variables = [Variable(size) for size in i.shape.dimensions]
     indices: tuple[Index, ...] = tuple(map(Index.of, variables))
     while is_view(i):
@@ -52,9 +52,9 @@ def read_through(i: HloInstruction) -> Strided | None:
 
 
 def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None:
-    """Where the elements of an array lie in reshapes and transposes of it; None if not at strides.
+    """Return the strides of an array's elements in its reshapes and transposes; None if they have none.
 
-    ``root`` is the array itself, or made of it by these operations alone.
+    ``root`` is the array, or derives from it by these operations alone.
     """
     chain: list[HloInstruction] = []
     while root is not dot:

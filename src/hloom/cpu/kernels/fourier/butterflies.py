@@ -1,6 +1,6 @@
-"""Fourier transforms of few elements in registers, and how lengths fall into them.
+"""Butterflies: Fourier transforms of a few elements in registers, and radices of lengths.
 
-Elements are pairs of vectors (real, imaginary). Larger transforms are made of these by Stockham's passes; see
+Elements are pairs of vectors (real, imaginary). Longer transforms are Stockham passes of butterflies; see
 Van Loan, Computational Frameworks for the Fast Fourier Transform (1992), section 1.7.
 """
 
@@ -30,9 +30,9 @@ _HALF: Final = math.sqrt(0.5)
 
 
 def radices(n: int, first: int = 0) -> list[int] | None:
-    """The lengths of the passes of a transform of n elements, perhaps beginning with a given one.
+    """Return the radices of the passes of a transform of n elements, optionally with a given first radix.
 
-    None where a prime factor is too large.
+    Return None if a prime factor is too large.
     """
     if first:
         rest = radices(n // first) if n % first == 0 else None
@@ -53,27 +53,27 @@ def radices(n: int, first: int = 0) -> list[int] | None:
 
 
 def add(a: Pair, b: Pair) -> Pair:
-    """A + b."""
+    """Return a + b."""
     return a[0] + b[0], a[1] + b[1]
 
 
 def subtract(a: Pair, b: Pair) -> Pair:
-    """A - b."""
+    """Return a - b."""
     return a[0] - b[0], a[1] - b[1]
 
 
 def minus_i(a: Pair) -> Pair:
-    """-i a."""
+    """Return -i a."""
     return a[1], -a[0]
 
 
 def multiply(f: Function, a: Pair, w: Pair) -> Pair:
-    """A * w."""
+    """Return a * w."""
     return f.fma(a[0], w[0], -(a[1] * w[1])), f.fma(a[0], w[1], a[1] * w[0])
 
 
 def rotated(f: Function, a: Pair, numerator: int, denominator: int) -> Pair:
-    """A * exp(-2 pi i numerator / denominator), a constant."""
+    """Return a * exp(-2 pi i numerator / denominator), with the factor as a constant."""
     eighths, rest = divmod(8 * numerator, denominator)
     if rest == 0:
         quarter, half_step = divmod(eighths % 8, 2)
@@ -87,7 +87,7 @@ def rotated(f: Function, a: Pair, numerator: int, denominator: int) -> Pair:
 
 
 def transform(f: Function, x: Sequence[Pair]) -> list[Pair]:
-    """The transform of a few elements, in order."""
+    """Return the transform of a few elements, in natural order."""
     n = len(x)
     if n == 1:
         return list(x)
@@ -107,7 +107,7 @@ def _four(x: Sequence[Pair]) -> list[Pair]:
 
 
 def _composite(f: Function, x: Sequence[Pair], first: int) -> list[Pair]:
-    """N = first * second: columns, rotations, rows."""
+    """Transform n = first * second elements: columns, twiddles, rows."""
     n = len(x)
     second = n // first
     columns = [transform(f, [x[j + first * k] for k in range(second)]) for j in range(first)]
@@ -120,7 +120,7 @@ def _composite(f: Function, x: Sequence[Pair], first: int) -> list[Pair]:
 
 
 def _odd(f: Function, x: Sequence[Pair]) -> list[Pair]:
-    """By sums and differences of opposite elements."""
+    """Transform an odd number of elements by the sums and differences of opposite elements."""
     n = len(x)
     half = n // 2
     sums = [add(x[k], x[n - k]) for k in range(1, half + 1)]

@@ -1,9 +1,9 @@
-"""fft: Stockham's passes, in lanes of the transforms themselves, of rows or of columns; a library if it is
-small.
+"""fft: Stockham passes with lanes across transforms, or along a single one.
 
-A pass of radix r takes element q + s (p + m k), for all k < r, to r new ones at q + s (r p + k), where the
-sequence has n = r m elements left and s is the product of the radices before. After the last pass all are in
-order. An inverse transform is the forward one with real and imaginary parts exchanged on both ends.
+Lanes are neighbouring columns, or rows that are gathered. A pass of radix r maps the elements at
+q + s (p + m k), for all k < r, to those at q + s (r p + k), where n = r m is the length left and s is the
+product of the radices of the earlier passes. The output of the last pass is in natural order. An inverse
+transform is the forward one with the real and imaginary parts exchanged in operand and result.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ Load: TypeAlias = Callable[[Value], Pair]
 Store: TypeAlias = Callable[[Value, Pair], None]
 
 STACK_BYTES: Final = 1 << 20
-"""Passes keep their elements on the stack, as many lanes of them as fit."""
+"""Bytes of stack that the passes may use; bounds the number of lanes."""
 SLOTS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The transforms along one dimension.
+    """Describe the transforms along one dimension.
 
     Attributes:
         part: f32 or f64.
-        length: of the signal.
-        outer, inner: product of the dimensions before and after.
-        inverse: with exchanged parts, and divided by the length.
-        source: what is read: ``complex``, ``real``, or the ``half`` of a spectrum whose rest is its mirror.
-        target: what is written, in the same words.
+            length: length of the signal.
+            outer, inner: products of the dimensions before and after the transformed one.
+            inverse: exchange the parts, and divide by the length.
+            source: form of the operand: ``complex``, ``real``, or the stored ``half`` of a Hermitian spectrum.
+            target: form of the result, one of the same names.
     """
 
     part: Type
@@ -59,26 +59,26 @@ class Axis:
 
     @property
     def lanes(self) -> int:
-        """Lanes of whole vectors."""
+        """Return the number of lanes of a whole vector."""
         return 64 // self.part.size
 
     @property
     def within(self) -> bool:
-        """Whether lanes run along the transform itself."""
+        """Return true if lanes run along the transform itself."""
         return self.inner == 1 and self.length % (self.lanes * self.lanes) == 0
 
     @property
     def half(self) -> int:
-        """Elements of half a spectrum."""
+        """Return the number of elements of half a spectrum."""
         return self.length // 2 + 1
 
     def elements(self, form: str) -> int:
-        """Numbers of type ``part`` along the dimension in one of the forms."""
+        """Return the number of values of type ``part`` along the dimension in one of the forms."""
         return {"complex": 2 * self.length, "real": self.length, "half": 2 * self.half}[form]
 
 
 def axes_of(i: HloInstruction) -> list[Axis]:
-    """The transforms of an instruction, in the order in which they are made."""
+    """Return the transforms of an instruction, in execution order."""
     operation: Any = i.operation
     lengths: tuple[int, ...] = operation.fft_length
     kind: str = operation.fft_type
@@ -97,12 +97,12 @@ def axes_of(i: HloInstruction) -> list[Axis]:
 
 
 def _within_bytes(axis: Axis) -> int:
-    """Scratch memory of one transform along lanes: two areas."""
+    """Return the bytes of scratch memory of one transform along lanes: two areas."""
     return 4 * axis.part.size * axis.length
 
 
 def _lanes(axis: Axis) -> int:
-    """Transforms side by side: fewer where there are not so many, or the stack is too small."""
+    """Return the number of transforms per group, bounded by their count and by the stack."""
     lanes = axis.lanes
     many = axis.outer if axis.inner == 1 else axis.inner
     while lanes > 4 and (lanes // 2 >= many or _areas(axis) * lanes > STACK_BYTES):
@@ -111,31 +111,31 @@ def _lanes(axis: Axis) -> int:
 
 
 def _areas(axis: Axis) -> int:
-    """Bytes that the passes need for each lane."""
+    """Return the bytes of scratch memory per lane."""
     passes = len(radices(axis.length) or ())
     return max(0, min(2, passes - 1)) * 2 * axis.length * axis.part.size
 
 
 def _slot_bytes(axis: Axis) -> int:
-    """Scratch memory of what is transformed at a time, where it does not fit on the stack."""
+    """Return the bytes of scratch memory of one group of transforms; 0 if it fits on the stack."""
     size = _within_bytes(axis) if axis.within else _areas(axis) * _lanes(axis)
     return size if size > STACK_BYTES else 0
 
 
 def _groups(axis: Axis) -> int:
-    """Vectors of transforms that lie side by side."""
+    """Return the number of vectors of adjacent transforms."""
     return -(-(axis.outer if axis.inner == 1 else axis.inner) // _lanes(axis))
 
 
 def _slots(axis: Axis) -> int:
-    """Areas of scratch memory: no more than there is to transform."""
+    """Return the number of scratch areas, bounded by the number of groups."""
     if axis.within:
         return min(SLOTS, axis.outer)
     return min(SLOTS, _groups(axis) * (1 if axis.inner == 1 else axis.outer))
 
 
 def workspace_bytes(i: HloInstruction) -> int:
-    """Scratch memory: for long transforms, and for half a spectrum that is not transformed in one step."""
+    """Return the bytes of workspace: for long transforms, and for half spectra that take several steps."""
     if not i.shape.element_count or is_small(i):
         return 0
     axes = axes_of(i)
@@ -151,7 +151,7 @@ def _spectrum_bytes(i: HloInstruction) -> int:
 
 @KERNELS.register("fft", workspace=lambda i, target: workspace_bytes(i))
 def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Transform along one dimension after the other."""
+    """Emit one kernel per transformed dimension."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -175,7 +175,7 @@ def emit_fft(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def emit_axis(module: Module, name: str, axis: Axis) -> LoopKernel:
-    """(source, target, workspace, begin, end): the transforms in the range."""
+    """Emit the kernel (source, target, workspace, begin, end) over a range of transforms."""
     function = module.function(name, [PTR] * 3 + [I64, I64])
     made = _Within(module, function, axis) if axis.within else _SideBySide(module, function, axis)
     trips = made.emit()
@@ -185,7 +185,7 @@ def emit_axis(module: Module, name: str, axis: Axis) -> LoopKernel:
 
 
 class _Transform:
-    """What all kernels share: tables of rotations, passes."""
+    """Emit the parts common to all kernels: twiddle tables and passes."""
 
     def __init__(self, module: Module, function: Function, axis: Axis) -> None:
         self.module, self.f, self.axis = module, function, axis
@@ -193,7 +193,7 @@ class _Transform:
         self.part, self.n = axis.part, axis.length
 
     def table(self, n: int, radix: int, *, planar: bool) -> Value:
-        """The rotations after a pass: exp(-2 pi i p k / n), by p, k > 0, part; planar: by k, part, p."""
+        """Return a pass's twiddles, exp(-2 pi i p k / n): by p, k > 0, part; planar: by k, part, p."""
         dtype = np.float32 if self.part is F32 else np.float64
         p, k = np.arange(n // radix)[:, None], np.arange(1, radix)[None, :]
         angle: Array = -2 * np.pi * ((p * k) % n) / n
@@ -204,21 +204,21 @@ class _Transform:
         return self.f.address(name)
 
     def at(self, base: Value, index: Value | int) -> Value:
-        """The address of a number."""
+        """Return the address of a real or imaginary part."""
         return self.f.offset(base, index, self.part)
 
     def finished(self, pair: Pair) -> Pair:
-        """A result: scaled, and with the parts where they belong."""
+        """Scale a result element, and exchange its parts if the transform is inverse."""
         if not self.axis.inverse:
             return pair
         return pair[1] * (1.0 / self.n), pair[0] * (1.0 / self.n)
 
     def begun(self, pair: Pair) -> Pair:
-        """An element as the forward transform wants it."""
+        """Exchange the parts of an operand element if the transform is inverse."""
         return (pair[1], pair[0]) if self.axis.inverse else pair
 
     def vertical_pass(self, n: int, s: int, radix: int, step: int, load: Load, store: Store) -> None:
-        """A pass all of whose elements are vectors: p and q in loops, ``step`` of q at a time."""
+        """Emit a pass over vector elements: loops over p and over q in increments of ``step``."""
         f, m = self.f, n // radix
         table = self.table(n, radix, planar=False) if m > 1 else None
         lanes = 0
@@ -241,7 +241,7 @@ class _Transform:
 
 
 class _SideBySide(_Transform):
-    """Transforms in lanes: of neighbouring columns, or of rows, which are gathered."""
+    """Emit transforms with one transform per lane: neighbouring columns, or rows, which are gathered."""
 
     def __init__(self, module: Module, function: Function, axis: Axis) -> None:
         super().__init__(module, function, axis)
@@ -256,7 +256,7 @@ class _SideBySide(_Transform):
             self.areas = [function.allocate(self.wide, 2 * self.n) for _ in range(count)]
 
     def emit(self) -> int:
-        """A loop over vectors of transforms, or over slots of them; returns the end of its range."""
+        """Emit a loop over vectors of transforms, or over slots of them; return the end of its range."""
         f, axis = self.f, self.axis
         groups = _groups(axis)
         total = groups if self.rows else groups * axis.outer
@@ -272,7 +272,7 @@ class _SideBySide(_Transform):
         return slots
 
     def numbered(self, number: Value, groups: int) -> None:
-        """The vector of transforms of a number."""
+        """Return the vector of transforms with a given number."""
         if self.rows:
             self.group(self.f.constant(I64, 0), number * self.lanes, self.axis.outer)
             return
@@ -280,7 +280,7 @@ class _SideBySide(_Transform):
         self.group(outer, (number - outer * groups) * self.lanes, self.axis.inner)
 
     def group(self, outer: Value, first: Value, count: int) -> None:
-        """One vector of transforms."""
+        """Emit the transforms of one vector."""
         f = self.f
         self.outer, self.first = outer, first
         if count % self.lanes:
@@ -304,7 +304,7 @@ class _SideBySide(_Transform):
     # -- scratch memory
 
     def reader(self, area: Value) -> Load:
-        """Loads from scratch memory."""
+        """Return the accessor that loads from scratch memory."""
 
         def load(index: Value) -> Pair:
             place = self.f.offset(area, index * 2, self.wide)
@@ -313,7 +313,7 @@ class _SideBySide(_Transform):
         return load
 
     def writer(self, area: Value) -> Store:
-        """Stores to scratch memory."""
+        """Return the accessor that stores to scratch memory."""
 
         def store(index: Value, pair: Pair) -> None:
             place = self.f.offset(area, index * 2, self.wide)
@@ -325,7 +325,7 @@ class _SideBySide(_Transform):
     # -- operand and result
 
     def read(self, index: Value) -> Pair:
-        """An element of all transforms."""
+        """Load element ``index`` of all transforms of the vector."""
         if self.axis.source == "real":
             (real,) = self.numbers(self.source, index, 1, self.axis.elements("real"))
             return self.begun((real, self.f.constant(self.wide, 0.0)))
@@ -335,7 +335,7 @@ class _SideBySide(_Transform):
         return self.begun((real, imaginary))
 
     def read_half(self, index: Value) -> Pair:
-        """An element of a spectrum of which only half is there."""
+        """Load an element of a Hermitian spectrum, of which only half is stored."""
         f = self.f
         mirrored = index.compare("sgt", self.n // 2)
         place = mirrored.select(f.constant(I64, self.n) - index, index)
@@ -345,7 +345,7 @@ class _SideBySide(_Transform):
         return real, alone.splat(self.lanes).select(0.0, imaginary)
 
     def numbers(self, base: Value, index: Value, width: int, row: int) -> list[Value]:
-        """One or two numbers of every transform; ``row``: numbers along the whole dimension."""
+        """Load one or two values of every transform; ``row``: values along the whole dimension."""
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
             place = self.at(base, start * width)
@@ -358,14 +358,14 @@ class _SideBySide(_Transform):
         return [gather(self.wide, place, self.mask) for place in places]
 
     def places(self, base: Value, column: Value, row: int) -> Value:
-        """The addresses of a column of rows."""
+        """Return the addresses of one column in every row of the vector."""
         f = self.f
         lanes = f.constant(I64.vector(self.lanes), [row * lane for lane in range(self.lanes)])
         index = (self.first * row + column).splat(self.lanes) + lanes
         return f.offset(base, index, self.part)
 
     def write(self, index: Value, pair: Pair) -> None:
-        """An element of all results."""
+        """Store an element of all results."""
         real, imaginary = self.finished(pair)
         if self.axis.target == "half":
             with self.f.when(index.compare("sle", self.n // 2)):
@@ -376,7 +376,7 @@ class _SideBySide(_Transform):
             self.put(index, [real, imaginary], self.axis.elements("complex"))
 
     def put(self, index: Value, values: list[Value], row: int) -> None:
-        """Write one or two numbers of every transform."""
+        """Store one or two values of every transform."""
         width = len(values)
         if not self.rows:
             start = (self.outer * (row // width) + index) * self.axis.inner + self.first
@@ -394,7 +394,7 @@ class _SideBySide(_Transform):
 
 
 class _Within(_Transform):
-    """One transform after the other, lanes along itself: the first pass is as long as a vector."""
+    """Emit one transform at a time, with lanes along it: the first radix is the vector length."""
 
     def __init__(self, module: Module, function: Function, axis: Axis) -> None:
         super().__init__(module, function, axis)
@@ -409,7 +409,7 @@ class _Within(_Transform):
             self.areas = [function.allocate(self.wide, size) for _ in range(min(2, len(found) - 1))]
 
     def emit(self) -> int:
-        """A loop over transforms, or over slots of them; returns the end of its range."""
+        """Emit a loop over transforms, or over slots of them; return the end of its range."""
         f = self.f
         if self.on_stack:
             with f.loop(self.begin, self.end) as loop:
@@ -424,7 +424,7 @@ class _Within(_Transform):
         return slots
 
     def one(self, row: Value) -> None:
-        """All passes of one transform."""
+        """Emit all passes of one transform."""
         source = self.at(self.source, row * self.axis.elements(self.axis.source))
         target = self.at(self.target, row * self.axis.elements(self.axis.target))
         self.first_pass(source)
@@ -436,7 +436,7 @@ class _Within(_Transform):
             n, s = n // radix, s * radix
 
     def first_pass(self, source: Value) -> None:
-        """Vectors along p; what a vector of p gives lies in one piece after a transposition."""
+        """Emit a pass with vectors along p; a transposition makes the results of a vector of p contiguous."""
         f, lanes, m = self.f, self.lanes, self.n // self.lanes
         table = self.table(self.n, lanes, planar=True)
         with f.loop(0, m, lanes) as loop:
@@ -454,7 +454,7 @@ class _Within(_Transform):
                 store((loop.index + j) * lanes, (real[j], imaginary[j]))
 
     def reader(self, area: Value) -> Load:
-        """Loads from scratch memory, where vectors of both parts alternate."""
+        """Return the accessor that loads from scratch memory: alternating vectors of real and imaginary parts."""
 
         def load(index: Value) -> Pair:
             place = self.at(area, index * 2)
@@ -463,7 +463,7 @@ class _Within(_Transform):
         return load
 
     def writer(self, area: Value) -> Store:
-        """Stores to scratch memory."""
+        """Return the accessor that stores to scratch memory."""
 
         def store(index: Value, pair: Pair) -> None:
             place = self.at(area, index * 2)
@@ -473,7 +473,7 @@ class _Within(_Transform):
         return store
 
     def read(self, source: Value, index: Value, ahead: int) -> Pair:
-        """The elements from ``index + ahead`` on; ``ahead`` is a multiple of the rest of the length."""
+        """Load the elements from ``index + ahead`` on; ``ahead`` is a multiple of the remaining length."""
         f, lanes = self.f, self.lanes
         if self.axis.source == "real":
             return f.load(self.wide, self.at(source, index + ahead)), f.constant(self.wide, 0.0)
@@ -491,12 +491,12 @@ class _Within(_Transform):
         return pair
 
     def pairs(self, place: Value) -> Pair:
-        """A vector of complex numbers."""
+        """Load a vector of complex numbers."""
         both = self.f.load(self.part.vector(2 * self.lanes), place)
         return both.shuffle(range(0, 2 * self.lanes, 2)), both.shuffle(range(1, 2 * self.lanes, 2))
 
     def result(self, target: Value) -> Store:
-        """Stores of the last pass."""
+        """Return the accessor that stores the results of the last pass."""
         f, lanes = self.f, self.lanes
         order = [n // 2 + lanes * (n % 2) for n in range(2 * lanes)]
 

@@ -1,7 +1,8 @@
-"""Sorts of one long row, shared among threads: in pieces of equal size, whatever the number of threads.
+"""Radix sorts of one long row, shared among threads in chunks of fixed size.
 
-For each digit every piece counts its own; then each knows where its elements go: behind those of smaller
-digits, and among equal ones behind those of the pieces before it.
+For each digit every chunk computes its histogram. An exclusive prefix sum over (digit, chunk) then gives each
+chunk the positions of its elements: after all smaller digits, and after the equal digits of earlier chunks.
+The chunks do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ LEAST: Final = 1 << 16
 PIECES: Final = 8
 BINS: Final = 1 << 11
 WORDS: Final = PIECES * BINS * 4 + 64
-"""Bytes of counts, and of a flag for each piece."""
+"""Bytes of the histograms, and of a flag for each chunk."""
 
 
 def shares_row(i: HloInstruction, plan: KeySort) -> bool:
-    """Whether a sort is of one row that is worth sharing."""
+    """Return true if a sort has one row, long enough to be shared among threads."""
     n = length(i)
     alone = i.operands[0].shape.element_count == n and n >= LEAST
     return alone and (plan.alone is not None or not plan.record.beside)
 
 
 def workspace_bytes(i: HloInstruction, plan: KeySort) -> int:
-    """Scratch memory: records twice, counts, flags."""
+    """Return the bytes of scratch memory: records twice, histograms, flags."""
     return slot_bytes(plan, length(i)) + WORDS
 
 
 def emit_long_sort(program: ProgramEmitter, i: HloInstruction, plan: KeySort, results: list[View]) -> None:
-    """Sort by keys alone where elements can be told from them, else by records."""
+    """Sort keys alone if elements can be recovered from them, else records."""
     f = program.function
     sources = [program.pointer(o) for o in i.operands]
     pointers = [*sources, *(r.pointer for r in results), program.workspace(i)]
@@ -60,11 +61,11 @@ def emit_long_sort(program: ProgramEmitter, i: HloInstruction, plan: KeySort, re
 
 
 Piece: TypeAlias = Callable[[Function, Module, Value, Value, Value], None]
-"""Emits what is done with a piece: (function, module, number, low, high)."""
+"""Emit the work on a chunk: (function, module, number, low, high)."""
 
 
 class _LongSort:
-    """The kernels of one sort."""
+    """Emit the kernels of one sort."""
 
     def __init__(
         self, program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: list[Value]
@@ -76,19 +77,19 @@ class _LongSort:
         self.bytes = slot_bytes(plan, self.n)
 
     def areas(self, f: Function, space: Value) -> list[Value]:
-        """Both areas of records."""
+        """Return both areas of records."""
         return [space, f.offset(space, self.bytes // 2)]
 
     def counts(self, f: Function, space: Value) -> Value:
-        """The counts of all pieces, by piece and digit."""
+        """Return the histograms of all chunks, by chunk and digit."""
         return f.offset(space, self.bytes)
 
     def flag(self, f: Function, space: Value, piece: Value | int) -> Value:
-        """Where a piece says whether its elements can be told from their keys."""
+        """Return the address of the flag by which a chunk reports an element not recoverable from its key."""
         return f.offset(f.offset(space, self.bytes + PIECES * BINS * 4), piece, I32)
 
     def call(self, parameters: list[Value], body: Piece) -> None:
-        """Run a kernel on all pieces: ``body(function, module, number, low, high)``."""
+        """Emit a kernel over all chunks: ``body(function, module, number, low, high)``."""
 
         def emit(name: str) -> LoopKernel:
             module = self.program.module
@@ -104,7 +105,7 @@ class _LongSort:
         self.program.call(self.i, self.program.shared(emit), parameters)
 
     def row(self, function: Function, module: Module, low: Value, high: Value) -> RowByKeys:
-        """The code for a piece of the row."""
+        """Return the row emitter for a chunk."""
         row = RowByKeys(module, function, self.i, self.plan)
         row.others = row.row_indices(function.constant(I64, 0))
         row.low, row.high = low, high
@@ -113,7 +114,7 @@ class _LongSort:
     # -- steps
 
     def fill(self) -> None:
-        """Make the keys, or the records."""
+        """Emit the computation of the keys, or of the records."""
 
         def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
             space = f.parameters[len(self.pointers) - 1]
@@ -127,7 +128,7 @@ class _LongSort:
         self.call(self.pointers, body)
 
     def differs(self) -> Value:
-        """Whether some element cannot be told from its key."""
+        """Return a flag that is true if some element cannot be recovered from its key."""
         f, space = self.f, self.pointers[-1]
         flags = [f.load(I32, self.flag(f, space, number)) for number in range(PIECES)]
         found = flags[0]
@@ -136,7 +137,7 @@ class _LongSort:
         return found.compare("ne", 0)
 
     def passes(self) -> None:
-        """Digit by digit, and write the result."""
+        """Sort by each digit, then store the result."""
         f, space = self.f, self.pointers[-1]
         areas, counts = self.areas(f, space), self.counts(f, space)
         digits = self.record.digits(self.n)
@@ -148,14 +149,14 @@ class _LongSort:
         self.write(len(digits) % 2)
 
     def digit(self, f: Function, area: Value, index: Value, low: int, width: int) -> tuple[Value, Value]:
-        """(integer, digit as an index)."""
+        """Return (integer, digit as an index)."""
         kind = self.record.type
         integer = f.load(kind, f.offset(area, index, kind))
         moved = integer.logical_shift_right(low) if low else integer
         return integer, (moved & ((1 << width) - 1)).cast("zext", I64)
 
     def count(self, source: Value, counts: Value, low: int, width: int) -> None:
-        """Count a digit in every piece."""
+        """Emit the histogram of a digit for every chunk."""
 
         def body(f: Function, module: Module, number: Value, start: Value, end: Value) -> None:
             mine = f.offset(f.parameters[1], number * BINS, I32)
@@ -169,7 +170,7 @@ class _LongSort:
         self.call([source, counts], body)
 
     def move(self, source: Value, target: Value, counts: Value, low: int, width: int) -> None:
-        """Put the records of every piece where they belong."""
+        """Emit the scatter of every chunk's records to their positions."""
 
         def body(f: Function, module: Module, number: Value, start: Value, end: Value) -> None:
             mine = f.offset(f.parameters[2], number * BINS, I32)
@@ -183,7 +184,7 @@ class _LongSort:
         self.call([source, target, counts], body)
 
     def write(self, area: int) -> None:
-        """Write the results from the area where the sorted records lie."""
+        """Store the results from the area that holds the sorted records."""
 
         def body(f: Function, module: Module, number: Value, low: Value, high: Value) -> None:
             place = self.areas(f, f.parameters[len(self.pointers) - 1])[area]
@@ -197,7 +198,7 @@ class _LongSort:
 
 
 def _places(module: Module) -> str:
-    """The function that turns the counts of all pieces into first places; returns its name."""
+    """Emit the prefix sum over the histograms of all chunks; return the function's name."""
     name = "sort_places"
     if name not in module.functions:
         f = module.function(name, [PTR])

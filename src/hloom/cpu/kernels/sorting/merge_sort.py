@@ -1,7 +1,8 @@
-"""Sorting with any comparator: a stable bottom-up merge sort of every row.
+"""Sorts by any comparator: a stable bottom-up merge sort of every row.
 
-The rows along the sorted dimension are copied to scratch memory, merged back and forth between two buffers,
-and copied to the results. The merge has no branch on the comparator, so it does not depend on the data.
+Each row along the sorted dimension is copied to scratch memory, merged back and forth between two buffers,
+and copied to the results. The merge selects without a branch on the comparator, so that mispredictions do
+not depend on the data.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from hloom.plan.index import Index, Variable
 
 
 def merge_sort_bytes(i: HloInstruction) -> int:
-    """Scratch memory: all operands twice."""
+    """Return the bytes of scratch memory: two copies of all operands."""
     sizes = [o.shape.element_count * storage_bytes(o.shape.element_type) for o in i.operands]
     return 2 * sum(-(-size // 64) * 64 for size in sizes)
 
 
 def emit_merge_sort(program: ProgramEmitter, i: HloInstruction, results: Sequence[View]) -> None:
-    """A sort by comparing."""
+    """Emit a sort by its comparator."""
     kernel = program.shared(lambda name: _sort_kernel(program.module, name, i))
     sources = [program.pointer(o) for o in i.operands]
     program.call(i, kernel, [*sources, *(r.pointer for r in results), program.workspace(i)])
 
 
 def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """(operands..., results..., workspace, begin, end): every row in the range."""
+    """Emit the kernel (operands..., results..., workspace, begin, end) over a range of rows."""
     operation: Any = i.operation
     count = len(i.operands)
     dimension: int = operation.dimensions[0]
@@ -62,7 +63,7 @@ def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _RowSort:
-    """The code that sorts one row of n keys with everything that moves along."""
+    """Emit the sort of one row of n keys with its other operands."""
 
     def __init__(self, function: Function, i: HloInstruction, n: int) -> None:
         self.f, self.n = function, n
@@ -84,17 +85,17 @@ class _RowSort:
             self.e.store(self._view(pointer, k), (self._index(at),), value)
 
     def copy_in(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """A strided row to dense scratch memory."""
+        """Copy a strided row to dense scratch memory."""
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, loop.index, self._load(sources, start + loop.index * stride))
 
     def copy_out(self, sources: Sequence[Value], targets: Sequence[Value], start: Value, stride: int) -> None:
-        """The sorted row to where it belongs."""
+        """Copy the sorted row to the results."""
         with self.f.loop(0, self.n) as loop, self.e.scope():
             self._store(targets, start + loop.index * stride, self._load(sources, loop.index))
 
     def run(self, first: list[Value], second: list[Value]) -> list[Value]:
-        """Merge runs of 1, 2, 4 ... elements from one buffer to the other; returns where the result is."""
+        """Merge runs of 1, 2, 4 ... elements from one buffer to the other; return the result's buffer."""
         f = self.f
         limit = f.constant(I64, self.n)
         doublings = max(0, (self.n - 1).bit_length())
@@ -112,7 +113,7 @@ class _RowSort:
     def _merge(
         self, source: Sequence[Value], target: Sequence[Value], low: Value, middle: Value, high: Value
     ) -> None:
-        """The runs [low, middle) and [middle, high) into one; of equals those of the first run come first."""
+        """Merge the runs [low, middle) and [middle, high); among equals those of the first run come first."""
         f = self.f
         with f.loop(low, high, 1, [low, middle]) as loop, self.e.scope():
             left_at, right_at = loop.values

@@ -1,7 +1,7 @@
-"""Radix sort of unsigned integers, with the number of the element each belongs to: stable, digit by digit.
+"""Stable LSD radix sort of unsigned integers with the indices of their elements.
 
-Knuth, The Art of Computer Programming, volume 3, section 5.2.5. All digits are counted in one sweep; a digit
-that is the same everywhere is passed over.
+Knuth, The Art of Computer Programming, volume 3, section 5.2.5. One sweep computes the histograms of all
+digits; a digit that is equal in all records is skipped.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from hloom.codegen.llvm import I1, I8, I32, I64, PTR, Function, Module, Type, Va
 from hloom.codegen.llvm.memory import fill_bytes
 
 LONG: Final = 4096
-"""Rows from this length on are sorted by digits of 11 bits, shorter ones by bytes."""
+"""Length in elements from which digits have 11 bits; shorter rows use 8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is sorted: an integer, the key being its upper bits, and perhaps a number beside it.
+    """Describe a record: an integer with the key in its upper bits, and optionally an index.
 
     Attributes:
-        bits: 32 or 64, of the integer.
-        key_bits: how many of its bits, from the top, or from the bottom if all below are 0, decide.
-        low: the lowest bit that decides.
-        beside: whether a u32 is moved along in an array of its own.
+            bits: width of the integer, 32 or 64.
+            key_bits: width of the key: the upper bits, or the lower ones if all above are 0.
+            low: lowest bit of the key.
+            beside: a u32 index in an array of its own moves with the integer.
     """
 
     bits: int
@@ -34,16 +34,16 @@ class Record:
 
     @property
     def type(self) -> Type:
-        """The LLVM type of the integer."""
+        """Return the LLVM type of the integer."""
         return make_type(f"i{self.bits}")
 
     @property
     def bytes(self) -> int:
-        """Bytes of a record."""
+        """Return the bytes of a record."""
         return self.bits // 8 + 4 * self.beside
 
     def digits(self, count: int) -> list[tuple[int, int]]:
-        """(lowest bit, width) of the digits, least significant first, for rows of ``count`` records."""
+        """Return (lowest bit, width) of each digit, least significant first, for ``count`` records."""
         largest = 11 if count >= LONG and self.key_bits > 16 else 8
         number = -(-self.key_bits // largest)
         width = -(-self.key_bits // number)
@@ -53,10 +53,10 @@ class Record:
 
 
 def radix_sort(module: Module, record: Record, count: int) -> str:
-    """The function that sorts records between two areas; returns its name.
+    """Emit the function that sorts records between two areas; return its name.
 
-    (integers, other integers, numbers, other numbers, count) -> whether the result lies in the other areas.
-    The numbers are null where the record has none beside it.
+    The function maps (integers, other integers, indices, other indices, count) to a flag that is true if the
+    result lies in the other areas. The indices are null if the record has none beside the integer.
     """
     digits = record.digits(count)
     name = f"radix_sort_{record.bits}_{record.key_bits}_{record.low}_{int(record.beside)}_{digits[0][1]}"
@@ -66,7 +66,7 @@ def radix_sort(module: Module, record: Record, count: int) -> str:
 
 
 class _Sort:
-    """The function under construction."""
+    """Emit the function."""
 
     def __init__(self, module: Module, name: str, record: Record, digits: list[tuple[int, int]]) -> None:
         self.f: Function = module.function(name, [PTR, PTR, PTR, PTR, I64], I1)
@@ -75,7 +75,7 @@ class _Sort:
         self.counts = self.f.allocate(I32, self.bins * len(digits))
 
     def emit(self) -> None:
-        """Count, then move digit by digit."""
+        """Emit the histograms, then the scatter of each digit."""
         f = self.f
         integers, others, numbers, other_numbers, count = f.parameters
         self.count(integers, count)
@@ -98,18 +98,18 @@ class _Sort:
         f.finish(swapped)
 
     def digit(self, integer: Value, number: int) -> Value:
-        """A digit, as an index."""
+        """Return a digit, as an index."""
         low, width = self.digits[number]
         moved = integer.logical_shift_right(low) if low else integer
         return (moved & ((1 << width) - 1)).cast("zext", I64)
 
     def bin(self, number: int, digit: Value | int) -> Value:
-        """The address of a digit's count."""
+        """Return the address of a digit's count."""
         start = self.f.offset(self.counts, number * self.bins, I32)
         return self.f.offset(start, digit, I32)
 
     def count(self, integers: Value, count: Value) -> None:
-        """Count every digit."""
+        """Emit the histograms of all digits."""
         f = self.f
         size = f.constant(I64, 4 * self.bins * len(self.digits))
         fill_bytes(self.counts, f.constant(I8, 0), size)
@@ -120,7 +120,7 @@ class _Sort:
                 f.store(f.load(I32, place) + 1, place)
 
     def place(self, number: int, integers: Value, count: Value) -> Value:
-        """Turn the counts of a digit into first places; returns whether it is the same in all records."""
+        """Replace the counts of a digit by first positions; return true if all records share the digit."""
         f = self.f
         first = f.load(self.record.type, integers)
         same = f.load(I32, self.bin(number, self.digit(first, number))).compare(
@@ -137,7 +137,7 @@ class _Sort:
     def move(
         self, number: int, source: tuple[Value, Value], target: tuple[Value, Value], count: Value
     ) -> None:
-        """Put every record where its digit belongs."""
+        """Scatter the records to the positions of their digits."""
         f, kind = self.f, self.record.type
         with f.loop(0, count) as loop:
             integer = f.load(kind, f.offset(source[0], loop.index, kind))

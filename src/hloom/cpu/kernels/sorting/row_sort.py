@@ -1,8 +1,9 @@
-"""Rows sorted by keys: by a network of vector comparisons if they are short, by digits if they are long.
+"""Sorts of rows by keys: a vector sorting network for short rows, radix sort for long ones.
 
-Keys are sorted with the number of the element that each belongs to; then all operands are put into that
-order. A single operand whose elements can be told from their keys is sorted as keys alone; whether that is so
-(zeros of both signs and NaNs of many kinds may count as equal) shows when they are made.
+Each key is sorted together with the index of its element; all operands are then gathered in that order. A
+single operand whose elements can be recovered from their keys is sorted as keys alone. That depends on the
+data, since zeros of both signs and NaNs with different payloads may share a key, so it is tested when the
+keys are computed.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from hloom.plan.index import Index, Variable
 from hloom.shape import element_type as et
 
 NETWORK: Final = 4096
-"""Rows up to this length are sorted by a network, in memory on the stack."""
+"""Longest row, in elements, that a network sorts in stack memory."""
 SHORT: Final = 128
-"""Rows below this length are sorted by comparing where their keys are too wide for a network."""
+"""Longest row, in elements, that a merge sort takes if its keys are too wide for a network."""
 SLOTS: Final = 16
-"""So many long rows are sorted at a time; each has scratch memory of its own."""
+"""Number of long rows that are sorted at once, each with its own scratch memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySort:
-    """How a sort by keys is done.
+    """Describe the algorithm of a sort by keys.
 
     Attributes:
-        groups: keys that make up one integer, the most significant group first.
-        record: what is sorted, together with the elements' numbers.
-        alone: the keys of a single operand that may be sorted without numbers; None if elements cannot be
-            told from their keys.
-        by_network: records are sorted by a network, so that no scratch memory is needed.
-        alone_by_network: keys alone are.
+            groups: keys packed into one integer each, the most significant group first.
+            record: the record that is sorted, with the element indices.
+            alone: the keys of a single operand that may be sorted without indices; None if elements cannot be
+                recovered from their keys.
+            by_network: a network sorts the records, so that no scratch memory is needed.
+            alone_by_network: a network sorts keys alone.
     """
 
     groups: tuple[tuple[SortKey, ...], ...]
@@ -55,7 +56,7 @@ class KeySort:
 
 @lru_cache(256)
 def key_sort(i: HloInstruction) -> KeySort | None:
-    """The plan of a sort by keys; None where elements must be compared."""
+    """Return the plan of a sort by keys; None if only the comparator defines the order."""
     n = length(i)
     keys = sort_keys(i.called_computations[0]) if 2 <= n < 2**31 else None
     if keys is None:
@@ -79,36 +80,36 @@ def key_sort(i: HloInstruction) -> KeySort | None:
 
 
 def length(i: HloInstruction) -> int:
-    """Elements of a row."""
+    """Return the number of elements of a row."""
     operation: Any = i.operation
     dimension: int = operation.dimensions[0]
     return i.operands[0].shape.dimensions[dimension]
 
 
 def padded(n: int) -> int:
-    """Records of a network for rows of n elements."""
+    """Return the number of records that a network sorts for rows of n elements."""
     return max(8, 1 << (n - 1).bit_length())
 
 
 def slots(i: HloInstruction) -> int:
-    """How many rows are sorted at a time, if they need scratch memory."""
+    """Return the number of rows sorted at once, if they need scratch memory."""
     return min(SLOTS, max(1, i.operands[0].shape.element_count // max(1, length(i))))
 
 
 def slot_bytes(plan: KeySort, n: int) -> int:
-    """Scratch memory for the records of a row, twice."""
+    """Return the bytes of scratch memory for the records of a row, twice."""
     return 2 * (-(-n * plan.record.bytes // 64) * 64 + 64)
 
 
 def used_results(i: HloInstruction) -> list[int]:
-    """The numbers of the operands whose sorted values somebody uses."""
+    """Return the numbers of the operands whose sorted values are used."""
     if i.is_root or not i.shape.is_tuple or any(u.opcode != "get-tuple-element" for u in i.users):
         return list(range(len(i.operands)))
     return sorted({u.operation.index for u in i.users})  # type: ignore[attr-defined]
 
 
 def counts_along(operand: HloInstruction, dimension: int) -> bool:
-    """Whether an operand is the numbers 0, 1, 2 ... along a dimension, quicker made than read."""
+    """Return true if an operand is an iota along a dimension, which is cheaper to compute than to load."""
     operation: Any = operand.operation
     if operand.opcode == "iota":
         return operation.iota_dimension == dimension
@@ -125,7 +126,7 @@ def emit_rows(program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointer
 
 
 def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) -> LoopKernel:
-    """(operands..., results..., workspace, begin, end): every row, or every slot of rows, in the range."""
+    """Emit the kernel (operands..., results..., workspace, begin, end) over rows, or slots of rows."""
     count = len(i.operands)
     function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])
     *_, begin, end = function.parameters
@@ -144,7 +145,7 @@ def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) ->
 
 
 class RowByKeys:
-    """The code that sorts one row."""
+    """Emit the code that sorts one row."""
 
     def __init__(self, module: Module, function: Function, i: HloInstruction, plan: KeySort) -> None:
         self.module, self.f, self.i, self.plan = module, function, i, plan
@@ -168,14 +169,14 @@ class RowByKeys:
         self.high: Value = function.constant(I64, self.n)
         lanes = 16 if self.n >= 16 else 8
         self.e = Elements(function, lanes, views)
-        # what is not contiguous is written element by element
+        # noncontiguous rows are stored element by element
         contiguous = math.prod(self.sizes[self.dimension + 1 :]) == 1
         self.out = self.e if contiguous else Elements(function, 0, views)
 
     # -- rows
 
     def run(self, row: Value, slot: Value) -> None:
-        """Sort a row with the scratch memory of a slot."""
+        """Emit the sort of a row in the scratch memory of a slot."""
         self.others = self.row_indices(row)
         stack = self.f.allocate(I64, padded(self.n)) if self.plan.alone_by_network else self.space
         areas = (stack, stack)
@@ -200,7 +201,7 @@ class RowByKeys:
         self.f.start(after)
 
     def row_indices(self, row: Value) -> list[Index]:
-        """The row's index in all dimensions but the sorted one, which holds 0."""
+        """Return the multi-index of the row, with 0 in the sorted dimension."""
         found: list[Index] = [Index(0)] * len(self.sizes)
         for d in reversed(range(len(self.sizes))):
             if d == self.dimension or self.sizes[d] == 1:
@@ -211,11 +212,11 @@ class RowByKeys:
         return found
 
     def at(self, place: Index) -> tuple[Index, ...]:
-        """The index of an element of the row."""
+        """Return the multi-index of an element of the row."""
         return (*self.others[: self.dimension], place, *self.others[self.dimension + 1 :])
 
     def each(self, e: Elements, body: Callable[[Index], None]) -> None:
-        """``body(place)`` for the elements of the row from ``low`` to ``high``, or vectors of them."""
+        """Run ``body(place)`` for the elements, or vectors, of the row from ``low`` to ``high``."""
         variable = Variable(self.n, "s")
         if e.lanes:
             exact = self.n % e.lanes == 0
@@ -226,13 +227,13 @@ class RowByKeys:
             body(Index.of(variable))
 
     def area(self, pointer: Value, kind: Type) -> View:
-        """Scratch memory as an array of unsigned integers."""
+        """Return scratch memory as an array of unsigned integers."""
         return View(pointer, et.U32 if kind.bits == 32 else et.U64, (padded(self.n),))
 
     # -- keys alone
 
     def fill_alone(self, record: Record, area: Value) -> Value:
-        """Write the keys; returns whether some element cannot be told from its key."""
+        """Store the keys; return a flag that is true if some element cannot be recovered from its key."""
         key = self.plan.groups[0][0]
         kind = key.element_type
         place = self.f.allocate(I32, self.e.lanes)
@@ -260,7 +261,7 @@ class RowByKeys:
         return self.f.intrinsic("vector.reduce.or", self.f.load(wide, place), result=I32).compare("ne", 0)
 
     def write_alone(self, record: Record, area: Value) -> None:
-        """Write the elements that sorted keys stand for."""
+        """Store the elements recovered from the sorted keys."""
         key = self.plan.groups[0][0]
         source = self.area(area, record.type)
 
@@ -276,7 +277,7 @@ class RowByKeys:
     # -- keys with numbers
 
     def by_records(self, areas: tuple[Value, Value]) -> None:
-        """Sort by one group of keys after the other, the least significant first, and write all results."""
+        """Sort by each group of keys, the least significant first, and store all results."""
         record = self.plan.record
         first, second = areas
         for number, group in enumerate(reversed(self.plan.groups)):
@@ -288,11 +289,11 @@ class RowByKeys:
         self.write(first)
 
     def numbers(self, area: Value) -> Value:
-        """Where the numbers lie that are moved beside the integers."""
+        """Return the address of the indices that move along with the integers."""
         return self.f.offset(area, -(-self.n * 8 // 64) * 64)
 
     def group_integer(self, group: Sequence[SortKey], elements: Sequence[Element]) -> Value:
-        """The keys of a group as one integer of 64 bits."""
+        """Return the keys of a group as one integer of 64 bits."""
         total: Value | None = None
         for key in group:
             part = key.integer(self.e, elements).cast("zext", I64)
@@ -301,7 +302,7 @@ class RowByKeys:
         return total
 
     def fill(self, group: Sequence[SortKey], area: Value) -> None:
-        """Write the records of the row."""
+        """Store the records of the row."""
         record = self.plan.record
         integers, numbers = self.area(area, I64), self.area(self.numbers(area), I32)
 
@@ -320,7 +321,7 @@ class RowByKeys:
             self.pad(area, I64)
 
     def renumber(self, group: Sequence[SortKey], area: Value, other: Value) -> tuple[Value, Value]:
-        """Write the records of the next group in the order found so far."""
+        """Store the records of the next group in the order of the groups sorted so far."""
         old, numbers = self.area(self.numbers(area), I32), self.area(self.numbers(other), I32)
         integers = self.area(other, I64)
 
@@ -336,7 +337,7 @@ class RowByKeys:
         return other, area
 
     def write(self, area: Value) -> None:
-        """Put the operands into the order of the sorted records."""
+        """Gather the operands in the order of the sorted records."""
         record = self.plan.record
         source = self.area(self.numbers(area), I32) if record.beside else self.area(area, I64)
         e = self.out
@@ -366,7 +367,7 @@ class RowByKeys:
                 self.f.store(self.f.constant(kind, -1), self.f.offset(area, loop.index, kind))
 
     def sorted(self, record: Record, areas: tuple[Value, Value], by_network: bool) -> tuple[Value, Value]:
-        """Sort records; returns the area where they lie now, and the other one."""
+        """Sort records; return the area that holds the result, and the other one."""
         f = self.f
         if by_network:
             count = padded(self.n)

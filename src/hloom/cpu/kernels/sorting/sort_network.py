@@ -12,11 +12,11 @@ from typing import Final
 from hloom.codegen.llvm import I1, I64, PTR, Function, Module, Type, Value
 
 BLOCK: Final = 8
-"""Vectors that are sorted in registers."""
+"""Number of vectors sorted in registers."""
 
 
 def network(module: Module, element: Type) -> str:
-    """The function (pointer, count) that sorts ``count`` unsigned integers in place; returns its name.
+    """Emit the function (pointer, count) that sorts ``count`` unsigned integers in place; return its name.
 
     The count is a power of two and at least that of a `block_size`.
     """
@@ -27,7 +27,7 @@ def network(module: Module, element: Type) -> str:
 
 
 def small_network(module: Module, element: Type, count: int) -> str:
-    """The function (pointer) that sorts a power of two of integers, no more than fit into one block."""
+    """Emit the function (pointer) that sorts a power of two of integers in one block; return its name."""
     name = f"sort_network_{element}_{count}"
     if name not in module.functions:
         function = module.function(name, [PTR])
@@ -40,12 +40,12 @@ def small_network(module: Module, element: Type, count: int) -> str:
 
 
 def lanes_of(element: Type) -> int:
-    """Lanes of the vectors in which integers of a type are sorted."""
+    """Return the number of lanes of the vectors in which integers of a type are sorted."""
     return 512 // element.bits
 
 
 def block_size(element: Type) -> int:
-    """Integers that are sorted in registers at once."""
+    """Return the number of integers sorted in registers at once."""
     return BLOCK * lanes_of(element)
 
 
@@ -62,12 +62,12 @@ def _stored(function: Function, vectors: Sequence[Value], pointer: Value) -> Non
 
 
 def _ordered(a: Value, b: Value) -> tuple[Value, Value]:
-    """(smaller, larger), lane by lane."""
+    """Return the lane-wise (smaller, larger)."""
     return a.function.intrinsic("umin", a, b), a.function.intrinsic("umax", a, b)
 
 
 def _exchanged(vector: Value, partner: Sequence[int], low: Sequence[bool]) -> Value:
-    """Every lane compared with its partner; ``low`` lanes take the smaller one."""
+    """Compare every lane with its partner; ``low`` lanes take the smaller one."""
     lanes = vector.type.lanes
     smaller, larger = _ordered(vector, vector.shuffle(partner))
     return smaller.shuffle([n if low[n] else n + lanes for n in range(lanes)], larger)
@@ -79,13 +79,13 @@ def _halved(vector: Value, distance: int) -> Value:
 
 
 def _mirrored(vector: Value, distance: int) -> Value:
-    """Compared from both ends of groups of twice the distance."""
+    """Compare from both ends of groups of twice the distance."""
     lanes = range(vector.type.lanes)
     return _exchanged(vector, [n ^ (2 * distance - 1) for n in lanes], [not n & distance for n in lanes])
 
 
 def _merged_lanes(vector: Value) -> Value:
-    """The lanes of a bitonic vector in order."""
+    """Merge a bitonic vector into ascending lanes."""
     distance = vector.type.lanes // 2
     while distance:
         vector = _halved(vector, distance)
@@ -106,7 +106,7 @@ def _sorted_lanes(vector: Value, lanes: int) -> Value:
 
 
 def _descend(vectors: list[Value], low: int, count: int, distance: int) -> None:
-    """Compare vectors of a range at a distance, then at halves of it."""
+    """Compare the vectors of a range at a distance, then at each half of it."""
     while distance:
         for start in range(low, low + count, 2 * distance):
             for k in range(start, start + distance):
@@ -115,7 +115,7 @@ def _descend(vectors: list[Value], low: int, count: int, distance: int) -> None:
 
 
 def _sorted_block(vectors: list[Value], lanes: int) -> list[Value]:
-    """All elements of some (a power of two of) vectors in order."""
+    """Sort all elements of a power of two of vectors."""
     backwards = list(range(lanes))[::-1]
     vectors = [_sorted_lanes(v, lanes) for v in vectors]
     run = 1
@@ -133,7 +133,7 @@ def _sorted_block(vectors: list[Value], lanes: int) -> list[Value]:
 
 
 class _Network:
-    """The function for counts beyond one block: blocks sorted in registers, then merged in memory."""
+    """Emit the function for counts beyond one block: blocks sorted in registers, then merged in memory."""
 
     def __init__(self, module: Module, name: str, element: Type) -> None:
         self.f = module.function(name, [PTR, I64])
@@ -164,11 +164,11 @@ class _Network:
         f.finish()
 
     def at(self, index: Value) -> Value:
-        """The address of an element."""
+        """Return the address of an element."""
         return self.f.offset(self.pointer, index, self.element)
 
     def fold(self, run: Value) -> None:
-        """Compare runs with their neighbours from both ends."""
+        """Compare adjacent runs from both ends."""
         f, wide = self.f, self.element.vector(self.lanes)
         backwards = list(range(self.lanes))[::-1]
         with f.loop(0, self.count, run + run) as pairs:

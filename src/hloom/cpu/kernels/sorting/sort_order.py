@@ -1,8 +1,8 @@
-"""Comparators that order by numbers: recognized, and turned into unsigned integers in the same order.
+"""Recognition of comparators that order by keys, and conversion of the keys to unsigned integers.
 
-A comparator ``key(a) < key(b)``, whatever the expression ``key`` is made of, orders by ``key``; and so does
-one that compares several keys one after the other. Floats become integers of the same order by their bits: in
-the total order those of all values, in the partial one -0 counts as 0 and NaN as the greatest.
+A comparator ``key(a) < key(b)`` orders by ``key`` for any expression ``key``; a lexicographic comparator
+orders by several keys. Floats map to integers of the same order through their bits: under the total order
+every bit pattern is distinct; under the partial order -0 maps to 0, and NaN to the greatest integer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A number by which elements are ordered.
+    """Describe a number by which elements are ordered.
 
     Attributes:
-        computation: gives it from the elements of all operands.
-        element_type: of the number.
-        total: floats are in the total order.
-        descending: large ones come first.
+            computation: computes the key from the elements of all operands.
+            element_type: type of the key.
+            total: floats compare in the total order.
+            descending: greater keys come first.
     """
 
     computation: HloComputation
@@ -42,14 +42,14 @@ class SortKey:
 
     @property
     def bits(self) -> int:
-        """Width of its integer: 8, 16, 32 or 64."""
+        """Return the width of the integer: 8, 16, 32 or 64."""
         kind = self.element_type
         if kind.is_floating and kind.bits < 16:
             return 32
         return max(8, kind.bits)
 
     def integer(self, e: Elements, arguments: Sequence[Element]) -> Value:
-        """The unsigned integer in whose order elements are."""
+        """Emit the unsigned integer whose order is that of the elements."""
         (value,) = e.apply(self.computation, arguments)
         assert isinstance(value, Value)
         key = ordered(value, self.element_type, total=self.total)
@@ -57,7 +57,7 @@ class SortKey:
 
     @property
     def choice(self) -> bool:
-        """Whether the key is the one operand itself, or a constant in its place."""
+        """Return true if the key is a parameter of the comparator unchanged, or a constant in its place."""
         steps = self.computation.instructions
         return len(self.computation.parameters) == 1 and all(
             s.opcode in ("parameter", "constant", "select", "compare") for s in steps
@@ -65,7 +65,7 @@ class SortKey:
 
 
 def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
-    """An unsigned integer in the order of a register value."""
+    """Return an unsigned integer in the order of a register value."""
     if not kind.is_floating:
         bits = value.cast("zext", I8) if kind is et.PRED else value
         return bits ^ _sign(bits) if kind.is_signed else bits
@@ -77,7 +77,7 @@ def ordered(value: Value, kind: ElementType, *, total: bool = True) -> Value:
 
 
 def restored(key: Value, kind: ElementType) -> Value:
-    """The stored element whose ordered integer this is."""
+    """Return the stored element of an ordered integer, the inverse of the conversion."""
     if kind.is_floating:
         bits = key ^ ((~key >> (key.type.bits - 1)) | _sign(key))
         if _held_wide(kind):
@@ -90,7 +90,7 @@ def restored(key: Value, kind: ElementType) -> Value:
 
 
 def _held_wide(kind: ElementType) -> bool:
-    """Whether a float type has no integers of its own here, but those of f32."""
+    """Return true if floats of a type are ordered through their f32 values."""
     return kind.bits < 16
 
 
@@ -99,7 +99,7 @@ def _sign(bits: Value) -> int:
 
 
 def value_of(stored: Value, kind: ElementType) -> Value:
-    """The register value of stored bits."""
+    """Return the register value of stored bits."""
     width = {8: I8, 16: I16, 32: I32, 64: I64}[max(8, kind.bits)]
     bits = stored.bitcast(width.vector(stored.type.lanes)) if stored.type.is_float else stored
     return from_bits(bits, kind)
@@ -109,18 +109,18 @@ def value_of(stored: Value, kind: ElementType) -> Value:
 
 
 def sort_keys(comparator: HloComputation) -> list[SortKey] | None:
-    """The keys that a comparator compares one after the other; None if it is not of that form."""
+    """Return the keys of a lexicographic comparator, most significant first; None if it has another form."""
     return _Recognition(comparator).keys(comparator.root)
 
 
 class _Recognition:
-    """One comparator."""
+    """Match one comparator."""
 
     def __init__(self, comparator: HloComputation) -> None:
         self.comparator = comparator
 
     def keys(self, root: HloInstruction) -> list[SortKey] | None:
-        """The keys of a comparison, or of one that looks further where the first keys are equal."""
+        """Return the keys of a comparison, or of a comparison that breaks ties by further keys."""
         single = self.comparison(root)
         if single is not None:
             return [single]
@@ -134,7 +134,7 @@ class _Recognition:
         return None
 
     def comparison(self, root: HloInstruction) -> SortKey | None:
-        """The key of ``key(a) < key(b)``."""
+        """Return the key of ``key(a) < key(b)``."""
         if root.opcode != "compare" or _operation(root).direction not in ("LT", "GT"):
             return None
         first, second = root.operands
@@ -150,7 +150,7 @@ class _Recognition:
         return SortKey(self.key(first), kind, total, descending)
 
     def is_equality(self, equal: HloInstruction, first: HloInstruction) -> bool:
-        """Whether ``equal`` holds where the keys that ``first`` compares are equal."""
+        """Return true if ``equal`` holds exactly where the keys that ``first`` compares are equal."""
         if equal.opcode != "compare" or _operation(equal).direction != "EQ":
             return False
         if _operation(equal).comparison_type != _operation(first).comparison_type:
@@ -160,7 +160,7 @@ class _Recognition:
         return (_same(a, c) and _same(b, d)) or (_same(a, d) and _same(b, c))
 
     def key(self, root: HloInstruction) -> HloComputation:
-        """A computation of its own, of the elements of one side."""
+        """Return a computation of the key from the elements of one side."""
         made = HloComputation("key")
         parameters = self.comparator.parameters
         copies: dict[HloInstruction, HloInstruction] = {}
@@ -186,7 +186,7 @@ def _operation(i: HloInstruction) -> Any:
 def _alternatives(
     root: HloInstruction,
 ) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
-    """Ways to read an expression as ``first or (equal and rest)``, or as ``rest if equal else first``."""
+    """Return readings of an expression as ``first or (equal and rest)`` or ``rest if equal else first``."""
     found: list[tuple[HloInstruction, HloInstruction, HloInstruction]] = []
     if root.opcode == "or":
         for first, both in (root.operands, reversed(root.operands)):
@@ -199,7 +199,7 @@ def _alternatives(
 
 
 def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
-    """Whether ``a`` is an expression of the elements of one side (0: the first), ``b`` that of the other."""
+    """Return true if ``a`` depends only on elements of one side (0: the first), ``b`` on the other's."""
 
     def at_end(a: HloInstruction, b: HloInstruction) -> bool:
         here, there = _operation(a).parameter_number, _operation(b).parameter_number
@@ -209,14 +209,14 @@ def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
 
 
 def _same(a: HloInstruction, b: HloInstruction) -> bool:
-    """Whether two expressions are the same."""
+    """Return true if two expressions are structurally equal."""
     return _corresponding(a, b, lambda a, b: a is b)
 
 
 def _corresponding(
     a: HloInstruction, b: HloInstruction, at_end: Callable[[HloInstruction, HloInstruction], bool]
 ) -> bool:
-    """Whether two expressions are alike, their parameters being related by ``at_end``."""
+    """Return true if two expressions are structurally equal, with parameters related by ``at_end``."""
     seen: set[tuple[HloInstruction, HloInstruction]] = set()
     waiting = [(a, b)]
     while waiting:
@@ -245,5 +245,5 @@ def _alike(a: HloInstruction, b: HloInstruction) -> bool:
 
 
 def integer_type(bits: int) -> Any:
-    """The LLVM type of a key."""
+    """Return the LLVM type of a key."""
     return make_type(f"i{bits}")

@@ -1,4 +1,4 @@
-"""The emitter of sorts: by keys where the comparator orders by numbers, else by comparing."""
+"""Emitter of sorts: by keys if the comparator orders by numbers, else by the comparator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.plan.kernel import KernelPlan
 
 
 def workspace_bytes(i: HloInstruction) -> int:
-    """Scratch memory of a sort."""
+    """Return the bytes of scratch memory of a sort."""
     if not i.operands[0].shape.element_count:
         return 0
     plan = key_sort(i)
@@ -24,7 +24,7 @@ def workspace_bytes(i: HloInstruction) -> int:
 
 @KERNELS.register("sort", fuses=True, workspace=lambda i, target: workspace_bytes(i))
 def emit_sort(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A sort by itself."""
+    """Emit a sort."""
     i = plan.instruction
     results = [program.view(i, (n,) if i.shape.is_tuple else ()) for n in range(len(i.operands))]
     if not results[0].count:

@@ -1,8 +1,8 @@
-"""topk: the first k of every row, kept in a buffer of candidates that is sorted whenever it is full.
+"""topk: the first k elements of every row, by a candidate buffer that is sorted whenever it is full.
 
-Records hold an integer in the wanted order, and below it the element's number, so that of equal elements the
-first one wins. An element becomes a candidate only if it is better than the k-th best at the last sort.
-However the data lies, a row costs no more than sorting it buffer by buffer.
+A record holds an integer in the required order in its upper bits and the element's index below, so that the
+first of equal elements wins. An element becomes a candidate only if it beats the k-th best of the last sort.
+For any data, a row costs at most one sort per buffer of elements.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
 LANES: Final = 64
-"""Elements that are looked at together."""
+"""Elements compared per iteration."""
 SMALLEST_BUFFER: Final = 128
 
 
 def key_width(kind: ElementType) -> int:
-    """Bits of the integer that stands for an element."""
+    """Return the bits of the integer that orders an element."""
     return 32 if kind.is_floating and kind.bits < 16 else max(8, kind.bits)
 
 
 @KERNELS.register("topk")
 def emit_top_k(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A topk of elements of at most 32 bits; see `hloom.passes.expand.topk_decomposer` for others."""
+    """Emit a topk of elements of at most 32 bits; see `hloom.passes.expand.topk_decomposer` for others."""
     i = plan.instruction
     values, numbers = program.view(i, (0,)), program.view(i, (1,))
     if not values.count:
@@ -44,7 +44,7 @@ def emit_top_k(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """(operand, values, numbers, begin, end): every row in the range."""
+    """Emit the kernel (operand, values, numbers, begin, end) over a range of rows."""
     function = module.function(name, [PTR] * 3 + [I64, I64])
     *_, begin, end = function.parameters
     sizes = i.operands[0].shape.dimensions
@@ -57,7 +57,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Row:
-    """The code for one row."""
+    """Emit the code of one row."""
 
     def __init__(self, module: Module, function: Function, i: HloInstruction) -> None:
         self.module, self.f = module, function
@@ -77,7 +77,7 @@ class _Row:
         self.records = View(self.buffer, et.U64, (self.size,))
 
     def run(self, row: Value) -> None:
-        """Fill the buffer, look at the rest, write what is left."""
+        """Fill the buffer, filter the remaining elements, store the result."""
         self.row = row
         first = min(self.n, self.size)
         self.fill(first)
@@ -88,18 +88,18 @@ class _Row:
         self.write()
 
     def integer(self, e: Elements, place: Index) -> Value:
-        """The integer of an element, small for what comes first, in 32 bits."""
+        """Return the integer of an element in 32 bits, smaller for elements that come first."""
         element = e.load(self.source, (self.row_index(e), place))
         assert isinstance(element, Value)
         key = ordered(element, self.kind)
         return (~key if self.largest else key).cast("zext", I32)
 
     def row_index(self, e: Elements) -> Index:
-        """The row as an index."""
+        """Return the row as an index."""
         return e.opaque(self.row, self.rows)
 
     def fill(self, count: int) -> None:
-        """Make records of the first elements."""
+        """Store the records of the first elements."""
         e = Elements(self.f, 16 if count >= 16 else 8, {})
         variable = Variable(count, "s")
 
@@ -112,24 +112,24 @@ class _Row:
         vector_loop(e, variable, low, high, body, exact=count % e.lanes == 0)
 
     def pad(self, count: Value) -> None:
-        """Fill the buffer up with records behind all others."""
+        """Pad the buffer with records that sort after all others."""
         with self.f.loop(count, self.size) as loop:
             self.f.store(self.f.constant(I64, -1), self.f.offset(self.buffer, loop.index, I64))
 
     def sort(self) -> None:
-        """Put the buffer in order."""
+        """Sort the buffer."""
         if self.size <= block_size(I64):
             self.f.call(None, small_network(self.module, I64, self.size), self.buffer)
         else:
             self.f.call(None, network(self.module, I64), self.buffer, self.f.constant(I64, self.size))
 
     def bound(self) -> Value:
-        """The integer of the k-th record."""
+        """Return the integer of the k-th record."""
         last = self.f.load(I64, self.f.offset(self.buffer, self.k - 1, I64))
         return last.logical_shift_right(32).cast("trunc", I32)
 
     def search(self) -> None:
-        """Look at the elements beyond the first ones."""
+        """Filter the elements beyond the first ones."""
         f = self.f
         e = Elements(f, LANES, {})
         place = f.allocate(I32)
@@ -154,7 +154,7 @@ class _Row:
         self.sort()
 
     def take(self, bits: Value, start: Value, bound: Value, filled: Value) -> None:
-        """Append the elements behind ``start`` that are marked, sorting the buffer when it is full."""
+        """Append the marked elements from ``start`` on; sort the buffer when it is full."""
         f = self.f
         scalar = Elements(f, 0, {})
         with f.loop(0, f.intrinsic("ctpop", bits), 1, [bits]) as loop:
@@ -173,7 +173,7 @@ class _Row:
             loop.next(left & (left - 1))
 
     def write(self) -> None:
-        """Write the first k records as values and numbers."""
+        """Store the first k records as values and numbers."""
         e = Elements(self.f, 16 if self.k >= 16 else 8 if self.k >= 8 else 0, {})
         variable = Variable(self.k, "s")
 
@@ -196,5 +196,5 @@ class _Row:
 
 
 def _power(count: int) -> int:
-    """The least power of two that is no less."""
+    """Return the least power of two that is not below a number."""
     return 1 << (count - 1).bit_length()
