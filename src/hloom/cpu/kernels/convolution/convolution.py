@@ -1,7 +1,7 @@
-"""The emitter of convolutions: direct kernels over strides, else a loop over the window for every element.
+"""Emitter of convolutions: direct kernels over strides, else a loop over the window for every element.
 
-What a fusion does with the elements of a convolution becomes its end: it is applied to each tile while the
-tile is at hand.
+The elementwise operations that a fusion applies to a convolution become its epilogue: they run on each
+register tile before it is stored.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from hloom.plan.kernel import KernelPlan, kernel_parts
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a convolution is computed: each phase with its tiles, and what is copied before.
+    """Describe the kernels of a convolution: the tiles of each phase, and the operand copies.
 
     Attributes:
         convolution: the sums.
         tilings: one for each phase.
-        kernel_offsets: where in the scratch memory each phase's packed kernel lies; -1 where none is packed.
-        bytes: of scratch memory, the copied base first.
+            kernel_offsets: offset of each phase's packed kernel in the workspace; -1 if it is not packed.
+            bytes: size of the workspace; the copied base is first in it.
     """
 
     convolution: Convolution
@@ -58,7 +58,7 @@ class Plan:
 
 @lru_cache(maxsize=256)
 def plan_of(i: HloInstruction) -> Plan | None:
-    """The plan of a convolution, or of the fusion around one; None where a loop over elements will do."""
+    """Return the plan of a convolution, or of the fusion around one; None: a loop over elements."""
     instruction = KERNELS.hero(i)
     convolution = _chosen(instruction, copied=False)
     if convolution is not None and any(needs_copy(convolution, phase) for phase in convolution.phases):
@@ -82,7 +82,7 @@ def plan_of(i: HloInstruction) -> Plan | None:
 
 
 def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
-    """Lanes are output features; where these are few, features of several groups, or input features."""
+    """Choose the lanes: output features; if these are few, features of several groups, or input features."""
     convolution = convolution_of(i, copied=copied)
     if convolution is None:
         return None
@@ -94,9 +94,9 @@ def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
 
 
 def can_end_in_more(i: HloInstruction) -> bool:
-    """Whether elementwise operations on a convolution can be applied to its tiles.
+    """Return true if elementwise operations on a convolution can be its epilogue.
 
-    Not where sums go to memory and back before they are complete.
+    They cannot if sums are stored to memory before they are complete.
     """
     plan = plan_of(i)
     return plan is not None and all(tiling.split is None for tiling in plan.tilings)
@@ -104,7 +104,7 @@ def can_end_in_more(i: HloInstruction) -> bool:
 
 @KERNELS.register("convolution", fuses=True, workspace=lambda i, target: _workspace(i))
 def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A convolution by itself, or a fusion around one."""
+    """Emit a convolution, or a fusion around one."""
     i = plan.instruction
     direct = plan_of(i)
     if direct is None:
@@ -151,7 +151,7 @@ def _rounded(value: Element, convolution: Convolution, i: HloInstruction) -> Ele
 
 
 def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Finish]:
-    """The sums are the convolution's result."""
+    """Return the epilogue that stores the sums as the convolution's result."""
 
     def with_pointers(pointers: Sequence[Value]) -> Finish:
         target = View(pointers[0], i.shape.element_type, i.shape.dimensions)
@@ -165,7 +165,7 @@ def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Va
 
 
 def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Finish]:
-    """The sums are elements of the convolution, of which the results of the fusion are made."""
+    """Return the epilogue that computes the results of a fusion from the sums."""
     parts = kernel_parts(i)
     inputs, roots = parts.inputs, parts.roots
     instruction = KERNELS.hero(i)
@@ -192,7 +192,7 @@ def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Va
 
 
 def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction) -> HloInstruction:
-    """An operand of a member of a fusion, seen from outside."""
+    """Return the operand of a member of a fusion as an instruction outside the fusion."""
     if i is member:
         return operand
     return i.operands[parameter_number(operand)]

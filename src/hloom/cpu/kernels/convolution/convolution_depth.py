@@ -1,4 +1,4 @@
-"""Convolutions to few output features: lanes are input features, summed across when a tile is done."""
+"""Convolutions to few output features: lanes are input features, reduced at the end of a tile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.plan.index import Index, Variable
 def emit_pack_depth(
     module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling
 ) -> LoopKernel:
-    """(kernel, packed, begin, end): for every tap, vectors of input features, one for each output feature."""
+    """Emit (kernel, packed, begin, end): per tap, a vector of input features for each output feature."""
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
     strides, group_elements = packed_strides(phase, tiling)
@@ -47,7 +47,7 @@ def emit_pack_depth(
 
 
 class DepthTiles(Tiles):
-    """Tiles of positions x output features, of each of which a vector of partial sums is kept."""
+    """Emit tiles of positions x output features with a vector of partial sums each."""
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
         f, tiling = self.f, self.tiling
@@ -65,7 +65,7 @@ class DepthTiles(Tiles):
         return made
 
     def _finish_tile(self, sums: list[Element], row: Value, rows: int) -> None:
-        """Sum across the lanes; results are stored one by one."""
+        """Reduce across lanes, and store the results one by one."""
         phase, tiling = self.phase, self.tiling
         for number, value in enumerate(sums):
             r, column = divmod(number, tiling.vectors)
@@ -80,7 +80,7 @@ class DepthTiles(Tiles):
 
 
 def _total(value: Value) -> Value:
-    """The sum of all lanes, halves with halves."""
+    """Add up all lanes by halves."""
     lanes = value.type.lanes
     while lanes > 1:
         lanes //= 2

@@ -1,7 +1,7 @@
 """Depthwise and other convolutions in small groups: lanes are output features of neighbouring groups.
 
-The base is loaded in vectors instead of being broadcast. Where taps follow each other along a row of
-positions, what one position loads serves its neighbours too: all taps along the row are code without a loop.
+The base is loaded in vectors instead of being broadcast. Where taps are consecutive along a row of positions,
+neighbouring positions share their loads: the loop over all taps of the row is unrolled completely.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
 from hloom.cpu.kernels.convolution.convolution_tiling import Tiling
 
 MOST_WRITTEN_OUT = 160
-"""Multiply-adds of a tile's row of taps, at most; beyond, taps are taken by a loop."""
+"""Maximum number of multiply-adds of a tile's row of taps that is unrolled; longer rows are loops."""
 
 
 class GroupTiles(Tiles):
-    """Tiles of positions x vectors of features across groups."""
+    """Emit tiles of positions x vectors of features across groups."""
 
     def __init__(
         self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, finish: Finish
@@ -43,7 +43,7 @@ class GroupTiles(Tiles):
         return (self.strides.get(axis, 0) if self.packed else self.phase.axes[axis].w_tap) * self.size
 
     def run(self, panel: Value) -> None:
-        """Full vectors, or the last ones, whose loads are masked."""
+        """Emit full vectors, or the last ones with masked loads."""
         line = self.x
         self.x = self.f.offset(line, panel * (self.tiling.vectors * self.loaded * self.size))
         rest = self.phase.columns % self.tiling.panel
@@ -74,7 +74,7 @@ class GroupTiles(Tiles):
         super()._tile(row, [(range(rows), None)], count)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
-        """One tap, or all taps along the row: vectors of the base times vectors of the kernel."""
+        """Emit one tap, or all taps along the row: vectors of the base times vectors of the kernel."""
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})
         made = list(sums)
@@ -100,7 +100,7 @@ class GroupTiles(Tiles):
         return made
 
     def _load(self, place: Value, vector: int) -> Value:
-        """The features of a vector's groups, as they are stored."""
+        """Load the features of a vector's groups in memory order."""
         f = self.f
         part = storage_type(self.kind).vector(self.loaded)
         pointer = f.offset(place, vector * self.loaded * self.size)
@@ -111,7 +111,7 @@ class GroupTiles(Tiles):
         return masked_load(part, pointer, mask)
 
     def _lanes(self, loaded: Value, feature: int) -> Value:
-        """One input feature of each lane's group."""
+        """Return one input feature of each lane's group."""
         repeat = self.convolution.repeat
         if self.depth == 1 and repeat == 1:
             return loaded

@@ -1,8 +1,8 @@
-"""Direct convolution: register tiles of some positions x some vectors of output features.
+"""Micro-kernel of direct convolution: register tiles of positions x vectors of output features.
 
-While all taps and input features pass by, every step loads one row of a panel of the kernel and broadcasts an
-element of the base for each position. Positions at the border, where taps fall outside, have code of their
-own that leaves these taps out, so that nothing is masked and no padding is multiplied.
+Each step of the loops over taps and input features loads one row of a kernel panel and broadcasts one base
+element per position. Border positions, at which some taps are outside the base, have specialized code without
+those taps, so that no lane is masked and no padding is multiplied.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from hloom.plan.index import Index, Variable
 from hloom.shape.element_type import ElementType
 
 WRITTEN_OUT: Final = 4
-"""Innermost loops of at most so many rounds are code without a loop."""
+"""Number of iterations up to which an innermost loop is unrolled completely."""
 
 Bound: TypeAlias = "Value | int"
 Loops: TypeAlias = "list[tuple[Bound, Bound, int, int]]"
-"""(low, high, bytes in the base, bytes in the kernel) of nested loops over taps, outermost first."""
+"""(low, high, bytes in the base, bytes in the kernel) of each nested loop over taps, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What is done with the sums.
+    """Describe the epilogue of the sums.
 
     Attributes:
-        store: (elements, index in the result along the lanes, sums): stores the result, with what is fused
-            into it.
-        resume: the sums that were stored at an index; None where they cannot be taken up again.
-        looped: this is much code, to be made once per tile and run in a loop.
+            store: stores the result from (elements, index in the result along the lanes, sums), with the epilogue
+                of the fusion applied.
+            resume: reloads the sums stored at an index; None if they cannot be resumed.
+            looped: the code is long; it is emitted once per tile and runs in a loop.
     """
 
     store: Callable[[Elements, Indices, Element], None]
@@ -56,10 +56,10 @@ def emit_direct(
     module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling, extra: int,
     finish: Callable[[Sequence[Value]], Finish], kind: type[Tiles],
 ) -> LoopKernel:  # fmt: skip
-    """(base, kernel or packed kernel, extra pointers ..., begin, end): tiles, by lines and panels.
+    """Emit the kernel (base, kernel or packed kernel, extra pointers ..., begin, end) over lines and panels.
 
-    ``finish`` is called once with the extra pointers and returns what is done with each vector of sums;
-    ``kind`` is the kind of tiles.
+    ``finish`` is called once with the extra pointers and returns the epilogue of a vector of sums; ``kind``
+    is the class of tiles.
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     x, w, *pointers, begin, end = f.parameters
@@ -75,7 +75,7 @@ def emit_direct(
 
 
 class Tiles:
-    """Emits the tiles of a line: the positions along the row axis, at fixed positions of all others."""
+    """Emit the tiles of a line: positions along the row axis, at fixed positions of all other axes."""
 
     def __init__(
         self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, finish: Finish
@@ -96,7 +96,7 @@ class Tiles:
         self.piece = f.constant(I64, 0)
 
     def begin(self, part: Value) -> None:
-        """Begin with a range of taps."""
+        """Start a range of taps."""
         split = self.tiling.split
         if split is None:
             return
@@ -110,7 +110,7 @@ class Tiles:
             part = rest
 
     def item(self, item: Value, x: Value, w: Value) -> None:
-        """One panel of one line, or of a piece of it."""
+        """Emit one panel of one line, or of a segment of it."""
         tiling = self.tiling
         panels, lines, pieces = tiling.panels(self.phase), tiling.lines(self.phase), tiling.pieces
         zero = self.f.constant(I64, 0)
@@ -133,7 +133,7 @@ class Tiles:
         self.run(panel)
 
     def enter(self, line: Value, x: Value, w: Value) -> None:
-        """Begin with a line: decode its number into positions, find the taps that fall inside."""
+        """Start a line: decode its number into positions, and find the taps inside the base."""
         f = self.f
         rest = line
         numbers = [n for n in range(len(self.phase.axes)) if n != self.tiling.row]
@@ -163,7 +163,7 @@ class Tiles:
         self.x, self.w = x, w
 
     def run(self, panel: Value) -> None:
-        """All tiles of the line for one panel: those at the borders, those between them."""
+        """Emit all tiles of the line for one panel: border tiles and interior tiles."""
         f, rows = self.f, self.tiling.rows
         self.panel = panel
         self.w_panel = f.offset(self.w, panel * self.panel_bytes)
@@ -185,13 +185,13 @@ class Tiles:
                 self._border_tile(start, count)
 
     def _inner_tiles(self, low: Value, high: Value) -> None:
-        """Tiles from one row to another, none of which touches a border."""
+        """Emit the interior tiles from one row to another."""
         rows = self.tiling.rows
         with self.f.loop(low, high, rows) as loop:
             self._tile(loop.index, [(range(rows), None)])
 
     def _border_tile(self, row: int, count: int) -> None:
-        """A tile at a known place: taps are grouped by the rows for which they fall inside."""
+        """Emit a tile at a constant position, with taps grouped by the rows at which they are inside."""
         axis = self.phase.axes[self.tiling.row]
         inside = [axis.taps_inside(row + r) for r in range(count)]
         pieces: list[tuple[range, tuple[int, int] | None]] = []
@@ -209,7 +209,7 @@ class Tiles:
     def _tile(
         self, row: Value, pieces: Sequence[tuple[range, tuple[int, int] | None]], count: int | None = None
     ) -> None:
-        """One tile: for each piece, products of some rows with a range of the row axis's taps (None: all)."""
+        """Emit one tile: per segment, products of some rows with a range of the row axis's taps."""
         f, tiling = self.f, self.tiling
         rows = tiling.rows if count is None else count
         axis = self.phase.axes[tiling.row] if tiling.row >= 0 else None
@@ -222,7 +222,7 @@ class Tiles:
         self._finish_tile(sums, row, rows)
 
     def _start(self, row: Value, rows: int) -> list[Element]:
-        """What sums begin with: zero, or what earlier ranges of taps gave."""
+        """Return the initial sums: zero, or the sums of earlier ranges of taps."""
         f, tiling = self.f, self.tiling
         zero = constant(f, self.kind, 0, tiling.lanes)
         if self.first_part is None or self.finish.resume is None:
@@ -235,7 +235,7 @@ class Tiles:
         return sums
 
     def _loops(self, taps: tuple[int, int] | None) -> Loops:
-        """The loops over taps, in one where one goes on where the other ends."""
+        """Emit the loops over taps, merged where the strides are contiguous."""
         found: Loops = []
         inner_taps = 1
         for n in reversed(self.loop_axes):
@@ -257,7 +257,7 @@ class Tiles:
     def _nest(
         self, loops: Loops, x: Value, w: Value, sums: list[Element], rows: range, stride: int
     ) -> list[Element]:
-        """The loops over taps, carrying addresses and sums."""
+        """Emit the loops over taps, carrying addresses and sums."""
         f = self.f
         if not loops:
             return self._step(x, w, sums, rows, stride)
@@ -276,7 +276,7 @@ class Tiles:
         return unflatten(loop.values[2:], sums)
 
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
-        """One tap: a row of the panel times one element of the base for each row of the tile."""
+        """Emit one tap: a row of the panel times one element of the base for each row of the tile."""
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})
         vector = tiling.lanes * self.size
@@ -290,7 +290,7 @@ class Tiles:
         return made
 
     def _finish_tile(self, sums: list[Element], row: Value, rows: int) -> None:
-        """Hand every vector of sums on; where much follows, by a loop over a copy of the tile in memory."""
+        """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
         f, tiling = self.f, self.tiling
         if self.scratch is None:
             for number, value in enumerate(sums):
@@ -312,7 +312,7 @@ class Tiles:
         self.finish.store(e, indices, value)
 
     def _place(self, row: Value, column: Value) -> tuple[Elements, Indices]:
-        """Where a vector of sums belongs in the result; lanes without a result are masked."""
+        """Return the result index of a vector of sums; lanes without a result are masked."""
         phase, tiling = self.phase, self.tiling
         e = Elements(self.f, tiling.lanes, {})
         lane = Variable(phase.columns, "n")
@@ -329,14 +329,14 @@ class Tiles:
 
 
 def store_vector(f: Function, value: Element, pointer: Value) -> None:
-    """A vector of sums as it is packed: all real parts, then all imaginary ones."""
+    """Store a vector of sums in packed form: all real parts, then all imaginary parts."""
     for number, part in enumerate(value if isinstance(value, tuple) else (value,)):
         stored = part.cast("zext", I8) if part.type.bits == 1 else part
         f.store(stored, f.offset(pointer, number * part.type.lanes * part.type.size))
 
 
 def load_vector(f: Function, pointer: Value, kind: ElementType, lanes: int) -> Element:
-    """What `store_vector` stored."""
+    """Load a vector that `store_vector` stored."""
     part = storage_type(kind).vector(lanes)
     real = f.load(part, pointer)
     if kind.is_complex:
@@ -345,7 +345,7 @@ def load_vector(f: Function, pointer: Value, kind: ElementType, lanes: int) -> E
 
 
 def _broadcast(f: Function, place: Value, kind: ElementType, lanes: int) -> Element:
-    """An element of the base in every lane."""
+    """Broadcast an element of the base to every lane."""
     stored = storage_type(kind)
     if kind.is_complex:
         imaginary = f.load(stored, f.offset(place, 1, stored))

@@ -1,4 +1,4 @@
-"""Copies that convolutions make first: the kernel as panels, the base with its padding."""
+"""Operand copies of convolutions: the kernel packed into panels, the base with its padding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloom.plan.index import Index, Variable
 def emit_pack_kernel(
     module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling
 ) -> LoopKernel:
-    """(kernel, packed, begin, end): panels of all groups, each with the taps in the order of the loops."""
+    """Emit the kernel (kernel, packed, begin, end) that packs panels of all groups, taps in loop order."""
     f = module.function(name, [PTR, PTR, I64, I64])
     source, target, begin, end = f.parameters
     panels = tiling.panels(phase)
@@ -59,7 +59,7 @@ def emit_pack_kernel(
 
 
 def emit_copy_base(module: Module, name: str, convolution: Convolution) -> LoopKernel:
-    """(base, copy, begin, end): the base in the type of the sums, with zeros where the padding is."""
+    """Emit the kernel (base, copy, begin, end) that copies the base in the accumulator type, zero-padded."""
     assert convolution.padding is not None
     merged: list[tuple[int, int, int]] = []
     pairs = zip(convolution.x_dimensions, convolution.padding, strict=True)

@@ -1,9 +1,9 @@
-"""Convolutions as sums over strides: what the kernels compute, freed of roles, layouts and base dilation.
+"""Convolutions as sums over strides, independent of dimension numbers, layouts and base dilation.
 
-A result element is addressed by positions, a product by taps: every axis has a number of positions, a number
-of taps and the strides with which both move through the base and the kernel. Batch and groups are axes of one
-tap, input features an axis of one position. A convolution over a dilated base is several convolutions, one
-for every phase of the result: those taps that fall on holes are left out.
+Positions address results, and taps address products: every axis has a number of positions, a number of taps,
+and the strides of both in the base and the kernel. Batch and groups are axes of one tap; input features are
+an axis of one position. A convolution over a dilated base becomes one convolution per phase of the result,
+without the taps that meet the holes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from hloom.shape.element_type import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Positions of results and taps of the window along one direction.
+    """Describe the positions of results and the taps of the window along one axis.
 
     The base index is position * step + tap * dilation - low; there is a product where it is in [0, size).
 
     Attributes:
-        positions, taps: how many of either.
-        x_position, x_tap: elements of the base from one to the next.
-        w_position, w_tap: elements of the kernel from one to the next.
-        step, dilation, low, size: see above.
-        targets: (dimension, size) of the result that the positions count, major first.
+            positions, taps: number of either.
+            x_position, x_tap: elements of the base between neighbours.
+            w_position, w_tap: elements of the kernel between neighbours.
+            step, dilation, low, size: coefficients of the base index.
+            targets: (dimension, size) of the result that the positions enumerate, major first.
         scale, offset: the result index is position * scale + offset.
     """
 
@@ -55,7 +55,7 @@ class Axis:
 
     @property
     def whole(self) -> tuple[int, int]:
-        """The range of positions at which every tap falls inside."""
+        """Return the range of positions at which every tap is inside the base."""
         if not self.step:
             return (0, self.positions) if self._inside(0, 0) and self._inside(0, self.taps - 1) else (0, 0)
         first = max(0, -(-self.low // self.step))
@@ -65,19 +65,19 @@ class Axis:
 
     @property
     def bounded(self) -> bool:
-        """Whether some taps fall outside of the base."""
+        """Return true if some taps are outside the base."""
         return self.taps > 0 and self.whole != (0, self.positions)
 
     def _inside(self, position: int, tap: int) -> bool:
         return 0 <= position * self.step + tap * self.dilation - self.low < self.size
 
     def taps_inside(self, position: int) -> range:
-        """The taps that fall inside at a position."""
+        """Return the taps inside the base at a position."""
         inside = [tap for tap in range(self.taps) if self._inside(position, tap)]
         return range(inside[0], inside[-1] + 1) if inside else range(0)
 
     def tap_range(self, position: Value) -> tuple[Value | int, Value | int]:
-        """The range of the taps that fall inside at a position that is known when the code runs."""
+        """Return the range of taps inside the base at a position known at run time."""
         if not self.bounded:
             return 0, self.taps
         f = position.function
@@ -93,12 +93,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A convolution without holes in its base, which gives all or some elements of the result.
+    """Describe a convolution without base dilation that computes all or some elements of the result.
 
     Attributes:
         axes: positions and taps.
         x_offset, w_offset: elements from the start of the arrays to position 0, tap 0.
-        columns: output features of a group; results lie side by side along them.
+            columns: output features of a group; their results are adjacent.
         w_column: elements of the kernel from one output feature to the next.
         feature: the result's feature dimension.
         rank: dimensions of the result.
@@ -114,16 +114,16 @@ class Phase:
 
     @property
     def terms(self) -> int:
-        """Products in a sum, at most."""
+        """Return the maximum number of products in a sum."""
         return math.prod(axis.taps for axis in self.axes)
 
     @property
     def results(self) -> int:
-        """Elements that it gives."""
+        """Return the number of result elements."""
         return math.prod(axis.positions for axis in self.axes) * self.columns
 
     def indices(self, e: Elements, positions: Sequence[Index], column: Index) -> Indices:
-        """The index in the result of a column at the positions of all axes."""
+        """Return the result index of a column at given positions of all axes."""
         found = [Index(0)] * self.rank
         for axis, position in zip(self.axes, positions, strict=True):
             if len(axis.targets) == 1:
@@ -139,22 +139,22 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A convolution as its phases.
+    """Describe a convolution as its phases.
 
     Attributes:
-        phases: they give every result element once.
-        kind: the type in which products are summed.
+            phases: together they compute every result element once.
+            kind: the accumulator type.
         x_type, w_type: types of the base as the kernel reads it, and of the kernel.
         source_type: type of the base array.
         x_dimensions: the base array's dimensions.
-        padding: what is put before and after each of them where the base is copied first; else None.
-        groups: how many groups there are.
+            padding: padding before and after each of them if the base is copied; else None.
+            groups: number of groups.
         depth: input features of a group.
         x_feature: elements of the base from one input feature to the next.
         x_group: elements of the base from one group to the next.
         outputs: output features of all groups.
-        repeat: 0: a result's lanes are output features of one group. Else they lie across groups, each of
-            which has so many of them.
+            repeat: 0: lanes are output features of one group. Otherwise lanes span groups, with this number of
+                output features each.
         deep: lanes are input features.
         w_feature: elements of the kernel from one input feature to the next.
     """
@@ -177,16 +177,16 @@ class Convolution:
 
     @property
     def copied_dimensions(self) -> tuple[int, ...]:
-        """The dimensions of the base as it is read: with padding, where it is copied."""
+        """Return the dimensions of the base as the kernel reads it: with padding if it is copied."""
         if self.padding is None:
             return self.x_dimensions
         return tuple(n + low + high for n, (low, high) in zip(self.x_dimensions, self.padding, strict=True))
 
 
 def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | None:
-    """A convolution as sums over strides; None where shapes are dynamic or arrays empty.
+    """Return a convolution as sums over strides; None for dynamic shapes or empty arrays.
 
-    With ``copied`` the base is a copy in the type of the sums, padded so that all taps fall inside.
+    ``copied``: the base is a copy in the accumulator type, padded so that all taps are inside.
     """
     operation: Any = i.operation
     labels: ConvolutionDimensionNumbers = operation.dim_labels
@@ -242,10 +242,10 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
 
 
 def across_groups(convolution: Convolution, lanes: int) -> Convolution | None:
-    """A convolution in small groups with lanes across them; None where its elements do not lie so.
+    """Return a convolution in small groups with lanes across groups; None if its strides do not allow that.
 
-    Either groups have one output feature and lie side by side in the base, or the features of neighbouring
-    groups follow each other and a few loaded vectors hold those of all lanes.
+    Either groups have one output feature and are adjacent in the base, or the features of neighbouring groups
+    are contiguous and a few vector loads cover those of all lanes.
     """
     c = convolution
     columns = c.phases[0].columns
@@ -261,7 +261,7 @@ def across_groups(convolution: Convolution, lanes: int) -> Convolution | None:
 
 
 def across_depth(convolution: Convolution, lanes: int) -> Convolution | None:
-    """A convolution with lanes across input features; None where they do not fill vectors."""
+    """Return a convolution with lanes across input features; None if these do not fill vectors."""
     c = convolution
     if c.x_feature != 1 or c.depth % lanes or c.kind.is_complex:
         return None
@@ -279,7 +279,7 @@ def _phases(d: WindowDimension, results: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Spatial:
-    """A phase of a spatial dimension, without strides: taps are first, first + apart ..."""
+    """Describe a phase of a spatial dimension, without strides: its taps are first, first + apart ..."""
 
     axis: Axis
     first: int
@@ -287,7 +287,7 @@ class _Spatial:
     window: WindowDimension
 
     def along(self, x_stride: int, w_stride: int, dimension: int) -> tuple[Axis, int, int]:
-        """The axis with its strides, and the offsets of position 0, tap 0 in base and kernel."""
+        """Return the axis with its strides, and the offsets of position 0, tap 0 in base and kernel."""
         a, d = self.axis, self.window
         sign = -1 if d.window_reversal else 1
         axis = replace(
@@ -299,7 +299,7 @@ class _Spatial:
 
 
 def _spatial(d: WindowDimension, size: int, results: int, phase: int, shift: int = 0) -> _Spatial:
-    """The results phase, phase + period ... along a spatial dimension whose base begins ``shift`` earlier."""
+    """Describe the results phase, phase + period ... of a spatial dimension; its base begins ``shift`` earlier."""
     hole = d.base_dilation
     common, apart = math.gcd(d.stride, hole), hole // math.gcd(d.window_dilation, hole)
     before = d.padding_low - phase * d.stride
@@ -317,7 +317,7 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int, shift: int
 
 
 def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
-    """How far windows reach beyond a spatial dimension, before and after."""
+    """Return the padding before and after a spatial dimension that its windows reach."""
     low = high = 0
     for phase in range(_phases(d, results)):
         axis = _spatial(d, size, results, phase).axis
@@ -328,7 +328,7 @@ def _reach(d: WindowDimension, size: int, results: int) -> tuple[int, int]:
 
 
 def _merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Axes of one tap joined where their positions follow each other in the base and in the result."""
+    """Merge axes of one tap whose positions are contiguous in the base and in the result."""
     kept: list[Axis] = []
     for axis in sorted(axes, key=lambda a: a.targets[0][0] if a.targets else -1, reverse=True):
         inner = kept[-1] if kept else None

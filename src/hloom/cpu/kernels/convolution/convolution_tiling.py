@@ -1,4 +1,4 @@
-"""How convolutions are cut into register tiles, in which order taps are taken, and what is copied before."""
+"""Tiling of convolutions into register tiles, loop order over taps, and the choice of operand copies."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from hloom.codegen.types import register_type, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_plan import Axis, Convolution, Phase
 
 MANY_ITEMS: Final = 16
-"""So many lines and panels are enough to share."""
+"""Number of tasks (lines times panels) that balances the load of the threads."""
 LEAST_PIECE: Final = 8
-"""Tiles in a piece of a line, at least."""
+"""Minimum number of tiles in a segment of a line."""
 REGISTERS: Final = 28
-"""Accumulators of a tile, at most."""
+"""Maximum number of accumulators of a tile."""
 BORDERS: Final = 24
-"""Pieces of code for tiles at the border, at most; beyond, the base is copied with its padding."""
+"""Maximum number of specialized border tiles; beyond it, the base is copied with its padding."""
 RESIDENT_BYTES: Final = 1 << 19
-"""Kernels up to this size stay in the cache while all positions pass by."""
+"""Bytes of a kernel that stays in the cache while all positions are computed."""
 CHUNK_BYTES: Final = 1 << 17
-"""What a range of taps touches of a larger kernel, at most."""
+"""Maximum bytes of a larger kernel that a range of taps reads."""
 CHUNK_TERMS: Final = 64
-"""Products in a range of taps, at least: sums go to memory and back for each range."""
+"""Minimum number of products in a range of taps; each range stores and reloads the sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Taps taken in ranges, one for all tiles before the next: the kernel's part of it stays in the cache.
+    """Describe a split of the taps into ranges, each run for all tiles to keep its kernel part cached.
 
     Attributes:
-        singles: axes whose taps are taken one by one, outermost first.
-        axis: the next axis.
-        step: how many of its taps make a range.
+            singles: axes whose taps are ranges of their own, outermost first.
+            axis: the axis inside them.
+            step: number of its taps in a range.
     """
 
     singles: tuple[int, ...]
@@ -41,23 +41,23 @@ class Split:
     step: int
 
     def count(self, phase: Phase) -> int:
-        """How many ranges there are."""
+        """Return the number of ranges."""
         taps = [phase.axes[n].taps for n in self.singles]
         return math.prod(taps) * -(-phase.axes[self.axis].taps // self.step)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a phase is cut into register tiles.
+    """Describe the register tiles of a phase.
 
     Attributes:
-        row: number of the axis whose positions are the rows of tiles; -1: tiles of one row.
+            row: axis whose positions are the rows of tiles; -1: tiles of one row.
         rows: rows of a tile.
         vectors: vectors of output features in a tile.
         lanes: lanes of a vector.
-        split: the ranges in which taps are taken; None: all at once.
-        panels_first: all lines of tiles pass by before the next panel of the kernel.
-        pieces: into how many pieces a line is cut, so that there is something to share among threads.
+            split: the ranges of taps; None: all taps in one.
+            panels_first: run all lines of tiles before the next panel of the kernel.
+            pieces: segments of a line, so that there are enough tasks for the threads.
     """
 
     row: int
@@ -70,22 +70,22 @@ class Tiling:
 
     @property
     def panel(self) -> int:
-        """Output features of a tile."""
+        """Return the output features of a tile."""
         return self.vectors * self.lanes
 
     def panels(self, phase: Phase) -> int:
-        """Panels of a group."""
+        """Return the panels of a group."""
         return -(-phase.columns // self.panel)
 
     def lines(self, phase: Phase) -> int:
-        """Lines of tiles: positions of all axes but that of the rows."""
+        """Return the lines of tiles: the positions of all axes but that of the rows."""
         return math.prod(axis.positions for n, axis in enumerate(phase.axes) if n != self.row)
 
 
 def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Tiling:
-    """The tiles of least cost, counted in cycles of two multiply-adds or two loads.
+    """Return the tiles of least cost, in cycles of two multiply-adds or two loads.
 
-    Taps may be split into ranges where sums are ``resumable``: can be stored and taken up again.
+    Taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss.
     """
     kind = convolution.kind
     full = 64 // register_type(kind).size
@@ -104,7 +104,7 @@ def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Til
             cost = whole * cycles(rows, vectors) + (cycles(rest, vectors) if rest else 0)
             cost *= -(-columns // vectors) * (1.02 if rest else 1.0) * (1.01 if rows * vectors > 24 else 1.0)
             if convolution.repeat and vectors == 1:
-                cost *= 1.02  # the base is read in longer pieces by several vectors
+                cost *= 1.02  # several vectors load longer contiguous runs of the base
             if best is None or cost < best[0]:
                 best = cost, Tiling(row, rows, vectors, lanes)
     assert best is not None
@@ -112,7 +112,7 @@ def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Til
 
 
 def _deep_tiling(convolution: Convolution, phase: Phase) -> Tiling:
-    """Tiles of all output features, of which each has a vector."""
+    """Return the tiles if every output feature has a vector of its own."""
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
     most = min(positions, REGISTERS // phase.columns)
@@ -127,12 +127,12 @@ def _cycles(rows: int, vectors: int) -> float:
 
 
 def _cycles_across(rows: int, vectors: int) -> float:
-    """The same where every multiply-add loads a vector of the base."""
+    """Return the tiles if every multiply-add loads a vector of the base."""
     return max(rows * vectors, 4) + 0.5
 
 
 def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumable: bool) -> Tiling:
-    """Order the loops so that what is read again and again stays in the cache."""
+    """Order the loops so that the operand read most often stays in the cache."""
     size = storage_bytes(convolution.kind)
     tiling = replace(tiling, pieces=_pieces(phase, tiling))
     panel_bytes = tiling.panel * phase.terms * size
@@ -146,7 +146,7 @@ def _ordered(convolution: Convolution, phase: Phase, tiling: Tiling, *, resumabl
 
 
 def _pieces(phase: Phase, tiling: Tiling) -> int:
-    """Pieces of a line: more than one where there are few lines, but long ones."""
+    """Return the number of segments of a line: more than one for few long lines."""
     if tiling.row < 0:
         return 1
     low, high, _ = border_tiles(phase.axes[tiling.row], tiling.rows)
@@ -155,7 +155,7 @@ def _pieces(phase: Phase, tiling: Tiling) -> int:
 
 
 def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
-    """Ranges of the outermost taps, each of which touches little of the kernel."""
+    """Return ranges of the outermost taps, each of which reads a small part of the kernel."""
     singles: list[int] = []
     inside = phase.terms
     for n in tap_axes(phase):
@@ -171,7 +171,7 @@ def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
 
 
 def row_axis(phase: Phase) -> int:
-    """The axis along which tiles lie: one with few borders, whose elements are near in the base."""
+    """Return the axis of the rows of tiles: few border positions and a small stride in the base."""
     best, found = (-1, 0), -1
     for number, axis in enumerate(phase.axes):
         if axis.positions > 1 and not axis.w_position and border_pieces(axis) <= BORDERS:
@@ -182,7 +182,7 @@ def row_axis(phase: Phase) -> int:
 
 
 def border_pieces(axis: Axis) -> int:
-    """About how many pieces of code the borders of an axis need."""
+    """Return the approximate number of specialized tiles for the borders of an axis."""
     if not axis.bounded:
         return 0
     first, last = axis.whole
@@ -191,14 +191,14 @@ def border_pieces(axis: Axis) -> int:
 
 
 def needs_copy(convolution: Convolution, phase: Phase) -> bool:
-    """Whether the base has to be copied: for its type, or because borders are everywhere."""
+    """Return true if the base must be copied, to convert its type or because border positions dominate."""
     if convolution.x_type is not convolution.kind:
         return True
     return row_axis(phase) < 0 and any(a.bounded and a.positions > 1 for a in phase.axes)
 
 
 def packed_kernel(convolution: Convolution, phase: Phase, tiling: Tiling) -> bool:
-    """Whether the kernel has to be packed into panels first."""
+    """Return true if the kernel must be packed into panels."""
     kind = convolution.kind
     if convolution.deep or convolution.w_type is not kind or kind.is_complex or phase.w_column != 1:
         return True
@@ -207,13 +207,13 @@ def packed_kernel(convolution: Convolution, phase: Phase, tiling: Tiling) -> boo
 
 
 def tap_axes(phase: Phase) -> list[int]:
-    """The axes that have taps, those outermost whose taps are farthest apart in the base."""
+    """Return the axes with more than one tap, in descending order of their strides in the base."""
     numbers = [n for n, axis in enumerate(phase.axes) if axis.taps != 1 or axis.bounded]
     return sorted(numbers, key=lambda n: -abs(phase.axes[n].x_tap))
 
 
 def packed_strides(phase: Phase, tiling: Tiling) -> tuple[dict[int, int], int]:
-    """(elements between taps by axis, elements of a panel) of the packed kernel."""
+    """Return (elements between taps by axis, elements of a panel) of the packed kernel."""
     stride = tiling.panel
     strides: dict[int, int] = {}
     for number in reversed(tap_axes(phase)):
@@ -223,14 +223,14 @@ def packed_strides(phase: Phase, tiling: Tiling) -> tuple[dict[int, int], int]:
 
 
 def packed_bytes(convolution: Convolution, phase: Phase, tiling: Tiling) -> int:
-    """Bytes of the packed kernel of a phase."""
+    """Return the bytes of the packed kernel of a phase."""
     panels = tiling.panels(phase) * convolution.groups
     size = panels * packed_strides(phase, tiling)[1] * storage_bytes(convolution.kind)
     return -(-size // 64) * 64
 
 
 def border_tiles(axis: Axis, rows: int) -> tuple[int, int, Iterator[tuple[int, int]]]:
-    """(first, end) of the tiles between the borders, as rows; and (first row, rows) of all other tiles."""
+    """Return (first, end) of the interior tiles, as rows, and (first row, rows) of each other tile."""
     first, last = axis.whole
     low, high = -(-first // rows), last // rows
     if high - low < 2:

@@ -55,7 +55,7 @@ class TilePlan:
         height, width: rows and columns of a task.
             group: columns that are packed at a time.
             pack_a: each task packs its rows of A.
-            pack_b: packing of B into panels: none (``""``), by each task (``"task"``), or of a whole group before
+            pack_b: packing of B into panels: none (``""``), by each task (``"task"``), or of a group before
                 its tasks (``"group"``).
             in_place: the result holds the sums between blocks.
     """

@@ -24,8 +24,8 @@ def emit_gemm(
     """Emit the kernel (A, B or panels, group number, extra pointers ..., begin, end) over a group's tasks.
 
     ``finish`` is called once with the extra pointers and returns the epilogue of a vector of sums. ``looped``
-    says that the epilogue is long: it is emitted once per tile and runs in a loop. If the result holds the sums
-    between blocks, it is the first extra pointer.
+    says that the epilogue is long: it is emitted once per tile and runs in a loop. If the result holds the
+    sums between blocks, it is the first extra pointer.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
     _Product(f, plan, finish(f.parameters[3:-2]), looped=looped).emit()

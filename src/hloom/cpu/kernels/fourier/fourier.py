@@ -45,7 +45,7 @@ class Axis:
             length: length of the signal.
             outer, inner: products of the dimensions before and after the transformed one.
             inverse: exchange the parts, and divide by the length.
-            source: form of the operand: ``complex``, ``real``, or the stored ``half`` of a Hermitian spectrum.
+            source: form of the operand: ``complex``, ``real``, or ``half`` of a Hermitian spectrum.
             target: form of the result, one of the same names.
     """
 
@@ -454,7 +454,7 @@ class _Within(_Transform):
                 store((loop.index + j) * lanes, (real[j], imaginary[j]))
 
     def reader(self, area: Value) -> Load:
-        """Return the accessor that loads from scratch memory: alternating vectors of real and imaginary parts."""
+        """Return the accessor that loads alternating vectors of real and imaginary parts from scratch."""
 
         def load(index: Value) -> Pair:
             place = self.at(area, index * 2)

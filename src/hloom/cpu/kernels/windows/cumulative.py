@@ -1,7 +1,7 @@
-"""Cumulative windows: a reduce-window whose windows all begin (or all end) outside of the base is a scan.
+"""Cumulative windows: a reduce-window whose windows all begin, or all end, outside the base is a scan.
 
-That is how cumulative sums, products and maxima are written. Neighbouring lines are scanned side by side, one
-in each lane; a line that lies along the lanes is scanned inside the registers, several of them at once.
+Cumulative sums, products and maxima have this form. Neighbouring lines are scanned with one line per lane; a
+line along the lanes is scanned within registers, several vectors per iteration.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from hloom.operations.combiners import Grouping
 from hloom.plan.index import Index, Variable
 
 VECTORS: Final = 8
-"""Registers of a line that are scanned at once."""
+"""Number of vectors of a line scanned per iteration."""
 VECTOR_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Cumulative:
-    """A scan along an axis.
+    """Describe a scan along an axis.
 
-    Results and elements are counted in the order of the scan. Result number o combines the elements before
+    Results and elements are numbered in scan order. Result number o combines the elements before
     o + ahead.
 
     Attributes:
@@ -44,9 +44,9 @@ class Cumulative:
         size: elements along it.
         results: results along it.
         ahead: 1 where each result includes its own element.
-        backward: the scan begins with the last element.
+            backward: the scan starts at the last element.
         flipped: windows combine their last element first.
-        grouped: elements may be combined before what precedes them is, by the laws of the combiner.
+            grouped: the combiner is associative, so that elements may be combined before the prefix is known.
     """
 
     axis: int
@@ -59,12 +59,12 @@ class Cumulative:
 
     @property
     def plain(self) -> bool:
-        """Whether there is a result for each element, which includes it."""
+        """Return true if each element has a result that includes it."""
         return self.ahead == 1 and self.results == self.size
 
 
 def cumulative_of(i: HloInstruction) -> Cumulative | None:
-    """A reduce-window as a scan; None where it is something else."""
+    """Return a reduce-window as a scan; None if it is not one."""
     operation: Any = i.operation
     window: Sequence[WindowDimension] = operation.window
     half = len(i.operands) // 2
@@ -96,7 +96,7 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
 
 
 def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> bool:
-    """Whether initial values combined with themselves stay what they are, so that padding changes nothing."""
+    """Return true if the initial values are idempotent under the combiner, so that padding has no effect."""
     combiner = Combiner(computation)
     if not combiner.uniform:
         return False
@@ -114,7 +114,7 @@ def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> boo
 
 
 def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulative) -> LoopKernel:
-    """The kernel (operands..., initial values..., results..., begin, end)."""
+    """Emit the kernel (operands..., initial values..., results..., begin, end)."""
     count = len(i.operands) // 2
     f = module.function(name, [PTR] * (3 * count) + [I64, I64])
     *pointers, begin, end = f.parameters
@@ -143,7 +143,7 @@ def _register_lanes(i: HloInstruction, size: int) -> int:
 
 
 class _Scan(ABC):
-    """What both ways of scanning a line have in common."""
+    """Emit the parts that both orders of lanes have in common."""
 
     def __init__(self, e: Elements, i: HloInstruction, scan: Cumulative, views: Sequence[View]) -> None:
         self.e, self.f, self.scan = e, e.function, scan
@@ -151,7 +151,7 @@ class _Scan(ABC):
         self.operands, self.inits, self.results = views[:count], views[count : 2 * count], views[2 * count :]
         self.combiner = Combiner(i.called_computations[0])
         self.first_is_low = scan.backward == scan.flipped
-        """New elements come last in the order of combination: scans can begin with the initial values."""
+        """Return true if new elements are combined last, so that scans can start from initial values."""
         self.starts_with_init = self.first_is_low or self.combiner.free
 
     def prepare(self) -> None:
@@ -160,7 +160,7 @@ class _Scan(ABC):
         self.init = self.combiner.starts(loaded, [v.element_type for v in self.inits])
 
     def load(self, place: Place, at: Index) -> list[Element]:
-        """The elements at a place, in the order of memory."""
+        """Load the elements at a position in memory order."""
         index = place(at)
         values = [self.e.load(v, index) for v in self.operands]
         return [
@@ -168,7 +168,7 @@ class _Scan(ABC):
         ]
 
     def store(self, place: Place, at: Index, values: Sequence[Element]) -> None:
-        """Results, to a place in the order of memory."""
+        """Store results at a position in memory order."""
         self.put(
             place,
             at,
@@ -176,27 +176,27 @@ class _Scan(ABC):
         )
 
     def put(self, place: Place, at: Index, values: Sequence[Element]) -> None:
-        """Finished accumulators, to a place in the order of memory."""
+        """Store complete accumulators at a position in memory order."""
         index = place(at)
         made = self.combiner.lower(values, [v.element_type for v in self.results])
         for view, value in zip(self.results, made, strict=True):
             self.e.store(view, index, spread(self.e, value))
 
     def join(self, earlier: Sequence[Element], later: Sequence[Element]) -> list[Element]:
-        """Combine what comes earlier in the scan with what comes later."""
+        """Combine the values of earlier and later elements of the scan."""
         first, second = (earlier, later) if self.first_is_low else (later, earlier)
         return [spread(self.e, x) for x in self.combiner.combine(self.e, first, second)]
 
     @abstractmethod
     def line(self, place: Place) -> None:
-        """Scan one line."""
+        """Emit the scan of one line."""
 
 
 class _StepByStep(_Scan):
-    """One element after the other; lanes are neighbouring lines."""
+    """Scan one element per iteration; lanes are neighbouring lines."""
 
     def line(self, place: Place) -> None:
-        """Results before the first element, results with an element each, results after the last one."""
+        """Emit the results before the first element, with an element each, after the last element."""
         scan = self.scan
         before = min(max(scan.ahead - 1, 0), scan.size)
         early = min(max(1 - scan.ahead, 0), scan.results)
@@ -210,7 +210,7 @@ class _StepByStep(_Scan):
     def _steps(
         self, place: Place, low: int, high: int, state: list[Element] | None, ahead: int | None
     ) -> list[Element] | None:
-        """Take elements; with ``ahead`` the numbers are those of results, which are stored."""
+        """Combine elements; with ``ahead`` the numbers are those of results, which are stored."""
         if low >= high:
             return state
         if state is None:
@@ -233,7 +233,7 @@ class _StepByStep(_Scan):
         return made
 
     def _repeat(self, place: Place, low: int, high: int, state: list[Element] | None) -> None:
-        """The same results in a row: initial values where nothing has been taken yet."""
+        """Store equal results: initial values as long as no element has been combined."""
         number = Variable(max(high, 1), "s")
         with self.f.loop(low, high) as loop, self.e.scope():
             number.value = loop.index
@@ -248,10 +248,10 @@ class _StepByStep(_Scan):
 
 
 class _InRegisters(_Scan):
-    """Vectors along the line: each is scanned by shifting it against itself, then joined to what precedes."""
+    """Scan vectors along the line: log2(lanes) shifted combinations, then one with the prefix."""
 
     def line(self, place: Place) -> None:
-        """Whole blocks of several vectors, then the rest."""
+        """Emit whole blocks of several vectors, then the remaining elements."""
         size, lanes = self.scan.size, self.e.lanes
         block = lanes * min(VECTORS, size // lanes)
         whole = size // block * block
@@ -269,11 +269,11 @@ class _InRegisters(_Scan):
             self._block(place, self.f.constant(I64, start), size - whole, carry)
 
     def _base(self, done: Value, block: int) -> Value:
-        """Where in memory the block begins that follows so many scanned elements."""
+        """Return the position in memory of the block after a number of scanned elements."""
         return self.f.constant(I64, self.scan.size - block) - done if self.scan.backward else done
 
     def _block(self, place: Place, base: Value, count: int, carry: list[Element] | None) -> list[Element]:
-        """Scan some elements; returns what the next block goes on from."""
+        """Scan some elements; return the prefix for the next block."""
         e, lanes = self.e, self.e.lanes
         starts = range(0, count, lanes)
         places: list[Index] = []
@@ -300,12 +300,12 @@ class _InRegisters(_Scan):
         return self.f.constant(I1.vector(self.e.lanes), [int(lane < count) for lane in range(self.e.lanes)])
 
     def _total(self, scanned: Sequence[Element]) -> list[Element]:
-        """The last lane in the scan's order, in every lane."""
+        """Broadcast the last lane in scan order to every lane."""
         lanes = self.e.lanes
         return [_shuffled(x, [0 if self.scan.backward else lanes - 1] * lanes) for x in scanned]
 
     def _local(self, values: list[Element], valid: int) -> list[Element]:
-        """The scan of one vector by itself, of which so many lanes count."""
+        """Scan one vector by itself, with a number of valid lanes."""
         lanes, backward = self.e.lanes, self.scan.backward
         kind = self.combiner.accumulators[0]
         neutral = neutral_element(self.combiner.computation, kind) if len(values) == 1 else None
@@ -330,7 +330,7 @@ class _InRegisters(_Scan):
 
 
 def _shuffled(element: Element, lanes: Sequence[int], other: Element | None = None) -> Element:
-    """Lanes chosen from an element; numbers from its width on choose from ``other``."""
+    """Shuffle the lanes of an element; lane numbers from its width on select from ``other``."""
     if isinstance(element, tuple):
         second = other if isinstance(other, tuple) else (None, None)
         return element[0].shuffle(lanes, second[0]), element[1].shuffle(lanes, second[1])

@@ -1,7 +1,7 @@
-"""Windows over an array with padding: what lies outside is left out, so that nothing inside is masked.
+"""Windows over a padded array: taps in the padding are skipped, so that interior taps need no mask.
 
-Where a position's window lies inside the base, it is code without loops; at the border, loops over the
-elements that are there. Only lanes along a dimension that is itself padded are masked, at its ends.
+Interior positions are code without loops; border positions loop over the elements inside the base. Only
+lanes along a padded dimension are masked, at its ends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from hloom.plan.index import Index, Variable
 
 MOST_LANES: Final = 64
 MOST_SINGLE: Final = 6
-"""Positions at the ends of a line that are computed one by one, at most."""
+"""Maximum number of positions at the ends of a line that are computed one by one."""
 WRITTEN_OUT: Final = 32
-"""Windows of at most so many elements are code without loops."""
+"""Number of window elements up to which the window is unrolled completely."""
 
 
 def is_pooling(i: HloInstruction) -> bool:
-    """Whether a reduce-window has padding that may be left out, and neighbours to fill lanes with."""
+    """Return true if a reduce-window has padding that may be skipped, and neighbours to fill lanes."""
     operation: Any = i.operation
     window: Sequence[WindowDimension] = operation.window
     half = len(i.operands) // 2
@@ -50,7 +50,7 @@ def is_pooling(i: HloInstruction) -> bool:
 
 
 def _axes(i: HloInstruction) -> list[Axis]:
-    """Positions and window elements of every dimension."""
+    """Return positions and window elements of every dimension."""
     operation: Any = i.operation
     results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     return [
@@ -62,13 +62,13 @@ def _axes(i: HloInstruction) -> list[Axis]:
 
 
 def emit_pooling(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """The kernel (operands..., initial values..., results..., begin, end)."""
+    """Emit the kernel (operands..., initial values..., results..., begin, end)."""
     pool = _Pool(module, name, i)
     return pool.emit()
 
 
 class _Pool:
-    """Emits the kernel."""
+    """Emit the kernel."""
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.name, self.axes = name, _axes(i)
@@ -86,7 +86,7 @@ class _Pool:
         self.vectors, self.scalars = Elements(f, lanes, {}), Elements(f, 0, {})
 
     def emit(self) -> LoopKernel:
-        """The whole function."""
+        """Emit the function."""
         f = self.f
         begin, end = f.parameters[-2:]
         outer = [Variable(axis.positions, "p") for axis in self.axes[:-1]]
@@ -103,7 +103,7 @@ class _Pool:
         return LoopKernel(self.name, loops[0].trips if loops else 1, 1, work)
 
     def _line(self, at: list[Index]) -> None:
-        """All positions along the minor dimension: what lies inside in vectors, and both ends."""
+        """Emit all positions along the minor dimension: interior vectors, and both ends."""
         f = self.f
         self.ranges: list[tuple[Value | int, Value | int]] = []
         self.whole: Value | None = None
@@ -132,7 +132,7 @@ class _Pool:
                 self._position(self.scalars, [*at, Index(place)], minor.taps_inside(place))
 
     def _vectors(self, at: list[Index], first: int, last: int) -> None:
-        """Positions whose windows lie inside; the last vector overlaps the one before, so none is masked."""
+        """Emit interior positions; the last vector overlaps its predecessor instead of a masked tail."""
         f, e, count = self.f, self.vectors, last - first
         lane = Variable(count, "p")
         lane.is_lane = True
@@ -142,7 +142,7 @@ class _Pool:
             self._position(e, [*at, Index.of(lane) + first], range(self.axes[-1].taps))
 
     def _position(self, e: Elements, at: Sequence[Index], taps: range) -> None:
-        """A position, or a vector of them, with some taps along the minor dimension."""
+        """Emit a position, or a vector of positions, with some taps along the minor dimension."""
         if math.prod(axis.taps for axis in self.axes) > WRITTEN_OUT:
             self._store(e, at, self._looped(e, at, taps))
             return
@@ -155,14 +155,14 @@ class _Pool:
             self._store(e, at, self._looped(e, at, taps))
 
     def _written_out(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
-        """A window that lies inside the base, except perhaps along the lanes."""
+        """Emit a window that is inside the base, except perhaps along the lanes."""
         made = [spread(e, x) for x in self.start]
         for taps in itertools.product(*(range(axis.taps) for axis in self.axes[:-1]), minor):
             made = self._step(e, at, [Index(tap) for tap in taps], made)
         return made
 
     def _looped(self, e: Elements, at: Sequence[Index], minor: range) -> list[Element]:
-        """The elements of a window that there are, by loops."""
+        """Emit loops over the elements of a window that are inside the base."""
         bounds = [*self.ranges, (minor.start, minor.stop)]
         variables = [Variable(axis.taps, "w") for axis in self.axes]
 

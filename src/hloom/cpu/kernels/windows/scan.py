@@ -1,6 +1,6 @@
-"""Scans whose step is elementwise: one loop along the axis, neighbouring lines in the lanes.
+"""Scans with an elementwise step: one loop along the axis, with neighbouring lines in the lanes.
 
-What a step carries stays in registers. Scans of other steps are loops of whole operations; see
+The carries of a step stay in registers. Scans with other steps are loops of whole operations; see
 `hloom.passes.expand.scan_expander`.
 """
 
@@ -25,7 +25,7 @@ from hloom.plan.kernel import KernelPlan
 
 @KERNELS.register("scan")
 def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A loop for a step that is elementwise; what the expander leaves otherwise is evaluated by the host."""
+    """Emit a loop for an elementwise step; the host evaluates other scans that the expander leaves."""
     i = plan.instruction
     if not is_elementwise(i):
         KERNELS[HOST].emit(program, plan)
@@ -37,7 +37,7 @@ def emit_scan(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """(inputs..., carries..., outputs..., last carries..., begin, end): all lines."""
+    """Emit the kernel (inputs..., carries..., outputs..., last carries..., begin, end) over lines."""
     parts = parts_of(i)
     shapes = [*(o.shape for o in i.operands), *parts.outputs, *parts.last]
     f = module.function(name, [PTR] * len(shapes) + [I64, I64])
@@ -54,7 +54,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Walk:
-    """One line, or neighbouring lines side by side."""
+    """Emit one line, or a vector of neighbouring lines."""
 
     def __init__(self, e: Elements, i: HloInstruction, parts: Parts, views: Sequence[View]) -> None:
         self.e, self.parts = e, parts
@@ -66,7 +66,7 @@ class _Walk:
         self.outputs, self.last = views[-carries - outputs :][:outputs], views[len(views) - carries :]
 
     def line(self, place: Place) -> None:
-        """All steps, then what they carried last."""
+        """Emit all steps, then store the last carries."""
         e, f = self.e, self.e.function
         number = Variable(max(self.parts.steps, 1), "s")
         at = Index.of(number) * -1 + (self.parts.steps - 1) if self.reverse else Index.of(number)

@@ -1,9 +1,8 @@
-"""Select-and-scatter, the gradient of max pooling: window after window in order, lanes along a dimension that
-windows do not touch.
+"""Select-and-scatter, the gradient of max pooling: windows in order, lanes along a dimension without windows.
 
-Windows that do not overlap see initial values only, so that nothing is read back; where they cover the whole
-array, nothing is filled before. Where they lie side by side along the minor dimension, lanes are neighbouring
-windows. Dimensions in which windows are apart are what threads share.
+Windows that do not overlap combine with initial values only, so that nothing is read back; if they cover the
+array, it is not filled first. Where windows are adjacent along the minor dimension, lanes are neighbouring
+windows. Threads share the dimensions along which windows are disjoint.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from hloom.plan.index import Index, Variable, linearize
 from hloom.plan.kernel import KernelPlan
 
 WIDE: Final = 64
-"""Lanes of the loop over whole vectors: several registers, whose chains of selections run side by side."""
+"""Lanes of the vector loop: several registers, whose chains of selections are independent."""
 
 
 @KERNELS.register("select-and-scatter")
 def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Fill the result with the initial value where windows do not write everything, then run the windows."""
+    """Fill the result with the initial value unless windows store every element, then run the windows."""
     i = plan.instruction
     _, source, initial = i.operands
     if not i.shape.element_count:
@@ -50,24 +49,24 @@ def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _window(i: HloInstruction) -> list[WindowDimension]:
-    """The dimensions of the window; the order of selection knows no reversal."""
+    """Return the dimensions of the window; select-and-scatter has no window reversal."""
     operation: Any = i.operation
     return [replace(d, window_reversal=False) for d in operation.window]
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
-    """Whether windows are single elements along a dimension, each at its own place inside the operand."""
+    """Return true if windows are single elements along a dimension, at distinct places inside the operand."""
     plain = d.size == 1 and d.stride == 1 and not d.padding_low and d.base_dilation == 1
     return plain and windows <= size
 
 
 def apart(d: WindowDimension) -> bool:
-    """Whether windows do not overlap along a dimension."""
+    """Return true if windows do not overlap along a dimension."""
     return d.stride >= d.dilated_size and d.base_dilation == 1
 
 
 def _covered(i: HloInstruction) -> bool:
-    """Whether every element is written by exactly one window."""
+    """Return true if every element is stored by exactly one window."""
     return all(
         apart(d)
         and d.window_dilation == 1
@@ -79,7 +78,7 @@ def _covered(i: HloInstruction) -> bool:
 
 
 def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """(initial value, result, begin, end): every element becomes the initial value."""
+    """Emit the kernel (initial value, result, begin, end) that fills the result."""
     initial = i.operands[2]
     count = i.shape.element_count
     f = module.function(name, [PTR, PTR, I64, I64])
@@ -108,7 +107,7 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Windows:
-    """The kernel (operand, source, initial value, result, begin, end) over all windows."""
+    """Emit the kernel (operand, source, initial value, result, begin, end) over all windows."""
 
     def __init__(self, module: Module, name: str, i: HloInstruction) -> None:
         self.i, self.name = i, name
@@ -136,7 +135,7 @@ class _Windows:
         return self.positions[-1] if self.side_by_side or alone else None
 
     def _is_side_by_side(self) -> bool:
-        """Whether windows follow each other along the minor dimension without gaps."""
+        """Return true if windows are contiguous along the minor dimension."""
         if not self.window or self.result.element_type.is_complex:
             return False
         d, positions = self.window[-1], self.positions[-1].extent
@@ -146,7 +145,7 @@ class _Windows:
         return inside and close and small and positions >= 4
 
     def emit(self) -> LoopKernel:
-        """The whole function."""
+        """Emit the function."""
         f, e, lane = self.f, self.e, self.lane
         begin, end = f.parameters[-2:]
         loops = [v for v in self.positions if v.extent != 1 and v is not lane]
@@ -171,7 +170,7 @@ class _Windows:
         return LoopKernel(self.name, shared.trips if shared is not None else 1, 1, work)
 
     def _vectors(self, lane: Variable) -> None:
-        """Positions along the minor dimension; the last vector overlaps the one before, so none is masked."""
+        """Emit positions along the minor dimension; the last vector overlaps its predecessor, unmasked."""
         f, lanes = self.f, self.e.lanes
         lane.is_lane = True
         with f.loop(0, -(-lane.trips // lanes) * lanes, lanes) as loop, self.e.scope():
@@ -207,7 +206,7 @@ class _Windows:
     def _written_out(
         self, table: Sequence[Sequence[tuple[Index, Value | None]]], value: Element, *, whole: bool
     ) -> None:
-        """All elements of a small window, one after the other; ``whole``: no element lies in the padding."""
+        """Unroll the elements of a small window; ``whole``: no element is in the padding."""
         places: list[tuple[Indices, Value | None]] = []
         for entries in itertools.product(*table):
             inside: Value | None = None
@@ -229,7 +228,7 @@ class _Windows:
     def _put_row(
         self, place: Indices, inside: Value | None, number: int, state: list[Element], value: Element
     ) -> None:
-        """Write one row of windows that lie side by side: what is selected, and initial values around it."""
+        """Store one row of adjacent windows: the selected elements, and initial values elsewhere."""
         e, f, step = self.e, self.f, self.window[-1].size
         kind = self.result.element_type
         chosen = state[0]
@@ -246,7 +245,7 @@ class _Windows:
             f.store(_interleaved(rows), f.offset(self.result.pointer, scalar, rows[0].type.scalar))
 
     def _looped(self, at: Sequence[Index], value: Element) -> None:
-        """A large window: loops that select, and loops that scatter."""
+        """Emit a large window: a loop nest that selects, and one that scatters."""
         sizes = [d.size for d in self.window]
         variables = [Variable(size, "w") for size in sizes]
         looped = [v for v in variables if v.extent != 1]
@@ -275,7 +274,7 @@ class _Windows:
         nested_reduction(self.e, looped, [], scatter)
 
     def _none(self) -> list[Element]:
-        """(number of the selected element in the window, its value): none yet."""
+        """Return the state (index of the selected element in the window, its value) before any selection."""
         e = self.e
         number = self.f.constant(I32.vector(e.lanes), -1)
         return [number, constant(self.f, self.select_type, 0, e.lanes)]
@@ -283,7 +282,7 @@ class _Windows:
     def _challenge(
         self, state: list[Element], place: Indices, inside: Value | None, number: Value, *, first: bool
     ) -> list[Element]:
-        """Select between what is selected so far and the element at a place."""
+        """Select between the selected element so far and the element at a position."""
         e = self.e
         with e.masked(inside):
             loaded = e.load(self.operand, place)
@@ -300,7 +299,7 @@ class _Windows:
     def _put(
         self, place: Indices, inside: Value | None, number: Value, state: list[Element], value: Element
     ) -> None:
-        """Combine the source's element into a place, in the lanes where it is the selected one."""
+        """Combine the source's element into a position, in the lanes that selected it."""
         e = self.e
         assert isinstance(state[0], Value)
         hit = state[0].compare("eq", e.wide(number))
@@ -313,7 +312,7 @@ class _Windows:
 
 
 def _interleaved(rows: Sequence[Value]) -> Value:
-    """The first lanes of all vectors, then the second ones, and so on."""
+    """Interleave vectors: the first lanes of all, then the second ones, and so on."""
     count, lanes = len(rows), rows[0].type.lanes
     wide = lanes * count
     made = rows[0].shuffle([lane // count if lane % count == 0 else -1 for lane in range(wide)])

@@ -1,4 +1,4 @@
-"""The emitter of reduce-window: cumulative scans, pooling, or elements."""
+"""Emitter of reduce-window: cumulative scans, pooling, or loops over elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.plan.kernel import KernelPlan
 
 @KERNELS.register("reduce-window")
 def emit_reduce_window(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A scan where the windows are cumulative, else a loop over elements."""
+    """Emit a scan for cumulative windows, else a loop over elements."""
     i = plan.instruction
     scan = cumulative_of(i)
     targets = [program.pointer(i, index) for index, _ in leaves(i.shape)]
