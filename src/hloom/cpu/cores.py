@@ -9,7 +9,7 @@ from hloom.errors import HloError
 
 
 def thread_count() -> int:
-    """Threads that compute at once: ``HLOOM_NUM_THREADS``, or else the cores that this process may use.
+    """Return the number of threads: ``HLOOM_NUM_THREADS``, or else the cores that this process may use.
 
     Raises HloError if the variable is set to something other than a positive number.
     """
@@ -23,18 +23,18 @@ def thread_count() -> int:
 
 
 def available_cores() -> int:
-    """The cores that this process may use: its affinity mask, bounded by the quota of its control group."""
+    """Return the usable cores: the affinity mask, bounded by the quota of the control group."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = control_group_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
     return max(1, affinity if quota is None else min(affinity, round(quota)))
 
 
 def control_group_quota(membership: Path, root: Path) -> float | None:
-    """Cores' worth of time that control groups grant (the least along the path); None without a limit.
+    """Return the CPU quota of control groups in cores (the least along the path); None without a limit.
 
     Args:
         membership: the file with lines ``number:controllers:path``.
-        root: where control groups are mounted, version 2 or version 1's ``cpu`` controller below it.
+        root: mount point of control groups, version 2, or version 1's ``cpu`` controller below it.
     """
     try:
         lines = membership.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Dumps of what happens to a program, under the names that XLA:CPU gives its dumps.
+"""Dumps of a program's compilation, under the names of XLA:CPU's dumps.
 
 ``XLA_FLAGS=--xla_dump_to=DIR`` makes every compilation write, for the program NAME::
 
@@ -6,13 +6,13 @@
     module_0000.NAME.0003.simplification.after_algsimp.before_dce.txt       --xla_dump_hlo_pass_re=EXPRESSION
     module_0000.NAME.cpu_after_optimizations.txt
     module_0000.NAME.cpu_after_optimizations-buffer-assignment.txt
-    module_0000.NAME.ir-no-opt.ll, .ir-with-opt.ll                          the same: LLVM rewrites nothing
+        module_0000.NAME.ir-no-opt.ll, .ir-with-opt.ll                          equal: the IR is not optimized
     module_0000.NAME.s, .obj-file.part0.o
     module_0000.NAME.execution_0000.hlo_snapshot.pb                         --xla_dump_hlo_snapshots
     module_0000.NAME.debug_options
 
-The flags are those of `hloom.cpu.dump_options`. A program that is dumped is compiled anew, whatever the cache
-has.
+The flags are those of `hloom.cpu.dump_options`. A program that is dumped is always compiled, even if the
+cache has an entry for it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _numbers: Final = itertools.count()
 
 
 def begin_dump(module: HloModule, pipeline: Pipeline) -> Dump | None:
-    """The dump of a compilation that begins; None unless ``XLA_FLAGS`` asks for one of this program.
+    """Return the dump of a compilation that begins; None unless ``XLA_FLAGS`` enables it for this program.
 
-    Raises HloError for flags that make no sense, and by the rule ``dump.directory`` where nothing can be
+    Raises HloError for malformed flags, and by the rule ``dump.directory`` if the directory cannot be
     written.
     """
     options = dump_options(os.environ.get("XLA_FLAGS", ""))
@@ -60,13 +60,13 @@ def begin_dump(module: HloModule, pipeline: Pipeline) -> Dump | None:
 
 
 class Dump:
-    """The files about one program.
+    """Write the files about one program.
 
     Args:
-        options: what is wanted.
-        module: the program as it was given, which is written at once.
-        pipeline: the passes that it will go through.
-        number: of the program, in the names of its files.
+        options: the flags.
+        module: the program before compilation, which is written at once.
+        pipeline: the passes to run.
+        number: number of the program in its file names.
     """
 
     def __init__(self, options: DumpOptions, module: HloModule, pipeline: Pipeline, number: int) -> None:
@@ -84,16 +84,16 @@ class Dump:
 
     @property
     def snapshots(self) -> bool:
-        """Whether every run is to be recorded."""
+        """Return true if every run is recorded."""
         return self._options.dump_hlo_snapshots
 
     def after_pass(self, item: Pass, module: HloModule) -> None:
-        """Note the program after a pass that changed it; an observer of pipelines."""
+        """Write the program after a pass that changed it; an observer of pipelines."""
         title, before = self._places[id(item)]
         self._write_between(title, item.name, before, module)
 
     def compiled(self, module: HloModule, program: NativeProgram, entry: Entry, target: Target) -> None:
-        """Write what a program became."""
+        """Write the results of the compilation."""
         self._write_module("cpu_after_optimizations", module)
         plans = plan_program(module, KERNELS, target)
         self._write("cpu_after_optimizations-kernel-plans.txt", plan_report(list(plans.values())))
@@ -126,7 +126,7 @@ class Dump:
             self._write_module(name.replace(" ", "_"), module)
 
     def _write_module(self, name: str, module: HloModule) -> None:
-        """A program in the forms that are wanted."""
+        """Write a program in the enabled forms."""
         options = self._options
         if options.as_text:
             form = PrintOptions() if options.dump_hlo_as_long_text else PrintOptions.short_parsable()
@@ -145,7 +145,7 @@ class Dump:
                 self._write(f"{name}.hlo.pb", data)
 
     def _write(self, suffix: str, content: str | bytes) -> None:
-        """A file; on the standard output only text appears."""
+        """Write a file; standard output receives text only."""
         head = f"{self._prefix}module_{self._number:04d}"
         name = f"{head}.{self._name}.{suffix}"
         if len(name) > _MOST_CHARACTERS:
@@ -165,7 +165,7 @@ class Dump:
 
 
 def _places(pipeline: Pipeline) -> Iterator[tuple[str, Pass, str]]:
-    """For every pass the title of its pipeline, and the name of what comes after it there."""
+    """Return for every pass its pipeline's title, and the name of its successor there."""
     for number, item in enumerate(pipeline.passes):
         following = pipeline.passes[number + 1 :][:1]
         before = next((_title(other) for other in following), "pipeline-end")

@@ -1,7 +1,6 @@
-"""What ``XLA_FLAGS`` says about dumps, in XLA's own flags.
+"""XLA's dump flags in ``XLA_FLAGS``.
 
-Flags of other matters are XLA's alone and are passed over; of those about dumps, the ones that hloom does
-not follow are named in a warning.
+Other flags of XLA are ignored; dump flags that hloom does not support are named in a warning.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ _NO: Final = ("false", "f", "no", "0")
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """XLA's flags about dumps, without their prefix ``xla_``.
+    """Hold XLA's dump flags, without their prefix ``xla_``.
 
     Attributes:
         dump_to: a directory; ``-`` is the standard output.
         dump_hlo_as_text, dump_hlo_as_proto: the forms of programs; text if none is chosen.
-        dump_hlo_as_long_text: text as XLA prints it by default, not the short form.
+        dump_hlo_as_long_text: print text as XLA does by default, not in the short form.
         dump_hlo_snapshots: arguments and results of every run.
-        dump_hlo_module_re, dump_hlo_pass_re, dump_hlo_pipeline_re: which programs; after and before which
-            passes, in which pipelines, for regular expressions that are found in their names.
-        dump_include_timestamp: microseconds since 1970 before the names of files.
-        dump_max_hlo_modules: dump no more programs than these; a negative number sets no limit.
-        dump_compress_protos: protos in gzip.
-        dump_disable_metadata, dump_large_constants: what text leaves out, and what it has in full.
+        dump_hlo_module_re, dump_hlo_pass_re, dump_hlo_pipeline_re: regular expressions, searched in the names
+            of the programs, passes and pipelines to dump.
+        dump_include_timestamp: prefix file names with the microseconds since 1970.
+        dump_max_hlo_modules: maximum number of programs dumped; no limit if negative.
+        dump_compress_protos: compress protos by gzip.
+        dump_disable_metadata, dump_large_constants: omit metadata from text; print large constants in full.
     """
 
     dump_to: str = ""
@@ -53,24 +52,24 @@ class DumpOptions:
 
     @property
     def directory(self) -> str:
-        """Where dumps go; empty if none are wanted."""
+        """Return the directory of dumps; empty if dumps are disabled."""
         forms = self.dump_hlo_as_text or self.dump_hlo_as_proto or self.dump_hlo_snapshots
         return self.dump_to or (STANDARD_OUTPUT if forms else "")
 
     @property
     def as_text(self) -> bool:
-        """Whether programs are written as text."""
+        """Return true if programs are written as text."""
         return self.dump_hlo_as_text or not (self.dump_hlo_as_proto or self.dump_hlo_snapshots)
 
     def wants_pass(self, pipeline: str, after: str, before: str) -> bool:
-        """Whether the program between two passes of a pipeline is wanted."""
+        """Return true if the program is dumped between two passes of a pipeline."""
         if not self.dump_hlo_pass_re and not self.dump_hlo_pipeline_re:
             return False
         of_pass = any(re.search(self.dump_hlo_pass_re, name) for name in (after, before))
         return of_pass and re.search(self.dump_hlo_pipeline_re, pipeline) is not None
 
     def text_form(self) -> str:
-        """The flags that are not as by default, as XLA notes them beside its dumps."""
+        """Return the flags that differ from their defaults, in the form that XLA writes beside its dumps."""
         lines: list[str] = []
         for item in fields(self):
             value: Any = getattr(self, item.name)
@@ -81,7 +80,7 @@ class DumpOptions:
 
 
 def dump_options(flags: str) -> DumpOptions:
-    """The options in the text of ``XLA_FLAGS``, or in the file that it names.
+    """Parse the options from ``XLA_FLAGS``, or from the file that it names.
 
     Raises HloError by the rules ``dump.flag-value`` and ``dump.flags-file``.
     """
@@ -109,7 +108,7 @@ def dump_options(flags: str) -> DumpOptions:
 
 
 def _parsed(name: str, default: bool | int | str, value: str | None) -> bool | int | str:
-    """A flag's value, of the kind of its default; a flag of yes or no may stand alone."""
+    """Parse a flag's value by the type of its default; a boolean flag needs no value."""
     if isinstance(default, bool):
         given = (value or "true").lower()
         if given in _YES or given in _NO:

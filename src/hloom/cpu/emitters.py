@@ -1,4 +1,4 @@
-"""Every emitter and element rule of the cpu backend; importing this module registers them."""
+"""Register every emitter and element rule of the cpu backend on import."""
 
 from hloom.codegen.rules import (
     bit_patterns,

@@ -55,16 +55,16 @@ from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 
 
 def is_product(dot: HloInstruction) -> bool:
-    """Whether a dot becomes a matrix product."""
+    """Return true if a dot becomes a matrix product."""
     return product_of(dot) is not None
 
 
 def ends_in_more(product: HloInstruction) -> bool:
-    """Whether a dot or a convolution becomes a product that can end in elementwise operations."""
+    """Return true if a dot or a convolution has a kernel with an elementwise epilogue."""
     return is_product(product) if product.opcode == "dot" else can_end_in_more(product)
 
 
-# Fewer kinds of instructions: what has a meaning in terms of others is written in them.
+# Canonicalization: express operations by others, so that fewer kinds remain.
 EXPANSION: Final = Pipeline(
     [
         Unscheduler(),
@@ -90,7 +90,7 @@ EXPANSION: Final = Pipeline(
     title="expansion",
 )
 
-# Fewer instructions.
+# Simplification: fewer instructions.
 SIMPLIFICATION: Final = Pipeline(
     [
         CommonSubexpressionElimination(),
@@ -109,7 +109,7 @@ SIMPLIFICATION: Final = Pipeline(
     title="simplification",
 )
 
-# Products in the forms for which there are kernels; loops without what can be done before them.
+# Products in the forms that have kernels; loop-invariant code outside of loops.
 CANONICALIZATION: Final = Pipeline(
     [
         ConvolutionCanonicalization(is_product),

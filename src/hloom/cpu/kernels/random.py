@@ -1,4 +1,4 @@
-"""rng-bit-generator: random words of many counters at once.
+"""rng-bit-generator: vectors of counters per iteration.
 
 Threefry-2x32 and Philox-4x32 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
 (2011), with counters laid out as `hloom.operations.random` says.
@@ -27,18 +27,18 @@ _PHILOX_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How words are laid out.
+    """Describe the layout of random words.
 
     Attributes:
         threefry: the algorithm; else Philox.
-        bits: of a word, 32 or 64.
+        bits: width of a word, 32 or 64.
         stored: bits of an element in memory.
-        kept: bits of an element.
-        rows: of counters, one behind the other.
-        counters: of a row.
-        words: that a counter gives.
-        length: elements that a row of counters gives.
-        apart: elements between the words of one counter; 1: they are neighbours.
+        kept: random bits of an element.
+        rows: number of rows of counters, contiguous.
+        counters: counters of a row.
+        words: words per counter.
+        length: elements per row of counters.
+        apart: distance in elements between the words of one counter; 1: they are adjacent.
     """
 
     threefry: bool
@@ -53,12 +53,12 @@ class Plan:
 
     @property
     def blocks(self) -> int:
-        """Counters in all."""
+        """Return the total number of counters."""
         return self.rows * self.counters
 
 
 def plan_of(i: HloInstruction) -> Plan:
-    """The layout of an instruction's words."""
+    """Return the layout of an instruction's words."""
     operation: Any = i.operation
     output = i.shape.tuple_shapes[1]
     kept = output.element_type.bits
@@ -81,7 +81,7 @@ def plan_of(i: HloInstruction) -> Plan:
 
 @KERNELS.register("rng-bit-generator")
 def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Write the bits, and the state after them."""
+    """Store the bits and the next state."""
     i = plan.instruction
     bits = plan_of(i)
     state, after = program.pointer(i.operands[0]), program.pointer(i, (0,))
@@ -92,7 +92,7 @@ def emit_bits(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _advance(f: Function, plan: Plan, words: int, state: Value, after: Value) -> None:
-    """The next state: the counter of 64 or 128 bits plus the blocks used."""
+    """Return the next state: the counter of 64 or 128 bits plus the number of blocks used."""
     key, low = f.load(I64, state), f.load(I64, f.offset(state, 1, I64))
     f.store(key, after)
     moved = low + plan.blocks
@@ -103,7 +103,7 @@ def _advance(f: Function, plan: Plan, words: int, state: Value, after: Value) ->
 
 
 def _kernel(module: Module, name: str, plan: Plan, i: HloInstruction) -> LoopKernel:
-    """(state, bits, begin, end): the counters (of one row) or the rows in the range."""
+    """Emit the kernel (state, bits, begin, end) over the counters of one row, or over rows."""
     function = module.function(name, [PTR, PTR, I64, I64])
     state, target, begin, end = function.parameters
     made = _Bits(function, plan, i.operands[0].shape.dimensions[0], state, target)
@@ -119,7 +119,7 @@ def _kernel(module: Module, name: str, plan: Plan, i: HloInstruction) -> LoopKer
 
 
 class _Bits:
-    """The code that writes rows of words."""
+    """Emit rows of words."""
 
     def __init__(self, function: Function, plan: Plan, words: int, state: Value, target: Value) -> None:
         self.f, self.plan, self.target = function, plan, target
@@ -128,7 +128,7 @@ class _Bits:
         self.high = function.load(I64, function.offset(state, 2, I64)) if words == 3 else self.key
 
     def row(self, row: Value, begin: Value, end: Value) -> None:
-        """The words of the counters [begin, end) of a row."""
+        """Emit the words of the counters [begin, end) of a row."""
         plan = self.plan
         with self.f.loop(begin, end, LANES) as loop:
             number = row * plan.counters + loop.index
@@ -139,7 +139,7 @@ class _Bits:
                 self.write_apart(words, row, loop.index, end)
 
     def elements(self, word: Value) -> Value:
-        """A word as it is stored."""
+        """Convert a word to its stored form."""
         element = word.cast("trunc", make_type(f"i{self.plan.stored}"))
         return element & ((1 << self.plan.kept) - 1) if self.plan.kept < 8 else element
 
@@ -154,7 +154,7 @@ class _Bits:
         self.store(vector, pointer, limit)
 
     def write_apart(self, words: Sequence[Value], row: Value, counter: Value, end: Value) -> None:
-        """Store the words of a row of counters in rows of their own, without the last of an odd number."""
+        """Store each word of a row of counters in its own row; the last one of an odd number is dropped."""
         f, plan = self.f, self.plan
         kind = words[0].type.scalar
         half = (plan.length + 1) // 2
@@ -184,7 +184,7 @@ class _Bits:
         f.start(after)
 
     def words(self, number: Value) -> list[Value]:
-        """The words of LANES counters from a number on."""
+        """Return the words of LANES counters from a number on."""
         f = self.f
         lanes = f.constant(I64.vector(LANES), list(range(LANES)))
         low = (self.low + number).splat(LANES) + lanes
@@ -197,7 +197,7 @@ class _Bits:
         return [_joined(w[0], w[1]), _joined(w[2], w[3])] if self.plan.bits == 64 else w
 
     def threefry(self, x: Value, y: Value) -> tuple[Value, Value]:
-        """Twenty rounds."""
+        """Compute twenty rounds of Threefry."""
         low, high = _halves(self.key)
         schedule = [k.splat(LANES) for k in (low, high, low ^ high ^ _signed(_THREEFRY_PARITY))]
         x, y = x + schedule[0], y + schedule[1]
@@ -211,7 +211,7 @@ class _Bits:
         return x, y
 
     def philox(self, counter: list[Value]) -> list[Value]:
-        """Ten rounds."""
+        """Compute ten rounds of Philox."""
         keys = list(_halves(self.key))
         for _ in range(10):
             low0, high0 = _halves(counter[0].cast("zext", I64) * _PHILOX_MULTIPLIERS[0])
@@ -235,7 +235,7 @@ def _signed(word: int) -> int:
 
 
 def _interleaved(vectors: Sequence[Value]) -> Value:
-    """Lane 0 of all vectors (2 or 4), then lane 1 of all."""
+    """Interleave 2 or 4 vectors: lane 0 of all, then lane 1 of all."""
     if len(vectors) == 4:
         pairs = [_interleaved(vectors[0:2]), _interleaved(vectors[2:4])]
         lanes = vectors[0].type.lanes

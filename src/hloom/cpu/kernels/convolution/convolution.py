@@ -46,8 +46,8 @@ class Plan:
     Attributes:
         convolution: the sums.
         tilings: one for each phase.
-            kernel_offsets: offset of each phase's packed kernel in the workspace; -1 if it is not packed.
-            bytes: size of the workspace; the copied base is first in it.
+        kernel_offsets: offset of each phase's packed kernel in the workspace; -1 if it is not packed.
+        bytes: size of the workspace; the copied base is first in it.
     """
 
     convolution: Convolution

@@ -41,10 +41,10 @@ class Finish:
     """Describe the epilogue of the sums.
 
     Attributes:
-            store: stores the result from (elements, index in the result along the lanes, sums), with the epilogue
-                of the fusion applied.
-            resume: reloads the sums stored at an index; None if they cannot be resumed.
-            looped: the code is long; it is emitted once per tile and runs in a loop.
+        store: stores the result from (elements, index in the result along the lanes, sums), with the epilogue
+            of the fusion applied.
+        resume: reloads the sums stored at an index; None if they cannot be resumed.
+        looped: the code is long; it is emitted once per tile and runs in a loop.
     """
 
     store: Callable[[Elements, Indices, Element], None]

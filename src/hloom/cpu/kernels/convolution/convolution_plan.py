@@ -31,11 +31,11 @@ class Axis:
     The base index is position * step + tap * dilation - low; there is a product where it is in [0, size).
 
     Attributes:
-            positions, taps: number of either.
-            x_position, x_tap: elements of the base between neighbours.
-            w_position, w_tap: elements of the kernel between neighbours.
-            step, dilation, low, size: coefficients of the base index.
-            targets: (dimension, size) of the result that the positions enumerate, major first.
+        positions, taps: number of either.
+        x_position, x_tap: elements of the base between neighbours.
+        w_position, w_tap: elements of the kernel between neighbours.
+        step, dilation, low, size: coefficients of the base index.
+        targets: (dimension, size) of the result that the positions enumerate, major first.
         scale, offset: the result index is position * scale + offset.
     """
 
@@ -98,7 +98,7 @@ class Phase:
     Attributes:
         axes: positions and taps.
         x_offset, w_offset: elements from the start of the arrays to position 0, tap 0.
-            columns: output features of a group; their results are adjacent.
+        columns: output features of a group; their results are adjacent.
         w_column: elements of the kernel from one output feature to the next.
         feature: the result's feature dimension.
         rank: dimensions of the result.
@@ -142,19 +142,19 @@ class Convolution:
     """Describe a convolution as its phases.
 
     Attributes:
-            phases: together they compute every result element once.
-            kind: the accumulator type.
+        phases: together they compute every result element once.
+        kind: the accumulator type.
         x_type, w_type: types of the base as the kernel reads it, and of the kernel.
         source_type: type of the base array.
         x_dimensions: the base array's dimensions.
-            padding: padding before and after each of them if the base is copied; else None.
-            groups: number of groups.
+        padding: padding before and after each of them if the base is copied; else None.
+        groups: number of groups.
         depth: input features of a group.
         x_feature: elements of the base from one input feature to the next.
         x_group: elements of the base from one group to the next.
         outputs: output features of all groups.
-            repeat: 0: lanes are output features of one group. Otherwise lanes span groups, with this number of
-                output features each.
+        repeat: 0: lanes are output features of one group. Otherwise lanes span groups, with this number of
+            output features each.
         deep: lanes are input features.
         w_feature: elements of the kernel from one input feature to the next.
     """
@@ -299,7 +299,7 @@ class _Spatial:
 
 
 def _spatial(d: WindowDimension, size: int, results: int, phase: int, shift: int = 0) -> _Spatial:
-    """Describe the results phase, phase + period ... of a spatial dimension; its base begins ``shift`` earlier."""
+    """Describe the results phase, phase + period ... of a spatial axis; its base begins ``shift`` earlier."""
     hole = d.base_dilation
     common, apart = math.gcd(d.stride, hole), hole // math.gcd(d.window_dilation, hole)
     before = d.padding_low - phase * d.stride

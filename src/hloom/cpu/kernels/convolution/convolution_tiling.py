@@ -31,9 +31,9 @@ class Split:
     """Describe a split of the taps into ranges, each run for all tiles to keep its kernel part cached.
 
     Attributes:
-            singles: axes whose taps are ranges of their own, outermost first.
-            axis: the axis inside them.
-            step: number of its taps in a range.
+        singles: axes whose taps are ranges of their own, outermost first.
+        axis: the axis inside them.
+        step: number of its taps in a range.
     """
 
     singles: tuple[int, ...]
@@ -51,13 +51,13 @@ class Tiling:
     """Describe the register tiles of a phase.
 
     Attributes:
-            row: axis whose positions are the rows of tiles; -1: tiles of one row.
+        row: axis whose positions are the rows of tiles; -1: tiles of one row.
         rows: rows of a tile.
         vectors: vectors of output features in a tile.
         lanes: lanes of a vector.
-            split: the ranges of taps; None: all taps in one.
-            panels_first: run all lines of tiles before the next panel of the kernel.
-            pieces: segments of a line, so that there are enough tasks for the threads.
+        split: the ranges of taps; None: all taps in one.
+        panels_first: run all lines of tiles before the next panel of the kernel.
+        pieces: segments of a line, so that there are enough tasks for the threads.
     """
 
     row: int

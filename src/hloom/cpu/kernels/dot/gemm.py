@@ -54,7 +54,7 @@ class Gemm:
     Attributes:
         batch: batch sizes.
         m, n, k: sizes.
-            a, b: the matrices A[m, k] and B[k, n].
+        a, b: the matrices A[m, k] and B[k, n].
         kind: the type in which products are summed.
         a_type, b_type: types of the operands.
     """

@@ -25,8 +25,8 @@ class Factors(Protocol):
     """Describe the factors of a multiply-add instruction.
 
     Attributes:
-            group: products per result in one step.
-            headed: a panel begins with the initial sums of its columns.
+        group: products per result in one step.
+        headed: a panel begins with the initial sums of its columns.
         unit_bytes: bytes of the packed factors of one step.
     """
 
@@ -303,7 +303,7 @@ class Words(_Grouped):
     """Multiply two pairs of 16-bit integers per instruction.
 
     Attributes:
-            adds: one instruction also adds the products to the sum.
+        adds: one instruction also adds the products to the sum.
     """
 
     gemm: Gemm
@@ -329,8 +329,8 @@ class Words(_Grouped):
 class Pairs(_Grouped):
     """Multiply two pairs of bf16 numbers per instruction.
 
-    The instruction flushes subnormal operands and results to zero. Its results are right where the
-    factors are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`.
+    The instruction flushes subnormal operands and results to zero. Its results are those of f32 products where
+    the factors are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`.
     """
 
     gemm: Gemm

@@ -198,7 +198,7 @@ class RowPacker:
     """Emit the packing of a task's rows of A, one block along k at a time.
 
     Attributes:
-            row, step: bytes between rows, and between steps.
+        row, step: bytes between rows, and between steps.
     """
 
     def __init__(self, f: Function, plan: TilePlan) -> None:

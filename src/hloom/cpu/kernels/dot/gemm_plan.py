@@ -46,18 +46,18 @@ class TilePlan:
 
     Attributes:
         gemm: the product.
-            turned: compute the transpose of the product.
-            factors: how factors are packed and multiplied.
-            whole: lanes of the widest vectors of sums.
-            lanes: columns of a vector; fewer than ``whole`` if the result has fewer columns.
-            rows, vectors: size of a register tile, in rows and vectors of columns.
-            depth: steps along k that are summed before the next tile; see `steps`.
+        turned: compute the transpose of the product.
+        factors: how factors are packed and multiplied.
+        whole: lanes of the widest vectors of sums.
+        lanes: columns of a vector; fewer than ``whole`` if the result has fewer columns.
+        rows, vectors: size of a register tile, in rows and vectors of columns.
+        depth: steps along k that are summed before the next tile; see `steps`.
         height, width: rows and columns of a task.
-            group: columns that are packed at a time.
-            pack_a: each task packs its rows of A.
-            pack_b: packing of B into panels: none (``""``), by each task (``"task"``), or of a group before
-                its tasks (``"group"``).
-            in_place: the result holds the sums between blocks.
+        group: columns that are packed at a time.
+        pack_a: each task packs its rows of A.
+        pack_b: packing of B into panels: none (``""``), by each task (``"task"``), or of a group before
+            its tasks (``"group"``).
+        in_place: the result holds the sums between blocks.
     """
 
     gemm: Gemm

@@ -38,13 +38,13 @@ class InnerProduct:
     """Describe the plan of a product of rows and columns.
 
     Attributes:
-            gemm: the product, with the smaller side as columns.
-            turned: compute the transpose of the product.
-            paired: each row has a column of its own: rows are batches.
-            laid: pack the columns contiguously first.
-            lanes: products per vector.
-            rows, columns, vectors: size of a tile, and vectors of accumulators for each of its results.
-            parts: partial sums per result.
+        gemm: the product, with the smaller side as columns.
+        turned: compute the transpose of the product.
+        paired: each row has a column of its own: rows are batches.
+        laid: pack the columns contiguously first.
+        lanes: products per vector.
+        rows, columns, vectors: size of a tile, and vectors of accumulators for each of its results.
+        parts: partial sums per result.
     """
 
     gemm: Gemm

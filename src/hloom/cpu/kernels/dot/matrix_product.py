@@ -137,9 +137,9 @@ class _Rest:
     """Describe the epilogue of a product.
 
     Attributes:
-            count, pointers: number and addresses of the arrays that it takes.
-            finish: returns the epilogue's code for given addresses.
-            looped: the epilogue is long, so that it runs in a loop.
+        count, pointers: number and addresses of the arrays that it takes.
+        finish: returns the epilogue's code for given addresses.
+        looped: the epilogue is long, so that it runs in a loop.
     """
 
     count: int

@@ -17,8 +17,8 @@ class Strided:
 
     Attributes:
         source: the dense array.
-            offset: elements before the first element.
-            strides: elements between neighbours along each dimension.
+        offset: elements before the first element.
+        strides: elements between neighbours along each dimension.
     """
 
     source: HloInstruction

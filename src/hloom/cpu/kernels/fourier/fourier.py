@@ -42,11 +42,11 @@ class Axis:
 
     Attributes:
         part: f32 or f64.
-            length: length of the signal.
-            outer, inner: products of the dimensions before and after the transformed one.
-            inverse: exchange the parts, and divide by the length.
-            source: form of the operand: ``complex``, ``real``, or ``half`` of a Hermitian spectrum.
-            target: form of the result, one of the same names.
+        length: length of the signal.
+        outer, inner: products of the dimensions before and after the transformed one.
+        inverse: exchange the parts, and divide by the length.
+        source: form of the operand: ``complex``, ``real``, or ``half`` of a Hermitian spectrum.
+        target: form of the result, one of the same names.
     """
 
     part: Type

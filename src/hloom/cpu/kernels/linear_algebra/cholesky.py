@@ -1,7 +1,7 @@
-"""cholesky: many small matrices in lanes, or one matrix by blocks of rows.
+"""cholesky: many small matrices in lanes, or a large matrix by blocks of rows.
 
-A large matrix is factored as a^T = u^T u in the rows of the result, four rows at a time: what they
-contribute to all rows below is subtracted in one sweep. The lower factor is u transposed.
+A large matrix is factored as a^T = u^T u in the rows of the result, four rows at a time: one sweep subtracts
+their rank-4 update from all rows below. The lower factor is u transposed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import ElementType
 
 BLOCK: Final = 4
-"""Rows whose contributions are subtracted together."""
+"""Rows of a block: the rank of an update."""
 SMALL: Final = 32
-"""Matrices of up to so many rows are factored side by side, or number by number if there are few."""
+"""Rows up to which matrices are factored in lanes, or in scalars if there are few."""
 
 
 @KERNELS.register("cholesky")
 def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A factorization by itself."""
+    """Emit a factorization."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -58,7 +58,7 @@ def emit_cholesky(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
-    """(a, result, begin, end): the matrices in the range."""
+    """Emit the kernel (a, result, begin, end) over small matrices."""
     function = module.function(name, [PTR, PTR, I64, I64])
     *_, begin, end = function.parameters
     kind = i.shape.element_type
@@ -77,7 +77,7 @@ def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Small:
-    """Matrices in lanes, or one in scalars: row by row, every element by its formula."""
+    """Factor matrices in lanes, or one in scalars: row by row, each element by its formula."""
 
     def __init__(self, e: Elements, i: HloInstruction, n: int, batch: int, place: Index) -> None:
         self.e, self.f, self.n, self.matrix = e, e.function, n, place
@@ -90,14 +90,14 @@ class _Small:
         self.factor = Scratch(e, self.kind, [n, n]) if n <= SMALL else None
 
     def given(self, i: Value, j: Value) -> Element:
-        """An element of the lower triangle of the matrix."""
+        """Load an element of the lower triangle of the matrix."""
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
         if self.lower:
             return self.e.load(self.source, (self.matrix, row, column))
         return conjugate(self.e.load(self.source, (self.matrix, column, row)))
 
     def get(self, i: Value, j: Value) -> Element:
-        """An element of the lower factor."""
+        """Load an element of the lower factor."""
         if self.factor is not None:
             return self.factor.get(i, j)
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
@@ -106,14 +106,14 @@ class _Small:
         return conjugate(self.e.load(self.result, (self.matrix, column, row)))
 
     def set(self, value: Element, i: Value, j: Value) -> None:
-        """Write an element of the lower factor."""
+        """Store an element of the lower factor."""
         if self.factor is not None:
             self.factor.set(value, i, j)
         else:
             self.write(value, i, j)
 
     def write(self, value: Element, i: Value, j: Value) -> None:
-        """Write an element of the lower factor to the result."""
+        """Store an element of the lower factor to the result."""
         row, column = self.e.opaque(i, self.n), self.e.opaque(j, self.n)
         if self.lower:
             scatter(self.e, self.result, (self.matrix, row, column), value)
@@ -121,7 +121,7 @@ class _Small:
             scatter(self.e, self.result, (self.matrix, column, row), conjugate(value))
 
     def run(self) -> None:
-        """Factor, and write the result."""
+        """Factor, and store the result."""
         with self.f.loop(0, self.n) as columns, self.e.scope():
             j = columns.index
             square = real_part(self.reduced(j, j, j))
@@ -145,7 +145,7 @@ class _Small:
             self.write((values[0], values[1]) if len(values) == 2 else values[0], i, j)
 
     def reduced(self, i: Value, j: Value, count: Value) -> Element:
-        """a[i, j] - sum of l[i, k] * conj(l[j, k]) for k < count."""
+        """Return a[i, j] - sum of l[i, k] * conj(l[j, k]) for k < count."""
         start = self.given(i, j)
         flat = [self.e.wide(part) for part in parts(start)]
         with self.f.loop(0, count, 1, flat) as loop, self.e.scope():
@@ -156,11 +156,11 @@ class _Small:
         return unflatten(loop.values, [start])[0]
 
 
-# -- large ones
+# -- large matrices
 
 
 def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: int) -> LoopKernel:
-    """(a, result, begin, end): the matrices in the range."""
+    """Emit the kernel (a, result, begin, end) over large matrices."""
     function = module.function(name, [PTR, PTR, I64, I64])
     source, result, begin, end = function.parameters
     operation: Any = i.operation
@@ -175,7 +175,7 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
 
 
 class _Large:
-    """One real matrix."""
+    """Factor one real matrix."""
 
     def __init__(self, f: Function, kind: ElementType, n: int, lower: bool, a: Value, u: Value) -> None:
         self.f, self.n, self.lower, self.a, self.u = f, n, lower, a, u
@@ -184,18 +184,18 @@ class _Large:
         self.wide = self.type.vector(self.lanes)
 
     def at(self, base: Value, row: Value | int, column: Value | int) -> Value:
-        """The address of an element."""
+        """Return the address of an element."""
         line = self.f.offset(base, row * self.n, self.type)
         return self.f.offset(line, column, self.type)
 
     def mask(self, limit: Value) -> Value:
-        """The lanes below a limit."""
+        """Return the mask of the lanes below a limit."""
         f = self.f
         numbers = f.constant(I32.vector(self.lanes), list(range(self.lanes)))
         return numbers.compare("slt", limit.cast("trunc", I32).splat(self.lanes))
 
     def run(self) -> None:
-        """Bring the matrix into the rows of the result, factor, and bring the factor into its place."""
+        """Copy the matrix to the result, factor in place, and transpose the factor if necessary."""
         self.tiles(self.a, self.u, self.lower, zeroed=False)
         whole, rest = self.n // BLOCK * BLOCK, self.n % BLOCK
         with self.f.loop(0, whole, BLOCK) as loop:
@@ -218,7 +218,7 @@ class _Large:
     # -- triangles
 
     def tiles(self, source: Value, target: Value, swap: bool, *, zeroed: bool) -> None:
-        """Copy the wanted triangle tile by tile.
+        """Copy a triangle tile by tile.
 
         Without ``zeroed`` the given triangle of the source goes to the upper one of the target; with it the
         upper one of the source goes to the given one of the target (which is the same matrix), and the other
@@ -234,7 +234,7 @@ class _Large:
                 self.store_factor(target, i, j, self.load_tile(source, i, j), swap)
 
     def store_factor(self, target: Value, i: Value, j: Value, vectors: list[Value], swap: bool) -> None:
-        """Write a tile of the factor to one triangle, and zeros to the other."""
+        """Store a tile of the factor to one triangle, and zeros to the other."""
         diagonal = i.compare("eq", j)
         kept = [self.upper(v, k, diagonal) for k, v in enumerate(vectors)]
         if swap:
@@ -245,12 +245,12 @@ class _Large:
         self.store_tile(target, i, j, kept)
 
     def upper(self, vector: Value, row: int, diagonal: Value) -> Value:
-        """A row of a tile; of one on the diagonal, what is not below it."""
+        """Return a row of a tile; on the diagonal, only the elements not below it."""
         keep = self.f.constant(I1.vector(self.lanes), [int(lane >= row) for lane in range(self.lanes)])
         return (keep | (diagonal ^ 1).splat(self.lanes)).select(vector, 0.0)
 
     def load_tile(self, base: Value, row: Value, column: Value) -> list[Value]:
-        """A square of elements; what lies beyond the matrix is arbitrary."""
+        """Load a square of elements; those outside the matrix are undefined."""
         f = self.f
         last = f.constant(I64, self.n - 1)
         mask = self.mask(f.constant(I64, self.n) - column)
@@ -261,7 +261,7 @@ class _Large:
         return found
 
     def store_tile(self, base: Value, row: Value, column: Value, vectors: list[Value]) -> None:
-        """Write the part of a square that lies in the matrix."""
+        """Store the part of a square that is inside the matrix."""
         f = self.f
         mask = self.mask(f.constant(I64, self.n) - column)
         for k, vector in enumerate(vectors):
@@ -271,7 +271,7 @@ class _Large:
     # -- the factorization
 
     def block(self, k: Value, size: int) -> None:
-        """Rows k ... of the factor, and what they contribute to the rows below."""
+        """Compute the rows k ... of the factor, and update the rows below."""
         f = self.f
         corner, inverses = self.corner(k, size)
         first = k + size
@@ -298,7 +298,7 @@ class _Large:
                 self.subtract(k, loop.index, 1)
 
     def corner(self, k: Value, size: int) -> tuple[list[list[Value]], list[Value]]:
-        """The square on the diagonal, and the inverses of its diagonal."""
+        """Factor the diagonal square; return it and the reciprocals of its diagonal."""
         f = self.f
         u = [[f.load(self.type, self.at(self.u, k + p, k + q)) for q in range(size)] for p in range(size)]
         inverses: list[Value] = []
@@ -319,7 +319,7 @@ class _Large:
         return u, inverses
 
     def subtract(self, k: Value, i: Value, count: int) -> None:
-        """Take what the rows k ... k + 3 contribute from the rows i ...; left of the diagonal: anything."""
+        """Subtract the update of the rows k ... k + 3 from the rows i ...; undefined left of the diagonal."""
         f = self.f
         scalars = [
             [(-f.load(self.type, self.at(self.u, k + p, i + c))).splat(self.lanes) for p in range(BLOCK)]
@@ -337,7 +337,7 @@ class _Large:
         self.sweep(i & -self.lanes, columns)
 
     def sweep(self, low: Value, body: Any) -> None:
-        """``body(j, mask)`` for the vectors of columns from ``low`` to the end."""
+        """Run ``body(j, mask)`` for the vectors of columns from ``low`` to the end."""
         f = self.f
         high = f.constant(I64, self.n)
         whole = low + ((high - low) & -self.lanes)
@@ -347,11 +347,11 @@ class _Large:
             body(whole, self.mask(high - whole))
 
     def load(self, pointer: Value, mask: Value | None) -> Value:
-        """A vector, or the masked part of one."""
+        """Load a vector, or the masked part of one."""
         return self.f.load(self.wide, pointer) if mask is None else masked_load(self.wide, pointer, mask)
 
     def store(self, vector: Value, pointer: Value, mask: Value | None) -> None:
-        """Write a vector, or the masked part of one."""
+        """Store a vector, or the masked part of one."""
         if mask is None:
             self.f.store(vector, pointer)
         else:

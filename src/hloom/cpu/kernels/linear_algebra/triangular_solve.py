@@ -1,6 +1,6 @@
-"""triangular-solve: substitution, four unknowns at a time, of as many right hand sides as there are lanes.
+"""triangular-solve: substitution in blocks of four unknowns.
 
-Lanes run along the right hand sides; of many small systems, along the systems.
+Lanes are right-hand sides; for many small systems, lanes are systems.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 
 BLOCK: Final = 4
-"""Unknowns that are solved together."""
+"""Number of unknowns of a block."""
 SMALL: Final = 24
-"""Systems of up to so many unknowns are solved side by side if there are enough of them."""
+"""Number of unknowns up to which systems are solved in lanes if there are enough of them."""
 ENOUGH: Final = 8
 STACK_BYTES: Final = 1 << 18
-"""Unknowns that do not lie side by side are kept on the stack, as many lanes of them as fit."""
+"""Bytes of stack for noncontiguous unknowns; bounds the number of lanes."""
 
 
 @KERNELS.register("triangular-solve")
 def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A solve by itself."""
+    """Emit a solve."""
     i = plan.instruction
     target = program.view(i)
     if not target.count:
@@ -40,7 +40,7 @@ def emit_triangular_solve(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
-    """(a, b, x, begin, end): the vectors of right hand sides, or of systems, in the range."""
+    """Emit the kernel (a, b, x, begin, end) over vectors of right-hand sides, or of systems."""
     a, b = (o.shape for o in i.operands)
     batch, m = math.prod(a.dimensions[:-2]), a.dimensions[-1]
     columns = b.element_count // (batch * m)
@@ -69,7 +69,7 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
 
 
 class _Solver:
-    """The code that solves for one vector of right hand sides."""
+    """Emit the solve of one vector of right-hand sides."""
 
     def __init__(self, function: Function, i: HloInstruction, lanes: int, by_system: bool) -> None:
         self.f = function
@@ -96,10 +96,10 @@ class _Solver:
         self.unknowns = Scratch(self.e, self.kind, [self.m]) if self.apart else None
         self.by_system = by_system
 
-    # -- what lanes are
+    # -- lanes
 
     def columns(self, system: Value, first: Value) -> None:
-        """Solve for LANES right hand sides of a system."""
+        """Solve for LANES right-hand sides of a system."""
         self.system = self.e.opaque(system, self.batch)
         lane = Variable(max(self.count, 2), "c")
         self.column = Index.of(lane)
@@ -108,7 +108,7 @@ class _Solver:
         vector_loop(self.e, lane, first, end, self.solve, exact=exact)
 
     def systems(self, begin: Value, end: Value) -> None:
-        """Solve systems side by side, one right hand side after the other."""
+        """Solve systems in lanes, one right-hand side after the other."""
         lane = Variable(self.batch, "s")
         self.system = Index.of(lane)
 
@@ -119,28 +119,28 @@ class _Solver:
 
         vector_loop(self.e, lane, begin, end, body, exact=self.batch % self.e.lanes == 0)
 
-    # -- what is read and written
+    # -- loads and stores
 
     def coefficient(self, row: Value, column: Value) -> Element:
-        """An element of op(a)."""
+        """Load an element of op(a)."""
         e = self.e if self.by_system else self.scalars
         i, j = (self.e.opaque(v, self.m) for v in ((column, row) if self.swapped else (row, column)))
         element = e.load(self.a, (self.system, i, j))
         return conjugate(element) if self.conjugated else element
 
     def place(self, row: Value) -> tuple[Index, Index, Index]:
-        """The index of an unknown."""
+        """Return the index of an unknown."""
         index = self.e.opaque(row, self.m)
         if self.operation.left_side:
             return self.system, index, self.column
         return self.system, self.column, index
 
     def known(self, row: Value) -> Element:
-        """An unknown that is known by now."""
+        """Load an unknown that has been solved."""
         return self.unknowns.get(row) if self.unknowns is not None else self.e.load(self.x, self.place(row))
 
     def found(self, row: Value, value: Element) -> None:
-        """Write an unknown."""
+        """Store an unknown."""
         if self.unknowns is not None:
             self.unknowns.set(value, row)
         scatter(self.e, self.x, self.place(row), value)
@@ -148,7 +148,7 @@ class _Solver:
     # -- substitution
 
     def solve(self) -> None:
-        """All unknowns, block by block."""
+        """Solve for all unknowns, block by block."""
         whole, rest = self.m // BLOCK * BLOCK, self.m % BLOCK
         if self.forward:
             with self.f.loop(0, whole, BLOCK) as loop, self.e.scope():
@@ -166,7 +166,7 @@ class _Solver:
             self.block(self.f.constant(I64, 0), rest, self.f.constant(I64, rest), last)
 
     def block(self, start: Value, size: int, low: Value, high: Value) -> None:
-        """The unknowns [start, start + size), those in [low, high) being known."""
+        """Solve for the unknowns [start, start + size), given those in [low, high)."""
         rows = [start + k if k else start for k in range(size)]
         begun: list[Element] = [self.e.load(self.b, self.place(row)) for row in rows]
         flat = [self.e.wide(part) for element in begun for part in parts(element)]

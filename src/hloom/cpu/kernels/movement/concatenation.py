@@ -1,4 +1,4 @@
-"""concatenate: one loop for each operand, which writes it to its part of the result, or narrow rows."""
+"""concatenate: one loop per operand that stores its part of the result, or narrow rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hloom.plan.space import Space, merge_loops, split_space
 
 @KERNELS.register("concatenate")
 def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A concatenation, alone or with what its operands are made of."""
+    """Emit a concatenation, alone or with the producers of its operands."""
     i = plan.instruction
     inputs, members = plan.parts.inputs, plan.parts.members
     root = members[-1]
@@ -51,7 +51,7 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> list[HloInstruction]:
-    """Those of the inputs that an operand is made of."""
+    """Return the inputs from which an operand is computed."""
     found: dict[HloInstruction, None] = {}
     waiting, seen = [operand], {operand}
     while waiting:
@@ -65,20 +65,20 @@ def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> l
 
 
 class _Part:
-    """One operand, and the strides with which it goes to its place in the result."""
+    """Describe one operand and the strides of its elements in the result."""
 
     def __init__(self, operand: HloInstruction, strides: tuple[int, ...]) -> None:
         self.operand, self.strides = operand, strides
 
     def written(self, indices: Sequence[Index]) -> Index:
-        """How far from its first element in the result an element goes."""
+        """Return the offset in the result of an operand element from the first one."""
         total = Index(0)
         for index, stride in zip(indices, self.strides, strict=True):
             total = total + index * stride
         return total
 
     def space(self, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]) -> Space:
-        """The loops over the operand, merged where it and its place in the result go on by one stride."""
+        """Return the loops over the operand, merged where operand and result share a stride."""
         shapes = [x.shape.dimensions for x in (*members, *inputs) if x.shape.is_array]
         space = split_space(self.operand.shape.dimensions, shapes)
         accesses = accesses_of(inputs, [self.operand], space.indices)
@@ -87,7 +87,7 @@ class _Part:
     def emit(
         self, module: Module, name: str, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]
     ) -> LoopKernel:
-        """(inputs..., result, begin, end): the part of the operand in the range."""
+        """Emit the kernel (inputs..., result, begin, end) over a range of the operand."""
         space = self.space(inputs, members)
         function = module.function(name, [PTR] * (len(inputs) + 1) + [I64, I64])
         *pointers, target, begin, end = function.parameters

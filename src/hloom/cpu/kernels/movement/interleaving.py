@@ -1,8 +1,8 @@
-"""Kernels whose results have a small minor dimension: rows in lanes, and columns woven together by shuffles.
+"""Kernels with a small minor dimension: lanes are rows, and shuffles interleave the columns.
 
 Where the innermost loops are shorter than a vector, the lanes run over the next loop instead. Every column of
-these rows is computed by itself, with its index a number, so that a concatenation knows which operand it
-takes; then the columns are interleaved to whole vectors as they lie in memory.
+these rows is emitted separately with a constant index, so that a concatenation selects its operand at compile
+time; the columns are then interleaved into whole vectors in memory order.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from hloom.plan.space import Space
 
 MOST_COLUMNS: Final = 16
 MOST_OPERATIONS: Final = 600
-"""The code of all columns is written out."""
+"""Maximum number of operations in the unrolled code of all columns."""
 LEAST_LANES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The loops of a kernel whose results have narrow rows.
+    """Describe the loops of a kernel whose results have narrow rows.
 
     Attributes:
         space: all loops.
-        columns: how many of them, the innermost ones, are the columns.
-        lanes: rows that are computed together.
+        columns: number of innermost loops that enumerate the columns.
+        lanes: rows per vector.
     """
 
     space: Space
@@ -46,21 +46,21 @@ class Rows:
 
     @property
     def outer(self) -> tuple[Variable, ...]:
-        """The loops around that over rows."""
+        """Return the loops around the loop over rows."""
         return self.space.variables[: -self.columns - 1]
 
     @property
     def row(self) -> Variable:
-        """The loop over rows."""
+        """Return the loop over rows."""
         return self.space.variables[-self.columns - 1]
 
     @property
     def width(self) -> int:
-        """Elements of a row."""
+        """Return the elements of a row."""
         return math.prod(v.trips for v in self.space.variables[-self.columns :])
 
     def places(self) -> list[tuple[Index, ...]]:
-        """The index of every column, in the order in which they lie in memory."""
+        """Return the index of every column, in memory order."""
         inner = self.space.variables[-self.columns :]
         found: list[tuple[Index, ...]] = []
         for numbers in itertools.product(*(range(v.trips) for v in inner)):
@@ -78,9 +78,9 @@ def find_rows(
     space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
     members: Sequence[HloInstruction], *, reduced: bool = False,
 ) -> Rows | None:  # fmt: skip
-    """The narrow rows of a kernel's results; None if its innermost loop is long, or vectors serve it well.
+    """Return the narrow rows of a kernel's results; None if vectors along the innermost loop are better.
 
-    ``reduced`` says that members may be reductions of such rows, which are written out.
+    ``reduced``: members may be reductions of such rows, which are unrolled.
     """
     nested = any(is_nested(m) or m.opcode == "gather" for m in members)
     if len(space.variables) < 2 or (nested and not reduced):
@@ -109,7 +109,7 @@ def find_rows(
 
 
 def _operations(inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], rows: Rows) -> int:
-    """How many elements all columns of a row are made of: what they share counts once."""
+    """Return the number of elements from which all columns of a row are computed; shared ones count once."""
     accesses = Accesses([i for i in inputs if i.shape.is_array], unrolls=True)
     for place in rows.places():
         accesses.results(roots, place)
@@ -125,7 +125,7 @@ def _views(inputs: Sequence[HloInstruction], pointers: Sequence[Value]) -> dict[
 
 
 def interleaved(columns: Sequence[Value]) -> list[Value]:
-    """As many vectors, in which element i of every column lies side by side, for one i after the other."""
+    """Interleave vectors: element i of every column side by side, for increasing i."""
     count = len(columns)
     if count == 1:
         return list(columns)
@@ -156,7 +156,7 @@ def emit_rows_kernel(
     module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
     members: Sequence[HloInstruction], rows: Rows,
 ) -> LoopKernel:  # fmt: skip
-    """(inputs..., results..., begin, end): the results, some rows at a time."""
+    """Emit the kernel (inputs..., results..., begin, end), some rows at a time."""
     shapes = result_shapes(roots)
     f = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
     *pointers, begin, end = f.parameters
@@ -192,7 +192,7 @@ def emit_rows_kernel(
 
 
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:
-    """Write columns as rows, from a number on."""
+    """Store columns as rows, from a row number on."""
     f, lanes, width = e.function, e.lanes, len(columns)
     stored = storage_type(target.element_type)
     for number, vector in enumerate(interleaved(columns)):

@@ -1,7 +1,7 @@
-"""Scatter: updates combined into place one after the other, in row-major order, vectors along each window.
+"""Scatter: updates combined in place in row-major order, with vectors along each window.
 
-Large scatters into single rows are shared by threads: each goes through all indices, vectors of them at a
-time, keeps those of its own part of the operand, and then makes these updates in their order.
+Threads share large scatters into single rows: each thread reads all indices, in vectors, compacts those in
+its partition of the operand, and applies these updates in order.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 
 LEAST_SHARED: Final = 4096
-"""So many updates are worth two looks at their indices."""
+"""Number of updates from which a second pass over their indices pays."""
 CHUNK: Final = 1024
-"""Indices that are looked at before their updates are made."""
+"""Number of indices compacted before their updates are applied."""
 LANES: Final = 16
 MOST_SHARES: Final = 8
 
 
 @KERNELS.register("scatter", fuses=True)
 def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Copy the operands where they must stay as they were, then update the copies."""
+    """Copy operands that must be preserved, then update the copies."""
     i = plan.instruction
     scatter = plan.hero
     count = len(scatter.operands) // 2
@@ -52,7 +52,7 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 class _Kernel:
-    """(results..., inputs..., begin, end): every update, or those of a part of the operand."""
+    """Emit (results..., inputs..., begin, end): all updates, or those of a partition of the operand."""
 
     def __init__(
         self, module: Module, name: str, inputs: Sequence[HloInstruction], i: HloInstruction
@@ -138,7 +138,7 @@ class _Kernel:
         return first in self.operation.scatter_indices_batching_dims
 
     def window(self, starts: dict[int, Value]) -> None:
-        """All elements of one window."""
+        """Emit all elements of one window."""
         f, e, lane = self.f, self.elements, self.lane
         zero = f.constant(I64, 0)
         with outer_loops(f, self.inner, zero, _limit(f, self.inner)), e.scope():
@@ -151,15 +151,15 @@ class _Kernel:
             else:
                 self.body.run(starts)
 
-    # -- shared by threads
+    # -- partitioned among threads
 
     @property
     def cells(self) -> int:
-        """How many places there are for the start of a window."""
+        """Return the number of start positions of a window."""
         return math.prod(self.operands[0].shape.dimensions[d] for d in self.indexed)
 
     def shares(self) -> bool:
-        """Whether threads may take parts of the operand: windows never reach from one to the next."""
+        """Return true if threads may partition the operand: no window spans two start positions."""
         operation = self.operation
         batch = [v.trips for v in self.batch]
         return (
@@ -173,7 +173,7 @@ class _Kernel:
         )
 
     def emit_shared(self) -> LoopKernel:
-        """Chunks of indices: those of the part in the range are kept, and their updates made."""
+        """Emit chunks of indices: compact those in the range, and apply their updates."""
         f = self.f
         last = self.batch[-1]
         kept = [f.allocate(I32, CHUNK + LANES) for _ in self.indexed]
@@ -200,11 +200,11 @@ class _Kernel:
         return LoopKernel(self.name, self.cells, grain, self.work)
 
     def kept_number(self, place: Value, index: Value) -> Value:
-        """A number that was kept."""
+        """Load a compacted index."""
         return self.f.load(I32, self.f.offset(place, index, I32)).cast("zext", I64)
 
     def keep(self, low: Value, high: Value, kept: Sequence[Value], numbers: Value) -> Value:
-        """Keep the starts and numbers of a chunk's updates that lie in the range; how many they are."""
+        """Compact the starts and numbers of a chunk's updates that lie in the range; return their number."""
         f, lanes = self.f, LANES
         last = self.batch[-1]
         wide = Variable(last.extent, "w")
@@ -244,12 +244,12 @@ def _limit(function: Function, variables: Sequence[Variable]) -> Value:
 
 
 def _minor_window(operation: Any, rank: int) -> bool:
-    """Whether the minor dimension of the operand is one that windows run along."""
+    """Return true if windows extend along the minor dimension of the operand."""
     return rank - 1 not in (*operation.inserted_window_dims, *operation.input_batching_dims)
 
 
 class _Body:
-    """One update element, or a vector of them along the window."""
+    """Emit one update element, or a vector of them along the window."""
 
     def __init__(
         self, elements: Elements, i: HloInstruction, results: list[View], variables: list[Variable]
@@ -259,7 +259,7 @@ class _Body:
         self.count = len(i.operands) // 2
 
     def components(self) -> list[tuple[int, Value, bool]]:
-        """The operand dimensions that the index vector gives, its elements, and whether they have signs."""
+        """Return the operand dimensions of the index vector, its elements, and true if they are signed."""
         operation = self.operation
         indices = self.i.operands[self.count]
         batch = [Index.of(v) for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
@@ -274,17 +274,17 @@ class _Body:
         return found
 
     def starts(self) -> dict[int, Value]:
-        """The start in each operand dimension that an index vector component gives, as it is."""
+        """Return the start given by an index vector component in each operand dimension, not clamped."""
         found: dict[int, Value] = {}
         for dimension, value, signed in self.components():
             wide = value if value.type is I64 else value.cast("sext" if signed else "zext", I64)
-            if value.type is I64 and not signed:  # the largest ones are no negative numbers
+            if value.type is I64 and not signed:  # the upper half of u64 is out of bounds, not negative
                 wide = self.e.function.intrinsic("umin", value, self.e.function.constant(I64, 1 << 62))
             found[dimension] = wide
         return found
 
     def wide_starts(self) -> tuple[dict[int, Value], Value]:
-        """The starts of a vector of windows as i32, and whether they are inside; anything where not."""
+        """Return the starts of a vector of windows as i32, undefined out of bounds, and the in-bounds mask."""
         e = self.e
         found: dict[int, Value] = {}
         inside = e.function.constant(I1.vector(e.lanes), 1)

@@ -1,8 +1,8 @@
-"""Kernels that read along one dimension and write along another: tiles transposed in registers.
+"""Kernels that load along one dimension and store along another: tiles transposed in registers.
 
-Where the lanes of a load would lie apart in memory, and the elements along another loop lie side by side, a
-square tile of both loops is loaded in whole vectors and transposed by shuffles; then the results of the
-tile are computed row by row.
+Where the lanes of a load would be strided in memory, and the elements along another loop are contiguous, a
+square tile of both loops is loaded in whole vectors and transposed by shuffles; the results of the tile are
+then computed row by row.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hloom.plan.space import Space
 from hloom.shape.element_type import ElementType
 
 MOST_MEMBERS: Final = 24
-"""The body of a tile is written out for each of its rows: it must not be long."""
+"""Maximum cost of a body that is emitted once for each row of a tile."""
 LEAST_TRIPS: Final = 8
 
 
 def transposed(vectors: Sequence[Value]) -> list[Value]:
-    """Lane j of vector i becomes lane i of vector j; as many vectors as lanes, a power of two."""
+    """Transpose as many vectors as lanes, a power of two: lane j of vector i becomes lane i of vector j."""
     count = len(vectors)
     current = list(vectors)
     distance = count // 2
@@ -52,12 +52,12 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """A square tile of two loops.
+    """Describe a square tile of two loops.
 
     Attributes:
-        across: the loop along which what is read lies side by side.
-        lane: the innermost loop, along which results do.
-        size: of the tile.
+        across: the loop along which operands are contiguous.
+        lane: the innermost loop, along which results are contiguous.
+        size: rows of the tile.
     """
 
     across: Variable
@@ -66,7 +66,7 @@ class Tiling:
 
 
 def emit_elements_kernel(module: Module, name: str, plan: KernelPlan) -> LoopKernel:
-    """Emit the kernel of a plan over elements: in tiles, narrow rows, or by vectors."""
+    """Emit the kernel of a plan over elements: in tiles, narrow rows, or vectors."""
     inputs, roots, members = plan.parts.inputs, plan.parts.roots, plan.parts.members
     space = plan.space if plan.space is not None else planned_space(inputs, roots, members)
     if any(m.operation.family is Family.MOVEMENT and m.operands for m in members):
@@ -83,7 +83,7 @@ def find_tiling(
     space: Space, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
     members: Sequence[HloInstruction],
 ) -> Tiling | None:  # fmt: skip
-    """The tile of a kernel; None if its loads lie side by side, or nowhere."""
+    """Return the tile of a kernel; None if its loads are contiguous already, or in no loop."""
     if len(space.variables) < 2 or len(members) > MOST_MEMBERS or any(is_nested(m) for m in members):
         return None
     *others, lane = space.variables
@@ -104,11 +104,11 @@ def find_tiling(
 
 
 class TiledElements(Elements):
-    """Elements whose loads may come from a transposed tile.
+    """Load elements, from a transposed tile where possible.
 
     Attributes:
-        start: the first value of the tile's other loop; None outside of tiles.
-        row: which of its values is computed.
+        start: first iteration of the tile's other loop; None outside of tiles.
+        row: the row of the tile being computed.
     """
 
     def __init__(self, function: Function, views: dict[HloInstruction, View], tiling: Tiling) -> None:
@@ -120,14 +120,14 @@ class TiledElements(Elements):
 
     @contextmanager
     def tile(self, start: Value) -> Generator[None]:
-        """Inside, loads come from tiles."""
+        """Redirect loads to tiles inside the ``with`` statement."""
         self.start = start
         self._tiles.clear()
         yield
         self.start = None
 
     def load(self, view: View, indices: Indices) -> Element:
-        """The element of an array in memory."""
+        """Load the element of an array in memory."""
         linear = linearize(indices, view.dimensions)
         terms = dict(linear.terms)
         apart = terms.get(self.tiling.lane, 0) not in (0, 1)
@@ -142,7 +142,7 @@ class TiledElements(Elements):
         return self._tiles[key][self.row]
 
     def _load_tile(self, view: View, base: Index, step: int) -> list[Element]:
-        """The vectors along the lanes for every row of the tile."""
+        """Return the vectors along the lanes for every row of the tile."""
         f, size = self.function, self.tiling.size
         assert self.start is not None
         first = self.parts(base)[0] + self.start
@@ -164,7 +164,7 @@ def _part(kind: ElementType) -> Type:
 
 
 def _tile_type(kind: ElementType) -> Type:
-    """What is moved in a tile: a whole complex number as one integer."""
+    """Return the integer type with which a tile moves an element; a complex number is one integer."""
     return I64 if kind.is_complex else storage_type(kind)
 
 
@@ -178,7 +178,7 @@ def _element(vector: Value, kind: ElementType) -> Element:
 
 
 class _TiledKernel:
-    """A kernel in tiles under construction."""
+    """Emit a kernel in tiles."""
 
     def __init__(
         self, module: Module, name: str, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction],
@@ -212,7 +212,7 @@ class _TiledKernel:
         return LoopKernel(self.name, first.trips, grain, self.work)
 
     def nest(self, variables: list[Variable], low: Value, high: Value, tiled: bool = False) -> None:
-        """Loops over variables, the first one in a range, and the innermost one inside."""
+        """Emit nested loops over variables, the first one in a range, around the innermost one."""
         if not variables:
             self.innermost(tiled)
             return
@@ -229,14 +229,14 @@ class _TiledKernel:
             self.loop(first, whole, high, 1, lambda: self.nest(rest, zero, limit, False))
 
     def loop(self, variable: Variable, low: Value, high: Value, step: int, body: Callable[[], None]) -> None:
-        """A loop over a variable."""
+        """Emit a loop over a variable."""
         with self.f.loop(low, high, step) as loop, self.e.scope():
             variable.value = loop.index
             body()
         variable.value = None
 
     def innermost(self, tiled: bool) -> None:
-        """The loop over vectors of results."""
+        """Emit the loop over vectors of results."""
         lane, size = self.tiling.lane, self.tiling.size
         low, high = self.f.constant(I64, 0), self.f.constant(I64, lane.trips)
         if not tiled:
@@ -255,7 +255,7 @@ class _TiledKernel:
             self.tiling.across.value = start
 
     def tile(self) -> None:
-        """All rows of one tile."""
+        """Emit all rows of one tile."""
         start = self.tiling.across.value
         assert start is not None
         with self.e.tile(start):
@@ -267,7 +267,7 @@ class _TiledKernel:
         self.tiling.across.value = start
 
     def body(self) -> None:
-        """One vector of every result."""
+        """Emit one vector of every result."""
         made = root_values(self.e, self.roots, self.space.indices)
         for target, value in zip(self.targets, made, strict=True):
             self.e.store(target, self.space.indices, value)

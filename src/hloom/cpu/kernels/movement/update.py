@@ -1,4 +1,4 @@
-"""Updates in place: dynamic-update-slice writes its slice, and copies the rest only where it must."""
+"""In-place updates: dynamic-update-slice stores its slice, and copies an operand only to preserve it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloom.plan.space import split_space
 
 @KERNELS.register("dynamic-update-slice")
 def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Write the update into the operand's bytes, after copying them if they must stay as they were."""
+    """Store the update into the operand's buffer, after a copy if the operand must be preserved."""
     i = plan.instruction
     update, inputs, members = plan.hero, plan.parts.inputs, plan.parts.members
     if update is not members[-1]:
@@ -40,7 +40,7 @@ def emit_update_slice(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 
 def _source(i: HloInstruction, update: HloInstruction) -> HloInstruction | None:
-    """The instruction whose value is updated, seen from outside the fusion; None if it is computed inside."""
+    """Return the updated instruction outside the fusion; None if it is computed inside."""
     changed = update.operands[0]
     if i is update:
         return changed
@@ -53,7 +53,7 @@ def _update_kernel(
     module: Module, name: str, inputs: Sequence[HloInstruction], update: HloInstruction,
     members: Sequence[HloInstruction],
 ) -> LoopKernel:  # fmt: skip
-    """(inputs..., result, begin, end): every element of the update, to where it belongs."""
+    """Emit the kernel (inputs..., result, begin, end) that stores every element of the update."""
     operand, new, *starts = update.operands
     sizes = new.shape.dimensions
     function = module.function(name, [PTR] * (len(inputs) + 1) + [I64, I64])

@@ -1,9 +1,8 @@
-"""Reductions along rows whose elements must be combined in their order, with neighbours first.
+"""Reductions along rows by combiners that are associative but not commutative, such as that of an argmax.
 
-A combiner that is associative but not commutative, such as that of an argmax, takes a block of a row in a
-tree: the even and the odd lanes of two vectors are neighbours in the row, and combining them leaves one
-vector, in order. The accumulator meets the block's value afterwards. Where the combiner is associative only
-for numbers, a block that holds a NaN is taken element by element instead.
+A block of a row is reduced in a tree: the even and odd lanes of two vectors are neighbours in the row, and
+combining them leaves one vector, in order. The block's value is then combined into the accumulator. Where the
+combiner is not associative for NaN, a block that holds a NaN is reduced element by element instead.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from hloom.plan.index_maps import reduced_operand_indices
 from hloom.plan.space import Space
 
 VECTORS: Final = 8
-"""Vectors of a block, at most."""
+"""Maximum number of vectors of a block."""
 
 
 class OrderedReduction:
-    """One row, or one whole reduction, in the order of its elements.
+    """Emit one row, or one whole reduction, in the order of its elements.
 
     Args:
-        function: where code goes.
-        scalars, vectors: make elements one by one, and a vector at a time.
+        function: the function that receives the code.
+        scalars, vectors: emit elements one by one, and a vector at a time.
         root: the reduction.
         kept: the index of the result.
         reduced: loops over the reduced dimensions.
-        grouping: what is known of the combiner: that it is associative, perhaps without NaN only.
+        grouping: associativity of the combiner: for all values, or for all but NaN.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class OrderedReduction:
         return _Both(self.scalars, self.vectors)
 
     def _row(self, lane: Variable, start: list[Element]) -> list[Element]:
-        """Blocks of several vectors, then of one, then single elements."""
+        """Emit blocks of several vectors, then of one, then single elements."""
         lanes, done = self.vectors.lanes, 0
         for vectors in (VECTORS, 1):
             size = vectors * lanes
@@ -153,7 +152,7 @@ class OrderedReduction:
 
 
 class _Both:
-    """The scopes of two makers of elements."""
+    """Enter the scopes of two element emitters."""
 
     def __init__(self, *makers: Elements) -> None:
         self._scopes = [maker.scope() for maker in makers]
@@ -168,7 +167,7 @@ class _Both:
 
 
 def _strided(low: list[Element], high: list[Element] | None, first: int, lanes: int) -> list[Element]:
-    """Every second lane of two vectors that follow each other, or of one."""
+    """Return every second lane of two consecutive vectors, or of one."""
     places = [first + 2 * n for n in range(lanes)]
 
     def taken(a: Value, b: Value | None) -> Value:

@@ -1,4 +1,4 @@
-"""Reductions: as elements (a loop per result vector), and as kernels with lanes along the reduced row."""
+"""Reductions: as elements (a loop per vector of results), and as kernels with lanes along the reduced row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hloom.plan.space import Space, merge_loops, split_space
 
 
 def is_row_reduction(instruction: HloInstruction) -> bool:
-    """Whether the operand's minor dimension is reduced, so that lanes should run along it."""
+    """Return true if the operand's minor dimension is reduced, so that lanes should run along it."""
     operand = instruction.operands[0].shape
     if 0 in operand.dimensions:
         return False
@@ -55,8 +55,8 @@ def emit_row_reduction(
     root: HloInstruction,
     members: Sequence[HloInstruction],
 ) -> LoopKernel:
-    """The kernel of a reduction along rows: several vectors of accumulators, combined across lanes at the
-    end.
+    """Emit a reduction along rows: several vectors of accumulators, reduced across lanes at the end.
+
 
     Parameters of the function: pointers of the inputs, pointers of the results, begin and end of the
     outermost loop over results.
@@ -113,7 +113,7 @@ def _planned(
 
 
 class RowReduction:
-    """One row (or one whole reduction) with vector accumulators."""
+    """Emit one row, or one whole reduction, with vector accumulators."""
 
     def __init__(
         self, function: Function, scalars: Elements, vectors: Elements, root: HloInstruction, kept: Indices,
@@ -126,10 +126,10 @@ class RowReduction:
         self.combiner = Combiner(root.called_computations[0])
         self.types = [o.shape.element_type for o in self.operands]
         self.observe: Callable[[Indices, list[Element]], None] = lambda source, values: None
-        """Called with every vector of values that is combined, and its index."""
+        """Observe every vector of values that is combined, with its index."""
 
     def run(self) -> list[Element]:
-        """The reduced values as scalars."""
+        """Return the reduced values as scalars."""
         outer, lane = self.reduced.variables[:-1], self.reduced.variables[-1]
         neutral = neutral_element(self.combiner.computation, self.types[0]) if len(self.types) == 1 else None
         initial = [self.scalars.element(i, ()) for i in self.initial]
@@ -146,7 +146,7 @@ class RowReduction:
         return self.combiner.lower(total, self.types)
 
     def _first(self, lane: Variable) -> list[Element]:
-        """The first vector of values: accumulators of a combiner that has no neutral element."""
+        """Return the first vector of values: accumulators of a combiner without a neutral element."""
         lane.is_lane, lane.value = True, self.function.constant(I64, 0)
         source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
         with self.vectors.scope():
@@ -182,11 +182,11 @@ class RowReduction:
         source = reduced_operand_indices(self.root, self.kept, self.reduced.indices)
         values = [spread(self.vectors, self.vectors.element(o, source)) for o in self.operands]
         self.observe(source, values)
-        # a combiner that ignores its arguments gives a scalar
+        # a combiner that ignores its arguments returns a scalar
         return [spread(self.vectors, x) for x in self.combiner.combine(self.vectors, accumulators, values)]
 
     def _across(self, accumulators: list[Element]) -> list[Element]:
-        """Combine the lanes: halves with halves, until one is left."""
+        """Reduce across lanes by halves."""
         lanes = self.vectors.lanes
         while lanes > 1:
             half = lanes // 2

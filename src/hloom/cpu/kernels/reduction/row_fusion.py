@@ -1,8 +1,8 @@
-"""Rows at a time: reductions along the minor dimension and what is made of them, in one kernel.
+"""Row fusions: reductions along the minor dimension and their consumers, in one kernel.
 
-A softmax or a normalization reads a row, reduces it (perhaps twice), and writes a row. Here each row goes
-through all of that while it is in the first-level cache: the reductions one after the other, their results
-in registers, then the results of the kernel.
+A softmax or a normalization reads a row, reduces it once or twice, and writes a row. The kernel performs all
+of that while a row is in the first-level cache: the reductions in order, with their results in registers,
+then the results of the kernel.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from hloom.plan.registry import ROW_FUSION
 from hloom.plan.space import Space, merge_loops, split_space
 
 MOST_SCRATCH: Final = 1 << 16
-"""Bytes of a row that may be kept aside; longer ones are computed again."""
+"""Bytes of a row that may be kept in scratch memory; values of longer rows are recomputed."""
 
 
 @KERNELS.register(ROW_FUSION)
 def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """A fusion of kind kCustom: row reductions and elementwise operations on the same rows."""
+    """Emit a fusion of kind kCustom: row reductions and elementwise operations on the same rows."""
     i = plan.instruction
     inputs, roots, members = plan.parts.inputs, plan.parts.roots, plan.parts.members
     narrow = _narrow_rows(inputs, roots, members)
@@ -54,7 +54,7 @@ def emit_row_fusion(program: ProgramEmitter, plan: KernelPlan) -> None:
 def _narrow_rows(
     inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction], members: Sequence[HloInstruction]
 ) -> Rows | None:
-    """The rows as lanes, where they are so short that a row would not fill a vector."""
+    """Return the rows as lanes, if they are too short to fill a vector."""
     shapes = {m.operands[0].shape.dimensions for m in members if m.opcode == "reduce"}
     if len(shapes) != 1 or {r.shape.dimensions for r in roots} != shapes:
         return None
@@ -66,7 +66,7 @@ def _narrow_rows(
 
 @dataclass(slots=True)
 class _Plan:
-    """What a row kernel does: sizes, loops, reductions in order.
+    """Describe a row kernel: sizes, loops, reductions in order.
 
     Attributes:
         local: operands of reductions of which each row reads only elements of its own.
@@ -127,7 +127,7 @@ def _reads_own_row(
 
 
 def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> Indices:
-    """The index of a result in a row: of an element of the row, or of the one value that belongs to it."""
+    """Return the index of a result in a row: of an element, or of the row's single value."""
     rank = root.shape.rank
     if rank == len(kept):
         return kept
@@ -136,7 +136,7 @@ def _place(root: HloInstruction, kept: Indices, lane: Variable, length: int) -> 
 
 
 def is_whole_row(root: HloInstruction, rows: Sequence[int], length: int) -> bool:
-    """Whether a result has a value for every element of the rows, not only one for each row."""
+    """Return true if a result has a value per element of the rows, not one per row."""
     return root.shape.element_count == math.prod(rows) * length
 
 
@@ -153,7 +153,7 @@ def _row_kernel(
     roots: Sequence[HloInstruction],
     members: Sequence[HloInstruction],
 ) -> LoopKernel:
-    """(inputs..., results..., begin, end): every row in the range."""
+    """Emit the kernel (inputs..., results..., begin, end) over rows."""
     plan = _planned(inputs, roots, members)
     function = module.function(name, [PTR] * (len(inputs) + len(roots)) + [I64, I64])
     *pointers, begin, end = function.parameters
@@ -171,7 +171,7 @@ def _row_kernel(
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: _Plan) -> int:
-    """Lanes for rows: a short one fits into a single vector, with some lanes off, where sums can bear it."""
+    """Return the lanes for rows: one vector with a masked tail for a short row, if its reductions allow it."""
     widest = vector_lanes(instructions, 1 << 20)
     if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
         return vector_lanes(instructions, plan.length)
@@ -184,7 +184,7 @@ def _has_neutral(reduction: HloInstruction) -> bool:
 
 
 class _Rows:
-    """Emits what happens to one row."""
+    """Emit the code of one row."""
 
     def __init__(
         self, function: Function, plan: _Plan, lanes: int, views: dict[HloInstruction, View]
@@ -195,7 +195,7 @@ class _Rows:
         self.kept = plan.space.indices
 
     def row(self, roots: Sequence[HloInstruction], targets: Sequence[View]) -> None:
-        """The reductions, then the results."""
+        """Emit the reductions, then the results."""
         with self.scalars.scope(), self.vectors.scope():
             for reduction in self.plan.reductions:
                 (value,) = self.reduce(reduction)
@@ -212,7 +212,7 @@ class _Rows:
                 self.sweep(lambda: self.store(whole))
 
     def reduce(self, reduction: HloInstruction) -> list[Element]:
-        """One reduction of the row; its operand is kept aside if it is needed again and costs something."""
+        """Emit one reduction of the row; keep its operand if it is used again and costly to recompute."""
         lane = self.plan.lane
         run = RowReduction(
             self.function,
@@ -243,20 +243,20 @@ class _Rows:
         return run.run()
 
     def aside(self, operand: HloInstruction, size: int) -> View:
-        """Scratch memory for one row of a value."""
+        """Return scratch memory for one row of a value."""
         pointer = self.function.allocate(I8, size + 64)
         strides = (*(0 for _ in self.plan.rows), 1)
         return View(pointer, operand.shape.element_type, operand.shape.dimensions, strides)
 
     def sweep(self, body: Callable[[], None]) -> None:
-        """Run a body along the row."""
+        """Emit a loop along the row."""
         lane, lanes = self.plan.lane, self.vectors.lanes
         low, high = self.function.constant(I64, 0), self.function.constant(I64, self.plan.length)
         vector_loop(self.vectors, lane, low, high, body, exact=self.plan.length % lanes == 0)
         lane.is_lane = False
 
     def store(self, whole: Sequence[tuple[HloInstruction, View]]) -> None:
-        """A vector of each result."""
+        """Store a vector of each result."""
         indices = (*self.kept, Index.of(self.plan.lane))
         made = [self.vectors.element(root, indices) for root, _ in whole]
         for (_, target), value in zip(whole, made, strict=True):

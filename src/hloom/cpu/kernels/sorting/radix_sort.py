@@ -21,10 +21,10 @@ class Record:
     """Describe a record: an integer with the key in its upper bits, and optionally an index.
 
     Attributes:
-            bits: width of the integer, 32 or 64.
-            key_bits: width of the key: the upper bits, or the lower ones if all above are 0.
-            low: lowest bit of the key.
-            beside: a u32 index in an array of its own moves with the integer.
+        bits: width of the integer, 32 or 64.
+        key_bits: width of the key: the upper bits, or the lower ones if all above are 0.
+        low: lowest bit of the key.
+        beside: a u32 index in an array of its own moves with the integer.
     """
 
     bits: int

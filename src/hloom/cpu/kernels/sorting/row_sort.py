@@ -39,12 +39,12 @@ class KeySort:
     """Describe the algorithm of a sort by keys.
 
     Attributes:
-            groups: keys packed into one integer each, the most significant group first.
-            record: the record that is sorted, with the element indices.
-            alone: the keys of a single operand that may be sorted without indices; None if elements cannot be
-                recovered from their keys.
-            by_network: a network sorts the records, so that no scratch memory is needed.
-            alone_by_network: a network sorts keys alone.
+        groups: keys packed into one integer each, the most significant group first.
+        record: the record that is sorted, with the element indices.
+        alone: the keys of a single operand that may be sorted without indices; None if elements cannot be
+            recovered from their keys.
+        by_network: a network sorts the records, so that no scratch memory is needed.
+        alone_by_network: a network sorts keys alone.
     """
 
     groups: tuple[tuple[SortKey, ...], ...]

@@ -29,10 +29,10 @@ class SortKey:
     """Describe a number by which elements are ordered.
 
     Attributes:
-            computation: computes the key from the elements of all operands.
-            element_type: type of the key.
-            total: floats compare in the total order.
-            descending: greater keys come first.
+        computation: computes the key from the elements of all operands.
+        element_type: type of the key.
+        total: floats compare in the total order.
+        descending: greater keys come first.
     """
 
     computation: HloComputation

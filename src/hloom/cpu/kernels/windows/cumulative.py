@@ -44,9 +44,9 @@ class Cumulative:
         size: elements along it.
         results: results along it.
         ahead: 1 where each result includes its own element.
-            backward: the scan starts at the last element.
+        backward: the scan starts at the last element.
         flipped: windows combine their last element first.
-            grouped: the combiner is associative, so that elements may be combined before the prefix is known.
+        grouped: the combiner is associative, so that elements may be combined before the prefix is known.
     """
 
     axis: int
