@@ -329,8 +329,8 @@ class Words(_Grouped):
 class Pairs(_Grouped):
     """Multiply two pairs of bf16 numbers per instruction.
 
-    The instruction flushes subnormal operands and results to zero. Its results are those of f32 products where
-    the factors are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`.
+    The instruction flushes subnormal operands and results to zero. Its results are those of f32 products
+    where the factors are large enough; see `hloom.cpu.kernels.dot.gemm_pairs`.
     """
 
     gemm: Gemm

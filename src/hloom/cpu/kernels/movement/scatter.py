@@ -284,7 +284,7 @@ class _Body:
         return found
 
     def wide_starts(self) -> tuple[dict[int, Value], Value]:
-        """Return the starts of a vector of windows as i32, undefined out of bounds, and the in-bounds mask."""
+        """Return the starts of a vector of windows as i32, and the in-bounds mask; others are undefined."""
         e = self.e
         found: dict[int, Value] = {}
         inside = e.function.constant(I1.vector(e.lanes), 1)

@@ -171,7 +171,7 @@ def _row_kernel(
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: _Plan) -> int:
-    """Return the lanes for rows: one vector with a masked tail for a short row, if its reductions allow it."""
+    """Return the lanes for rows: one masked vector for a short row, if its reductions allow it."""
     widest = vector_lanes(instructions, 1 << 20)
     if plan.length >= widest or not all(_has_neutral(r) for r in plan.reductions):
         return vector_lanes(instructions, plan.length)
