@@ -80,7 +80,7 @@ def draw_ratios(picture: Picture, rows: Sequence[Row], top: float) -> float:
     last = first + BAR * len(known)
     for tick in scale.ticks():
         picture.marks.append(Line(scale(tick), first - 6, scale(tick), last, GRID))
-        picture.marks.append(Text(scale(tick), first - 11, f"{number(tick)}×", LETTER, FAINT, "middle"))
+        picture.marks.append(Text(scale(tick), first - 11, f"{number(tick)}x", LETTER, FAINT, "middle"))
     for place, (faster, name) in enumerate(known):
         y, x = first + BAR * place, scale(faster)
         color = FASTER if faster >= 1 else SLOWER

@@ -67,6 +67,7 @@ MAY_LOAD: dict[str, set[str]] = {
     "mpi4py": {"runtime"},
     "click": {"tools"},
     "rich": {"tools"},
+    "PIL": {"tools"},
 }
 
 

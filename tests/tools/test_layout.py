@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
-import struct
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from PIL import Image, ImageFont
 
 from hloom.errors import HloError, ParseError, ShapeError
 from hloom.shape.index import linear_index, multi_index
@@ -21,9 +21,8 @@ from hloom.shape.shape import Shape
 from hloom.tools.layout import draw_layout, explain_layout, terminal_drawing
 from hloom.tools.layout_grid import GAP, layout_grid, memory_order
 from hloom.tools.layout_picture import OUTLINE_COLORS, TILE_COLORS, layout_picture
-from hloom.tools.picture import Line, Picture, Rectangle, Text
-from hloom.tools.raster import encode_png, rasterize
-from hloom.tools.stroke_font import CHARACTERS
+from hloom.tools.picture import ADVANCE, Line, Picture, Rectangle, Text
+from hloom.tools.raster import rasterize
 from shape.shapes import array_shapes
 
 S = Shape.parse
@@ -190,17 +189,38 @@ def test_there_is_nothing_to_draw_without_elements() -> None:
 
 
 def decoded(png: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The pixels of a PNG file of 8-bit RGB whose lines are differences to the line above."""
-    width, height = struct.unpack(">II", png[16:24])
-    size = struct.unpack(">I", png[33:37])[0]
-    lines = np.frombuffer(zlib.decompress(png[41 : 41 + size]), np.uint8).reshape(height, 1 + 3 * width)
-    assert (lines[:, 0] == 2).all()
-    return np.add.accumulate(lines[:, 1:], axis=0, dtype=np.uint8).reshape(height, width, 3)
+    """The pixels of a PNG file of 8-bit RGB."""
+    image = Image.open(io.BytesIO(png))
+    assert (image.format, image.mode) == ("PNG", "RGB")
+    return np.asarray(image)
 
 
-def test_png_files_hold_the_pixels() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
-    assert (decoded(encode_png(pixels)) == pixels).all()
+def test_png_without_pillow_is_refused_and_svg_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(HloError, match=r"hloom\[png\]") as caught:
+        rasterize(Picture(10, 10), 1)
+    assert caught.value.rule == "picture.pillow-installed"
+    assert Picture(10, 10).to_svg()
+
+
+def missing(text: str) -> set[str]:
+    """The characters for which Pillow's font has no glyph."""
+    font = ImageFont.load_default(20)
+    nothing = bytes(font.getmask("\uffff"))
+    return {c for c in text if bytes(font.getmask(c)) == nothing}
+
+
+def test_letters_without_a_glyph_are_noticed() -> None:
+    assert missing("a→b") == {"→"}
+
+
+def test_text_stays_within_the_width_that_is_reserved_for_it() -> None:
+    for text in ("0", "1234567", "WWWWWW", "padding"):
+        picture = Picture(100, 20)
+        picture.marks.append(Text(50, 15, text, 7, "#000000", "middle"))
+        dark = np.argwhere(decoded(rasterize(picture, 2)).max(axis=2) < 128)[:, 1] / 2
+        width = 1.1 * len(text) * ADVANCE * 7
+        assert 50 - width / 2 - 1 <= dark.min() and dark.max() <= 50 + width / 2 + 1
 
 
 def test_rectangles_and_letters_land_where_they_should() -> None:
@@ -269,7 +289,7 @@ def test_pictures_are_whole(shape: Shape, tmp_path: Path) -> None:
     picture = layout_picture(shape)
     for mark in picture.marks:
         if isinstance(mark, Text):
-            assert set(mark.text) <= CHARACTERS
+            assert not missing(mark.text)
         else:
             assert mark.x >= 0 and mark.x + mark.width <= picture.width
             assert mark.y >= 0 and mark.y + mark.height <= picture.height

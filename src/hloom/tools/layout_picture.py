@@ -121,9 +121,9 @@ class _ArrayPanel:
         self.picture.marks.append(Text(_MARGIN, self.top, text, _LABEL, _GREY))
         self.top += 20 if columns.name else -14
         x = self.left
-        for axis, arrow in ((columns, "→"), (rows, "↓")):
+        for axis, way in ((columns, "across"), (rows, "down")):
             if axis.name:
-                text = f"{axis.name} {arrow} dimension {axis.dimension}, size {axis.bound}"
+                text = f"{axis.name} {way}: dimension {axis.dimension}, size {axis.bound}"
                 self.picture.marks.append(Text(x, self.top, text, _LABEL, _GREY))
                 x += text_width(text, _LABEL) + 28
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from xml.sax.saxutils import escape
 
 from hloom.errors import HloError
-from hloom.tools.stroke_font import ADVANCE, CAP_HEIGHT
+
+ADVANCE: Final = 0.8
+"""From one letter to the next, in the height of a capital: of monospaced fonts, which are the widest."""
+LETTER: Final = 4 / 7
+"""The width of one letter, in the height of a capital."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ Mark: TypeAlias = Rectangle | Line | Text
 
 def text_width(text: str, size: float) -> float:
     """The width that a line of text takes, in picture units."""
-    return max(0.0, (len(text) * ADVANCE - (ADVANCE - 4)) * size / CAP_HEIGHT)
+    return max(0.0, (len(text) - 1) * ADVANCE + LETTER) * size if text else 0.0
 
 
 @dataclass(slots=True)
@@ -92,7 +96,7 @@ class Picture:
         return "\n".join([*parts, "</svg>\n"])
 
     def to_png(self, scale: float = 2.0) -> bytes:
-        """The picture as a PNG file, `scale` pixels to a picture unit."""
+        """The picture as a PNG file, `scale` pixels to a picture unit; see `hloom.tools.raster.rasterize`."""
         from hloom.tools.raster import rasterize
 
         return rasterize(self, scale)

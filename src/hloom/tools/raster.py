@@ -1,157 +1,127 @@
-"""Paints a picture into pixels and writes them as PNG: shapes and letters by their distance to each pixel."""
+"""Paint a picture into pixels and write them as PNG, with Pillow and the font that it embeds."""
 
 from __future__ import annotations
 
-import struct
-import zlib
+import io
+import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from hloom.tools.picture import Line, Rectangle, Text, text_width
-from hloom.tools.stroke_font import ADVANCE, CAP_HEIGHT, strokes
+from hloom.errors import HloError
+from hloom.tools.picture import ADVANCE, Line, Rectangle, Text
 
 if TYPE_CHECKING:
+    from PIL import Image, ImageDraw, ImageFont
+
     from hloom.tools.picture import Picture
 
-Canvas = np.ndarray[Any, np.dtype[np.uint8]]
-Coverage = np.ndarray[Any, np.dtype[np.floating[Any]]]
+_CAP_HEIGHT: Final = 0.7
+"""The height of a capital of Pillow's font, in its size."""
+_SLACK: Final = 1.1
+"""Text may be so much wider than the letters of a monospaced font; two digits are."""
+_OVERSAMPLING: Final = 4
+"""Round corners and slanted lines are painted so many times larger, for smooth edges."""
+_ANCHORS: Final = {"start": "ls", "middle": "ms", "end": "rs"}
 
 
 def rasterize(picture: Picture, scale: float) -> bytes:
-    """The picture as a PNG file of 8-bit RGB, anti-aliased."""
-    canvas = np.full((round(picture.height * scale), round(picture.width * scale), 3), 255, np.uint8)
+    """Return the picture as a PNG file of 8-bit RGB.
+
+    Raises:
+        HloError: by the rule ``picture.pillow-installed`` without Pillow.
+    """
+    try:
+        from PIL import Image, ImageDraw
+    except ImportError:
+        message = "PNG pictures need Pillow: pip install 'hloom[png]', or draw an .svg file"
+        raise HloError(message, rule="picture.pillow-installed") from None
+    size = round(picture.width * scale), round(picture.height * scale)
+    image = Image.new("RGB", size, "#ffffff")
+    draw = ImageDraw.Draw(image)
     for mark in picture.marks:
         if isinstance(mark, Text):
-            _paint_text(canvas, mark, scale)
+            _paint_text(draw, mark, scale)
         elif isinstance(mark, Line):
-            _paint_line(canvas, mark, scale)
+            _paint_line(image, mark, scale)
+        elif mark.radius:
+            _paint_round_rectangle(image, mark, scale)
         else:
-            _paint_rectangle(canvas, mark, scale)
-    return encode_png(canvas)
+            _paint_rectangle(draw, mark, scale)
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
 
 
-def encode_png(pixels: Canvas) -> bytes:
-    """A PNG file of an array of height × width × 3 bytes."""
-    height, width, _ = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    # Filter 2, the difference to the row above, makes the many equal rows compress well.
-    lines = np.empty((height, 1 + 3 * width), np.uint8)
-    lines[:, 0] = 2
-    flat = pixels.reshape(height, -1)
-    lines[0, 1:] = flat[0]
-    lines[1:, 1:] = flat[1:] - flat[:-1]
-    data = zlib.compress(lines.tobytes(), 6)
-    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", data), _chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def _paint_text(draw: ImageDraw.ImageDraw, mark: Text, scale: float) -> None:
+    """Write text on its baseline; letters wider than those of a monospaced font are written smaller."""
+    size = mark.size * scale / _CAP_HEIGHT
+    room, length = _SLACK * len(mark.text) * ADVANCE * mark.size * scale, _font(size).getlength(mark.text)
+    if length > room:
+        size *= room / length
+    bold = round(size / 24) if mark.bold else 0
+    place = mark.x * scale, round(mark.y * scale)
+    draw.text(place, mark.text, mark.color, _font(size), anchor=_ANCHORS[mark.anchor], stroke_width=bold)
 
 
 @lru_cache(maxsize=64)
-def _color(color: str) -> Coverage:
-    return np.array([int(color[place : place + 2], 16) for place in (1, 3, 5)], np.float32)
+def _font(size: float) -> ImageFont.FreeTypeFont:
+    from PIL import ImageFont
+
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont), "Pillow has been built without FreeType"
+    return font
 
 
-def _blend(canvas: Canvas, top: int, left: int, coverage: Coverage, color: str) -> None:
-    """Lay a colour over the canvas as far as the coverage, 0 to 1 for each pixel, says; edges are cut off."""
-    height, width = coverage.shape
-    y, x = max(0, top), max(0, left)
-    bottom, right = min(canvas.shape[0], top + height), min(canvas.shape[1], left + width)
-    if y >= bottom or x >= right:
-        return
-    part = coverage[y - top : bottom - top, x - left : right - left, None]
-    area = canvas[y:bottom, x:right]
-    area[...] = area + (_color(color) - area) * part + 0.5
+def _paint_rectangle(draw: ImageDraw.ImageDraw, mark: Rectangle, scale: float) -> None:
+    """Paint a rectangle with edges between pixels; its border lies on both sides of them."""
+    left, top = round(mark.x * scale), round(mark.y * scale)
+    right, bottom = round((mark.x + mark.width) * scale), round((mark.y + mark.height) * scale)
+    if mark.fill and right > left and bottom > top:
+        draw.rectangle((left, top, right - 1, bottom - 1), mark.fill)
+    half = round(mark.stroke_width * scale / 2)
+    if mark.stroke and half:
+        box = left - half, top - half, right + half - 1, bottom + half - 1
+        draw.rectangle(box, outline=mark.stroke, width=2 * half)
 
 
-def _paint_rectangle(canvas: Canvas, mark: Rectangle, scale: float) -> None:
-    width, height = mark.width * scale, mark.height * scale
-    pen = mark.stroke_width * scale if mark.stroke else 0.0
-    left, top = mark.x * scale, mark.y * scale
-    if not mark.radius and all(float(edge).is_integer() for edge in (left, top, width, height)):
-        _paint_box(canvas, (int(top), int(left), int(height), int(width)), mark, pen)
-        return
-    x, y = int(np.floor(left - pen)) - 1, int(np.floor(top - pen)) - 1
-    size = (int(height + 2 * pen) + 4, int(width + 2 * pen) + 4)
-    distance = _rectangle_distance(size, (left - x, top - y), (width, height), mark.radius * scale)
+def _paint_round_rectangle(image: Image.Image, mark: Rectangle, scale: float) -> None:
+    half = mark.stroke_width * scale / 2 if mark.stroke else 0.0
+    left, top = int(mark.x * scale - half) - 1, int(mark.y * scale - half) - 1
+    size = int(mark.width * scale + 2 * half) + 4, int(mark.height * scale + 2 * half) + 4
+    large = scale * _OVERSAMPLING
+    x, y = mark.x * large - left * _OVERSAMPLING, mark.y * large - top * _OVERSAMPLING
+    half *= _OVERSAMPLING
+
+    def painted(grow: float, color: str, width: float = 0.0) -> None:
+        from PIL import Image, ImageDraw
+
+        mask = Image.new("L", (size[0] * _OVERSAMPLING, size[1] * _OVERSAMPLING))
+        box = x - grow, y - grow, x + mark.width * large + grow - 1, y + mark.height * large + grow - 1
+        radius = mark.radius * large + grow
+        if width:
+            ImageDraw.Draw(mask).rounded_rectangle(box, radius, outline=255, width=round(width))
+        else:
+            ImageDraw.Draw(mask).rounded_rectangle(box, radius, fill=255)
+        image.paste(color, (left, top), mask.reduce(_OVERSAMPLING))
+
     if mark.fill:
-        _blend(canvas, y, x, np.clip(0.5 - distance, 0, 1), mark.fill)
+        painted(0.0, mark.fill)
     if mark.stroke:
-        _blend(canvas, y, x, np.clip(pen / 2 + 0.5 - np.abs(distance), 0, 1), mark.stroke)
+        painted(half, mark.stroke, 2 * half)
 
 
-def _paint_box(canvas: Canvas, box: tuple[int, int, int, int], mark: Rectangle, pen: float) -> None:
-    """A rectangle whose edges fall between pixels; its border of whole pixels lies on both sides of them."""
-    top, left, height, width = box
-    if mark.fill:
-        canvas[top : top + height, left : left + width] = _color(mark.fill)
-    half, color = round(pen / 2), _color(mark.stroke) if mark.stroke else None
-    if color is not None and half:
-        rows = slice(max(0, top - half), top + height + half)
-        columns = slice(max(0, left - half), left + width + half)
-        for row in (top, top + height):
-            canvas[max(0, row - half) : row + half, columns] = color
-        for column in (left, left + width):
-            canvas[rows, max(0, column - half) : column + half] = color
+def _paint_line(image: Image.Image, mark: Line, scale: float) -> None:
+    from PIL import Image, ImageDraw
 
-
-@lru_cache(maxsize=512)
-def _rectangle_distance(
-    size: tuple[int, int], corner: tuple[float, float], sides: tuple[float, float], radius: float
-) -> Coverage:
-    """For each pixel of a field the signed distance to the edge of a rounded rectangle, inside negative."""
-    rows, columns = np.ogrid[: size[0], : size[1]]
-    dx = np.abs(columns + 0.5 - corner[0] - sides[0] / 2) - (sides[0] / 2 - radius)
-    dy = np.abs(rows + 0.5 - corner[1] - sides[1] / 2) - (sides[1] / 2 - radius)
-    outside = np.hypot(np.maximum(dx, 0), np.maximum(dy, 0))
-    return (outside + np.minimum(np.maximum(dx, dy), 0) - radius).astype(np.float32)
-
-
-def _paint_line(canvas: Canvas, mark: Line, scale: float) -> None:
-    points = np.array([(mark.x1, mark.y1), (mark.x2, mark.y2)], np.float32) * scale
     pen = mark.width * scale
-    left, top = (int(np.floor(edge - pen)) - 1 for edge in points.min(axis=0))
-    right, bottom = (int(np.ceil(edge + pen)) + 1 for edge in points.max(axis=0))
-    rows, columns = np.ogrid[: bottom - top, : right - left]
-    distance = _polyline_distance(rows + 0.5, columns + 0.5, points - np.array([left, top], np.float32))
-    _blend(canvas, top, left, np.clip(pen / 2 + 0.5 - distance, 0, 1), mark.color)
-
-
-def _paint_text(canvas: Canvas, mark: Text, scale: float) -> None:
-    shift = {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor] * text_width(mark.text, mark.size)
-    unit = mark.size * scale / CAP_HEIGHT
-    x, baseline = (mark.x - shift) * scale, round(mark.y * scale)
-    pen = unit * (1.25 if mark.bold else 0.95)
-    for character in mark.text:
-        column = int(np.floor(x))
-        # Half a pixel is as finely as letters are placed: it keeps the number of their images small.
-        coverage = _glyph(character, unit, pen, round((x - column) * 2) / 2)
-        _blend(canvas, baseline - int(8.5 * unit) - 2, column - 2, coverage, mark.color)
-        x += ADVANCE * unit
-
-
-@lru_cache(maxsize=2048)
-def _glyph(character: str, unit: float, pen: float, offset: float) -> Coverage:
-    """The coverage of one character, `unit` pixels to a grid step; the baseline is 8.5 units down."""
-    height, width = int(11.5 * unit) + 5, int(5 * unit) + 6
-    baseline = int(8.5 * unit) + 2
-    rows, columns = np.ogrid[:height, :width]
-    distances = [np.full((height, width), 1e9, np.float32)]
-    for stroke in strokes(character):
-        points = np.array(stroke, np.float32) * (unit, -unit) + (2 + offset, baseline)
-        distances.append(_polyline_distance(rows + 0.5, columns + 0.5, points))
-    return np.clip(pen / 2 + 0.5 - np.minimum.reduce(distances), 0, 1).astype(np.float32)
-
-
-def _polyline_distance(rows: Any, columns: Any, points: Coverage) -> Coverage:
-    """For each pixel the distance to the nearest of the segments between the points (x, y)."""
-    x, y = points[:-1, 0, None, None], points[:-1, 1, None, None]
-    dx, dy = points[1:, 0, None, None] - x, points[1:, 1, None, None] - y
-    along = ((columns - x) * dx + (rows - y) * dy) / np.maximum(dx * dx + dy * dy, 1e-9)
-    np.clip(along, 0, 1, out=along)
-    squares = (columns - x - along * dx) ** 2 + (rows - y - along * dy) ** 2
-    return np.sqrt(squares.min(axis=0))
+    left, top = (int(min(ends) * scale - pen) - 1 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
+    right, bottom = (int(max(ends) * scale + pen) + 2 for ends in ((mark.x1, mark.x2), (mark.y1, mark.y2)))
+    mask = Image.new("L", ((right - left) * _OVERSAMPLING, (bottom - top) * _OVERSAMPLING))
+    length = math.hypot(mark.x2 - mark.x1, mark.y2 - mark.y1) or 1.0
+    dx, dy = (d / length * pen / 2 for d in (mark.x2 - mark.x1, mark.y2 - mark.y1))
+    (x1, x2), (y1, y2) = (mark.x1 * scale, mark.x2 * scale), (mark.y1 * scale, mark.y2 * scale)
+    corners = (x1 - dy, y1 + dx), (x2 - dy, y2 + dx), (x2 + dy, y2 - dx), (x1 + dy, y1 - dx)
+    # Pillow's coordinates are of pixel centres, those of a picture are of edges.
+    places = [((x - left) * _OVERSAMPLING - 0.5, (y - top) * _OVERSAMPLING - 0.5) for x, y in corners]
+    ImageDraw.Draw(mask).polygon(places, fill=255)
+    image.paste(mark.color, (left, top), mask.reduce(_OVERSAMPLING))
