@@ -133,7 +133,7 @@ class NativeExecutable:
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
-        """Instructions that may call the host."""
+        """Return the instructions that may call the host."""
         return self.program.host_calls if self.calls_host else ()
 
     def host(
@@ -217,27 +217,27 @@ class NativeExecutable:
 
     @cached_property
     def optimized(self) -> HloModule:
-        """The module after all passes."""
+        """Return the module after all passes."""
         from hloom.cpu.jit.compilation import optimize
 
         return optimize(self.module)
 
     @cached_property
     def program(self) -> NativeProgram:
-        """The program in LLVM's language."""
+        """Return the program as LLVM IR."""
         from hloom.cpu.program import emit_program
 
         return emit_program(self.optimized, host())
 
     def assembly(self) -> str:
-        """The program in the machine's language."""
+        """Return the program as assembly."""
         from hloom.cpu.jit.llvm import generate_module
 
         return generate_module(self.program.module, assembly=True).decode()
 
     @cached_property
     def cost(self) -> Cost:
-        """What the program has to compute and to move."""
+        """Return the cost of the program: operations and bytes moved."""
         from hloom.analysis.cost import module_cost
 
         return module_cost(self.optimized)

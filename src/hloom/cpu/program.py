@@ -216,7 +216,7 @@ class ProgramEmitter:
         return self.function.constant(PTR, 0) if buffer is None else self._pointer(buffer.find())
 
     def same_memory(self, a: HloInstruction, b: HloInstruction) -> bool:
-        """Whether two arrays share their bytes."""
+        """Return true if two arrays share their bytes."""
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:

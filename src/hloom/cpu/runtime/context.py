@@ -61,5 +61,5 @@ class Context:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the stop word is set."""
+        """Return true if the stop word is set."""
         return self._stop is not None and self._stop.value != 0

@@ -224,7 +224,7 @@ def numpy_function(number: int) -> int:
 
 @cache
 def layout_is_known() -> bool:
-    """Whether the fields of arrays are at the offsets that native code assumes in this Python and numpy."""
+    """Return true if the fields of arrays have the offsets that native code assumes."""
     if sys.implementation.name != "cpython" or sys.maxsize < 1 << 62:
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or np.__version__.startswith(("0.", "1.")):

@@ -268,7 +268,7 @@ def direct_target(instruction: HloInstruction) -> str:
 
 
 def _is_plain(shape: Shape) -> bool:
-    """Whether an array is static and row-major, with whole bytes per element."""
+    """Return true if an array is static and row-major, with whole bytes per element."""
     if not shape.is_array or not shape.is_static or shape.element_type.bits < 8:
         return False
     return shape.layout is None or shape.layout == Layout.default(shape.rank)

@@ -54,7 +54,7 @@ class ThreadPool:
 
     @property
     def started(self) -> bool:
-        """Whether the threads have been started."""
+        """Return true if the threads have been started."""
         return bool(self._word(_STARTED_AT).value)
 
     def _word(self, offset: int) -> ctypes.c_int32:

@@ -172,7 +172,7 @@ def _channel(i: HloInstruction) -> Any:
 
 
 def _fits(i: HloInstruction, count: int) -> bool:
-    """Whether the shapes are those of a group of ``count`` devices."""
+    """Return true if the shapes are those of a group of ``count`` devices."""
     operation: Any = i.operation
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=True)]
