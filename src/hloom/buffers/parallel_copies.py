@@ -1,8 +1,8 @@
-"""Orders for copies that happen at once: no source is overwritten before all copies of it are made.
+"""Sequentialize parallel copies: no source is overwritten before all copies that read it are done.
 
-Buffers that are not needed at the same time may share bytes of the arena, and where values move from one step
-to the next both are. A copy waits for those whose source its target would overwrite; of copies that wait for
-each other, one source is put aside first.
+Buffers with disjoint live spans may share bytes of the arena, so the target of one copy may overlap the
+source of another. A copy waits for the copies whose source its target would overwrite; a cycle of such copies
+is broken by saving one source in a temporary first.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Pair = tuple[Buffer, Buffer]
 
 
 def in_order(copies: Sequence[Pair]) -> list[Pair]:
-    """Return copies that, one after the other, do what the given ones do at once.
+    """Return a sequence of copies equivalent to the given parallel ones.
 
-    Targets that are not among the given ones are new, of kind ``stack``: places where sources are put aside.
+    Additional targets are new buffers of kind ``stack``: temporaries in which sources are saved.
     """
     return _Order([(s, t) for s, t in copies if s is not t and s.size]).run()
 
@@ -30,13 +30,13 @@ class _Order:
     def __init__(self, copies: list[Pair]) -> None:
         self.copies = copies
         self.of_source: dict[int, set[int]] = {}
-        """The copies of a source that are still to be made, by the source's id."""
+        """Numbers of the pending copies of a source, by the source's id."""
         for number, (source, _) in enumerate(copies):
             self.of_source.setdefault(id(source), set()).add(number)
         self.waiting = [0] * len(copies)
-        """For how many sources each copy waits."""
+        """Number of sources that each copy waits for."""
         self.released: dict[int, list[int]] = {}
-        """Which copies wait for a source."""
+        """Numbers of the copies that wait for a source, by the source's id."""
         self.ready: list[int] = []
         self.overlaps = _Overlaps([s for s, _ in copies])
         for number, (source, target) in enumerate(copies):
@@ -49,7 +49,7 @@ class _Order:
         self.made: list[Pair] = []
 
     def run(self) -> list[Pair]:
-        """Make what waits for nothing; where everything waits, put aside what the first copy waits for."""
+        """Emit ready copies; if none is ready, save the source that the first pending copy waits for."""
         done = [False] * len(self.copies)
         first = 0
         while first < len(self.copies):
@@ -78,7 +78,7 @@ class _Order:
         return next(s for s in self.overlaps.sources(target) if s is not source and self.of_source.get(id(s)))
 
     def put_aside(self, source: Buffer) -> None:
-        """Let all copies of a source read a copy of it."""
+        """Save a source in a temporary, which its pending copies then read."""
         aside = Buffer(source.size, "stack")
         self.made.append((source, aside))
         numbers = self.of_source.pop(id(source))
@@ -88,7 +88,7 @@ class _Order:
         self.release(source)
 
     def release(self, source: Buffer) -> None:
-        """Note that a source may be overwritten."""
+        """Mark a source as free to overwrite, and the copies that waited only for it as ready."""
         for number in self.released.pop(id(source), ()):
             self.waiting[number] -= 1
             if not self.waiting[number]:
@@ -96,7 +96,7 @@ class _Order:
 
 
 class _Overlaps:
-    """Looks up sources by the bytes that they lie in."""
+    """Index of sources by their byte ranges in the arena."""
 
     def __init__(self, sources: Sequence[Buffer]) -> None:
         distinct = {id(s): s for s in sources}
@@ -104,10 +104,10 @@ class _Overlaps:
         self._temps = sorted((s for s in distinct.values() if s.kind == "temp"), key=lambda s: s.offset)
         self._starts = [s.offset for s in self._temps]
         self._reach = list(accumulate((s.offset + s.size for s in self._temps), max))
-        """Up to where a source and all before it reach."""
+        """Maximum end offset of a source and all before it, in bytes."""
 
     def sources(self, target: Buffer) -> list[Buffer]:
-        """Return the sources that share bytes with a buffer."""
+        """Return the sources that overlap a buffer in memory."""
         if target.kind != "temp":
             return [self._all[id(target)]] if id(target) in self._all else []
         found: list[Buffer] = []

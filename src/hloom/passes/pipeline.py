@@ -1,4 +1,4 @@
-"""Passes and pipelines: what a pass is, and lists of passes that read as a page."""
+"""Passes and pipelines: the interface of a pass, and sequences of passes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hloom.ir.module import HloModule
 class Pass(Protocol):
     """A rewrite of a module.
 
-    A pass is a frozen dataclass: options are fields, ``name`` is XLA's own where XLA has the pass. It may say
-    in ``needs``, ``establishes`` and ``breaks`` which facts about a module it has to do with, and by
-    ``settles = True`` that running it twice is as good as once.
+    A pass is a frozen dataclass: options are fields, ``name`` is XLA's own where XLA has the pass. It may
+    declare in ``needs``, ``establishes`` and ``breaks`` the facts about modules that it relies on or changes,
+    and by ``settles = True`` that it is idempotent.
     """
 
     name: ClassVar[str]
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite the module in place; returns whether anything changed."""
+        """Rewrite the module in place; return whether anything changed."""
         ...
 
 
 def facts_of(item: Pass, which: str) -> frozenset[str]:
-    """The facts that a pass ``needs``, ``establishes`` or ``breaks``; see `hloom.passes.facts`."""
+    """Return the facts that a pass ``needs``, ``establishes`` or ``breaks``; see `hloom.passes.facts`."""
     return getattr(item, which, frozenset())
 
 
@@ -36,11 +36,11 @@ class Pipeline:
     """Passes in order; itself a pass.
 
     Attributes:
-        passes: run one after the other. A pass that needs a fact which none before it establishes is refused
+        passes: run in order. A pass that needs a fact which no earlier pass establishes is rejected
             with HloError by the rule ``pipeline.needs``.
-        until_stable: run them all again until none changes anything (at most ``rounds`` times).
+        until_stable: repeat the passes until none changes anything (at most ``rounds`` times).
         given: facts that hold before the first pass.
-        title: what it is for, in a word.
+        title: the purpose, in a word.
     """
 
     passes: Sequence[Pass]
@@ -62,10 +62,10 @@ class Pipeline:
             holding = (holding - facts_of(item, "breaks")) | facts_of(item, "establishes")
 
     def run(self, module: HloModule, observe: Callable[[Pass, HloModule], None] | None = None) -> bool:
-        """Run the passes; ``observe`` sees the module after every pass that changed it.
+        """Run the passes; call ``observe`` with the module after every pass that changed it.
 
-        In later rounds a pass runs only if others have changed something since, or itself if it may have left
-        something to do.
+        In later rounds a pass runs only if another pass has changed the module since, or if it changed the
+        module itself and is not idempotent.
         """
         changes = 0
         done = [-1] * len(self.passes)
@@ -87,7 +87,7 @@ class Pipeline:
         return changes > 0
 
     def flat(self) -> Iterator[Pass]:
-        """Every pass that is not a pipeline, in order."""
+        """Yield every pass that is not a pipeline, in order."""
         for item in self.passes:
             if isinstance(item, Pipeline):
                 yield from item.flat()

@@ -1,4 +1,4 @@
-"""Passes by name: each registers itself where it is defined, so a new pass is one file."""
+"""Registry of passes by name: each pass registers itself in the module that defines it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLASSES: Final[dict[str, type[Pass]]] = {}
 
 
 def register(cls: type[P]) -> type[P]:
-    """Enter a pass under its name; for use as a decorator.
+    """Register a pass under its name; for use as a decorator.
 
     Raises:
         HloError: by the rule ``pass.name-unique`` if another class has the name.

@@ -1,17 +1,16 @@
-"""Rewrite rules, and how they are applied to a computation until none fits any more.
+"""Rewrite rules and their application to a computation, to a fixed point.
 
-A rule is a function that looks at one instruction and either returns what can stand in its place (an
-instruction that exists, or new ones that it wrote beside it) or None. It is registered in the family of its
-file for a pattern: the classes of operations it looks at, and those of the first operands where the rule
-needs certain operations there. It receives the instruction and the matched operations, whose attributes are
-typed::
+A rule is a function that takes one instruction and returns its replacement (an existing instruction, or new
+ones added to the computation) or None. It is registered in the family of its file for a pattern: the classes
+of operations that it rewrites and, if it requires some, those of the first operands. It receives the
+instruction and the matched operations, whose attributes are typed::
 
     @RULES.rewrites(Slice, of=Broadcast)
     def slice_of_broadcast(i: HloInstruction, cut: Slice, spread: Broadcast) -> HloInstruction | None:
         \"\"\"``slice(broadcast(x))`` → ``broadcast(slice(x))``.\"\"\"
 
-Its docstring shows ``before → after``. A rule is exact to the last bit (any NaN counting as any other) unless
-it says how far it may be off.
+Its docstring shows ``before → after``. A rule is bitwise exact (up to the payload of NaNs) unless it declares
+an error bound.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ B = TypeVar("B", bound=Operation)
 C = TypeVar("C", bound=Operation)
 
 Rewrite: TypeAlias = Callable[..., "HloInstruction | None"]
-"""The function of a rule: of the instruction and the matched operations, its own first."""
+"""The function of a rule, called with the instruction and the matched operations, its own first."""
 Rewrite1: TypeAlias = Callable[[HloInstruction, A], "HloInstruction | None"]
 Rewrite2: TypeAlias = Callable[[HloInstruction, A, B], "HloInstruction | None"]
 Rewrite3: TypeAlias = Callable[[HloInstruction, A, B, C], "HloInstruction | None"]
 
 Classes: TypeAlias = tuple[type[Operation], ...]
-"""Operations of which a pattern wants one."""
+"""Operation classes, one of which a pattern requires."""
 OneOf: TypeAlias = type[B] | tuple[type[B], ...]
 
 REWRITES_PER_INSTRUCTION: Final = 40
-"""A computation is rewritten at most so many times for each of its instructions, whatever the rules do."""
+"""Limit on rewrites of a computation per instruction, so that rewriting terminates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,12 @@ class Rule:
     """One rewrite.
 
     Attributes:
-        name: of the function.
+        name: name of the function.
         pattern: classes of the instruction's operation, then of the operations of its first operands.
         rewrite: the function.
-        ulps: the units in the last place by which results may differ; 0: they are the same bits.
-        reorders: sums are formed in another order, or of fewer roundings; which order is taken is free.
-        constant: it looks only at instructions whose last operand is one number everywhere.
+        ulps: maximum error of results in units in the last place; 0 if they are bitwise equal.
+        reorders: whether sums are formed in another order or with fewer roundings.
+        constant: whether it applies only to instructions whose last operand is a uniform constant.
     """
 
     name: str
@@ -67,12 +66,12 @@ class Rule:
     constant: bool = False
 
     def matches(self, operands: Classes) -> bool:
-        """Return whether the operations of the first operands are those that the pattern wants."""
+        """Return whether the operations of the first operands match the pattern."""
         wanted = self.pattern[1:]
         return len(operands) >= len(wanted) and all(o in w for o, w in zip(operands, wanted, strict=False))
 
     def apply(self, i: HloInstruction) -> HloInstruction | None:
-        """Call the function on an instruction that fits the pattern."""
+        """Call the function on an instruction that matches the pattern."""
         match len(self.pattern):
             case 1:
                 return self.rewrite(i, i.operation)
@@ -116,9 +115,9 @@ class Family:
         """Register a function as a rule.
 
         Args:
-            classes: operations of the instructions it looks at.
-            of: operations of which the first operand must be one.
-            operands: the same for the first two operands.
+            classes: operation classes of the instruction.
+            of: operation classes of the first operand.
+            operands: operation classes of the first two operands.
             ulps, reorders, constant: see `Rule`.
         """
         wanted = operands if of is None else (of,)
@@ -136,7 +135,7 @@ class Family:
 
 
 _Fitting: TypeAlias = tuple[list[Rule], list[Rule]]
-"""Rules for any operands, and rules for a constant as the last operand followed by the others."""
+"""Rules for any operands, and rules for a constant last operand followed by the former."""
 
 
 @dataclass(slots=True)
@@ -145,8 +144,8 @@ class _Dispatch:
 
     Attributes:
         rules: all of them, in the order in which they are tried.
-        depth: the number of operands whose operations decide which rules fit.
-        chosen: the rules that fit, by the operations of so many operands.
+        depth: number of operands that patterns inspect.
+        chosen: matching rules by the operation classes of the first ``depth`` operands.
     """
 
     rules: list[Rule] = field(default_factory=list[Rule])
@@ -154,7 +153,7 @@ class _Dispatch:
     chosen: dict[Classes, _Fitting] = field(default_factory=dict[Classes, "_Fitting"])
 
     def choose(self, operands: Classes) -> _Fitting:
-        """Return the rules that fit the operations of the first operands, and remember them."""
+        """Return the rules that match the operations of the first operands, and cache them."""
         fitting = [rule for rule in self.rules if rule.matches(operands)]
         plain = [rule for rule in fitting if not rule.constant]
         constant = [rule for rule in fitting if rule.constant]
@@ -163,7 +162,7 @@ class _Dispatch:
 
 
 class RuleTable:
-    """Rules by the operations that they look at."""
+    """Rules indexed by the operation class they match."""
 
     def __init__(self, *families: Iterable[Rule]) -> None:
         self.by_class: dict[type[Operation], _Dispatch] = {}
@@ -182,14 +181,14 @@ class RuleTable:
         return changed
 
     def rewrite(self, computation: HloComputation) -> bool:
-        """Apply the rules until none fits; returns whether anything changed."""
+        """Apply the rules to a fixed point; return whether anything changed."""
         if all(type(i.operation) not in self.by_class for i in computation.instructions):
             return False
         return _Rewriter(computation, self.by_class).run()
 
 
 class _Rewriter:
-    """One computation being rewritten: the instructions that are still to be looked at, operands first."""
+    """Rewrites one computation with a worklist of instructions, operands first."""
 
     def __init__(self, computation: HloComputation, rules: dict[type[Operation], _Dispatch]) -> None:
         self.computation = computation
@@ -201,7 +200,7 @@ class _Rewriter:
         self.budget = REWRITES_PER_INSTRUCTION * len(self.known)
 
     def run(self) -> bool:
-        """Look at everything that waits."""
+        """Process the worklist until it is empty or the budget is spent."""
         changed = False
         while self.waiting and self.budget > 0:
             instruction, _ = self.waiting.popitem()
@@ -211,7 +210,7 @@ class _Rewriter:
         return changed
 
     def look(self, old: HloInstruction) -> bool:
-        """Apply the first rule that fits an instruction."""
+        """Apply the first rule that rewrites an instruction; return whether one did."""
         if old.control_predecessors or old.control_successors or (self.dynamic and _is_dynamic(old)):
             return False
         dispatch = self.rules[type(old.operation)]
@@ -224,7 +223,7 @@ class _Rewriter:
         return False
 
     def replace(self, old: HloInstruction, new: HloInstruction) -> bool:
-        """Put ``new`` in the place of ``old``; not where types or the layouts that somebody reads differ."""
+        """Replace ``old`` by ``new`` unless their types, or layouts that a user reads, differ."""
         fresh = new not in self.known
         for user in old.users:
             self.wait(user)
@@ -247,7 +246,7 @@ class _Rewriter:
         return True
 
     def welcome(self, new: HloInstruction) -> None:
-        """Look at new instructions, operands first: they are put on the stack after their users."""
+        """Add new instructions to the worklist, operands first: the stack holds them above their users."""
         self.known.add(new)
         self.wait(new)
         for operand in new.operands:
@@ -255,12 +254,12 @@ class _Rewriter:
                 self.welcome(operand)
 
     def wait(self, instruction: HloInstruction) -> None:
-        """Look at an instruction (again): next, or when it is its turn if it waits already."""
+        """Push an instruction onto the worklist unless it is on it already."""
         if type(instruction.operation) in self.rules:
             self.waiting.setdefault(instruction)
 
     def remove(self, old: HloInstruction) -> None:
-        """Remove what nobody uses now, and so on upwards."""
+        """Remove a dead instruction and, transitively, operands that become dead."""
         dead = [old]
         while dead:
             instruction = dead.pop()
@@ -280,7 +279,7 @@ class _Rewriter:
 
 
 def discard(i: HloInstruction) -> None:
-    """Remove an instruction that was written for nothing, and what was written for it alone."""
+    """Remove an unused instruction and, recursively, operands that only it uses."""
     if i.parent is not None and is_dead(i) and not (i.control_predecessors or i.control_successors):
         operands = list(dict.fromkeys(i.operands))
         i.parent.remove(i)
@@ -289,7 +288,7 @@ def discard(i: HloInstruction) -> None:
 
 
 def same_type(a: Shape, b: Shape) -> bool:
-    """Whether shapes differ in layouts only."""
+    """Return whether two shapes are equal up to layouts."""
     return a.element_type is b.element_type and a.equal(b, layout=False)
 
 
@@ -298,7 +297,7 @@ def _has_dynamic(shape: Shape) -> bool:
 
 
 def _is_dynamic(i: HloInstruction) -> bool:
-    """Whether an instruction, its operands or theirs have a dynamic dimension."""
+    """Return whether an instruction, its operands or their operands have a dynamic dimension."""
     return (
         i.shape.is_dynamic
         or any(o.shape.is_dynamic for o in i.operands)

@@ -1,4 +1,4 @@
-"""Write instructions: from operation values, with shapes that follow from the operands where they do."""
+"""Creation of instructions from operations, with inferred shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hloom.shape.shape import Shape
 
 
 class Writer:
-    """Adds instructions to the computation of an instruction that they are to replace."""
+    """Adds instructions to the computation of an instruction that they replace."""
 
     def __init__(self, replaced: HloInstruction) -> None:
         assert replaced.parent is not None and replaced.parent.module is not None
@@ -34,7 +34,7 @@ class Writer:
         self, operation: Operation, *operands: HloInstruction, shape: Shape | None = None,
         computations: Sequence[HloComputation] = (),
     ) -> HloInstruction:  # fmt: skip
-        """Add an instruction; its shape follows from the operands unless it is stated."""
+        """Add an instruction; infer its shape from the operands unless it is stated."""
         made = HloInstruction(
             self.module.unique_name(operation.opcode),
             operation,
@@ -48,7 +48,7 @@ class Writer:
         return self.computation.add(made)
 
     def replace(self, new: HloInstruction) -> None:
-        """Let everybody use ``new`` instead of the replaced instruction, which goes."""
+        """Replace all uses of the replaced instruction by ``new`` and remove it."""
         old = self.replaced
         for predecessor in old.control_predecessors:
             predecessor.add_control_dependency_to(new)
@@ -58,35 +58,35 @@ class Writer:
         old.replace_all_uses_with(new)
         self.computation.remove(old)
 
-    # -- what comes again and again
+    # -- frequent instructions
 
     def scalar(self, value: complex | Array, element_type: ElementType) -> HloInstruction:
-        """A constant of rank 0."""
+        """Return a constant of rank 0."""
         with np.errstate(all="ignore"):
             literal = Literal(np.asarray(value).astype(element_type.numpy_dtype), Shape(element_type))
         return self.op(Constant(literal=literal), shape=literal.shape)
 
     def full(self, value: complex | Array, shape: Shape) -> HloInstruction:
-        """An array with one value everywhere."""
+        """Return an array with one value everywhere."""
         return self.broadcast(self.scalar(value, shape.element_type), shape.dimensions)
 
     def broadcast(
         self, x: HloInstruction, dimensions: Sequence[int], into: Sequence[int] = ()
     ) -> HloInstruction:
-        """An array of these dimensions, those of ``x`` being number ``into``; itself if that is all."""
+        """Broadcast ``x``, its dimensions being numbers ``into``; return ``x`` if nothing changes."""
         if x.shape.dimensions == tuple(dimensions) and tuple(into) == tuple(range(x.shape.rank)):
             return x
         shape = Shape(x.shape.element_type, tuple(dimensions))
         return self.op(Broadcast(dimensions=tuple(into)), x, shape=shape)
 
     def convert(self, x: HloInstruction, element_type: ElementType) -> HloInstruction:
-        """The array in another element type; itself if it is of that type."""
+        """Convert an array to an element type; return it unchanged if it has that type."""
         if x.shape.element_type is element_type:
             return x
         return self.op(Convert(), x, shape=Shape(element_type, x.shape.dimensions))
 
     def reshape(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """The elements in other dimensions; itself if they are the same."""
+        """Reshape an array; return it unchanged if it has these dimensions."""
         while isinstance(x.operation, Reshape) and x.operands[0].shape.is_static:
             x = x.operands[0]
         if x.shape.dimensions == tuple(dimensions):
@@ -94,11 +94,11 @@ class Writer:
         return self.op(Reshape(), x, shape=Shape(x.shape.element_type, tuple(dimensions)))
 
     def compare(self, a: HloInstruction, direction: str, b: HloInstruction) -> HloInstruction:
-        """Element by element: ``EQ``, ``LT`` ..."""
+        """Compare elementwise in a direction: ``EQ``, ``LT`` ..."""
         return self.op(Compare(direction=direction), a, b, shape=Shape(PRED, a.shape.dimensions))
 
     def sum(self, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
-        """The sums along dimensions."""
+        """Sum along dimensions."""
         kind = x.shape.element_type
         return self.op(
             Reduce(dimensions=tuple(dimensions)),

@@ -22,7 +22,7 @@ class CallInliner:
 
     Attributes:
         most_instructions: maximum number of instructions after inlining, for programs that inlining enlarges
-            at least fourfold. Chains of computations that call others twice grow exponentially.
+            more than fourfold. Chains of computations that call others twice grow exponentially.
     """
 
     most_instructions: int = 1 << 18

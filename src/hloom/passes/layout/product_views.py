@@ -1,7 +1,7 @@
-"""product-views: matrix products read parts of arrays where they lie, and write rearranged ones.
+"""product-views: fuse strided views into the matrix products that read or produce them.
 
-A kernel that only copies a slice of an array, or writes the dimensions of a product in another order, is not
-needed where the product's own kernel can take its elements from there, or put them there.
+A kernel that only copies a slice of an array, or permutes the dimensions of a product, is unnecessary if the
+product's kernel can load or store its elements there directly.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from hloom.passes.registry import register
 
 
 def is_view(i: HloInstruction) -> bool:
-    """Return whether an instruction only says where elements of its operand lie, by strides."""
+    """Return whether an instruction only maps indices of its operand, by strides."""
     return isinstance(i.operation, Slice | Reshape | Transpose)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class ProductViews:
-    """Copies before and behind dots → parts of the dots' fusions.
+    """Copies before and after dots → parts of the dots' fusions.
 
     Attributes:
-        takes: whether a fusion around a dot with such operations has a kernel.
+        takes: whether the target has a kernel for a fusion of a dot with such views.
     """
 
     takes: Callable[[HloInstruction], bool]
     name: ClassVar[str] = "product-views"
 
     def run(self, module: HloModule) -> bool:
-        """Join what can be joined."""
+        """Fuse the copies of every computation into dots."""
         changed = False
         for computation in control_computations(module):
             for i in computation.post_order():
@@ -48,7 +48,7 @@ class ProductViews:
         return changed
 
     def join_readers(self, view: HloInstruction) -> bool:
-        """Let all users of a copy, if they are dots, read what it copies."""
+        """Fuse a copy into all its users if all are dots that can read the view."""
         users = list(view.users)
         if view.is_root or not users or _ordered(view) or not all(_reads(user, view) for user in users):
             return False
@@ -56,7 +56,7 @@ class ProductViews:
         return _replaced(users, made, all(map(self.takes, made)))
 
     def join_writer(self, view: HloInstruction) -> bool:
-        """Let a dot whose only user is a copy write what that writes."""
+        """Fuse a copy into the dot that is its operand, if the dot has no other user."""
         (source,) = view.operands
         if len(source.users) != 1 or _ordered(view) or _ordered(source) or not _ends(source):
             return False
@@ -65,7 +65,7 @@ class ProductViews:
 
 
 def is_copy(i: HloInstruction) -> bool:
-    """Return whether an instruction copies elements of one array, some of them or all in another order."""
+    """Return whether an instruction copies elements of one array: a slice, or a permutation."""
     if not isinstance(i.operation, Fusion):
         return isinstance(i.operation, Slice | Transpose)
     body = i.called_computations[0]
@@ -73,14 +73,14 @@ def is_copy(i: HloInstruction) -> bool:
 
 
 def dot_of(i: HloInstruction) -> HloInstruction | None:
-    """The dot that an instruction is, or is a fusion around."""
+    """Return the dot that an instruction is or contains; None if there is none."""
     if not isinstance(i.operation, Fusion):
         return i if isinstance(i.operation, Dot) else None
     return next((m for m in i.called_computations[0] if isinstance(m.operation, Dot)), None)
 
 
 def _reads(user: HloInstruction, view: HloInstruction) -> bool:
-    """Whether an instruction is a dot that has a view for a factor, and nothing else."""
+    """Return whether an instruction is a dot, or a fusion of one, that reads a view only as a factor."""
     dot = dot_of(user)
     if dot is None or _ordered(user):
         return False
@@ -92,18 +92,18 @@ def _reads(user: HloInstruction, view: HloInstruction) -> bool:
 
 
 def _ordered(i: HloInstruction) -> bool:
-    """Whether an instruction must come before or after others that it has nothing to do with."""
+    """Return whether an instruction has control dependencies."""
     return bool(i.control_predecessors or i.control_successors)
 
 
 def _ends(i: HloInstruction) -> bool:
-    """Whether an instruction's result is that of a dot."""
+    """Return whether an instruction's result is that of a dot."""
     dot = dot_of(i)
     return dot is not None and (i is dot or i.called_computations[0].root is dot)
 
 
 def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
-    """A fusion of a user and one of its operands; it has no users yet."""
+    """Add a fusion of a user and one of its operands, without uses."""
     computation = user.parent
     assert computation is not None and computation.module is not None
     module = computation.module
@@ -139,7 +139,7 @@ def _joined(user: HloInstruction, source: HloInstruction) -> HloInstruction:
 
 
 def _replaced(users: list[HloInstruction], made: list[HloInstruction], right: bool) -> bool:
-    """Put new instructions in the place of others, or drop them again."""
+    """Replace the users by the new instructions if ``right``, else remove the new ones; return ``right``."""
     for user, new in zip(users, made, strict=True):
         computation = user.parent
         assert computation is not None

@@ -1,6 +1,6 @@
-"""Rules for sums, products, quotients, powers and logic, element by element.
+"""Rules for elementwise sums, products, quotients, powers and logic.
 
-Complex numbers are left alone but where it is said: their products mix infinities and zeros of both parts.
+Complex numbers are excluded unless stated: their products mix infinities and zeros of both parts.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ RULES: Final = Family("arithmetic")
 
 COMMUTATIVE: Final = tuple(operation for operation in REGISTRY.values() if operation.commutative)
 LARGEST_POWER: Final = 4
-"""Powers up to this exponent are written as products: few roundings, and far less work."""
+"""Largest exponent that is expanded into products: few roundings, and far less work than a power."""
 
 
 def is_exact(kind: ElementType) -> bool:
-    """Whether numbers of a type are added and multiplied without rounding: integers modulo their range."""
+    """Return whether a type's sums and products are exact: integers, modulo their range."""
     return kind.is_integer
 
 
 @RULES.rewrites(*COMMUTATIVE)
 def constant_on_the_right(i: HloInstruction, operation: Operation) -> HloInstruction | None:
-    """``c + x`` → ``x + c``, and so for everything that commutes."""
+    """``c + x`` → ``x + c``; same for every commutative operation."""
     a, b = i.operands
     if splat(a) is None or splat(b) is not None:
         return None
@@ -64,7 +64,7 @@ def constant_on_the_right(i: HloInstruction, operation: Operation) -> HloInstruc
 
 @RULES.rewrites(Add, constant=True)
 def add_zero(i: HloInstruction, add: Add) -> HloInstruction | None:
-    """``x + 0`` → ``x`` of integers, and of floats where 0 is -0 or no element of x is -0."""
+    """``x + 0`` → ``x`` of integers, and of floats if the constant is -0 or no element of x is -0."""
     x, zero = i.operands
     if not uniform(i) or i.shape.element_type.is_complex or number(zero) != 0:
         return None
@@ -73,7 +73,7 @@ def add_zero(i: HloInstruction, add: Add) -> HloInstruction | None:
 
 @RULES.rewrites(Subtract, constant=True)
 def subtract_zero(i: HloInstruction, subtract: Subtract) -> HloInstruction | None:
-    """``x - 0`` → ``x``; of floats 0 must be +0, or no element of x -0."""
+    """``x - 0`` → ``x``; of floats if the constant is +0 or no element of x is -0."""
     x, zero = i.operands
     if not uniform(i) or number(zero) != 0:
         return None
@@ -98,7 +98,7 @@ def multiply_by_minus_one(i: HloInstruction, operation: Multiply | Divide) -> Hl
 
 @RULES.rewrites(Maximum, Minimum, constant=True)
 def extreme_of_limit(i: HloInstruction, operation: Maximum | Minimum) -> HloInstruction | None:
-    """``maximum(x, -inf)`` → ``x``; so for the smallest integer, and ``minimum`` at the other end."""
+    """``maximum(x, -inf)`` → ``x``; same for the smallest integer, and ``minimum`` of the opposite limit."""
     x, limit = i.operands
     neutral = i.operation.neutral_element(i.shape.element_type)
     return x if uniform(i) and neutral is not None and number(limit) == neutral else None
@@ -163,7 +163,7 @@ def integer_minus_itself(i: HloInstruction, operation: Subtract | Xor) -> HloIns
 def integer_constants_together(
     i: HloInstruction, operation: Add | Multiply | And | Or | Xor
 ) -> HloInstruction | None:
-    """``(x + c) + d`` → ``x + (c + d)`` of integers and pred; so for ``*``, ``&``, ``|`` and ``^``."""
+    """``(x + c) + d`` → ``x + (c + d)`` of integers and pred; same for ``*``, ``&``, ``|`` and ``^``."""
     inner, d = i.operands
     kind = i.shape.element_type
     if inner.operation != operation or not (kind.is_integer or kind.is_predicate) or splat(d) is None:
@@ -283,7 +283,7 @@ def constant_takes_the_sign(i: HloInstruction, multiply: Multiply, negate: Negat
 
 @RULES.rewrites(Divide, constant=True)
 def divide_by_power_of_two(i: HloInstruction, divide: Divide) -> HloInstruction | None:
-    """``x / 2**n`` → ``x * 2**-n`` of floats that have infinities, where both powers are normal numbers."""
+    """``x / 2**n`` → ``x * 2**-n`` of floats with infinities, where both powers are normal numbers."""
     x, c = i.operands
     kind = i.shape.element_type
     value = splat(c)
@@ -300,7 +300,7 @@ def divide_by_power_of_two(i: HloInstruction, divide: Divide) -> HloInstruction 
 
 @RULES.rewrites(Power, constant=True)
 def power_of_constant_exponent(i: HloInstruction, power: Power) -> HloInstruction | None:
-    """``power(x, 0)`` → ``1``; ``power(x, 2)`` → ``x * x``, but for f64: its powers are rounded less well."""
+    """``power(x, 0)`` → ``1``; ``power(x, 2)`` → ``x * x`` except in f64, whose powers round less well."""
     x, exponent = i.operands
     value = number(exponent)
     kind = i.shape.element_type

@@ -1,4 +1,4 @@
-"""Rules for broadcast: chains become one, and what is repeated is computed before, not after."""
+"""Rules for broadcast: merge chains, and compute before broadcasting instead of after."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hloom.shape.shape import Shape
 RULES: Final = Family("broadcasting")
 
 COMPUTED: Final = tuple(cls for cls in REGISTRY.values() if cls.elementwise and not cls.aliases_operand)
-"""Elementwise operations that compute something."""
+"""Elementwise operations that do not alias an operand."""
 
 
 @RULES.rewrites(Broadcast)
 def broadcast_to_the_same(i: HloInstruction, broadcast: Broadcast) -> HloInstruction | None:
-    """``broadcast(x)`` → ``x``, ``reshape(x)`` or ``transpose(x)`` where nothing is repeated."""
+    """``broadcast(x)`` → ``x``, ``reshape(x)`` or ``transpose(x)`` where no element is repeated."""
     (x,) = i.operands
     into = broadcast.dimensions
     real = [d for d in into if i.shape.dimensions[d] != 1]
@@ -46,7 +46,7 @@ def broadcast_twice(
 
 @RULES.rewrites(Broadcast, of=Reshape)
 def broadcast_of_reshape(i: HloInstruction, broadcast: Broadcast, reshape: Reshape) -> HloInstruction | None:
-    """``broadcast(reshape(x))`` → ``broadcast(x)`` without sizes of 1, or with a reshape that has none."""
+    """``broadcast(reshape(x))`` → ``broadcast(x)`` or ``broadcast(reshape(x))`` without sizes of 1."""
     (inner,) = i.operands
     if 0 in i.shape.dimensions:
         return None
@@ -80,7 +80,7 @@ def iota_of_one(i: HloInstruction, iota: Iota) -> HloInstruction | None:
 def elementwise_of_broadcasts(i: HloInstruction, operation: Operation) -> HloInstruction | None:
     """``f(broadcast(x), broadcast(y))`` → ``broadcast(f(x, y))`` where both repeat along the same dimensions.
 
-    Numbers spread to every element fit in with any others.
+    Broadcasts of scalars match any dimensions.
     """
     if not i.shape.rank:
         return None
@@ -104,7 +104,7 @@ def elementwise_of_broadcasts(i: HloInstruction, operation: Operation) -> HloIns
 
 
 def _again(w: Writer, operands: Sequence[HloInstruction], sizes: Sequence[int]) -> HloInstruction:
-    """The elementwise operation that is replaced, on operands of other dimensions."""
+    """Add the replaced elementwise operation on operands of other dimensions."""
     shape = Shape(w.replaced.shape.element_type, sizes)
     made = w.replaced.clone(w.module.unique_name(w.replaced.opcode), operands=operands, shape=shape)
     made.sharding = None
@@ -112,7 +112,7 @@ def _again(w: Writer, operands: Sequence[HloInstruction], sizes: Sequence[int]) 
 
 
 def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> HloInstruction:
-    """The operand with these sizes: what was repeated, or a number spread to fewer elements."""
+    """Return the operand of a broadcast, or a scalar broadcast to ``sizes``."""
     if operand.shape.rank == 0:
         return operand
     if isinstance(operand.operation, Broadcast) and list(operand.operands[0].shape.dimensions) == sizes:
@@ -131,7 +131,7 @@ def _before_spreading(w: Writer, operand: HloInstruction, sizes: list[int]) -> H
 def elementwise_of_reshapes(i: HloInstruction, operation: Operation) -> HloInstruction | None:
     """``f(reshape(x), reshape(y))`` → ``reshape(f(x, y))`` where x and y have the same dimensions.
 
-    What is repeated may be among them if it can be repeated into those dimensions as well.
+    Broadcasts may be among the operands if they can be broadcast to those dimensions instead.
     """
     source: Shape | None = None
     for operand in i.operands:
@@ -151,7 +151,7 @@ def elementwise_of_reshapes(i: HloInstruction, operation: Operation) -> HloInstr
 
 
 def _reshapes_freely(operand: HloInstruction, source: Shape) -> bool:
-    """Whether reshaping an operand into other dimensions leaves no reshape, or one of something smaller."""
+    """Return whether a reshape of an operand folds into its broadcast, or reshapes only a smaller array."""
     if not isinstance(operand.operation, Broadcast) or not operand.shape.rank:
         return True
     own = {d for d in operand.operation.dimensions if operand.shape.dimensions[d] != 1}

@@ -20,13 +20,13 @@ RULES: Final = Family("comparison")
 
 
 def has_total_order(compare: Compare, kind: ElementType) -> bool:
-    """Return whether of two values of a type always one is less, or both are equal."""
+    """Return whether any two values of a type are ordered or equal."""
     return compare.comparison_type == "TOTALORDER" or kind.is_integer or kind.is_predicate
 
 
 @RULES.rewrites(Compare)
 def compare_with_itself(i: HloInstruction, compare: Compare) -> HloInstruction | None:
-    """``x == x``, ``x <= x``, ``x >= x`` → true, the others false; not of floats, where NaN may be."""
+    """``x == x``, ``x <= x``, ``x >= x`` → true, other directions → false; not of floats, because of NaN."""
     if i.operands[0] is not i.operands[1] or not has_total_order(compare, i.operands[0].shape.element_type):
         return None
     return Writer(i).full(compare.direction in ("EQ", "LE", "GE"), i.shape)
@@ -53,7 +53,7 @@ def compare_of_pred(i: HloInstruction, compare: Compare) -> HloInstruction | Non
 
 @RULES.rewrites(Not, of=Compare)
 def not_of_compare(i: HloInstruction, not_: Not, compare: Compare) -> HloInstruction | None:
-    """``not (x < y)`` → ``x >= y`` where there is no NaN; ``not (x == y)`` → ``x != y`` always."""
+    """``not (x < y)`` → ``x >= y`` without NaN; ``not (x == y)`` → ``x != y`` always."""
     (test,) = i.operands
     a, b = test.operands
     if len(test.users) > 1:
@@ -110,7 +110,7 @@ def select_of_pred(i: HloInstruction, select: Select) -> HloInstruction | None:
 
 @RULES.rewrites(Select)
 def select_of_same_choice(i: HloInstruction, select: Select) -> HloInstruction | None:
-    """``select(p, select(p, a, b), c)`` → ``select(p, a, c)``, and so for the other branch."""
+    """``select(p, select(p, a, b), c)`` → ``select(p, a, c)``; same for the other branch."""
     p, a, b = i.operands
     if isinstance(a.operation, Select) and a.operands[0] is p:
         return Writer(i).op(Select(), p, a.operands[1], b)

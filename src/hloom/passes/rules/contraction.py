@@ -1,6 +1,6 @@
-"""Rules for dots: what stands around them goes into their dimension numbers.
+"""Rules for dots: fold surrounding operations into the dimension numbers.
 
-The rules propose; `hloom.passes.layout.dot_decomposer` decides, since it knows which dots are
+The rules propose rewrites; `hloom.passes.layout.dot_decomposer` decides, since it knows which dots are
 matrix products.
 """
 
@@ -20,9 +20,9 @@ from hloom.passes.rules.dimensions import inverse, reshape_groups, true_dimensio
 from hloom.passes.writing import Writer
 
 FOLDS: Final = Family("dot folds")
-"""Rules for every dot that stays, or becomes, as good a product as it was."""
+"""Rules for every dot, if it stays or becomes a matrix product."""
 REPAIRS: Final = Family("dot repairs")
-"""Rules for dots that are no matrix products, but may become ones."""
+"""Rules for dots that are not matrix products but may become ones."""
 
 
 def batch_of(dot: Dot, side: int) -> tuple[int, ...]:
@@ -36,13 +36,13 @@ def inner_of(dot: Dot, side: int) -> tuple[int, ...]:
 
 
 def free_of(i: HloInstruction, dot: Dot, side: int) -> list[int]:
-    """Return the dimensions of one operand that are neither."""
+    """Return the dimensions of one operand that are neither batch nor contracting."""
     taken = (*batch_of(dot, side), *inner_of(dot, side))
     return [d for d in range(i.operands[side].shape.rank) if d not in taken]
 
 
 def dot_like(i: HloInstruction, dot: Dot, operands: Sequence[HloInstruction]) -> HloInstruction:
-    """Add a dot of other operands in the place of one, with its element type."""
+    """Add a dot of other operands with the element type of ``i``."""
     w = Writer(i)
     made = HloInstruction(w.module.unique_name("dot"), dot, i.shape, operands)
     made.shape = made.infer_shape().with_element_type(i.shape.element_type)
@@ -58,7 +58,7 @@ def renumbered(dot: Dot, side: int, batch: Sequence[int], inner: Sequence[int]) 
 
 
 def _swapped(dot: Dot) -> Dot:
-    """Return the dot of the exchanged operands; its rows are the columns of the other."""
+    """Return the dot with its operands exchanged, which transposes its rows and columns."""
     return dot.replace(
         lhs_batch_dims=dot.rhs_batch_dims, lhs_contracting_dims=dot.rhs_contracting_dims,
         rhs_batch_dims=dot.lhs_batch_dims, rhs_contracting_dims=dot.lhs_contracting_dims,
@@ -68,7 +68,7 @@ def _swapped(dot: Dot) -> Dot:
 
 @FOLDS.rewrites(Dot)
 def dot_of_transpose(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(transpose(x), y)`` → ``dot(x, y)`` where the free dimensions of x stay in order; so for y."""
+    """``dot(transpose(x), y)`` → ``dot(x, y)`` where the free dimensions of x stay in order; same for y."""
     for side in (0, 1):
         moved = i.operands[side]
         if not isinstance(moved.operation, Transpose):
@@ -87,7 +87,7 @@ def dot_of_transpose(i: HloInstruction, dot: Dot) -> HloInstruction | None:
 
 @FOLDS.rewrites(Transpose, of=Dot)
 def transpose_of_dot(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloInstruction | None:
-    """``transpose(dot(x, y))`` → ``dot(y, x)`` where that gives the dimensions in their order."""
+    """``transpose(dot(x, y))`` → ``dot(y, x)`` where that has the transposed order of dimensions."""
     (product,) = i.operands
     if len(product.users) > 1 or product.is_root:
         return None
@@ -112,7 +112,7 @@ def transpose_of_dot(i: HloInstruction, transpose: Transpose, dot: Dot) -> HloIn
 
 @FOLDS.rewrites(Dot)
 def dot_of_repeated_batch(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(x, broadcast(y))`` → ``dot(x, y)`` where y repeats in batch dimensions: now rows of x."""
+    """``dot(x, broadcast(y))`` → ``dot(x, y)`` where y repeats along batch dimensions, which become rows."""
     spread = i.operands[1]
     if not isinstance(spread.operation, Broadcast):
         return None
@@ -135,7 +135,7 @@ def dot_of_repeated_batch(i: HloInstruction, dot: Dot) -> HloInstruction | None:
 
 @FOLDS.rewrites(Dot)
 def dot_of_converts(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(convert(x), y)`` → ``dot(x, y)`` where nothing is lost: products convert as they go."""
+    """``dot(convert(x), y)`` → ``dot(x, y)`` for lossless converts, which the dot performs itself."""
     operands = [_unconverted(o) for o in i.operands]
     if operands == i.operands:
         return None
@@ -160,7 +160,7 @@ def _unconverted(x: HloInstruction) -> HloInstruction:
 
 @FOLDS.rewrites(Dot)
 def dot_as_product(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(x, y)`` along sizes of 1, or none → ``broadcast(x) * broadcast(y)``."""
+    """``dot(x, y)`` with contracting dimensions of size 1, or none → ``broadcast(x) * broadcast(y)``."""
     kind = i.shape.element_type
     lhs, rhs = i.operands
     if kind.is_complex or any(lhs.shape.dimensions[d] != 1 for d in inner_of(dot, 0)):
@@ -179,7 +179,7 @@ def dot_as_product(i: HloInstruction, dot: Dot) -> HloInstruction | None:
 
 
 def _in_order(w: Writer, i: HloInstruction, dot: Dot, side: int) -> HloInstruction:
-    """An operand without its contracting dimensions, its batch dimensions first."""
+    """Return an operand without its contracting dimensions, its batch dimensions first."""
     x = i.operands[side]
     order = (*batch_of(dot, side), *free_of(i, dot, side))
     if (*order, *inner_of(dot, side)) != tuple(range(x.shape.rank)):
@@ -189,7 +189,7 @@ def _in_order(w: Writer, i: HloInstruction, dot: Dot, side: int) -> HloInstructi
 
 @FOLDS.rewrites(Dot)
 def dot_of_nothing(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(x, y)`` along a size of 0 → ``0``."""
+    """``dot(x, y)`` with a contracting dimension of size 0 → ``0``."""
     if all(i.operands[0].shape.dimensions[d] for d in inner_of(dot, 0)):
         return None
     return Writer(i).full(0, i.shape)
@@ -197,7 +197,7 @@ def dot_of_nothing(i: HloInstruction, dot: Dot) -> HloInstruction | None:
 
 @REPAIRS.rewrites(Dot)
 def dot_of_vector(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(A, x)`` → ``dot(x, A)`` where rows of A are contracted: lanes then run along its columns."""
+    """``dot(A, x)`` → ``dot(x, A)`` where rows of A are contracted, so that lanes run along its columns."""
     lhs, rhs = i.operands
     columns = [d for d in free_of(i, dot, 1) if rhs.shape.dimensions[d] != 1]
     real = true_dimensions(lhs.shape.dimensions)
@@ -208,7 +208,7 @@ def dot_of_vector(i: HloInstruction, dot: Dot) -> HloInstruction | None:
 
 @REPAIRS.rewrites(Dot)
 def dot_of_reshape(i: HloInstruction, dot: Dot) -> HloInstruction | None:
-    """``dot(reshape(x), y)`` → ``reshape(dot(x, y))`` where only free dimensions are split or joined."""
+    """``dot(reshape(x), y)`` → ``reshape(dot(x, y))`` where only free dimensions are split or merged."""
     for side in (0, 1):
         if not isinstance(i.operands[side].operation, Reshape):
             continue

@@ -1,4 +1,4 @@
-"""Rules for changes of element type: every rounding of the program stays, and no other is added."""
+"""Rules for changes of element type; they preserve the roundings of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def convert_twice(i: HloInstruction, convert: Convert, inner_convert: Convert) -
     """``convert(convert(x))`` → ``convert(x)``, where the first one loses nothing that the second keeps.
 
     That is: the middle type holds every value of the first, or all three are integers, each no wider than the
-    one before. Integers that were floats in between saturate instead of wrapping: the last type must then
+    one before. Integers converted to floats in between saturate instead of wrapping: the last type must then
     hold every value of the first.
     """
     (middle,) = i.operands
@@ -67,7 +67,7 @@ def bitcast_convert_twice(
 
 @RULES.rewrites(ReducePrecision)
 def reduce_precision_of_fewer_bits(i: HloInstruction, operation: ReducePrecision) -> HloInstruction | None:
-    """``reduce-precision(x)`` → ``x`` where x has no more bits than are kept, or has lost them already."""
+    """``reduce-precision(x)`` → ``x`` where the format holds x's type, or x is reduced to it already."""
     (x,) = i.operands
     number = float_format(i.shape.element_type)
     if operation.exponent_bits >= number.exponent_bits and operation.mantissa_bits >= number.mantissa_bits:
@@ -77,5 +77,5 @@ def reduce_precision_of_fewer_bits(i: HloInstruction, operation: ReducePrecision
 
 @RULES.rewrites(Copy)
 def copy_of_anything(i: HloInstruction, copy: Copy) -> HloInstruction | None:
-    """``copy(x)`` → ``x``: values are copied where that is needed, when buffers are assigned."""
+    """``copy(x)`` → ``x``: buffer assignment inserts the copies that are needed."""
     return i.operands[0]

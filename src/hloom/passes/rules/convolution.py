@@ -1,4 +1,4 @@
-"""Rules for convolutions: what stands around them goes into their window and labels; some are dots."""
+"""Rules for convolutions: fold surrounding operations into window and labels; rewrite some as dots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloom.passes.writing import Writer
 
 RULES: Final = Family("convolution")
 DOTS: Final = Family("convolutions that are dots")
-"""For machines on which the dot is as good."""
+"""Rules for targets on which the dot is as fast."""
 
 Labels = ConvolutionDimensionNumbers
 
@@ -27,7 +27,7 @@ Labels = ConvolutionDimensionNumbers
 def convolution_like(
     i: HloInstruction, convolution: Convolution, *operands: HloInstruction
 ) -> HloInstruction:
-    """Add a convolution of other operands in the place of one, with its element type."""
+    """Add a convolution of other operands with the element type of ``i``."""
     w = Writer(i)
     made = HloInstruction(w.module.unique_name("convolution"), convolution, i.shape, operands)
     made.shape = made.infer_shape().with_element_type(i.shape.element_type)
@@ -36,12 +36,12 @@ def convolution_like(
 
 
 def relabelled(labels: Labels, part: str, places: Sequence[int] | Mapping[int, int]) -> Labels:
-    """Return labels of an array whose dimension number d has number ``places[d]`` in them.
+    """Return labels of an array whose dimension d moves to ``places[d]``.
 
     Args:
         labels: the labels.
         part: ``input``, ``kernel`` or ``output``.
-        places: a permutation, or where the dimensions that are left have gone; the others must be spatial.
+        places: a permutation, or the new places of the kept dimensions; dropped ones must be spatial.
     """
     left = set(places) if isinstance(places, Mapping) else set(range(len(places)))
     changes: dict[str, int | tuple[int, ...]] = {}
@@ -56,7 +56,7 @@ def relabelled(labels: Labels, part: str, places: Sequence[int] | Mapping[int, i
 
 @RULES.rewrites(Convolution)
 def window_in_plain_words(i: HloInstruction, convolution: Convolution) -> HloInstruction | None:
-    """Strides of one position, dilations and reversals of one element → none."""
+    """Stride of a single position, dilation or reversal of a single element → none."""
     labels = convolution.dim_labels
     window: list[WindowDimension] = []
     for number_, d in enumerate(convolution.window):
@@ -74,7 +74,7 @@ def window_in_plain_words(i: HloInstruction, convolution: Convolution) -> HloIns
 
 @RULES.rewrites(Convolution)
 def convolution_of_transpose(i: HloInstruction, convolution: Convolution) -> HloInstruction | None:
-    """``convolution(transpose(x), k)`` → ``convolution(x, k)`` of other labels; so for the kernel."""
+    """``convolution(transpose(x), k)`` → ``convolution(x, k)`` with permuted labels; same for the kernel."""
     for side, part in ((0, "input"), (1, "kernel")):
         moved = i.operands[side]
         if isinstance(moved.operation, Transpose):
@@ -89,7 +89,7 @@ def convolution_of_transpose(i: HloInstruction, convolution: Convolution) -> Hlo
 def transpose_of_convolution(
     i: HloInstruction, transpose: Transpose, convolution: Convolution
 ) -> HloInstruction | None:
-    """``transpose(convolution(x, k))`` → ``convolution(x, k)`` of other labels: nothing else uses it."""
+    """``transpose(convolution(x, k))`` → ``convolution(x, k)`` with permuted labels, for a single user."""
     (conv,) = i.operands
     if len(conv.users) > 1 or conv.is_root:
         return None
@@ -142,7 +142,7 @@ def convolution_of_pad(i: HloInstruction, convolution: Convolution, pad: Pad) ->
 
 @RULES.rewrites(Convolution)
 def spatial_dimensions_of_one(i: HloInstruction, convolution: Convolution) -> HloInstruction | None:
-    """Spatial dimensions of one input element and a window of one → none, the arrays being reshaped."""
+    """Spatial dimensions with input and window of size 1 → none, by reshapes of the arrays."""
     labels, w = convolution.dim_labels, Writer(i)
     single = WindowDimension(1)
     gone = [
@@ -164,17 +164,17 @@ def spatial_dimensions_of_one(i: HloInstruction, convolution: Convolution) -> Hl
 
 
 def _without(w: Writer, x: HloInstruction, gone: Sequence[int]) -> tuple[HloInstruction, dict[int, int]]:
-    """An array without some dimensions of size 1, and where the others are then."""
+    """Reshape away dimensions of size 1; return the array and the new places of the others."""
     left = [d for d in range(x.shape.rank) if d not in gone]
     return w.reshape(x, [x.shape.dimensions[d] for d in left]), {d: n for n, d in enumerate(left)}
 
 
 @DOTS.rewrites(Convolution, reorders=True)
 def convolution_as_dot(i: HloInstruction, convolution: Convolution) -> HloInstruction | None:
-    """``convolution(x, k)`` → ``dot(x, k)`` where each window dimension is one element, or all of them, once.
+    """``convolution(x, k)`` → ``dot(x, k)`` where each window covers one element or the whole dimension.
 
-    One element, at every position: the dimension is one of the rows. All elements, at one position: it is
-    contracted. Zero sums of the two may differ in sign.
+    A window of one element makes the dimension a row dimension, a window of all elements a contracting one.
+    Sums that are zero may differ in sign.
     """
     labels = convolution.dim_labels
     if convolution.feature_group_count != 1 or convolution.batch_group_count != 1:

@@ -1,4 +1,4 @@
-"""How the dimensions of one array correspond to those of another with the same elements in the same order."""
+"""Correspondence between the dimensions of a reshape's operand and result."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 Groups: TypeAlias = list[tuple[tuple[int, ...], tuple[int, ...]]]
-"""Dimension numbers before, and those after, that hold the same elements: as few as can be in each group."""
+"""Minimal groups of operand and result dimensions that hold the same elements."""
 
 
 def squeezed(dimensions: Iterable[int]) -> tuple[int, ...]:
-    """The sizes that are not 1."""
+    """Return the sizes that are not 1."""
     return tuple(size for size in dimensions if size != 1)
 
 
 def true_dimensions(dimensions: Sequence[int]) -> list[int]:
-    """The numbers of the dimensions whose size is not 1."""
+    """Return the numbers of the dimensions whose size is not 1."""
     return [number for number, size in enumerate(dimensions) if size != 1]
 
 
 def reshape_groups(before: Sequence[int], after: Sequence[int]) -> Groups | None:
-    """What a reshape does, group by group; dimensions of size 1 are in none.
+    """Return the groups of dimensions that a reshape splits or merges, without dimensions of size 1.
 
     None for arrays without elements.
     """
@@ -47,14 +47,14 @@ def reshape_groups(before: Sequence[int], after: Sequence[int]) -> Groups | None
 
 
 def one_to_one(groups: Groups) -> dict[int, int] | None:
-    """Before → after, if no dimension but those of size 1 is split or joined."""
+    """Return a map of operand to result dimensions; None if a dimension is split or merged."""
     if any(len(mine) > 1 or len(theirs) > 1 for mine, theirs in groups):
         return None
     return {mine[0]: theirs[0] for mine, theirs in groups}
 
 
 def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes another."""
+    """Return the inverse permutation."""
     result = [0] * len(permutation)
     for place, number in enumerate(permutation):
         result[number] = place

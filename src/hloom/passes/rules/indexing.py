@@ -1,4 +1,4 @@
-"""Rules for gather, scatter and sort that turn out to be something simpler."""
+"""Rules that simplify gather, scatter and sort."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def gather_of_one_slice(i: HloInstruction, gather: Gather) -> HloInstruction | N
 
 @GATHERS.rewrites(Gather)
 def gather_of_everything(i: HloInstruction, gather: Gather) -> HloInstruction | None:
-    """``gather(x, indices)`` of slices that are all of x → ``broadcast(x)``."""
+    """``gather(x, indices)`` of slices of the size of x → ``broadcast(x)``."""
     operation = gather
     x, _ = i.operands
     if operation.slice_sizes != x.shape.dimensions or operation.operand_batching_dims:
@@ -76,7 +76,7 @@ def gather_of_everything(i: HloInstruction, gather: Gather) -> HloInstruction | 
 def index_vector(
     w: Writer, indices: HloInstruction, index_map: tuple[int, ...], rank: int
 ) -> list[HloInstruction] | None:
-    """The one index vector as a scalar for each dimension, 0 where it says nothing; None if it is empty."""
+    """Return the only index vector as one scalar per dimension, 0 if unmapped; None if it is empty."""
     if not index_map:
         return None
     kind = indices.shape.element_type
@@ -107,10 +107,10 @@ def scatter_of_nothing(i: HloInstruction, scatter: Scatter) -> HloInstruction | 
 
 @SCATTERS.rewrites(Scatter)
 def scatter_of_one_window(i: HloInstruction, scatter: Scatter) -> HloInstruction | None:
-    """``scatter(x, index, u)`` of one window → ``dynamic-update-slice(x, f(x there, u))``.
+    """``scatter(x, index, u)`` of one window → ``dynamic-update-slice(x, f(slice(x), u))``.
 
-    A window that is not inside in whole is dropped by a scatter but moved inside by an update: then the
-    update writes what is there already.
+    A scatter drops a window that is partly out of bounds, an update clamps its start: the update then
+    writes the existing elements.
     """
     operation = scatter
     if len(i.operands) != 3 or not _is_combiner(i):
@@ -140,7 +140,7 @@ def scatter_of_one_window(i: HloInstruction, scatter: Scatter) -> HloInstruction
 
 
 def _is_combiner(i: HloInstruction) -> bool:
-    """Whether what a scatter applies is made of elementwise operations of the operands' own type."""
+    """Return whether a scatter's computation consists of scalar elementwise operations of its own type."""
     computation = i.called_computations[0]
     kind = i.shape.element_type
     if any(
@@ -155,7 +155,7 @@ def _is_combiner(i: HloInstruction) -> bool:
 
 
 def _constants_inside(starts: list[HloInstruction], sizes: list[int], shape: Shape) -> bool:
-    """Whether the window starts at constants and lies inside."""
+    """Return whether the start indices are constants and the window is in bounds."""
     exact = start_numbers(starts, [1 << 62] * len(starts))
     below = all(not s.shape.element_type.is_signed or _not_negative(s) for s in starts)
     return (
@@ -175,7 +175,7 @@ def _not_negative(s: HloInstruction) -> bool:
 def _all_inside(
     w: Writer, starts: list[HloInstruction], sizes: list[int], moved: tuple[int, ...], shape: Shape
 ) -> HloInstruction | None:
-    """Return a scalar pred: a window at the start indices lies inside; None if it always does."""
+    """Return a scalar pred, true if a window at the start indices is in bounds; None if it always is."""
     result: HloInstruction | None = None
     for d in moved:
         index = starts[d]
@@ -194,7 +194,7 @@ def _all_inside(
 def _combined(
     w: Writer, computation: HloComputation, there: HloInstruction, u: HloInstruction
 ) -> HloInstruction:
-    """A computation of two scalars on whole arrays."""
+    """Apply a computation of two scalars to whole arrays."""
     copies: dict[HloInstruction, HloInstruction] = dict(zip(computation.parameters, (there, u), strict=True))
     for step in computation.post_order():
         if step in copies:
@@ -220,7 +220,7 @@ SORTS: Final = Family("sort")
 
 @SORTS.rewrites(Sort)
 def sort_of_one(i: HloInstruction, sort: Sort) -> HloInstruction | None:
-    """``sort(x)`` along a size of 1 → ``x``; a tuple of several."""
+    """``sort(x)`` along a dimension of size 1 → ``x``, or a tuple of the operands."""
     (dimension,) = sort.dimensions
     if i.operands[0].shape.dimensions[dimension] > 1:
         return None
@@ -229,7 +229,7 @@ def sort_of_one(i: HloInstruction, sort: Sort) -> HloInstruction | None:
 
 @SORTS.rewrites(Sort)
 def sort_of_unused(i: HloInstruction, sort: Sort) -> HloInstruction | None:
-    """``sort(x, y)`` → ``sort(x)`` where neither the comparator nor anybody else looks at y."""
+    """``sort(x, y)`` → ``sort(x)`` where neither the comparator nor a user reads y."""
     if len(i.operands) < 2 or i.is_root:
         return None
     picked = [u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)]
@@ -255,7 +255,7 @@ def sort_of_unused(i: HloInstruction, sort: Sort) -> HloInstruction | None:
 
 
 def _comparator_of(w: Writer, comparator: HloComputation, kept: list[int]) -> HloComputation:
-    """A copy of a comparator that takes only some pairs of its parameters."""
+    """Copy a comparator with only some pairs of its parameters."""
     copy = HloComputation(w.module.unique_name(comparator.name))
     copies: dict[HloInstruction, HloInstruction] = {}
     for step in comparator.post_order():

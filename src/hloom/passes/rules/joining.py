@@ -20,7 +20,7 @@ RULES: Final = Family("joining")
 
 @RULES.rewrites(Pad)
 def pad_of_nothing(i: HloInstruction, pad: Pad) -> HloInstruction | None:
-    """``pad(x, v)`` → ``x`` where nothing is added, ``broadcast(v)`` where x has no elements."""
+    """``pad(x, v)`` → ``x`` where no padding is added, ``broadcast(v)`` where x has no elements."""
     x, v = i.operands
     if not uniform(i):
         return None
@@ -33,7 +33,7 @@ def pad_of_nothing(i: HloInstruction, pad: Pad) -> HloInstruction | None:
 
 @RULES.rewrites(Pad)
 def pad_that_cuts(i: HloInstruction, pad: Pad) -> HloInstruction | None:
-    """``pad(x, v)`` → ``slice(x)`` where it only takes away; ``pad(slice(x), v)`` where it does both."""
+    """``pad(x, v)`` with negative padding → ``slice(x)``, or ``pad(slice(x), v)`` if some is positive."""
     x, v = i.operands
     if not any(d.low < 0 or d.high < 0 for d in pad.padding) or any(d.interior for d in pad.padding):
         return None
@@ -54,7 +54,7 @@ def pad_that_cuts(i: HloInstruction, pad: Pad) -> HloInstruction | None:
 
 @RULES.rewrites(Pad, of=Pad)
 def pad_twice(i: HloInstruction, pad: Pad, inner_pad: Pad) -> HloInstruction | None:
-    """``pad(pad(x, v), v)`` → ``pad(x, v)`` where both only add, and nothing comes between."""
+    """``pad(pad(x, v), v)`` → ``pad(x, v)`` for non-negative padding, without interior in the outer pad."""
     inner, v = i.operands
     if not uniform(i) or not uniform(inner):
         return None
@@ -80,7 +80,7 @@ def pad_of_same_number(i: HloInstruction, pad: Pad, broadcast: Broadcast) -> Hlo
 
 
 def _same_number(a: HloInstruction, b: HloInstruction) -> bool:
-    """Whether two constants are the same bits."""
+    """Return whether two constants are bitwise equal."""
     x, y = splat(a), splat(b)
     return x is not None and y is not None and x.dtype == y.dtype and x.tobytes() == y.tobytes()
 
@@ -90,7 +90,7 @@ def _same_number(a: HloInstruction, b: HloInstruction) -> bool:
 
 @RULES.rewrites(Concatenate)
 def concatenate_of_few(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
-    """``concatenate(x)`` → ``x``; operands without elements go."""
+    """``concatenate(x)`` → ``x``; operands without elements → none."""
     if not uniform(i):
         return None
     real = [o for o in i.operands if o.shape.element_count]
@@ -103,7 +103,7 @@ def concatenate_of_few(i: HloInstruction, concatenate: Concatenate) -> HloInstru
 
 @RULES.rewrites(Concatenate)
 def concatenate_flattened(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
-    """``concatenate(concatenate(x, y), z)`` → ``concatenate(x, y, z)``: nothing else uses the inner one."""
+    """``concatenate(concatenate(x, y), z)`` → ``concatenate(x, y, z)`` where the inner has one use."""
     inner = [o.operation == i.operation and len(o.users) == 1 and uniform(o) for o in i.operands]
     if not any(inner) or not uniform(i):
         return None
@@ -132,7 +132,7 @@ def concatenate_of_neighbours(i: HloInstruction, concatenate: Concatenate) -> Hl
 
 
 def _joined(a: HloInstruction, b: HloInstruction, dimension: int) -> tuple[SliceDimension, ...] | None:
-    """The ranges of one slice in the place of two, the second of which goes on where the first ends."""
+    """Return the ranges of one slice equal to two adjacent ones; None if they are not adjacent."""
     if not isinstance(a.operation, Slice) or not isinstance(b.operation, Slice):
         return None
     if a.operands[0] is not b.operands[0]:
@@ -147,7 +147,7 @@ def _joined(a: HloInstruction, b: HloInstruction, dimension: int) -> tuple[Slice
 
 @RULES.rewrites(Concatenate)
 def concatenate_of_one_number(i: HloInstruction, concatenate: Concatenate) -> HloInstruction | None:
-    """``concatenate(broadcast(v), x)`` → ``pad(x, v)``, and so behind x."""
+    """``concatenate(broadcast(v), x)`` → ``pad(x, v)``; same for a broadcast after x."""
     if len(i.operands) != 2 or not uniform(i):
         return None
     (dimension,) = concatenate.dimensions

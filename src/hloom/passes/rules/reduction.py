@@ -1,6 +1,6 @@
 """Rules for reduce and reduce-window.
 
-Rules that change the order in which elements are combined say so, and ask if the combiner allows it.
+Rules that change the order of combination declare it, and check that the combiner allows it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RULES: Final = Family("reduction")
 def again(
     i: HloInstruction, inputs: Sequence[HloInstruction], dimensions: Sequence[int], shape: Shape | None = None
 ) -> HloInstruction:
-    """The reduction of other arrays along other dimensions, from the same initial values."""
+    """Add the reduction of other arrays along other dimensions, with the same initial values."""
     inits = i.operands[len(i.operands) // 2 :]
     made = Writer(i).op(
         Reduce(dimensions=tuple(dimensions)), *inputs, *inits, computations=i.called_computations
@@ -43,13 +43,13 @@ def again(
 
 
 def arrays_of(i: HloInstruction) -> list[HloInstruction]:
-    """The arrays that are reduced."""
+    """Return the reduced arrays."""
     return i.operands[: len(i.operands) // 2]
 
 
 @RULES.rewrites(Reduce)
 def reduce_of_size_one(i: HloInstruction, reduce: Reduce) -> HloInstruction | None:
-    """``reduce(x, v)`` along sizes of 1 → ``v + reshape(x)``; along others too, without those of size 1."""
+    """``reduce(x, v)`` along sizes of 1 → ``v + reshape(x)``; mixed with other sizes → without those of 1."""
     sizes = i.operands[0].shape.dimensions
     real = [d for d in reduce.dimensions if sizes[d] != 1]
     if real:
@@ -70,9 +70,9 @@ def reduce_of_size_one(i: HloInstruction, reduce: Reduce) -> HloInstruction | No
 
 @RULES.rewrites(Reduce, of=Transpose, reorders=True)
 def reduce_of_transpose(i: HloInstruction, reduce: Reduce, transpose: Transpose) -> HloInstruction | None:
-    """``reduce(transpose(x))`` → ``reduce(x)``, or its transpose where the kept dimensions change places.
+    """``reduce(transpose(x))`` → ``reduce(x)``, or its transpose where kept dimensions are permuted.
 
-    Reduced dimensions change places only if the combiner takes values in any order.
+    Reduced dimensions are permuted only if the combiner accepts values in any order.
     """
     if len(i.operands) != 2:
         return None
@@ -92,9 +92,9 @@ def reduce_of_transpose(i: HloInstruction, reduce: Reduce, transpose: Transpose)
 
 @RULES.rewrites(Reduce, of=Reshape)
 def reduce_of_reshape(i: HloInstruction, reduce: Reduce, reshape: Reshape) -> HloInstruction | None:
-    """``reduce(reshape(x))`` → ``reduce(x)`` where dimensions are split and joined among reduced ones only.
+    """``reduce(reshape(x))`` → ``reduce(x)`` where only reduced dimensions are split and merged.
 
-    And among kept ones only; then the result is reshaped.
+    Kept dimensions may be split and merged too; the result is then reshaped.
     """
     if len(i.operands) != 2:
         return None
@@ -119,7 +119,7 @@ def reduce_of_reshape(i: HloInstruction, reduce: Reduce, reshape: Reshape) -> Hl
 
 @RULES.rewrites(Reduce, of=Broadcast)
 def reduce_of_broadcast(i: HloInstruction, reduce: Reduce, broadcast: Broadcast) -> HloInstruction | None:
-    """``reduce(broadcast(x), v)`` of maximum, minimum, and, or → the reduction of x along what is left."""
+    """``reduce(broadcast(x), v)`` of an idempotent combiner → ``reduce(x, v)`` without the repetition."""
     operation = combiner(i)
     if operation is None or not operation.idempotent:
         return None
@@ -128,7 +128,7 @@ def reduce_of_broadcast(i: HloInstruction, reduce: Reduce, broadcast: Broadcast)
 
 @RULES.rewrites(Reduce, of=Broadcast, reorders=True)
 def sum_of_broadcast(i: HloInstruction, reduce: Reduce, broadcast: Broadcast) -> HloInstruction | None:
-    """``reduce(broadcast(x), 0)`` of add → ``reduce(x) * n``: where n sums of floats round, once."""
+    """``reduce(broadcast(x), 0)`` of add → ``reduce(x) * n``: one rounding instead of n for floats."""
     kind = i.shape.element_type if i.shape.is_array else None
     if not isinstance(combiner(i), Add) or kind is None:
         return None
@@ -146,7 +146,7 @@ def sum_of_broadcast(i: HloInstruction, reduce: Reduce, broadcast: Broadcast) ->
 def _without_copies(
     i: HloInstruction, reduce: Reduce, broadcast: Broadcast
 ) -> tuple[HloInstruction | None, int]:
-    """The reduction of what was repeated along reduced dimensions, and how often it was; None for nothing."""
+    """Return the reduction without dimensions repeated by the broadcast, and their number of copies."""
     spread, v = i.operands
     (x,) = spread.operands
     into, reduced = broadcast.dimensions, reduce.dimensions
@@ -167,9 +167,9 @@ def _without_copies(
 
 @RULES.rewrites(Reduce, of=Reduce, reorders=True)
 def reduce_twice(i: HloInstruction, reduce: Reduce, inner_reduce: Reduce) -> HloInstruction | None:
-    """``reduce(reduce(x, v), v)`` → ``reduce(x, v)`` along the dimensions of both, where v changes nothing.
+    """``reduce(reduce(x, v), v)`` → ``reduce(x, v)`` along the dimensions of both, for a neutral v.
 
-    Of floats sums and products only in f32 and f64, where sums are formed in the result's own type.
+    Float sums and products only in f32 and f64, where sums are formed in the result's own type.
     """
     if len(i.operands) != 2 or len(i.operands[0].users) > 1:
         return None
@@ -185,7 +185,7 @@ def reduce_twice(i: HloInstruction, reduce: Reduce, inner_reduce: Reduce) -> Hlo
 
 
 def _is_neutral(operation: Operation, v: HloInstruction) -> bool:
-    """Return whether combining with a constant changes nothing, up to the sign of a zero sum."""
+    """Return whether a constant is the combiner's neutral element, up to the sign of a zero sum."""
     neutral = operation.neutral_element(v.shape.element_type)
     return neutral is not None and number(v) == neutral
 
@@ -195,7 +195,7 @@ def _is_neutral(operation: Operation, v: HloInstruction) -> bool:
 
 @RULES.rewrites(ReduceWindow)
 def window_of_one(i: HloInstruction, reduce_window: ReduceWindow) -> HloInstruction | None:
-    """``reduce-window(x, v)`` of windows of one element, all of them → ``v + x``."""
+    """``reduce-window(x, v)`` of windows of one element at every position → ``v + x``."""
     combine = combiner(i)
     if combine is None or i.shape.dimensions != i.operands[0].shape.dimensions:
         return None
@@ -211,7 +211,7 @@ def window_of_one(i: HloInstruction, reduce_window: ReduceWindow) -> HloInstruct
 
 @RULES.rewrites(ReduceWindow, reorders=True)
 def window_of_everything(i: HloInstruction, reduce_window: ReduceWindow) -> HloInstruction | None:
-    """``reduce-window(x, v)`` → ``reshape(reduce(x, v))`` of windows that are whole dimensions or 1."""
+    """``reduce-window(x, v)`` → ``reshape(reduce(x, v))`` for windows of a whole dimension or size 1."""
     if len(i.operands) != 2:
         return None
     (x,) = arrays_of(i)

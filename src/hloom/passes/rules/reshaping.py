@@ -1,4 +1,4 @@
-"""Rules for reshape, transpose and reverse: chains become one, and what moves nothing becomes nothing."""
+"""Rules for reshape, transpose and reverse: merge chains and remove identities."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reshape_twice(i: HloInstruction, reshape: Reshape, inner: Reshape) -> HloIns
 
 @RULES.rewrites(Reshape, of=Broadcast)
 def reshape_of_broadcast(i: HloInstruction, reshape: Reshape, broadcast: Broadcast) -> HloInstruction | None:
-    """``reshape(broadcast(x))`` → ``broadcast(reshape(x))`` where repeated and other sizes do not mix."""
+    """``reshape(broadcast(x))`` → ``broadcast(reshape(x))`` where no group mixes repeated and other sizes."""
     (spread,) = i.operands
     (x,) = spread.operands
     own = {d: n for n, d in enumerate(broadcast.dimensions) if spread.shape.dimensions[d] != 1}
@@ -59,7 +59,7 @@ def reshape_of_broadcast(i: HloInstruction, reshape: Reshape, broadcast: Broadca
 
 @RULES.rewrites(Reshape, of=Iota)
 def reshape_of_iota(i: HloInstruction, reshape: Reshape, iota: Iota) -> HloInstruction | None:
-    """``reshape(iota())`` → ``iota()`` where the counting dimension stays one."""
+    """``reshape(iota())`` → ``iota()`` where the iota dimension is neither split nor merged."""
     operation = iota
     groups = reshape_groups(i.operands[0].shape.dimensions, i.shape.dimensions)
     if groups is None:
@@ -81,7 +81,7 @@ def dynamic_reshape_of_static(i: HloInstruction, dynamic_reshape: DynamicReshape
 
 @RULES.rewrites(Transpose)
 def transpose_of_nothing(i: HloInstruction, transpose: Transpose) -> HloInstruction | None:
-    """``transpose(x)`` → ``reshape(x)`` where only dimensions of size 1 move; ``x`` where none does."""
+    """``transpose(x)`` → ``reshape(x)`` where only dimensions of size 1 move, ``x`` where none moves."""
     (x,) = i.operands
     moved = [d for d in transpose.dimensions if x.shape.dimensions[d] != 1]
     if moved != sorted(moved):
@@ -112,7 +112,7 @@ def transpose_of_broadcast(
 
 @RULES.rewrites(Transpose, of=Iota)
 def transpose_of_iota(i: HloInstruction, transpose: Transpose, iota: Iota) -> HloInstruction | None:
-    """``transpose(iota())`` → ``iota()`` along the dimension's new place."""
+    """``transpose(iota())`` → ``iota()`` along the permuted dimension."""
     dimension = iota.iota_dimension
     place = inverse(transpose.dimensions)[dimension]
     return Writer(i).op(Iota(iota_dimension=place), shape=i.shape)
@@ -120,7 +120,7 @@ def transpose_of_iota(i: HloInstruction, transpose: Transpose, iota: Iota) -> Hl
 
 @RULES.rewrites(Transpose, of=Reshape)
 def transpose_of_reshape(i: HloInstruction, transpose: Transpose, reshape: Reshape) -> HloInstruction | None:
-    """``transpose(reshape(x))`` → ``reshape(transpose(x))`` where only sizes of 1 come or go."""
+    """``transpose(reshape(x))`` → ``reshape(transpose(x))`` where only sizes of 1 are added or removed."""
     (inner,) = i.operands
     (x,) = inner.operands
     if squeezed(x.shape.dimensions) != squeezed(inner.shape.dimensions) or 0 in x.shape.dimensions:
@@ -138,7 +138,7 @@ def transpose_of_reshape(i: HloInstruction, transpose: Transpose, reshape: Resha
 
 @RULES.rewrites(Reverse)
 def reverse_of_few(i: HloInstruction, reverse: Reverse) -> HloInstruction | None:
-    """``reverse(x)`` → ``x`` where only dimensions of size 1 are reversed; else without those."""
+    """``reverse(x)`` → ``x`` where only dimensions of size 1 are reversed; else → without those."""
     (x,) = i.operands
     real = tuple(d for d in reverse.dimensions if x.shape.dimensions[d] != 1)
     if len(real) == len(reverse.dimensions) and real:
@@ -148,7 +148,7 @@ def reverse_of_few(i: HloInstruction, reverse: Reverse) -> HloInstruction | None
 
 @RULES.rewrites(Reverse, of=Reverse)
 def reverse_twice(i: HloInstruction, reverse: Reverse, inner_reverse: Reverse) -> HloInstruction | None:
-    """``reverse(reverse(x))`` → ``reverse(x)`` of the dimensions that only one of them reverses."""
+    """``reverse(reverse(x))`` → ``reverse(x)`` of the dimensions that exactly one of them reverses."""
     (inner,) = i.operands
     (x,) = inner.operands
     odd = tuple(sorted(set(reverse.dimensions) ^ set(inner_reverse.dimensions)))

@@ -19,13 +19,13 @@ RULES: Final = Family("slicing")
 
 
 def whole(size: int) -> SliceDimension:
-    """The range of a dimension that is not cut."""
+    """Return the range of a whole dimension."""
     return SliceDimension(0, size)
 
 
 @RULES.rewrites(Slice)
 def slice_of_everything(i: HloInstruction, slice_: Slice) -> HloInstruction | None:
-    """``slice(x)`` → ``x`` of the same size; strides of dimensions with one element are 1."""
+    """``slice(x)`` → ``x`` of the same size; strides of dimensions with one element → 1."""
     (x,) = i.operands
     if i.shape.dimensions == x.shape.dimensions:
         return x
@@ -64,7 +64,7 @@ def slice_of_broadcast(i: HloInstruction, slice_: Slice, broadcast: Broadcast) -
 
 @RULES.rewrites(Slice, of=Iota)
 def slice_of_iota(i: HloInstruction, slice_: Slice, iota: Iota) -> HloInstruction | None:
-    """``slice(iota())`` → ``iota()`` where the numbers are cut from 0 on only."""
+    """``slice(iota())`` → ``iota()`` where the range along the iota dimension starts at 0 with stride 1."""
     dimension = iota.iota_dimension
     d = slice_.slice[dimension]
     if d.start or d.stride != 1:
@@ -74,7 +74,7 @@ def slice_of_iota(i: HloInstruction, slice_: Slice, iota: Iota) -> HloInstructio
 
 @RULES.rewrites(Slice, of=Concatenate)
 def slice_of_concatenate(i: HloInstruction, slice_: Slice, concatenate: Concatenate) -> HloInstruction | None:
-    """``slice(concatenate(x, y))`` → ``slice(x)`` or ``slice(y)`` where all of it comes from one."""
+    """``slice(concatenate(x, y))`` → ``slice(x)`` or ``slice(y)`` where it lies within one operand."""
     (joined,) = i.operands
     (dimension,) = concatenate.dimensions
     d = slice_.slice[dimension]
@@ -91,7 +91,7 @@ def slice_of_concatenate(i: HloInstruction, slice_: Slice, concatenate: Concaten
 
 @RULES.rewrites(Slice, of=Pad)
 def slice_of_pad(i: HloInstruction, slice_: Slice, pad: Pad) -> HloInstruction | None:
-    """``slice(pad(x, v))`` → ``slice(x)`` where it lies within x; ``broadcast(v)`` where it lies outside."""
+    """``slice(pad(x, v))`` → ``slice(x)`` within x, ``broadcast(v)`` within the padding."""
     (padded,) = i.operands
     if padded.operands[0].shape.element_type is not i.shape.element_type:
         return None
@@ -110,7 +110,7 @@ def slice_of_pad(i: HloInstruction, slice_: Slice, pad: Pad) -> HloInstruction |
 
 @RULES.rewrites(Slice, of=Transpose)
 def slice_of_transpose(i: HloInstruction, slice_: Slice, transpose: Transpose) -> HloInstruction | None:
-    """``slice(transpose(x))`` → ``transpose(slice(x))``, which moves less, where nothing else uses it."""
+    """``slice(transpose(x))`` → ``transpose(slice(x))``, which moves less, for a single user."""
     (moved,) = i.operands
     if len(moved.users) > 1:
         return None
@@ -124,7 +124,7 @@ def slice_of_transpose(i: HloInstruction, slice_: Slice, transpose: Transpose) -
 
 @RULES.rewrites(Slice, of=Reverse)
 def slice_of_reverse(i: HloInstruction, slice_: Slice, reverse: Reverse) -> HloInstruction | None:
-    """``slice(reverse(x))`` → ``reverse(slice(x))`` of the mirrored range, where nothing else uses it."""
+    """``slice(reverse(x))`` → ``reverse(slice(x))`` of the mirrored range, for a single user."""
     (mirrored,) = i.operands
     if len(mirrored.users) > 1 or 0 in i.shape.dimensions:
         return None
@@ -140,7 +140,7 @@ def slice_of_reverse(i: HloInstruction, slice_: Slice, reverse: Reverse) -> HloI
 
 @RULES.rewrites(Slice, of=Reshape)
 def slice_of_reshape(i: HloInstruction, slice_: Slice, reshape: Reshape) -> HloInstruction | None:
-    """``slice(reshape(x))`` → ``reshape(slice(x))`` where the reshape only adds or drops sizes of 1."""
+    """``slice(reshape(x))`` → ``reshape(slice(x))`` where the reshape only adds or removes sizes of 1."""
     (inner,) = i.operands
     if len(inner.users) > 1 or 0 in i.shape.dimensions:
         return None
@@ -156,11 +156,11 @@ def slice_of_reshape(i: HloInstruction, slice_: Slice, reshape: Reshape) -> HloI
     return w.reshape(w.op(Slice(slice=tuple(ranges)), x), i.shape.dimensions)
 
 
-# -- slices at computed places
+# -- slices at dynamic start indices
 
 
 def start_numbers(indices: Sequence[HloInstruction], limits: Sequence[int]) -> list[int] | None:
-    """Start indices that are constants, each held to between 0 and its limit; None if one is not known."""
+    """Return constant start indices, clamped to [0, limit]; None if one is not constant."""
     if len(indices) != len(limits):
         return None
     starts: list[int] = []
@@ -180,7 +180,7 @@ def _room(x: HloInstruction, sizes: Sequence[int]) -> list[int]:
 def start_indices_one_by_one(
     i: HloInstruction, operation: DynamicSlice | DynamicUpdateSlice
 ) -> HloInstruction | None:
-    """A vector of start indices → one scalar for each dimension."""
+    """A vector of start indices → one scalar per dimension."""
     first = 1 if isinstance(operation, DynamicSlice) else 2
     indices = i.operands[first:]
     if len(indices) != 1 or not indices[0].shape.rank:
@@ -196,7 +196,7 @@ def start_indices_one_by_one(
 
 @RULES.rewrites(DynamicSlice)
 def dynamic_slice_at_constant(i: HloInstruction, dynamic_slice: DynamicSlice) -> HloInstruction | None:
-    """``dynamic-slice(x, c)`` → ``slice(x)`` at the constant, held to the range in which the slice fits."""
+    """``dynamic-slice(x, c)`` → ``slice(x)`` at the constant, clamped so that the slice is in bounds."""
     x, *indices = i.operands
     starts = start_numbers(indices, _room(x, i.shape.dimensions))
     if starts is None:

@@ -1,4 +1,4 @@
-"""Rules for tuples and for what picks from them."""
+"""Rules for tuples and get-tuple-elements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def element_of_tuple(i: HloInstruction, element: GetTupleElement, tuple_: Tuple)
 def tuple_of_elements(i: HloInstruction, tuple_: Tuple, first: GetTupleElement) -> HloInstruction | None:
     """``tuple(get-tuple-element(t), index=0; get-tuple-element(t), index=1)`` → ``t`` of two elements.
 
-    Not around loops: they are taken apart, see `hloom.passes.loops.while_loops`.
+    Not around loops, whose states are kept as tuples of elements; see `hloom.passes.loops.while_loops`.
     """
     if i.is_root or any(isinstance(user.operation, While) for user in i.users):
         return None
@@ -51,6 +51,6 @@ def barrier_of_nothing(i: HloInstruction, opt_barrier: OptimizationBarrier) -> H
 
 @RULES.rewrites(AfterAll)
 def after_one(i: HloInstruction, after_all: AfterAll) -> HloInstruction | None:
-    """``after-all(token)`` → ``token``; of one token several times too."""
+    """``after-all(token)`` → ``token``; also if one token is repeated."""
     tokens = set(i.operands)
     return i.operands[0] if len(tokens) == 1 else None

@@ -1,8 +1,8 @@
-"""hlo-memory-scheduler: an order of execution that needs little memory at a time.
+"""hlo-memory-scheduler: order instructions to reduce peak memory.
 
-Three orders are tried for each computation: operands before users as they come; the same, but what frees more
-than it takes comes as soon as it can; and always next what leaves least in use. The one with the lowest peak
-is taken.
+Three orders are tried for each computation: the plain post-order; a greedy one that runs instructions as soon
+as they free more than they allocate; and a greedy one that always runs the instruction that leaves the least
+memory live. The one with the lowest peak is used.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hloom.shape.shape import Shape
 
 
 def _holds_operands(i: HloInstruction) -> bool:
-    """Return whether the value is what the operands hold: aliases, tuples and what picks from them."""
+    """Return whether the value consists of its operands' buffers: aliases, tuples and tuple elements."""
     return i.operation.aliases_operand or isinstance(i.operation, Tuple | GetTupleElement)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class HloMemoryScheduler:
-    """The instructions of every computation in the order in which they are to run."""
+    """An unordered module → a scheduled one with low peak memory."""
 
     name: ClassVar[str] = "hlo-memory-scheduler"
     needs: ClassVar[frozenset[str]] = frozenset((UNORDERED,))
@@ -58,14 +58,14 @@ class HloMemoryScheduler:
 def memory_order(
     computation: HloComputation, peaks: dict[HloComputation, int]
 ) -> tuple[list[HloInstruction], int]:
-    """The best of three orders of a computation, and how many bytes it needs at most at a time.
+    """Return the best of three orders of a computation, and its peak memory in bytes.
 
-    What talks to other devices or the host stays in the order in which it would run anyway: another one might
-    make devices wait for each other.
+    Computations that communicate with other devices or the host keep their post-order: another order could
+    deadlock devices that wait for each other.
 
     Args:
-        computation: whose instructions are ordered.
-        peaks: what computations need that control flow calls from it.
+        computation: the computation to order.
+        peaks: peak memory in bytes of the computations that its control flow calls.
     """
     plain = computation.post_order()
     liveness = _Liveness(plain, computation.root, peaks)
@@ -79,9 +79,9 @@ def memory_order(
 
 @dataclass(slots=True, eq=False)
 class _Value:
-    """An array that an instruction makes, and who reads it, however it is handed on.
+    """An array that an instruction allocates, and its readers, including those through aliases.
 
-    What is given, or is a result, has memory of its own and counts nothing.
+    Parameters, constants and results have separate memory and count as 0 bytes.
     """
 
     size: int
@@ -89,7 +89,7 @@ class _Value:
 
 
 class _Liveness:
-    """Which values the instructions of a computation make and read."""
+    """The values that the instructions of a computation allocate and read."""
 
     def __init__(
         self, order: Sequence[HloInstruction], root: HloInstruction, peaks: dict[HloComputation, int]
@@ -118,7 +118,7 @@ class _Liveness:
             self.inner[i] = max((peaks.get(c, 0) for c in i.called_computations), default=0)
 
     def _handed_on(self, i: HloInstruction) -> tuple[_Value, ...]:
-        """The values behind an alias: of a tuple that is written out, or just made, the element picked."""
+        """Return the values behind an alias; of a tuple element, if known, only the selected one."""
         if isinstance(i.operation, GetTupleElement):
             (whole,) = i.operands
             index = i.operation.index
@@ -129,7 +129,7 @@ class _Liveness:
         return tuple(dict.fromkeys(v for o in i.operands for v in self.held[o]))
 
     def peak(self, order: Sequence[HloInstruction]) -> int:
-        """The most bytes that are held at a time."""
+        """Return the peak memory of an order in bytes."""
         live = most = 0
         left: dict[_Value, int] = {}
         for i in order:
@@ -145,7 +145,7 @@ class _Liveness:
         return most
 
     def greedy(self, *, everything: bool) -> list[HloInstruction]:
-        """Next what leaves least in use: of all that could run, or only of what makes it no more."""
+        """Return a greedy order by memory growth, or by post-order among growing instructions."""
         missing = {i: len({*i.operands, *i.control_predecessors}) for i in self.position}
         left = {value: len(value.readers) for values in self.made.values() for value in values}
         heap: list[tuple[int, int, HloInstruction]] = []
@@ -179,7 +179,7 @@ class _Liveness:
         return list(order)
 
     def _growth(self, i: HloInstruction, left: dict[_Value, int]) -> int:
-        """By how many bytes more are held after an instruction than before it; aliases run at once."""
+        """Return the growth of live memory by an instruction, in bytes; aliases come first."""
         if i not in self.made or i.operation.family is Family.STRUCTURE:
             return -(1 << 62)
         freed = sum(v.size for v in self.reads[i] if left[v] == 1)
