@@ -143,11 +143,7 @@ class HloComputation:
             self.add(new)
         old.replace_all_uses_with(new)
         if not old.users and old is not self._root and old.opcode != "parameter":
-            for predecessor in old.control_predecessors:
-                predecessor.add_control_dependency_to(new)
-            for successor in old.control_successors:
-                new.add_control_dependency_to(successor)
-            old.drop_control_dependencies()
+            old.hand_over_control_dependencies(new)
             self.remove(old)
         return new
 

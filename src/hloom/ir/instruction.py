@@ -124,6 +124,41 @@ class HloInstruction:
             other.control_predecessors = tuple(p for p in other.control_predecessors if p is not self)
         self.control_predecessors = self.control_successors = ()
 
+    def bypass_control_dependencies(self) -> None:
+        """Forget the order of this instruction, but keep that of what it stood between; for removal."""
+        for before in self.control_predecessors:
+            for after in self.control_successors:
+                before.add_control_dependency_to(after)
+        self.drop_control_dependencies()
+
+    def hand_over_control_dependencies(self, new: HloInstruction) -> None:
+        """Let an instruction that takes the place of this one have its order too.
+
+        The new one may be older than this one, and come before what this one waits for; then it stays there.
+        """
+        before, after = self.control_predecessors, self.control_successors
+        self.bypass_control_dependencies()
+        for other in before:
+            if other is not new and not other.depends_on(new):
+                other.add_control_dependency_to(new)
+        for other in after:
+            if other is not new and not new.depends_on(other):
+                new.add_control_dependency_to(other)
+
+    def depends_on(self, other: HloInstruction) -> bool:
+        """Return true if this instruction must run after another, by data or by control dependencies."""
+        seen = {self}
+        waiting = [self]
+        while waiting:
+            i = waiting.pop()
+            for earlier in (*i.operands, *i.control_predecessors):
+                if earlier is other:
+                    return True
+                if earlier not in seen:
+                    seen.add(earlier)
+                    waiting.append(earlier)
+        return False
+
     def detach(self) -> None:
         """Clear the operands and remove this instruction from their users, before it is removed."""
         for operand in self.operands:

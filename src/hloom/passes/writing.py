@@ -50,11 +50,7 @@ class Writer:
     def replace(self, new: HloInstruction) -> None:
         """Replace all uses of the replaced instruction by ``new`` and remove it."""
         old = self.replaced
-        for predecessor in old.control_predecessors:
-            predecessor.add_control_dependency_to(new)
-        for successor in old.control_successors:
-            new.add_control_dependency_to(successor)
-        old.drop_control_dependencies()
+        old.hand_over_control_dependencies(new)
         old.replace_all_uses_with(new)
         self.computation.remove(old)
 

@@ -78,7 +78,7 @@ def inline(call: HloInstruction) -> HloInstruction:
                 predecessor.add_control_dependency_to(copy)
             for successor in call.control_successors:
                 copy.add_control_dependency_to(successor)
-    call.drop_control_dependencies()
+    call.bypass_control_dependencies()
     call.replace_all_uses_with(root)
     computation.remove(call)
     return root

@@ -78,6 +78,7 @@ def rebuild(loop: Loop, kept: Sequence[int], extra: Sequence[HloInstruction] = (
     root = body.op(Tuple(), *following, *inside)
     old_root, loop.body.root = loop.body.root, root
     if not old_root.users:
+        old_root.bypass_control_dependencies()
         loop.body.remove(old_root)
     for owner, whole in ((loop.body, loop.state), (loop.condition, loop.tested)):
         for user in list(whole.users):

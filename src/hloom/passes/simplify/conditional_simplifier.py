@@ -150,6 +150,8 @@ def drop_unused_results(i: HloInstruction) -> bool:
         if index in used:
             element = w.op(GetTupleElement(index=used.index(index)), new, shape=user.shape)
             user.replace_all_uses_with(element)
+            user.hand_over_control_dependencies(element)
+        user.bypass_control_dependencies()
         w.computation.remove(user)
     w.computation.remove(i)
     return True

@@ -55,10 +55,7 @@ def remove_dead(computation: HloComputation) -> bool:
         if instruction.parent is None or not is_dead(instruction):
             continue
         operands = list(dict.fromkeys(instruction.operands))
-        for before in instruction.control_predecessors:
-            for after in instruction.control_successors:
-                before.add_control_dependency_to(after)
-        instruction.drop_control_dependencies()
+        instruction.bypass_control_dependencies()
         computation.remove(instruction)
         changed = True
         waiting.extend(o for o in operands if is_dead(o))

@@ -1,0 +1,50 @@
+"""Control dependencies of instructions that go, or that others take the place of."""
+
+from __future__ import annotations
+
+from evaluation import parse
+from hloom.ir.instruction import HloInstruction
+
+TEXT = """HloModule m
+ENTRY e {
+  x = f32[] parameter(0)
+  a = f32[] negate(x)
+  b = f32[] abs(x), control-predecessors={a}
+  c = f32[] exponential(x), control-predecessors={b}
+  ROOT t = (f32[], f32[], f32[]) tuple(a, b, c)
+}"""
+
+
+def named() -> dict[str, HloInstruction]:
+    return {i.name: i for i in parse(TEXT).entry.instructions}
+
+
+def test_what_an_instruction_stood_between_keeps_its_order() -> None:
+    i = named()
+    i["b"].bypass_control_dependencies()
+    assert i["c"].control_predecessors == (i["a"],)
+    assert i["a"].control_successors == (i["c"],)
+    assert not i["b"].control_predecessors
+    assert not i["b"].control_successors
+
+
+def test_a_new_instruction_takes_over_the_order() -> None:
+    i = named()
+    i["b"].hand_over_control_dependencies(i["t"])
+    assert i["t"].control_predecessors == (i["a"],)
+    assert set(i["c"].control_predecessors) == {i["a"]}  # t uses c, and cannot come before it
+
+
+def test_an_older_instruction_does_not_come_after_what_uses_it() -> None:
+    i = named()
+    i["b"].hand_over_control_dependencies(i["x"])
+    assert not i["x"].control_predecessors
+    assert i["x"].control_successors == (i["c"],)
+
+
+def test_dependence_by_data_and_by_control() -> None:
+    i = named()
+    assert i["c"].depends_on(i["a"])
+    assert i["t"].depends_on(i["x"])
+    assert not i["a"].depends_on(i["b"])
+    assert not i["a"].depends_on(i["a"])
