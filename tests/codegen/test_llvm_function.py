@@ -348,6 +348,23 @@ entry:
     )
 
 
+def test_instructions_know_their_operands() -> None:
+    def body(f: Function) -> Value:
+        a, b = f.parameters
+        place = f.allocate(I64)
+        f.store(a.compare("eq", b).select(-a.splat(2).insert(b, 1).shuffle([1]).extract(0), b), place)
+        f.switch(a, [(1, last := f.new_block())], last)
+        f.start(last)
+        return f.call(I64, "g", f.load(I64, f.offset(place, a & 1, I64))).cast("trunc", I32).cast("zext", I64)
+
+    f = built(body)
+    instructions = [i for block in f.blocks for i in block.instructions]
+    used = {o for i in instructions for o in i.operands}
+    unused = [i.opcode for i in instructions if i not in used]
+    assert set(f.parameters) | set(f.stack) <= used
+    assert unused == ["store", "switch", "ret"]
+
+
 # -- structure
 
 
@@ -396,8 +413,8 @@ DIFFERENT: dict[str, tuple[Body, Body]] = {
         lambda f: f.parameters[0].cast("trunc", I32).cast("sext", I64),
     ),
     "flags": (
-        lambda f: f.binary("add", *f.parameters, flags=("nsw",)),
-        lambda f: f.binary("add", *f.parameters, flags=("nuw",)),
+        lambda f: f.flagged_binary("add", ("nsw",), *f.parameters),
+        lambda f: f.flagged_binary("add", ("nuw",), *f.parameters),
     ),
     "predicates": (
         lambda f: f.parameters[0].compare("slt", 1).cast("zext", I64),

@@ -19,10 +19,12 @@ class Block:
     Attributes:
         instructions: the last one is a terminator.
         name: in LLVM's text; set when the function is printed.
+        key: its number; set when the function is compared.
     """
 
-    __slots__ = ("instructions", "name")
+    __slots__ = ("instructions", "key", "name")
 
+    key: int
     name: str
 
     def __init__(self) -> None:
@@ -69,7 +71,7 @@ class Loop:
         if kind is not None:
             return
         function = self.index.function
-        following = (function.binary("add", self.index, self._step, flags=("nsw",)), *self._following)
+        following = (function.flagged_binary("add", ("nsw",), self.index, self._step), *self._following)
         latch = function.block
         function.jump(self._head)
         for phi, initial, value in zip(self._phis, self._initial, following, strict=True):

@@ -41,9 +41,8 @@ class Call(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.arguments
 
-    @property
-    def detail(self) -> Hashable:
-        return self.callee.name, self.attributes
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.callee.name, self.attributes, *[a.key for a in self.arguments]
 
     def line(self) -> str:
         listed = ", ".join([f"{a.type.text} {a.name}" for a in self.arguments])
@@ -68,9 +67,8 @@ class Phi(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return tuple([value for value, _ in self.incoming])
 
-    @property
-    def targets(self) -> Sequence[Block]:
-        return [block for _, block in self.incoming]
+    def fields(self) -> tuple[Hashable, ...]:
+        return tuple([(value.key, block.key) for value, block in self.incoming])
 
     def line(self) -> str:
         listed = ", ".join([f"[ {value.name}, %{block.name} ]" for value, block in self.incoming])
@@ -86,9 +84,8 @@ class Jump(Instruction):
         self.function, self.type, self.opcode = function, VOID, "br"
         self.target = target
 
-    @property
-    def targets(self) -> Sequence[Block]:
-        return (self.target,)
+    def fields(self) -> tuple[Hashable, ...]:
+        return (self.target.key,)
 
     def line(self) -> str:
         return f"  br label %{self.target.name}"
@@ -107,9 +104,8 @@ class Branch(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return (self.condition,)
 
-    @property
-    def targets(self) -> Sequence[Block]:
-        return self.yes, self.no
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.condition.key, self.yes.key, self.no.key
 
     def line(self) -> str:
         return f"  br i1 {self.condition.name}, label %{self.yes.name}, label %{self.no.name}"
@@ -135,13 +131,8 @@ class Switch(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return (self.chooser,)
 
-    @property
-    def detail(self) -> Hashable:
-        return tuple([case for case, _ in self.cases])
-
-    @property
-    def targets(self) -> Sequence[Block]:
-        return *[block for _, block in self.cases], self.default
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.chooser.key, self.default.key, *[(case, block.key) for case, block in self.cases]
 
     def line(self) -> str:
         kind = self.chooser.type.text
@@ -161,6 +152,9 @@ class Return(Instruction):
     @property
     def operands(self) -> tuple[Value, ...]:
         return () if self.value is None else (self.value,)
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return () if self.value is None else (self.value.key,)
 
     def line(self) -> str:
         value = self.value

@@ -25,6 +25,7 @@ from hloom.codegen.llvm.instructions import (
 from hloom.codegen.llvm.memory_instructions import Load, Offset, StackMemory, Store
 from hloom.codegen.llvm.types import I1, I8, I64, PTR, VOID, Type
 from hloom.codegen.llvm.values import (
+    NUMBERS,
     Constant,
     ConstantKey,
     GlobalAddress,
@@ -69,6 +70,7 @@ class Function:
         self.prologue: list[Store] = []
         self.symbols: dict[str, None] = {}
         self.constants: dict[ConstantKey, Constant] = {}
+        self._poisons: dict[Type, Poison] = {}
         self._addresses: dict[str, GlobalAddress] = {}
         self.block = Block()
         self.blocks = [self.block]
@@ -96,7 +98,7 @@ class Function:
 
     def constant(self, type: Type, value: Number | Sequence[Number]) -> Constant:
         """Return a number as a constant, in every lane of a vector; a sequence gives a lane each."""
-        if isinstance(value, int | float):
+        if isinstance(value, NUMBERS):
             key = type, value if value and value == value else _special(type, value)
         else:
             key = type, tuple([n if n and n == n else _special(type, n) for n in value])
@@ -111,7 +113,10 @@ class Function:
 
     def poison(self, type: Type) -> Value:
         """Return an undefined value."""
-        return Poison(self, type)
+        known = self._poisons.get(type)
+        if known is None:
+            known = self._poisons[type] = Poison(self, type)
+        return known
 
     def address(self, symbol: str) -> Value:
         """Return the address of a global constant or a function of the module."""
@@ -123,15 +128,18 @@ class Function:
 
     # -- instructions; values have operators for most of these
 
-    def binary(self, opcode: str, a: Value, b: Operand, *, flags: tuple[str, ...] = ()) -> Value:
+    def binary(self, opcode: str, a: Value, b: Operand) -> Value:
         """Append a two-operand instruction on values of one type."""
         if not isinstance(b, Value):
             b = self.constant(a.type, b)
-        if flags:
-            made = FlaggedBinary(self, opcode, a, b)
-            made.flags = flags
-        else:
-            made = Binary(self, opcode, a, b)
+        made = Binary(self, opcode, a, b)
+        self._append(made)
+        return made
+
+    def flagged_binary(self, opcode: str, flags: tuple[str, ...], a: Value, b: Value) -> Value:
+        """Append a two-operand instruction with flags, such as ``nsw``."""
+        made = FlaggedBinary(self, opcode, a, b)
+        made.flags = flags
         self._append(made)
         return made
 
@@ -186,7 +194,7 @@ class Function:
     def shuffle(self, vector: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
         """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
         if other is None:
-            other = Poison(self, vector.type)
+            other = self.poison(vector.type)
         made = Shuffle(self, vector, other, tuple(lanes))
         self._append(made)
         return made
@@ -333,4 +341,4 @@ def _special(type: Type, value: Number) -> Number | bytes:
 def _as_element(type: Type, value: Number | Sequence[Number]) -> Number | tuple[Number, ...]:
     """Return numbers as a type has them: floats or ints."""
     convert = float if type.is_float else int
-    return convert(value) if isinstance(value, int | float) else tuple([convert(v) for v in value])
+    return convert(value) if isinstance(value, NUMBERS) else tuple([convert(v) for v in value])

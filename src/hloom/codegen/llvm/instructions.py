@@ -5,7 +5,7 @@ Lines refer to the names that `hloom.codegen.llvm.printer` gives to values and b
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from hloom.codegen.llvm.types import Type
 from hloom.codegen.llvm.values import Value
 
 if TYPE_CHECKING:
-    from hloom.codegen.llvm.blocks import Block
     from hloom.codegen.llvm.function import Function
 
 
@@ -38,15 +37,9 @@ class Instruction(Value):
         """The values it takes."""
         return ()
 
-    @property
-    def detail(self) -> Hashable:
-        """What distinguishes the instruction from others with its opcode, type and operands."""
-        return None
-
-    @property
-    def targets(self) -> Sequence[Block]:
-        """The blocks that it names."""
-        return ()
+    def fields(self) -> tuple[Hashable, ...]:
+        """Return what distinguishes it from others of its opcode and type, with values and blocks by key."""
+        raise NotImplementedError
 
     def line(self) -> str:
         """Return the instruction as LLVM's text."""
@@ -64,6 +57,9 @@ class Unary(Instruction):
     @property
     def operands(self) -> tuple[Value, ...]:
         return (self.operand,)
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return (self.operand.key,)
 
     def line(self) -> str:
         a = self.operand
@@ -88,6 +84,9 @@ class Binary(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.left, self.right
 
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.left.key, self.right.key
+
     def line(self) -> str:
         return f"  {self.name} = {self.opcode} {self.type.text} {self.left.name}, {self.right.name}"
 
@@ -103,9 +102,8 @@ class FlaggedBinary(Binary):
 
     flags: tuple[str, ...]
 
-    @property
-    def detail(self) -> Hashable:
-        return self.flags
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.flags, self.left.key, self.right.key
 
     def line(self) -> str:
         opcode = f"{self.opcode} {' '.join(self.flags)}"
@@ -135,9 +133,8 @@ class Compare(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.left, self.right
 
-    @property
-    def detail(self) -> Hashable:
-        return self.predicate
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.predicate, self.left.key, self.right.key
 
     def line(self) -> str:
         a = self.left
@@ -161,6 +158,9 @@ class Select(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.condition, self.yes, self.no
 
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.condition.key, self.yes.key, self.no.key
+
     def line(self) -> str:
         condition, kind = self.condition, self.type.text
         chosen = f"{kind} {self.yes.name}, {kind} {self.no.name}"
@@ -183,6 +183,9 @@ class Extract(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.vector, self.lane
 
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.vector.key, self.lane.key
+
     def line(self) -> str:
         v, lane = self.vector, self.lane
         return f"  {self.name} = extractelement {v.type.text} {v.name}, {lane.type.text} {lane.name}"
@@ -204,6 +207,9 @@ class Insert(Instruction):
     @property
     def operands(self) -> tuple[Value, ...]:
         return self.vector, self.scalar, self.lane
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.vector.key, self.scalar.key, self.lane.key
 
     def line(self) -> str:
         v, s, lane = self.vector, self.scalar, self.lane
@@ -238,9 +244,8 @@ class Shuffle(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.first, self.second
 
-    @property
-    def detail(self) -> Hashable:
-        return self.lanes
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.lanes, self.first.key, self.second.key
 
     def line(self) -> str:
         kind = self.first.type.text

@@ -34,9 +34,8 @@ class Offset(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.pointer, self.index
 
-    @property
-    def detail(self) -> Hashable:
-        return self.element
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.element, self.pointer.key, self.index.key
 
     def line(self) -> str:
         p, index = self.pointer, self.index
@@ -64,9 +63,8 @@ class Load(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return (self.pointer,)
 
-    @property
-    def detail(self) -> Hashable:
-        return self.align
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.align, self.pointer.key
 
     def line(self) -> str:
         return f"  {self.name} = load {self.type.text}, ptr {self.pointer.name}, align {self.align}"
@@ -93,9 +91,8 @@ class Store(Instruction):
     def operands(self) -> tuple[Value, ...]:
         return self.value, self.pointer
 
-    @property
-    def detail(self) -> Hashable:
-        return self.align
+    def fields(self) -> tuple[Hashable, ...]:
+        return self.align, self.value.key, self.pointer.key
 
     def line(self) -> str:
         value = self.value
@@ -116,8 +113,7 @@ class StackMemory(Instruction):
         self.function, self.type, self.opcode = function, PTR, "alloca"
         self.element, self.count, self.align = element, count, align
 
-    @property
-    def detail(self) -> Hashable:
+    def fields(self) -> tuple[Hashable, ...]:
         return self.element, self.count, self.align
 
     def line(self) -> str:

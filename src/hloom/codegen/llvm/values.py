@@ -6,9 +6,9 @@ Arithmetic operators append instructions to the function that a value belongs to
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hloom.codegen.llvm.types import PTR, Type
 
@@ -24,10 +24,12 @@ class Value:
         function: the function it belongs to.
         type: its type.
         name: its name as an operand in LLVM's text; set when the function is printed.
+        key: equal for corresponding values of functions; set when the function is compared.
     """
 
-    __slots__ = ("function", "name", "type")
+    __slots__ = ("function", "key", "name", "type")
 
+    key: Hashable
     name: str
 
     def __init__(self, function: Function, type: Type) -> None:
@@ -146,6 +148,8 @@ class Value:
 
 
 Number: TypeAlias = int | float
+NUMBERS: Final = (int, float)
+"""Types of numbers; a tuple, because a union would be made anew for every check."""
 Operand: TypeAlias = Value | Number
 ConstantKey: TypeAlias = tuple[Type, Number | bytes | tuple[Number | bytes, ...]]
 
@@ -172,6 +176,7 @@ class Poison(Value):
     def __init__(self, function: Function, type: Type) -> None:
         super().__init__(function, type)
         self.name = "poison"
+        self.key = ("poison", type)
 
 
 class GlobalAddress(Value):
@@ -182,7 +187,7 @@ class GlobalAddress(Value):
     def __init__(self, function: Function, symbol: str) -> None:
         super().__init__(function, PTR)
         self.symbol = symbol
-        self.name = f"@{symbol}"
+        self.name = self.key = f"@{symbol}"
 
 
 class Constant(Value):
@@ -192,10 +197,10 @@ class Constant(Value):
 
     Attributes:
         value: an int for integers and pointers, a float for floats, a tuple of these for lanes that differ.
-        key: equal for equal constants, of whatever function.
+        number_key: type and number; equal for equal constants.
     """
 
-    __slots__ = ("key", "value")
+    __slots__ = ("number_key", "value")
 
     def __init__(
         self, function: Function, type: Type, value: Number | tuple[Number, ...], key: ConstantKey
@@ -203,7 +208,7 @@ class Constant(Value):
         self.function = function
         self.type = type
         self.value = value
-        self.key = key
+        self.key = self.number_key = key
 
     def __repr__(self) -> str:
         return f"<Constant {self.type.text} {self.value}>"
@@ -221,7 +226,7 @@ class Constant(Value):
 
     def text(self) -> str:
         """Return the constant as LLVM writes it, exact for every value."""
-        return _constant_text(self.key)
+        return _constant_text(self.number_key)
 
 
 @lru_cache(maxsize=1 << 14)
