@@ -147,8 +147,8 @@ class HloInstruction:
 
     def depends_on(self, other: HloInstruction) -> bool:
         """Return true if this instruction must run after another, by data or by control dependencies."""
-        seen = {self}
-        waiting = [self]
+        seen: set[HloInstruction] = {self}
+        waiting: list[HloInstruction] = [self]
         while waiting:
             i = waiting.pop()
             for earlier in (*i.operands, *i.control_predecessors):
