@@ -80,17 +80,7 @@ def test_the_variadic_argmax_is_the_pages_recursion(count: int, kind: str) -> No
     assert tuple(e.item() for e in found) == argmax(values)
 
 
-@pytest.mark.parametrize(
-    ("count", "kind"),
-    [
-        pytest.param(
-            count, kind,
-            marks=[pytest.mark.xfail(strict=True, reason="native code keeps another of equal values")]
-            if (kind == "equal" and count >= 5) or (kind == "mixed" and count >= 16) else [],
-        )
-        for count, kind in itertools.product(COUNTS, VALUES)
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("count", "kind"), itertools.product(COUNTS, VALUES))
 def test_the_variadic_argmax_over_sequential_indices(count: int, kind: str) -> None:
     values = VALUES[kind](count)
     found = value(lambda v: last_of_the_largest(v, ops.Iota(v.builder, f"s32[{count}]", 0)), F(values))

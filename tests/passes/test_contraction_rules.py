@@ -180,6 +180,9 @@ EXAMPLES = {
                 f"index_vector_dim=0, to_apply={f}",
                 ("f32", "bf16", "s32")) for k in ("s32", "u8", "s8") for f in ("sum", "second")
     ] + [
+        Example("x: f32[9], i: s32[1], u: f32[3]", "r = f32[9] scatter(x, i, u), update_window_dims={0}, "
+                "inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, "
+                "to_apply=sum"),
         Example("x: f32[4,3], i: s32[1,2], u: f32[1]", "r = f32[4,3] scatter(x, i, u), "
                 "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, "
                 "index_vector_dim=1, to_apply=second"),
@@ -242,9 +245,6 @@ REFUSED = {
                 "r = f32[2,4,4] convolution(p, k), window={size=3}, dim_labels=b0f_0io->b0f")
     ],
     "scatter_of_one_window": [
-        Example("x: f32[9], i: s32[1], u: f32[3]", "r = f32[9] scatter(x, i, u), update_window_dims={0}, "
-                "inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, "
-                "to_apply=sum"),
         Example("x: f32[9], i: s32[2,1], u: f32[2]", "r = f32[9] scatter(x, i, u), update_window_dims={}, "
                 "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
                 "to_apply=sum"),
