@@ -495,7 +495,7 @@ class Elements:
 
 
 def _stays_inside(index: Index, last: int) -> bool:
-    """Whether an index never leaves [0, last], however far merged loops run."""
+    """Return whether an index never leaves [0, last], however far merged loops run."""
     ends = [c * (v.trips - 1) for v, c in index.terms]
     low = index.constant + sum(min(0, end) for end in ends)
     return low >= 0 and index.constant + sum(max(0, end) for end in ends) <= last

@@ -52,7 +52,7 @@ class Lines:
 
     @property
     def count(self) -> int:
-        """How many lines there are."""
+        """Return the number of lines."""
         return math.prod(size for d, size in enumerate(self.sizes) if d != self.axis)
 
     @property

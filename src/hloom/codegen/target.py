@@ -49,7 +49,7 @@ _CPUINFO: Final = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is made for.
+    """The processor that code is generated for.
 
     Attributes:
         triple: LLVM's name of architecture and system.
@@ -98,7 +98,7 @@ class Target:
         return 64
 
     def has(self, *features: str) -> bool:
-        """Whether the processor has all of these features."""
+        """Return whether the processor has all of these features."""
         return self.features.issuperset(features)
 
     @property
@@ -152,30 +152,30 @@ def first_processor(cpuinfo: Path) -> dict[str, str]:
 
 
 def fuses(target: Target) -> bool:
-    """Whether it multiplies and adds with one rounding."""
+    """Return whether the target multiplies and adds with one rounding."""
     return target.architecture == "aarch64" or target.has("fma")
 
 
 def converts_half(target: Target) -> bool:
-    """Whether it converts between f16 and f32."""
+    """Return whether the target converts between f16 and f32."""
     return target.architecture == "aarch64" or target.has("f16c")
 
 
 def rounds(target: Target) -> bool:
-    """Whether it rounds floats to integral ones."""
+    """Return whether the target rounds floats to integral ones."""
     return target.architecture == "aarch64" or target.has("sse4.1")
 
 
 def has_avx512(target: Target) -> bool:
-    """Whether it has the foundation of AVX-512, for vectors of every length and 64-bit integers."""
+    """Return whether the target has the foundation of AVX-512, for vectors of every length and 64-bit integers."""
     return target.has("avx512f", "avx512vl", "avx512dq")
 
 
 def registers(target: Target) -> int:
-    """How many vector registers it has."""
+    """Return the number of vector registers."""
     return 32 if target.architecture == "aarch64" or target.has("avx512f") else 16
 
 
 def multiplies_pairs(target: Target) -> bool:
-    """Whether it multiplies two pairs of bf16 numbers at a time."""
+    """Return whether the target multiplies two pairs of bf16 numbers at a time."""
     return target.has("avx512bf16", "avx512vl")

@@ -23,7 +23,7 @@ _INTEGERS: Final = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
 def is_pair(element_type: ElementType) -> bool:
-    """Whether values are pairs."""
+    """Return whether values are pairs."""
     return element_type.is_complex
 
 
@@ -107,7 +107,7 @@ def to_storage(value: Value, element_type: ElementType) -> Value:
 
 
 def is_small(element_type: ElementType) -> bool:
-    """Whether it is a float type other than bf16 that is narrower than f32."""
+    """Return whether a type is a float type other than bf16 that is narrower than f32."""
     return element_type.is_floating and element_type.bits < 32 and element_type is not et.BF16
 
 

@@ -215,7 +215,7 @@ class Constant(Value):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all lanes have the same number."""
+        """Return whether all lanes have the same number."""
         return not isinstance(self.value, tuple)
 
     def splat(self, lanes: int) -> Value:

@@ -175,7 +175,7 @@ def _times_half_pi(d: Reals, high: Value, low: Value) -> Pair:
 
 
 def odd_quadrant(quadrant: Value) -> Value:
-    """Whether sine and cosine change places."""
+    """Return whether sine and cosine change places."""
     return (quadrant & 1).compare("ne", 0)
 
 

@@ -39,13 +39,13 @@ def choose(condition: Value, yes: tuple[Operand, Operand], no: Pair) -> Pair:
 
 
 def is_infinite(r: Reals, *parts: Value) -> Value:
-    """Whether one of the parts is infinite."""
+    """Return whether one of the parts is infinite."""
     found = [r.absolute(part).compare("oeq", math.inf) for part in parts]
     return found[0] if len(found) == 1 else found[0] | found[1]
 
 
 def is_finite(r: Reals, part: Value) -> Value:
-    """Whether it is neither infinite nor NaN."""
+    """Return whether the target is neither infinite nor NaN."""
     return r.absolute(part).compare("olt", math.inf)
 
 

@@ -288,7 +288,7 @@ def as_of_zero_if_negligible(function: Callable[[Value], Value], x: Value) -> Va
 
 
 def any_lane(condition: Value) -> Value:
-    """Whether a condition holds in some lane."""
+    """Return whether a condition holds in some lane."""
     lanes = condition.type.lanes
     if not lanes:
         return condition
