@@ -61,7 +61,7 @@ class Combiner:
 
     @property
     def uniform(self) -> bool:
-        """Return whether results of it can stand in the place of values, so that parts can be combined first."""
+        """Return whether results may stand in the place of values, so that parts may be combined first."""
         return self.accumulators == self.values
 
     def starts(self, inits: Sequence[Element], sources: Sequence[ElementType]) -> list[Element]:

@@ -167,7 +167,7 @@ def rounds(target: Target) -> bool:
 
 
 def has_avx512(target: Target) -> bool:
-    """Return whether the target has the foundation of AVX-512, for vectors of every length and 64-bit integers."""
+    """Return whether the target has AVX-512 for vectors of every length and 64-bit integers."""
     return target.has("avx512f", "avx512vl", "avx512dq")
 
 

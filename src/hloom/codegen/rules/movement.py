@@ -39,7 +39,7 @@ def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Elem
 
 
 def is_read_in_order(e: Elements, instruction: HloInstruction) -> bool:
-    """Return whether each element is made of those at the same linear index, so that it may stand for an index."""
+    """Return whether each element is made of those at the same linear index, which may stand for it."""
     waiting, seen = [instruction], {instruction}
     while waiting:
         i = waiting.pop()
