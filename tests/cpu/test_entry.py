@@ -222,13 +222,17 @@ def test_nothing_leaks() -> None:
     p, q = np.float32([1, 2]), np.int32([1, 2, 3])
     exe(p, q)
     counted = (p, q, np.dtype(np.float32), np.dtype(np.int32), entry._runtime()._capsule)
+    # Garbage of earlier tests holds the same data types: collect it before each count.
+    gc.collect()
     before = [sys.getrefcount(o) for o in counted]
     for _ in range(1000):
         exe(p, q)
         with pytest.raises(HloError):
             exe(p)
+    gc.collect()
     after = [sys.getrefcount(o) for o in counted]
-    assert all(abs(a - b) < 5 for a, b in zip(after, before))
+    # One reference too many or too few a call is a difference of 1000; a test's worker may hold a few.
+    assert all(abs(a - b) < 500 for a, b in zip(after, before))
 
 
 def test_the_function_keeps_the_program() -> None:
