@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hloom.codegen.llvm import F32, Module
 from hloom.codegen.target import Target, host
+from hloom.cpu.jit import llvm
 from hloom.cpu.jit.llvm import CodeQueue, CompilerError, generate, generate_all, generate_module
 from hloom.cpu.jit.parts import PartStream
 
@@ -97,3 +100,24 @@ def test_an_error_on_another_thread_is_raised_here() -> None:
     texts = [adder("f"), "nonsense", adder("g"), "more nonsense that is longer than the rest of them" * 9]
     with pytest.raises(CompilerError):
         generate_all(texts, host(), 3)
+
+
+def test_target_machines_are_made_once_for_the_threads_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Target] = []
+    create = llvm._new_machine
+
+    def counted(lib: Any, target: Target, level: int, relocation: str, code_model: str) -> int:
+        made.append(target)
+        return create(lib, target, level, relocation, code_model)
+
+    monkeypatch.setattr(llvm, "_machines", {})
+    monkeypatch.setattr(llvm, "_new_machine", counted)
+    refusal("nonsense", X86_64)
+    assert generate(adder("f"), X86_64) == generate(adder("f"), X86_64)
+    assert made == [X86_64]
+    assert b"fadd\tv" in generate(adder("f"), AARCH64, assembly=True)
+    assert made == [X86_64, AARCH64]
+    generate(adder("f"), X86_64, level=0)
+    assert made == [X86_64, AARCH64, X86_64]
+    generate_all([adder(f"f{n}") for n in range(9)], X86_64, 3)
+    assert len(made) <= 5

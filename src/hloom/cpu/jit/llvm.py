@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,6 @@ _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
         c_void_p,
         (c_void_p, c_char_p, c_char_p, c_char_p, c_int, c_char_p, c_char_p, c_int, c_int, c_char_p),
     ),
-    "DisposeTargetMachine": (None, (c_void_p,)),
     "TargetMachineEmitToMemory": (c_void_p, (c_void_p, c_void_p, c_int, c_void_p)),
     "CreatePipelineTuningOptions": (c_void_p, ()),
     "DisposePipelineTuningOptions": (None, (c_void_p,)),
@@ -203,13 +203,61 @@ def generate(
     Raises CompilerError if LLVM refuses the text.
     """
     lib = library() if target.cpu == NATIVE else _with_every_target()
+    error = c_char_p()
+    with _borrowed_machine(lib, target, (level, relocation, code_model)) as machine:
+        context = lib.ContextCreate()
+        module = None
+        try:
+            module = lib.ParseAssembly(context, text.encode(), byref(error))
+            if not module:
+                raise CompilerError(_message(error), rule="cpu.llvm-parse")
+            if lib.VerifyModule(module, byref(error)):
+                raise CompilerError(_message(error), rule="cpu.llvm-verify")
+            if simplified:
+                _simplify(lib, machine, module, simplified)
+            buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
+            if not buffer:
+                raise CompilerError(_message(error), rule="cpu.llvm-emit")
+            code = ctypes.string_at(lib.GetBufferStart(buffer), lib.GetBufferSize(buffer))
+            lib.DisposeMemoryBuffer(buffer)
+            return code
+        finally:
+            if module:
+                lib.DisposeModule(module)
+            lib.ContextDispose(context)
+
+
+_machines: Final[dict[object, list[int]]] = {}
+"""Target machines that no thread uses, by target and options.
+
+A machine describes its processor at the first function: features, legal types, costs. That takes as long as
+the code of a short function, so machines are kept: at most one for each thread that ever compiled at once.
+"""
+
+
+@contextmanager
+def _borrowed_machine(lib: Any, target: Target, options: tuple[int, str, str]) -> Generator[int]:
+    """Lend a target machine to this thread alone; make one if all are in use."""
+    idle = _machines.setdefault((target, options), [])
+    try:
+        machine = idle.pop()
+    except IndexError:
+        machine = _new_machine(lib, target, *options)
+    try:
+        yield machine
+    finally:
+        idle.append(machine)
+
+
+def _new_machine(lib: Any, target: Target, level: int, relocation: str, code_model: str) -> int:
+    """Create a target machine; raises CompilerError for triples that LLVM does not know."""
     cpu, features = names(target)
     triple = target.triple.encode()
     error = c_char_p()
     found = lib.GetTargetFromTriple(triple, byref(error))
     if not found:
         raise CompilerError(_message(error), rule="cpu.target")
-    machine = lib.CreateTargetMachine(
+    return lib.CreateTargetMachine(
         found,
         triple,
         cpu.encode(),
@@ -221,27 +269,6 @@ def generate(
         0,
         b"",
     )
-    context = lib.ContextCreate()
-    module = None
-    try:
-        module = lib.ParseAssembly(context, text.encode(), byref(error))
-        if not module:
-            raise CompilerError(_message(error), rule="cpu.llvm-parse")
-        if lib.VerifyModule(module, byref(error)):
-            raise CompilerError(_message(error), rule="cpu.llvm-verify")
-        if simplified:
-            _simplify(lib, machine, module, simplified)
-        buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
-        if not buffer:
-            raise CompilerError(_message(error), rule="cpu.llvm-emit")
-        code = ctypes.string_at(lib.GetBufferStart(buffer), lib.GetBufferSize(buffer))
-        lib.DisposeMemoryBuffer(buffer)
-        return code
-    finally:
-        if module:
-            lib.DisposeModule(module)
-        lib.ContextDispose(context)
-        lib.DisposeTargetMachine(machine)
 
 
 def _simplify(lib: Any, machine: int, module: int, functions: Sequence[str]) -> None:
