@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -243,6 +244,31 @@ def test_long_constants_are_not_part_of_the_text() -> None:
     )
     assert exe(np.zeros(5000, np.int32)).tolist() == [n % 97 for n in range(5000)]
     assert len(exe.to_llvm()) < 20_000
+
+
+# -- the garbage collector
+
+
+def test_the_garbage_collector_pauses_while_programs_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_CACHE", "0")
+    module, collections, thresholds = parse(TWO_STEPS), [0], gc.get_threshold()
+
+    def counted(phase: str, info: dict[str, int]) -> None:
+        collections[0] += phase == "start"
+
+    gc.collect()
+    gc.callbacks.append(counted)
+    gc.set_threshold(10)
+    try:
+        NativeExecutable(module)
+        during = collections[0]
+        kept = [[number] for number in range(10_000)]
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(counted)
+    assert gc.isenabled()
+    assert during < 100, "the compiler allocates several thousand objects"
+    assert collections[0] - during >= len(kept) // 20
 
 
 # -- other machines

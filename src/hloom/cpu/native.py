@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hloom.codegen.target import host
+from hloom.codegen.target import Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.fingerprint import fingerprint
@@ -27,6 +27,7 @@ from hloom.cpu.runtime.entry import Signature, builtin_for, lent_memory
 from hloom.cpu.runtime.support import begin_support, support
 from hloom.errors import EvaluationError
 from hloom.evaluate.devices import Stopped
+from hloom.ir.collector import collector_paused
 from hloom.ir.module import HloModule
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.shape.shape import Shape
@@ -102,15 +103,8 @@ class NativeExecutable:
         found = _load(entry, signature_of(module)) if entry is not None else None
         self.from_cache = found is not None
         if found is None:
-            from hloom.cpu.jit.compilation import compile_module, optimize
-
-            begin_support()
-            module.verify()
-            if self.dump is not None:
-                self.optimized = optimize(module, self.dump.after_pass)
-            self.program, entry = compile_module(self.optimized, target)
-            if self.dump is not None:
-                self.dump.compiled(self.optimized, self.program, entry, target)
+            with collector_paused():
+                entry = self._compile(target)
             if cache is not None:
                 cache.put(key, entry)
             found = _loaded(entry)
@@ -121,6 +115,19 @@ class NativeExecutable:
         self._long = facts.temp_bytes > 0 or facts.work >= _LONG_WORK or not facts.is_bounded
         self._context = Context()
         self._address = self._loaded.symbols[ENTRY]
+
+    def _compile(self, target: Target) -> Entry:
+        """Verify, optimize and compile the module."""
+        from hloom.cpu.jit.compilation import compile_module, optimize
+
+        begin_support()
+        self.module.verify()
+        if self.dump is not None:
+            self.optimized = optimize(self.module, self.dump.after_pass)
+        self.program, entry = compile_module(self.optimized, target)
+        if self.dump is not None:
+            self.dump.compiled(self.optimized, self.program, entry, target)
+        return entry
 
     def _dump(self) -> Dump | None:
         """Return the writer of files about the program, if ``XLA_FLAGS`` asks for them."""

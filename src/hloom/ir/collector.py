@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Generator[None, None, None]:
-    """Pause the garbage collector while a graph without garbage grows, to avoid traversing it repeatedly."""
+    """Pause the garbage collector while a graph grows, to avoid traversing it repeatedly.
+
+    Cycles that become garbage meanwhile are freed by a later collection.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
