@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import Value
@@ -36,8 +35,9 @@ def spread(e: Elements, element: Element) -> Element:
 
 
 def nested_reduction(
-    e: Elements, variables: Sequence[Variable], start: list[Element], round_: Any
-) -> list[Element]:
+    e: Elements, variables: Sequence[Variable], start: list[Element],
+    round_: Callable[[list[Element]], list[Element]],
+) -> list[Element]:  # fmt: skip
     """Loops over variables that carry accumulators through ``round_``."""
     if not variables:
         return [spread(e, x) for x in round_(start)]

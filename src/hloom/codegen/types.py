@@ -60,8 +60,9 @@ def register_type(element_type: ElementType) -> Type:
 
 def parts(*elements: Element) -> tuple[Value, ...]:
     """Elements that are known not to be pairs."""
-    assert all(isinstance(e, Value) for e in elements)
-    return elements  # type: ignore[return-value]
+    found = tuple([e for e in elements if isinstance(e, Value)])
+    assert len(found) == len(elements)
+    return found
 
 
 def wrap(value: Value, element_type: ElementType) -> Value:

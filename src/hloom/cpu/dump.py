@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hloom.buffers.report import buffer_report
 from hloom.codegen.target import Target
@@ -35,6 +35,7 @@ from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.program import KERNELS, NativeProgram, assign_program
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.value import Value
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.plan.kernel import plan_program, plan_report
 from hloom.shape.literal import Literal
@@ -103,11 +104,10 @@ class Dump:
         self._write("ir-no-opt.ll", text)
         self._write("ir-with-opt.ll", text)
         self._write("s", generate_module(program.module, assembly=True))
-        objects = entry.parts[: len(entry.parts) - len(entry.facts["data"])]
-        for number, code in enumerate(objects):
+        for number, code in enumerate(entry.parts[: len(entry.parts) - len(program.module.data)]):
             self._write(f"obj-file.part{number}.o", code)
 
-    def executed(self, arguments: Sequence[Any], result: Any) -> None:
+    def executed(self, arguments: Sequence[Value], result: Value) -> None:
         """Record a run: the values of the parameters and of the result."""
         from hloom.proto.snapshot import snapshot_message
 

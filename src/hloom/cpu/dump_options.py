@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import shlex
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from hloom.errors import HloError
 
 STANDARD_OUTPUT: Final = "-"
+Flag: TypeAlias = bool | int | str
+"""The value of a flag."""
 _YES: Final = ("true", "t", "yes", "1")
 _NO: Final = ("false", "f", "no", "0")
 
@@ -72,7 +74,7 @@ class DumpOptions:
         """Return the flags that differ from their defaults, in the form that XLA writes beside its dumps."""
         lines: list[str] = []
         for item in fields(self):
-            value: Any = getattr(self, item.name)
+            value: Flag = getattr(self, item.name)
             if value != item.default:
                 quoted = f'"{value}"' if isinstance(value, str) else str(value).lower()
                 lines.append(f"xla_{item.name}: {quoted}\n")
@@ -91,23 +93,24 @@ def dump_options(flags: str) -> DumpOptions:
             message = f"XLA_FLAGS names the file {flags.strip()!r}: {error.strerror}"
             raise HloError(message, rule="dump.flags-file") from None
     known = {f"--xla_{item.name}": item for item in fields(DumpOptions)}
-    found: dict[str, Any] = {}
+    defaults = DumpOptions()
+    found: dict[str, Flag] = {}
     ignored: list[str] = []
     for word in shlex.split(flags):
         name, has_value, value = word.partition("=")
         item = known.get(name)
         if item is not None:
-            default: Any = item.default
+            default: Flag = getattr(defaults, item.name)
             found[item.name] = _parsed(name, default, value if has_value else None)
         elif name.startswith("--xla_dump_"):
             ignored.append(name)
     if ignored:
         message = f"hloom does not follow {', '.join(dict.fromkeys(ignored))}"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
-    return DumpOptions(**found)
+    return replace(defaults, **found)
 
 
-def _parsed(name: str, default: bool | int | str, value: str | None) -> bool | int | str:
+def _parsed(name: str, default: Flag, value: str | None) -> Flag:
     """Parse a flag's value by the type of its default; a boolean flag needs no value."""
     if isinstance(default, bool):
         given = (value or "true").lower()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,12 +23,13 @@ from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
 from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.context import Context
-from hloom.cpu.runtime.entry import Signature, builtin_for, lent_memory
+from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for, lent_memory
 from hloom.cpu.runtime.support import begin_support, support
 from hloom.errors import EvaluationError
 from hloom.evaluate.devices import Stopped
 from hloom.ir.collector import collector_paused
 from hloom.ir.module import HloModule
+from hloom.ir.value import Array
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.shape.shape import Shape
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.rendezvous import Participant
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
-
-Array = np.ndarray[Any, Any]
 
 ENTRY: Final = "hloom_run"
 _EXECUTE: Final = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)
@@ -198,7 +197,7 @@ class NativeExecutable:
             raise Stopped
         return results
 
-    def builtin(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
+    def builtin(self, fallback: RunFunction) -> RunFunction:
         """Return a function that runs the program on arrays that fit exactly, and else calls the fallback.
 
         The fallback itself is returned if parameters or results are not plain arrays, or if Python or numpy

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, Copy, assign
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
@@ -34,6 +35,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, Fusion, While
+from hloom.operations.structure import Constant
 from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_program
 from hloom.plan.registry import Kernels
 
@@ -419,5 +421,4 @@ class ProgramEmitter:
 
 def constant_data(constant: HloInstruction) -> bytes:
     """The bytes of a constant as kernels read them: row-major, a byte or more per element."""
-    array: np.ndarray[Any, Any] = np.asarray(constant.operation.literal.numpy())  # type: ignore[attr-defined]
-    return np.ascontiguousarray(array).tobytes()
+    return np.ascontiguousarray(operation_of(constant, Constant).literal.array).tobytes()

@@ -14,7 +14,7 @@ import numpy as np
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import World
 from hloom.ir.computation import HloComputation
-from hloom.ir.device import Device, Pending
+from hloom.ir.device import Device, Passed, Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
 from hloom.operations.control_flow import Call, Fusion
@@ -58,7 +58,7 @@ class Evaluator:
         """Evaluate the root; return it pending if the root waits for other devices."""
         return self._plan(computation).run(arguments, wait=False)
 
-    def apply(self, instruction: HloInstruction, operands: Sequence[Value]) -> Value | Pending:
+    def apply(self, instruction: HloInstruction, operands: Sequence[Passed]) -> Passed:
         """Evaluate one instruction on values of its operands, inside a run; errors name it."""
         step = self._steps.get(instruction)
         if step is None:
@@ -215,7 +215,7 @@ def _beyond_numpy(leaf: tuple[ShapeIndex, Shape]) -> bool:
     return shape.is_array and (shape.rank > MOST_DIMENSIONS or 16 * shape.element_count > MOST_BYTES)
 
 
-def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Value]) -> Any:
+def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Passed]) -> Any:
     """Evaluate one step; errors name its instruction."""
     try:
         return evaluate(step, *operands)

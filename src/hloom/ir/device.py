@@ -36,7 +36,11 @@ class Pending:
         return Pending(lambda: change(self.wait()))
 
 
-def arrived(value: Value | Pending) -> Any:
+Passed: TypeAlias = "Value | Pending | tuple[Passed, ...]"
+"""A value of which parts may be pending."""
+
+
+def arrived(value: Passed) -> Any:
     """Return the value, waiting for it if it is pending."""
     return value.wait() if isinstance(value, Pending) else value
 

@@ -7,10 +7,12 @@ import math
 from hloom.codegen.elementwise.registry import Context, lowering
 from hloom.codegen.llvm import F64, I32, I64, Value
 from hloom.codegen.types import Element, parts
+from hloom.operations.comparison import Compare
 
 
 @lowering("compare", exact=True)
 def _compare(c: Context, a: Element, b: Element) -> Element:
+    assert isinstance(c.operation, Compare)
     word = c.operation.direction.lower()
     if isinstance(a, tuple):
         assert isinstance(b, tuple)

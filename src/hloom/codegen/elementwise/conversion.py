@@ -9,6 +9,7 @@ from hloom.codegen.llvm import F32, F64, I32, I64, Value
 from hloom.codegen.small_floats import format_of, quiet_nan
 from hloom.codegen.types import Element, is_small, register_type, round_to, wrap
 from hloom.codegen.vector_math.reals import Reals
+from hloom.operations.conversion import ReducePrecision
 from hloom.operations.rounding import float_format
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -154,6 +155,7 @@ def _reduce_precision(c: Context, a: Value) -> Value:
     """The mantissa rounded in the operand's own format, then the exponent looked at."""
     r = Reals(a)
     source = float_format(c.kind)
+    assert isinstance(c.operation, ReducePrecision)
     mantissa_bits, exponent_bits = c.operation.mantissa_bits, c.operation.exponent_bits
     size = value = r.absolute(a)
     if mantissa_bits < source.mantissa_bits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from hloom.codegen.registry import enters
 from hloom.codegen.types import Element
@@ -20,7 +20,7 @@ class Context:
     def __init__(
         self, operation: Operation, operand_types: Sequence[ElementType], result_type: ElementType
     ) -> None:
-        self.operation: Any = operation
+        self.operation = operation
         self.operand_types = operand_types
         self.result_type = result_type
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from hloom.codegen.elementwise.registry import Context, lowering
 from hloom.codegen.llvm import Value
@@ -22,7 +22,7 @@ from hloom.codegen.vector_math import (
 )
 from hloom.codegen.vector_math.reals import Reals, as_of_zero_if_negligible, itself_if_negligible
 
-Function: TypeAlias = Callable[..., Any]
+Function: TypeAlias = Callable[..., Element]
 OfReals: TypeAlias = Callable[[Value], Value]
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hloom.codegen.accumulators import nested_reduction
 from hloom.codegen.elements import Elements, Indices, element_rule
-from hloom.codegen.llvm import I1, Value
+from hloom.codegen.llvm import I1, Type, Value
 from hloom.codegen.target import fuses
 from hloom.codegen.types import Element, constant, register_type, round_to, wrap
 from hloom.ir.instruction import HloInstruction
@@ -52,7 +50,7 @@ def converted(value: Element, source: ElementType, target: ElementType) -> Eleme
     return _real(value, source, register)
 
 
-def _real(value: Value, source: ElementType, register: Any) -> Value:
+def _real(value: Value, source: ElementType, register: Type) -> Value:
     if value.type.scalar is register:
         return value
     if register.is_float:

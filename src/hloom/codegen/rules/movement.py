@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
+from hloom.analysis.instructions import operation_of
 from hloom.codegen import types
 from hloom.codegen.elements import Elements, Indices, element_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.types import Element, wrap
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Concatenate, Pad
+from hloom.operations.structure import Constant, Iota
 from hloom.plan.index import Index, delinearize, linearize
 from hloom.plan.index_maps import moved_indices
-
-
-def _operation(instruction: HloInstruction) -> Any:
-    """The operation with its own attributes."""
-    return instruction.operation
 
 
 @element_rule("broadcast", "transpose", "slice", "reverse")
@@ -92,9 +88,8 @@ def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     operand, padding_value = instruction.operands
     source: list[Index] = []
     condition: Value | None = None
-    for index, size, pad in zip(
-        indices, operand.shape.dimensions, _operation(instruction).padding, strict=True
-    ):
+    padding = operation_of(instruction, Pad).padding
+    for index, size, pad in zip(indices, operand.shape.dimensions, padding, strict=True):
         moved = index + -pad.low
         step = pad.interior + 1
         if step > 1:
@@ -115,14 +110,14 @@ def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
                 continue
         condition = also(e, condition, e.inside(moved, size))
         source.append(moved)
-    padding = e.element(padding_value, ())
+    outside = e.element(padding_value, ())
     if condition is None:
         return e.element(operand, tuple(source))
     if 0 in operand.shape.dimensions:
-        return padding
+        return outside
     with e.masked(condition):
         value = e.element(operand, tuple(source))
-    return e.choose(condition, value, padding)
+    return e.choose(condition, value, outside)
 
 
 def also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
@@ -134,7 +129,7 @@ def also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
 
 @element_rule("concatenate")
 def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    dimension: int = _operation(instruction).dimensions[0]
+    (dimension,) = operation_of(instruction, Concatenate).dimensions
     place = indices[dimension]
     start = 0
     parts: list[tuple[int, HloInstruction]] = []
@@ -157,8 +152,7 @@ def _concatenate(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 
 @element_rule("iota")
 def _iota(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    along: int = _operation(instruction).iota_dimension
-    index = indices[along]
+    index = indices[operation_of(instruction, Iota).iota_dimension]
     e.pin(index)
     value = e.index_value(index)
     element_type = instruction.shape.element_type
@@ -178,9 +172,8 @@ def _like(value: Value, number: float) -> Value:
 @element_rule("constant")
 def _constant(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     """Only constants of one element: larger ones lie in memory."""
-    array: np.ndarray[Any, Any] = _operation(instruction).literal.numpy()
     element_type = instruction.shape.element_type
-    single = array.reshape(-1)[0]
+    single = operation_of(instruction, Constant).literal.array.reshape(-1)[0]
     if element_type.is_complex:
         return types.constant(e.function, element_type, complex(single))
     if element_type.is_floating:
@@ -209,7 +202,7 @@ def clamp_index(e: Elements, value: Value, signed: bool, largest: int) -> Value:
 @element_rule("dynamic-slice")
 def _dynamic_slice(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     operand, *starts = instruction.operands
-    sizes = _operation(instruction).dynamic_slice_sizes
+    sizes = operation_of(instruction, DynamicSlice).dynamic_slice_sizes
     source = [
         index + clamped_start(e, start, whole - size)
         for index, start, whole, size in zip(indices, starts, operand.shape.dimensions, sizes, strict=True)
@@ -240,17 +233,16 @@ def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Ind
 @element_rule("gather")
 def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     """operand[start + offset], the start clamped so that the slice stays inside; 0 if slices are empty."""
-    operation = _operation(instruction)
+    operation = operation_of(instruction, Gather)
     operand, start_indices = instruction.operands
     if 0 in operation.slice_sizes:
         element_type = operand.shape.element_type
         return types.constant(e.function, element_type, 0)
     batch = [i for d, i in enumerate(indices) if d not in operation.offset_dims]
-    inner: list[Index] = [indices[d] for d in operation.offset_dims]
-    offsets = iter(inner)
+    offsets = iter([indices[d] for d in operation.offset_dims])
     source: list[Index] = []
     for d, whole in enumerate(operand.shape.dimensions):
-        index: Index = Index(0)
+        index = Index(0)
         if d in operation.start_index_map:
             place = [*batch]
             if operation.index_vector_dim < start_indices.shape.rank:
@@ -261,10 +253,8 @@ def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Eleme
             signed = start_indices.shape.element_type.is_signed
             index = index + e.opaque(clamp_index(e, value, signed, largest), largest + 1)
         if d in operation.operand_batching_dims:
-            number: int = operation.operand_batching_dims.index(d)
-            dimension: int = operation.start_indices_batching_dims[number]
-            vector_dim: int = operation.index_vector_dim
-            index = index + batch[dimension - (dimension > vector_dim)]
+            dimension = operation.start_indices_batching_dims[operation.operand_batching_dims.index(d)]
+            index = index + batch[dimension - (dimension > operation.index_vector_dim)]
         elif d not in operation.collapsed_slice_dims:
             index = index + next(offsets)
         source.append(index)

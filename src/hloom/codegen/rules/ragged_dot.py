@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction
 from hloom.codegen.elements import Elements, Indices, element_rule
 from hloom.codegen.llvm import I64, Value
 from hloom.codegen.rules.contraction import accumulator_type, converted, multiply_add
 from hloom.codegen.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.contraction import RaggedDot
 from hloom.plan.index import Index, Variable
 
 
@@ -24,8 +25,7 @@ class _RaggedDot:
 
     def __init__(self, e: Elements, instruction: HloInstruction, indices: Indices) -> None:
         self.e, self.f, self.i = e, e.function, instruction
-        o: Any = instruction.operation
-        self.o = o
+        o = self.o = operation_of(instruction, RaggedDot)
         self.lhs, self.rhs, self.sizes = instruction.operands
         (self.ragged,) = o.lhs_ragged_dims
         self.contracting = self.ragged in o.lhs_contracting_dims
@@ -40,8 +40,7 @@ class _RaggedDot:
         ]
         used = (*o.rhs_batch_dims, *o.rhs_contracting_dims, *o.rhs_group_dims)
         right = [d for d in range(self.rhs.shape.rank) if d not in used]
-        contracting: tuple[int, ...] = o.lhs_contracting_dims
-        self.terms = [Variable(self.lhs.shape.dimensions[d], "k") for d in contracting]
+        self.terms = [Variable(self.lhs.shape.dimensions[d], "k") for d in o.lhs_contracting_dims]
         summed = [Index.of(v) for v in self.terms]
         self.of_lhs = dict(zip([*o.lhs_batch_dims, *left], indices[: batch + len(left)], strict=True))
         self.of_lhs.update(zip(o.lhs_contracting_dims, summed, strict=True))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, Indices, element_rule, leaf_rule
 from hloom.codegen.types import Element
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import GetTupleElement
 from hloom.plan.index import Index, Variable
 from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
 
@@ -47,4 +49,4 @@ def _reduce(e: Elements, instruction: HloInstruction, indices: Indices) -> Eleme
 
 @element_rule("get-tuple-element")
 def _get_tuple_element(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    return e.leaves(instruction.operands[0], indices)[instruction.operation.index]  # type: ignore[attr-defined]
+    return e.leaves(instruction.operands[0], indices)[operation_of(instruction, GetTupleElement).index]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, Indices, element_rule, leaf_rule
@@ -15,7 +15,9 @@ from hloom.codegen.rules.contraction import accumulator_type, converted, multipl
 from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element, constant, round_to
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
+from hloom.ir.window import WindowDimension
+from hloom.operations.convolution import Convolution
+from hloom.operations.window_reduction import ReduceWindow
 from hloom.plan.accesses import MOST_UNROLLED_WINDOW
 from hloom.plan.index import Index, Variable
 from hloom.plan.index_maps import convolution_group
@@ -49,11 +51,10 @@ def window_place(
 @leaf_rule("reduce-window")
 def reduce_window_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
     """The combined window at a result index; what lies outside the base counts as the initial value."""
-    operation: Any = instruction.operation
+    window = operation_of(instruction, ReduceWindow).window
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
     combiner = Combiner(instruction.called_computations[0])
-    window: Sequence[WindowDimension] = operation.window
     sizes = operands[0].shape.dimensions
     types = [o.shape.element_type for o in initial]
     inits = [spread(e, e.element(i, ())) for i in initial]
@@ -105,10 +106,9 @@ def _reduce_window(e: Elements, instruction: HloInstruction, indices: Indices) -
 @element_rule("convolution")
 def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
     """The sum over window and input features; what lies outside the base counts as zero."""
-    operation: Any = instruction.operation
+    operation = operation_of(instruction, Convolution)
     lhs, rhs = instruction.operands
-    labels: ConvolutionDimensionNumbers = operation.dim_labels
-    window: Sequence[WindowDimension] = operation.window
+    labels, window = operation.dim_labels, operation.window
     result = instruction.shape.element_type
     kind = accumulator_type(result)
     zero = constant(e.function, kind, 0, e.lanes)

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, TypeGuard
 
 from hloom.errors import HloError
 
@@ -68,7 +68,7 @@ class Entry:
         parts: object files, then the binary data that the facts refer to.
     """
 
-    facts: Mapping[str, Any]
+    facts: Mapping[str, object]
     parts: Sequence[bytes]
 
     def to_bytes(self, key: str) -> bytes:
@@ -93,7 +93,12 @@ class Entry:
             facts: object = json.loads(pieces[1])
         except (ValueError, RecursionError):
             return None
-        return Entry(cast("dict[str, Any]", facts), pieces[2:]) if isinstance(facts, dict) else None
+        return Entry(facts, pieces[2:]) if _is_object(facts) else None
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    """Return true for an object of JSON."""
+    return isinstance(value, dict)
 
 
 def _pieces(body: bytes) -> list[bytes] | None:

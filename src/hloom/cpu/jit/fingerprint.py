@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.ir.value import Array
+from hloom.operations.structure import Constant
+from hloom.shape.literal import Literal
 from hloom.text.options import PrintOptions
 from hloom.text.printer import print_module
 
@@ -25,20 +28,19 @@ def fingerprint(module: HloModule) -> str:
     """
     digest = hashlib.sha256(print_module(module, _OPTIONS).encode("utf-8", "surrogateescape"))
     for instruction in module.instructions():
-        if instruction.opcode == "constant":
-            literal: Any = getattr(instruction.operation, "literal", None)
-            if literal is not None:
-                try:
-                    _add(digest, literal.numpy())
-                except HloError as error:
-                    raise error.at(instruction=instruction.name) from error.__cause__
+        if isinstance(instruction.operation, Constant):
+            try:
+                for array in _arrays(instruction.operation.literal):
+                    digest.update(array.view(np.uint8).data if array.size and array.ndim else array.tobytes())
+            except HloError as error:
+                raise error.at(instruction=instruction.name) from error.__cause__
     return digest.hexdigest()
 
 
-def _add(digest: Any, value: object) -> None:
-    if isinstance(value, tuple):
-        for element in cast("Sequence[object]", value):
-            _add(digest, element)
-    elif value is not None:
-        array = np.ascontiguousarray(cast("Any", value))
-        digest.update(array.view(np.uint8).data if array.size and array.ndim else array.tobytes())
+def _arrays(literal: Literal) -> Iterator[Array]:
+    """Yield the arrays of a literal, row-major."""
+    if literal.shape.is_tuple:
+        for element in literal.elements:
+            yield from _arrays(element)
+    elif literal.shape.is_array:
+        yield np.ascontiguousarray(literal.array)

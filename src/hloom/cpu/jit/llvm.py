@@ -13,18 +13,21 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from hloom.codegen.llvm import Attribute, Module
 from hloom.codegen.target import NATIVE, Target
 from hloom.errors import HloError
 
-_SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
+Handle: TypeAlias = int | None
+"""An object of LLVM; None is null."""
+_CType: TypeAlias = "type[c_void_p | c_char_p | c_int | c_size_t]"
+_SIGNATURES: Final[dict[str, tuple[_CType | None, tuple[_CType, ...]]]] = {
     "ContextCreate": (c_void_p, ()),
     "ContextDispose": (None, (c_void_p,)),
     "ParseAssembly": (c_void_p, (c_void_p, c_char_p, c_void_p)),
@@ -57,8 +60,8 @@ _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "InitializeAllTargetInfos": (None, ()),
     "InitializeAllTargetMCs": (None, ()),
     "InitializeAllAsmPrinters": (None, ()),
-    "GetHostCPUName": (None, (POINTER(c_char_p),)),
-    "GetHostCPUFeatures": (None, (POINTER(c_char_p),)),
+    "GetHostCPUName": (None, (c_void_p,)),
+    "GetHostCPUFeatures": (None, (c_void_p,)),
     "SetCommandLine": (None, (c_char_p, c_char_p)),
 }
 _OPTIONS: Final = (
@@ -123,7 +126,7 @@ class _Library:
         for option in _OPTIONS:
             self.SetCommandLine(b"hloom", option)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., int | None]:
         raise AttributeError(name)
 
     def text_of(self, name: str) -> str:
@@ -218,7 +221,7 @@ def generate(
             buffer = lib.TargetMachineEmitToMemory(machine, module, 0 if assembly else 1, byref(error))
             if not buffer:
                 raise CompilerError(_message(error), rule="cpu.llvm-emit")
-            code = ctypes.string_at(lib.GetBufferStart(buffer), lib.GetBufferSize(buffer))
+            code = ctypes.string_at(lib.GetBufferStart(buffer) or 0, lib.GetBufferSize(buffer) or 0)
             lib.DisposeMemoryBuffer(buffer)
             return code
         finally:
@@ -227,7 +230,7 @@ def generate(
             lib.ContextDispose(context)
 
 
-_machines: Final[dict[object, list[int]]] = {}
+_machines: Final[dict[object, list[Handle]]] = {}
 """Target machines that no thread uses, by target and options.
 
 A machine describes its processor at the first function: features, legal types, costs. That takes as long as
@@ -236,7 +239,7 @@ the code of a short function, so machines are kept: at most one for each thread 
 
 
 @contextmanager
-def _borrowed_machine(lib: Any, target: Target, options: tuple[int, str, str]) -> Generator[int]:
+def _borrowed_machine(lib: _Library, target: Target, options: tuple[int, str, str]) -> Generator[Handle]:
     """Lend a target machine to this thread alone; make one if all are in use."""
     idle = _machines.setdefault((target, options), [])
     try:
@@ -249,7 +252,7 @@ def _borrowed_machine(lib: Any, target: Target, options: tuple[int, str, str]) -
         idle.append(machine)
 
 
-def _new_machine(lib: Any, target: Target, level: int, relocation: str, code_model: str) -> int:
+def _new_machine(lib: _Library, target: Target, level: int, relocation: str, code_model: str) -> Handle:
     """Create a target machine; raises CompilerError for triples that LLVM does not know."""
     cpu, features = names(target)
     triple = target.triple.encode()
@@ -271,7 +274,7 @@ def _new_machine(lib: Any, target: Target, level: int, relocation: str, code_mod
     )
 
 
-def _simplify(lib: Any, machine: int, module: int, functions: Sequence[str]) -> None:
+def _simplify(lib: _Library, machine: Handle, module: Handle, functions: Sequence[str]) -> None:
     """Inline called functions, and simplify the result: registers instead of stack memory, invariant code out
     of loops. Neither order nor rounding of floating-point operations changes.
     """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from dataclasses import asdict, dataclass, fields
+from typing import TypeGuard, TypeVar
 
 from hloom.ir.module import HloModule
 
-_LISTS: Final = ("argument_bytes", "result_bytes", "data")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +36,31 @@ class ProgramFacts:
     shares: bool
     data: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the facts in the types of JSON."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return values | {name: list(values[name]) for name in _LISTS}
+        facts: dict[str, object] = asdict(self)
+        return facts | {
+            name: list(getattr(self, name)) for name in ("argument_bytes", "result_bytes", "data")
+        }
 
     @staticmethod
-    def from_json(facts: Mapping[str, Any]) -> ProgramFacts | None:
+    def from_json(facts: Mapping[str, object]) -> ProgramFacts | None:
         """Return the facts; None if one is missing, superfluous, or of another type."""
-        if set(facts) != {field.name for field in dataclasses.fields(ProgramFacts)}:
-            return None
-        sizes = [facts["temp_bytes"], facts["work"], facts["host_calls"]]
-        bytes_ = [facts["argument_bytes"], facts["result_bytes"]]
-        flags = [facts["is_bounded"], facts["shares"]]
-        if (
-            not isinstance(facts["signature"], str)
-            or not all(map(_is_size, sizes))
-            or not all(
-                isinstance(each, list) and all(map(_is_size, cast("list[object]", each))) for each in bytes_
+        try:
+            made = ProgramFacts(
+                signature=_of(str, facts["signature"]),
+                temp_bytes=_size(facts["temp_bytes"]),
+                argument_bytes=tuple(map(_size, _list(facts["argument_bytes"]))),
+                result_bytes=tuple(map(_size, _list(facts["result_bytes"]))),
+                work=_size(facts["work"]),
+                is_bounded=_of(bool, facts["is_bounded"]),
+                host_calls=_size(facts["host_calls"]),
+                shares=_of(bool, facts["shares"]),
+                data=tuple([_of(str, name) for name in _list(facts["data"])]),
             )
-            or not all(isinstance(flag, bool) for flag in flags)
-            or not isinstance(facts["data"], list)
-            or not all(isinstance(name, str) for name in cast("list[object]", facts["data"]))
-        ):
+        except (KeyError, TypeError):
             return None
-        values: dict[str, Any] = {**facts, **{name: tuple(facts[name]) for name in _LISTS}}
-        return ProgramFacts(**values)
+        return made if len(facts) == len(fields(ProgramFacts)) else None
 
 
 def signature_of(module: HloModule) -> str:
@@ -71,5 +69,26 @@ def signature_of(module: HloModule) -> str:
     return " ".join(shape.to_string(layout=False) for shape in shapes)
 
 
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _of(kind: type[T], value: object) -> T:
+    """Return a value of JSON that must be of a type; raises TypeError."""
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _size(value: object) -> int:
+    """Return a number of JSON that must be an integer that is not negative; raises TypeError."""
+    if isinstance(value, bool) or _of(int, value) < 0:
+        raise TypeError
+    return _of(int, value)
+
+
+def _list(value: object) -> list[object]:
+    """Return a value of JSON that must be an array; raises TypeError."""
+    if not _is_list(value):
+        raise TypeError
+    return value
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import as_type
@@ -19,6 +20,7 @@ from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
+from hloom.codegen.types import Element
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.cpu.runtime.context import (
     FIRST_PARTICIPANT,
@@ -30,6 +32,8 @@ from hloom.cpu.runtime.context import (
 )
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.collectives import AllGather, ReduceScatter
+from hloom.operations.exchanges import AllToAll
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.shape import Shape
@@ -172,7 +176,7 @@ class _Table:
         each = ((self.count + (size - 1)).unsigned_divide(self.count) + 63) & -64
         limit = f.constant(I64, size)
         begin, end = participant * each, (participant + 1) * each
-        return tuple([f.intrinsic("smin", x, limit) for x in (begin, end)])  # type: ignore[return-value]
+        return f.intrinsic("smin", begin, limit), f.intrinsic("smin", end, limit)
 
     def copy(self, target: Value, source: Value, size: Value) -> None:
         """Copy bytes."""
@@ -200,7 +204,7 @@ def _reduce(t: _Table, i: HloInstruction, number: int, target: Value, begin: Val
     e = Elements(f, lanes * 4 if lanes and shape.element_count >= lanes * 16 else lanes, {})
     lane = Variable(shape.element_count + 1, "x")
 
-    def element(participant: Value) -> Any:
+    def element(participant: Value) -> Element:
         start = f.offset(t.operand(participant, number), begin * _bytes(shape))
         view = View(start, kind, (shape.element_count + 1,))
         return spread(e, as_type(e.load(view, (Index.of(lane),)), kind, inner))
@@ -250,8 +254,7 @@ def _collected_parts(t: _Table, i: HloInstruction) -> None:
 
 def _scattered(t: _Table, i: HloInstruction) -> None:
     """Reduce-scatter: every participant reduces its part of the dimension."""
-    operation: Any = i.operation
-    (d,) = operation.scatter_dimensions
+    (d,) = operation_of(i, ReduceScatter).scatter_dimensions
     f = t.function
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     for n, _ in _operand_leaves(i):
@@ -273,10 +276,9 @@ def _rows(shape: Shape, dimension: int) -> tuple[int, int]:
 
 def _gathered(t: _Table, i: HloInstruction) -> None:
     """All-gather: copy the rows of all participants."""
-    operation: Any = i.operation
-    f = t.function
+    f, dimension = t.function, operation_of(i, AllGather).dimension
     for n, shape in _operand_leaves(i):
-        outer, row = _rows(shape, operation.dimension)
+        outer, row = _rows(shape, dimension)
         size = f.constant(I64, row * _bytes(shape))
         with f.loop(0, t.count) as participant:
             source, target = t.operand(participant.index, n), t.result(n)
@@ -287,11 +289,11 @@ def _gathered(t: _Table, i: HloInstruction) -> None:
 
 def _exchanged(t: _Table, i: HloInstruction) -> None:
     """All-to-all of an array: copy this participant's part of every array."""
-    operation: Any = i.operation
     f, shape = t.function, i.shape
     if not leaf_bytes(shape):
         return
-    outer, row = _rows(shape, operation.split_dimension[0])
+    (dimension,) = operation_of(i, AllToAll).split_dimension
+    outer, row = _rows(shape, dimension)
     size = f.constant(I64, row * _bytes(shape)).unsigned_divide(t.count)
     with f.loop(0, t.count) as participant:
         source, target = t.operand(participant.index, 0), t.result(0)

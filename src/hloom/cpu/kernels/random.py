@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.loops import LoopKernel
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.random import RngBitGenerator
 from hloom.plan.kernel import KernelPlan
 
 LANES: Final = 16
@@ -59,12 +61,11 @@ class Plan:
 
 def plan_of(i: HloInstruction) -> Plan:
     """Return the layout of an instruction's words."""
-    operation: Any = i.operation
     output = i.shape.tuple_shapes[1]
     kept = output.element_type.bits
     sizes = output.dimensions
     bits, stored, count = 64 if kept == 64 else 32, max(8, kept), math.prod(sizes)
-    if operation.algorithm != "rng_three_fry":
+    if operation_of(i, RngBitGenerator).algorithm != "rng_three_fry":
         words = 128 // bits
         return Plan(False, bits, stored, kept, 1, -(-count // words), words, count, 1)
     if bits == 64 or not sizes:

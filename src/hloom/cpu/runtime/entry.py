@@ -16,16 +16,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
+from hloom.ir.value import Array, Value
 from hloom.shape.shape import Shape
 
-Array = np.ndarray[Any, Any]
-
+RunFunction: TypeAlias = Callable[..., Value]
+"""A function of the arguments of a program."""
 _HEAD_WORDS: Final = 16
 _INPUT_WORDS: Final = 3
 _OUTPUT_WORDS: Final = 4
@@ -57,10 +58,10 @@ class Signature:
     long: bool
 
 
-class Descriptor(np.ndarray[Any, Any]):
+class Descriptor(np.ndarray[tuple[int, ...], np.dtype[np.int64]]):
     """The words that native code reads; holds the objects that must live as long."""
 
-    held: tuple[Any, ...]
+    held: tuple[object, ...]
 
 
 class _Method(ctypes.Structure):
@@ -89,8 +90,8 @@ class _Allocator(ctypes.Structure):
 
 
 def builtin_for(
-    signature: Signature, program: int, context: int, fallback: Callable[..., Any], held: tuple[Any, ...]
-) -> Callable[..., Any]:
+    signature: Signature, program: int, context: int, fallback: RunFunction, held: tuple[object, ...]
+) -> RunFunction:
     """Return a function of numpy arrays that runs a program.
 
     Args:
@@ -112,9 +113,7 @@ def builtin_for(
     return make(ctypes.addressof(runtime.method), descriptor, None)
 
 
-def _descriptor_words(
-    signature: Signature, program: int, context: int, fallback: Callable[..., Any]
-) -> Array:
+def _descriptor_words(signature: Signature, program: int, context: int, fallback: RunFunction) -> Array:
     inputs, outputs = len(signature.parameters), len(signature.results)
     inputs_at = _HEAD_WORDS
     outputs_at = inputs_at + _INPUT_WORDS * inputs
@@ -215,10 +214,10 @@ def kept_bytes() -> int:
 
 def numpy_function(number: int) -> int:
     """Return an address from numpy's table of C functions."""
-    module: Any = import_module("numpy._core._multiarray_umath")
+    module = import_module("numpy._core._multiarray_umath")
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    table: int = get(module._ARRAY_API, None)
+    table: int = get(vars(module)["_ARRAY_API"], None)
     return ctypes.c_void_p.from_address(table + 8 * number).value or 0
 
 
@@ -247,5 +246,5 @@ def layout_is_known() -> bool:
     )
 
 
-def _address_of_buffer(buffer: ctypes.Array[ctypes.c_char]) -> Any:
+def _address_of_buffer(buffer: ctypes.Array[ctypes.c_char]) -> ctypes.c_char_p:
     return ctypes.cast(buffer, ctypes.c_char_p)

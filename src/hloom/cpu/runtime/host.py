@@ -19,7 +19,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -29,9 +29,10 @@ from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
-from hloom.ir.device import Device, Pending
+from hloom.ir.device import Device, Passed, Pending, arrived
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
+from hloom.ir.value import Array, Value
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.transfer import RecvDone
 from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed
@@ -50,7 +51,6 @@ HOST_OPERATIONS: Final = (
     "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
 )  # fmt: skip
 """Operations that the host evaluates: communication, custom calls, and what no pass could expand."""
-Array = np.ndarray[Any, Any]
 
 
 # -- emitting
@@ -202,26 +202,27 @@ class _Call:
                 return
         addresses = iter((ctypes.c_uint64 * max(1, self.count)).from_address(pointers)[: self.count])
         operands = [self._read(calls, o.shape, (), addresses) for o in self.instruction.operands]
-        value: Any = self.evaluated(calls.evaluator, operands)
+        value = self.evaluated(calls.evaluator, operands)
         self._write(calls, self.instruction.shape, (), value, addresses)
 
-    def evaluated(self, evaluator: Evaluator, operands: list[Any]) -> Any:
+    def evaluated(self, evaluator: Evaluator, operands: list[Passed]) -> Passed:
         """Return the value of the instruction; in static form if it represents a dynamic one."""
         i = self.instruction
         if getattr(i.operation, "custom_call_target", "") != HOST_TARGET:
             return evaluator.apply(i, operands)
         (body,) = i.called_computations
-        given = [actual(v, p.shape) for v, p in zip(operands, body.parameters, strict=True)]
+        given = [actual(arrived(v), p.shape) for v, p in zip(operands, body.parameters, strict=True)]
         return enclosed(evaluator.call(body, given), body.root.shape)
 
-    def _read(self, calls: HostCalls, shape: Shape, index: tuple[int, ...], addresses: Iterator[int]) -> Any:
+    def _read(
+        self, calls: HostCalls, shape: Shape, index: tuple[int, ...], addresses: Iterator[int]
+    ) -> Passed:
         if index == self.awaited:
             sizes = [(leaf_bytes(s), next(addresses)) for _, s in leaves(shape)]
             size, address = next(((n, a) for n, a in sizes if n), (0, 0))
             if size:
                 return calls.redeem(int.from_bytes(ctypes.string_at(address, min(size, 7)), "little"))
-            empty: Any = _empty(shape)
-            return Pending(lambda: empty)
+            return Pending(lambda: _empty(shape))
         if shape.is_buffer:
             shape = shape.tuple_shapes[0]
         if shape.is_tuple:
@@ -231,13 +232,14 @@ class _Call:
         return array_at(address, shape).copy() if shape.is_array else None
 
     def _write(
-        self, calls: HostCalls, shape: Shape, index: tuple[int, ...], value: Any, addresses: Iterator[int]
+        self, calls: HostCalls, shape: Shape, index: tuple[int, ...], value: Passed, addresses: Iterator[int]
     ) -> None:
         if shape.is_buffer:
             shape = shape.tuple_shapes[0]
         if index == self.begun:
             self._write_ticket(calls, shape, value, addresses)
         elif shape.is_tuple:
+            assert isinstance(value, tuple)
             for n, (part, element) in enumerate(zip(shape.tuple_shapes, value, strict=True)):
                 self._write(calls, part, (*index, n), element, addresses)
         else:
@@ -245,10 +247,8 @@ class _Call:
             if shape.is_array:
                 array_at(address, shape)[...] = value
 
-    def _write_ticket(self, calls: HostCalls, shape: Shape, value: Any, addresses: Iterator[int]) -> None:
-        pending: Any = value
-        if not isinstance(value, Pending):
-            pending = Pending(lambda: value)
+    def _write_ticket(self, calls: HostCalls, shape: Shape, value: Passed, addresses: Iterator[int]) -> None:
+        pending = value if isinstance(value, Pending) else Pending(lambda: value)
         sizes = [(leaf_bytes(s), next(addresses)) for _, s in leaves(shape)]
         size, address = next(((n, a) for n, a in sizes if n), (0, 0))
         if not size:
@@ -279,11 +279,11 @@ def array_at(address: int, shape: Shape) -> Array:
     dtype = shape.element_type.numpy_dtype
     if not shape.element_count:
         return np.empty(shape.dimensions, dtype)
-    memory: Any = (ctypes.c_uint8 * (shape.element_count * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, np.uint8).view(dtype).reshape(shape.dimensions)
+    memory = (ctypes.c_uint8 * (shape.element_count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memoryview(memory), np.uint8).view(dtype).reshape(shape.dimensions)
 
 
-def _empty(shape: Shape) -> Any:
+def _empty(shape: Shape) -> Value:
     if shape.is_tuple:
         return tuple(map(_empty, shape.tuple_shapes))
     return np.empty(shape.dimensions, shape.element_type.numpy_dtype) if shape.is_array else None

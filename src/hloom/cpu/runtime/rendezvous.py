@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.analysis.scalar_computations import applies_expressions
 from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
@@ -22,13 +23,16 @@ from hloom.evaluate.devices import VirtualDevice, World, name
 from hloom.ir.device import DeviceId
 from hloom.ir.device_groups import members_of
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.collectives import AllGather, Collective, ReduceScatter
+from hloom.operations.exchanges import AllToAll
 
 _SPINS: Final = 4000
 """Polls of the generation before a thread sleeps, if every participant can have a core: some 50 us."""
 _ALIGNMENT: Final = 128
 _GENERATION_AT: Final = 128
 _SPINS_AT: Final = 260
-Key = tuple[str, Any, tuple[DeviceId, ...]]
+Key = tuple[str, int | None, tuple[DeviceId, ...]]
+"""Opcode, channel and participants."""
 
 
 class Rendezvous:
@@ -121,7 +125,8 @@ class RendezvousPlan:
         excluded = {kind for own in calls for i in own for kind in _begun(i)}
         present = [{key for key in keys.values() if key is not None} for keys in self._keys_of]
         unfit = {
-            (i.opcode, _channel(i)) for keys, own in zip(self._keys_of, calls, strict=True)
+            (i.opcode, operation_of(i, Collective).channel_id)
+            for keys, own in zip(self._keys_of, calls, strict=True)
             for n, i in enumerate(own) if i.opcode in NATIVE_COLLECTIVES and keys[n] is None
         }  # fmt: skip
         numbers = {device.id: n for n, device in enumerate(world.devices)}
@@ -156,7 +161,7 @@ class RendezvousPlan:
 
 
 def _key(device: VirtualDevice, i: HloInstruction) -> Key | None:
-    operation: Any = i.operation
+    operation = operation_of(i, Collective)
     try:
         members = members_of(operation.replica_groups.groups, operation.group_mode, device)
     except HloError:
@@ -166,27 +171,18 @@ def _key(device: VirtualDevice, i: HloInstruction) -> Key | None:
     return i.opcode, operation.channel_id, members
 
 
-def _channel(i: HloInstruction) -> Any:
-    operation: Any = i.operation
-    return operation.channel_id
-
-
 def _fits(i: HloInstruction, count: int) -> bool:
     """Return true if the shapes are those of a group of ``count`` devices."""
-    operation: Any = i.operation
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=True)]
-    match i.opcode:
-        case "all-gather":
-            d: int = operation.dimension
+    match i.operation:
+        case AllGather(dimension=d):
             return all(given[d] * count == made[d] for given, made in pairs)
-        case "reduce-scatter":
-            d = operation.scatter_dimensions[0]
+        case ReduceScatter(scatter_dimensions=(d,)):
             return all(given[d] == made[d] * count for given, made in pairs)
-        case "all-to-all" if i.shape.is_array:
-            d = operation.split_dimension[0]
+        case AllToAll(split_dimension=(d,)) if i.shape.is_array:
             return i.shape.dimensions[d] % count == 0
-        case "all-to-all":
+        case AllToAll():
             return len(i.operands) == count
         case _:
             return True

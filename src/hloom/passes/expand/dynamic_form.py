@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -31,11 +31,15 @@ def static_form(shape: Shape) -> Shape:
     return Shape.tuple_([Shape(shape.element_type, shape.dimensions), *[Shape(S32)] * count])
 
 
+def _parts(value: Value) -> tuple[Value, ...]:
+    assert isinstance(value, tuple)
+    return value
+
+
 def enclosed(value: Value, shape: Shape) -> Value:
     """Return a value in static form, padded with zeros beyond the actual sizes."""
     if shape.is_tuple:
-        parts = cast("tuple[Any, ...]", value)
-        return tuple([enclosed(v, s) for v, s in zip(parts, shape.tuple_shapes, strict=True)])
+        return tuple([enclosed(v, s) for v, s in zip(_parts(value), shape.tuple_shapes, strict=True)])
     if not shape.is_array or not shape.is_dynamic:
         return value
     array = np.asarray(value)
@@ -51,11 +55,10 @@ def enclosed(value: Value, shape: Shape) -> Value:
 def actual(value: Value, shape: Shape) -> Value:
     """Return the dynamic-shaped value that a value in static form represents."""
     if shape.is_tuple:
-        parts = cast("tuple[Any, ...]", value)
-        return tuple([actual(v, s) for v, s in zip(parts, shape.tuple_shapes, strict=True)])
+        return tuple([actual(v, s) for v, s in zip(_parts(value), shape.tuple_shapes, strict=True)])
     if not shape.is_array or not shape.is_dynamic:
         return value
-    array, *sizes = cast("tuple[Any, ...]", value)
+    array, *sizes = map(np.asarray, _parts(value))
     left = iter(sizes)
     cuts = [slice(int(next(left)) if flag else None) for flag in shape.dynamic_dimensions]
     return array[tuple(cuts)]

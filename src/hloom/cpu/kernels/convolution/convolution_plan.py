@@ -12,14 +12,15 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, Indices
 from hloom.codegen.llvm import Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.rules.movement import divided
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
+from hloom.ir.window import WindowDimension
+from hloom.operations.convolution import Convolution as ConvolutionOperation
 from hloom.plan.index import Index, row_major_strides
 from hloom.shape.element_type import ElementType
 
@@ -188,9 +189,8 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
 
     ``copied``: the base is a copy in the accumulator type, padded so that all taps are inside.
     """
-    operation: Any = i.operation
-    labels: ConvolutionDimensionNumbers = operation.dim_labels
-    window: Sequence[WindowDimension] = operation.window
+    operation = operation_of(i, ConvolutionOperation)
+    labels, window = operation.dim_labels, operation.window
     lhs, rhs = (o.shape for o in i.operands)
     static = i.shape.is_static and lhs.is_static and rhs.is_static
     if not static or 0 in (*lhs.dimensions, *rhs.dimensions, *i.shape.dimensions):
@@ -198,8 +198,8 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
     kind = accumulator_type(i.shape.element_type)
     outputs = rhs.dimensions[labels.kernel_output_feature_dimension]
     depth = rhs.dimensions[labels.kernel_input_feature_dimension]
-    batch_groups: int = operation.batch_group_count
-    groups: int = operation.feature_group_count * batch_groups
+    batch_groups = operation.batch_group_count
+    groups = operation.feature_group_count * batch_groups
     batch = lhs.dimensions[labels.input_batch_dimension] // batch_groups
     feature = labels.output_feature_dimension
     places = list(zip(labels.input_spatial_dimensions, labels.output_spatial_dimensions, strict=True))

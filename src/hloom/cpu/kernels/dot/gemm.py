@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.llvm import I64, Function, Value
 from hloom.codegen.rules.contraction import accumulator_type
 from hloom.codegen.types import Element, register_type, round_to, storage_bytes, wrap
 from hloom.cpu.kernels.dot.strided import Strided, read_through
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.contraction import Dot
 from hloom.plan.index import Index, row_major_strides
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -93,17 +95,17 @@ def gemm_of(dot: HloInstruction, *, inside: bool = False) -> Gemm | None:
 
     ``inside``: the dot is in a fusion, so that operands may be slices, reshapes and transposes.
     """
-    operation: Any = dot.operation
+    operation = operation_of(dot, Dot)
     lhs, rhs = (o.shape for o in dot.operands)
     if not (dot.shape.is_static and lhs.is_static and rhs.is_static) or 0 in (
         *lhs.dimensions,
         *rhs.dimensions,
     ):
         return None
-    lhs_contracting: tuple[int, ...] = operation.lhs_contracting_dims
-    rhs_contracting: tuple[int, ...] = operation.rhs_contracting_dims
-    lhs_batch: tuple[int, ...] = operation.lhs_batch_dims
-    rhs_batch: tuple[int, ...] = operation.rhs_batch_dims
+    lhs_contracting = operation.lhs_contracting_dims
+    rhs_contracting = operation.rhs_contracting_dims
+    lhs_batch = operation.lhs_batch_dims
+    rhs_batch = operation.rhs_batch_dims
     lhs_kept = _others(lhs.rank, lhs_batch, lhs_contracting)
     rhs_kept = _others(rhs.rank, rhs_batch, rhs_contracting)
     views = [read_through(o) if inside else Strided(o, 0, row_major_strides(o.shape.dimensions))

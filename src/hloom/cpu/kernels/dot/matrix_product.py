@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm import I8, PTR, Value
 from hloom.codegen.loops import LoopKernel, root_values
@@ -32,6 +32,7 @@ from hloom.cpu.kernels.dot.inner_product import (
 from hloom.cpu.kernels.dot.strided import Strided, written_through
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.contraction import Dot
 from hloom.operations.structure import parameter_number
 from hloom.passes.layout.product_views import is_view
 from hloom.plan.index import Index
@@ -238,7 +239,7 @@ def has_kernel(i: HloInstruction) -> bool:
     if not behind:
         return True
     placed = written_through(dot, roots[0])
-    operation: Any = dot.operation
+    operation = operation_of(dot, Dot)
     summed, batch = len(operation.rhs_contracting_dims), len(operation.rhs_batch_dims)
     kept = dot.operands[1].shape.rank - summed - batch
     if placed is None or len(roots) > 1 or not kept:
@@ -280,7 +281,7 @@ def _fused(
 
 def dot_indices(e: Elements, dot: HloInstruction, batch: Index, row: Index, column: Index) -> Indices:
     """Return the index in the dot's result of an element of the matrix product."""
-    operation: Any = dot.operation
+    operation = operation_of(dot, Dot)
     dimensions = dot.shape.dimensions
     batches = len(operation.lhs_batch_dims)
     lhs_kept = dot.operands[0].shape.rank - batches - len(operation.lhs_contracting_dims)

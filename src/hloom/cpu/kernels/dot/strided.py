@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import SliceDimension
+from hloom.operations.movement import Reshape, Slice, Transpose
 from hloom.passes.layout.product_views import is_view
 from hloom.plan.index import Index, Variable, delinearize, linearize
 
@@ -32,21 +31,19 @@ def read_through(i: HloInstruction) -> Strided | None:
     indices: tuple[Index, ...] = tuple(map(Index.of, variables))
     while is_view(i):
         (source,) = i.operands
-        operation: Any = i.operation
-        if i.opcode == "slice":
-            ranges: tuple[SliceDimension, ...] = operation.slice
-            indices = tuple(
-                index * part.stride + part.start for index, part in zip(indices, ranges, strict=True)
-            )
-        elif i.opcode == "transpose":
-            permutation: tuple[int, ...] = operation.dimensions
-            places = dict(zip(permutation, indices, strict=True))
-            indices = tuple(places[d] for d in range(source.shape.rank))
-        else:
-            found = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
-            if found is None:
-                return None
-            indices = found
+        match i.operation:
+            case Slice(slice=ranges):
+                indices = tuple(
+                    index * part.stride + part.start for index, part in zip(indices, ranges, strict=True)
+                )
+            case Transpose(dimensions=permutation):
+                places = dict(zip(permutation, indices, strict=True))
+                indices = tuple(places[d] for d in range(source.shape.rank))
+            case _:
+                found = delinearize(linearize(indices, i.shape.dimensions), source.shape.dimensions)
+                if found is None:
+                    return None
+                indices = found
         i = source
     return _strided(i, linearize(indices, i.shape.dimensions), variables)
 
@@ -58,7 +55,7 @@ def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None
     """
     chain: list[HloInstruction] = []
     while root is not dot:
-        if root.opcode not in ("reshape", "transpose"):
+        if not isinstance(root.operation, Reshape | Transpose):
             return None
         chain.append(root)
         (root,) = root.operands
@@ -66,10 +63,8 @@ def written_through(dot: HloInstruction, root: HloInstruction) -> Strided | None
     indices: tuple[Index, ...] = tuple(map(Index.of, variables))
     dimensions = dot.shape.dimensions
     for i in reversed(chain):
-        operation: Any = i.operation
-        if i.opcode == "transpose":
-            permutation: tuple[int, ...] = operation.dimensions
-            indices = tuple(indices[d] for d in permutation)
+        if isinstance(i.operation, Transpose):
+            indices = tuple(indices[d] for d in i.operation.dimensions)
         else:
             found = delinearize(linearize(indices, dimensions), i.shape.dimensions)
             if found is None:

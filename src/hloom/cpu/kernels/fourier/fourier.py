@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.llvm import F32, F64, I1, I8, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.llvm.memory import fill_bytes, gather, masked_load, masked_store, scatter
 from hloom.codegen.loops import LoopKernel
@@ -23,6 +24,7 @@ from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array
+from hloom.operations.linear_algebra import Fft
 from hloom.passes.expand.fft_decomposer import is_small
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import C64
@@ -79,9 +81,8 @@ class Axis:
 
 def axes_of(i: HloInstruction) -> list[Axis]:
     """Return the transforms of an instruction, in execution order."""
-    operation: Any = i.operation
-    lengths: tuple[int, ...] = operation.fft_length
-    kind: str = operation.fft_type
+    operation = operation_of(i, Fft)
+    lengths, kind = operation.fft_length, operation.fft_type
     part = F32 if i.shape.element_type in (C64, REAL32) else F64
     spectrum = i.operands[0].shape.dimensions if kind == "IRFFT" else i.shape.dimensions
     rank = len(spectrum)

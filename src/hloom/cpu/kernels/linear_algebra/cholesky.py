@@ -7,8 +7,10 @@ their rank-4 update from all rows below. The lower factor is u transposed.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lane_algebra import (
@@ -28,6 +30,7 @@ from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.linear_algebra import Cholesky
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.element_type import ElementType
@@ -81,8 +84,7 @@ class _Small:
 
     def __init__(self, e: Elements, i: HloInstruction, n: int, batch: int, place: Index) -> None:
         self.e, self.f, self.n, self.matrix = e, e.function, n, place
-        operation: Any = i.operation
-        self.lower: bool = operation.lower
+        self.lower = operation_of(i, Cholesky).lower
         self.kind = i.shape.element_type
         source, result = self.f.parameters[:2]
         self.source = View(source, self.kind, (batch, n, n))
@@ -163,13 +165,12 @@ def _large_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
     """Emit the kernel (a, result, begin, end) over large matrices."""
     function = module.function(name, [PTR, PTR, I64, I64])
     source, result, begin, end = function.parameters
-    operation: Any = i.operation
     kind = i.shape.element_type
     with function.loop(begin, end) as loop:
         offset = loop.index * (n * n)
         element = register_type(kind)
         a, u = function.offset(source, offset, element), function.offset(result, offset, element)
-        _Large(function, kind, n, operation.lower, a, u).run()
+        _Large(function, kind, n, operation_of(i, Cholesky).lower, a, u).run()
     function.finish()
     return LoopKernel(name, batch, 1, batch * n * n * n // 4)
 
@@ -336,7 +337,7 @@ class _Large:
 
         self.sweep(i & -self.lanes, columns)
 
-    def sweep(self, low: Value, body: Any) -> None:
+    def sweep(self, low: Value, body: Callable[[Value, Value | None], None]) -> None:
         """Run ``body(j, mask)`` for the vectors of columns from ``low`` to the end."""
         f = self.f
         high = f.constant(I64, self.n)

@@ -6,8 +6,9 @@ Lanes are right-hand sides; for many small systems, lanes are systems.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lane_algebra import Scratch, conjugate, minus_product, parts, quotient, scatter
@@ -16,6 +17,7 @@ from hloom.codegen.loops import LoopKernel, vector_loop
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.linear_algebra import TriangularSolve
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 
@@ -73,7 +75,7 @@ class _Solver:
 
     def __init__(self, function: Function, i: HloInstruction, lanes: int, by_system: bool) -> None:
         self.f = function
-        self.operation: Any = i.operation
+        self.operation = operation_of(i, TriangularSolve)
         a, b = (o.shape for o in i.operands)
         self.kind = a.element_type
         self.batch, self.m = math.prod(a.dimensions[:-2]), a.dimensions[-1]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from functools import partial
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, I64, PTR, Module
 from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
@@ -12,6 +13,7 @@ from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.movement import Concatenate
 from hloom.plan.index import Index, row_major_strides
 from hloom.plan.iteration import accesses_of, planned_space
 from hloom.plan.kernel import KernelPlan
@@ -32,8 +34,7 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
         )
         program.call(i, kernel, [*program.input_pointers(i), target.pointer])
         return
-    operation: Any = root.operation
-    dimension: int = operation.dimensions[0]
+    (dimension,) = operation_of(root, Concatenate).dimensions
     strides = row_major_strides(root.shape.dimensions)
     size = storage_bytes(root.shape.element_type) * strides[dimension]
     pointers = dict(zip(inputs, program.input_pointers(i), strict=True))
@@ -41,10 +42,8 @@ def emit_concatenate(program: ProgramEmitter, plan: KernelPlan) -> None:
     for operand in root.operands:
         if operand.shape.element_count:
             own = _inputs_of(operand, pointers)
-            part = _Part(operand, strides)
-            kernel = program.shared(
-                lambda name, p=part, own=own: p.emit(program.module, name, own, members)  # type: ignore[misc]
-            )
+            part = _Part(operand, strides, own, members)
+            kernel = program.shared(partial(part.emit, program.module))
             place = program.function.offset(target.pointer, start * size, I8)
             program.call(i, kernel, [*(pointers[x] for x in own), place])
         start += operand.shape.dimensions[dimension]
@@ -65,10 +64,13 @@ def _inputs_of(operand: HloInstruction, inputs: Collection[HloInstruction]) -> l
 
 
 class _Part:
-    """Describe one operand and the strides of its elements in the result."""
+    """Describe one operand, made of inputs by members, and the strides of its elements in the result."""
 
-    def __init__(self, operand: HloInstruction, strides: tuple[int, ...]) -> None:
-        self.operand, self.strides = operand, strides
+    def __init__(
+        self, operand: HloInstruction, strides: tuple[int, ...], inputs: Sequence[HloInstruction],
+        members: Sequence[HloInstruction],
+    ) -> None:  # fmt: skip
+        self.operand, self.strides, self.inputs, self.members = operand, strides, inputs, members
 
     def written(self, indices: Sequence[Index]) -> Index:
         """Return the offset in the result of an operand element from the first one."""
@@ -77,18 +79,16 @@ class _Part:
             total = total + index * stride
         return total
 
-    def space(self, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]) -> Space:
+    def space(self) -> Space:
         """Return the loops over the operand, merged where operand and result share a stride."""
-        shapes = [x.shape.dimensions for x in (*members, *inputs) if x.shape.is_array]
+        shapes = [x.shape.dimensions for x in (*self.members, *self.inputs) if x.shape.is_array]
         space = split_space(self.operand.shape.dimensions, shapes)
-        accesses = accesses_of(inputs, [self.operand], space.indices)
+        accesses = accesses_of(self.inputs, [self.operand], space.indices)
         return merge_loops(space, [*accesses.linear, self.written(space.indices)], accesses.pinned)
 
-    def emit(
-        self, module: Module, name: str, inputs: Sequence[HloInstruction], members: Sequence[HloInstruction]
-    ) -> LoopKernel:
+    def emit(self, module: Module, name: str) -> LoopKernel:
         """Emit the kernel (inputs..., result, begin, end) over a range of the operand."""
-        space = self.space(inputs, members)
+        space, inputs = self.space(), self.inputs
         function = module.function(name, [PTR] * (len(inputs) + 1) + [I64, I64])
         *pointers, target, begin, end = function.parameters
         lane = space.variables[-1] if space.variables else None
@@ -107,7 +107,7 @@ class _Part:
             value = elements.element(self.operand, space.indices)
             elements.store(result, space.indices, value)
 
-        work = self.operand.shape.element_count * max(1, len(members))
+        work = self.operand.shape.element_count * max(1, len(self.members))
         if lane is None or not lanes:
             with outer_loops(function, space.variables, begin, end), elements.scope():
                 body()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.llvm.memory import compress
@@ -19,6 +20,7 @@ from hloom.codegen.types import Element
 from hloom.cpu.cores import thread_count
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import parameter_number
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
@@ -58,7 +60,7 @@ class _Kernel:
         self, module: Module, name: str, inputs: Sequence[HloInstruction], i: HloInstruction
     ) -> None:
         self.name, self.i = name, i
-        self.operation: Any = i.operation
+        self.operation = operation_of(i, Scatter)
         count = len(i.operands) // 2
         self.operands, self.indices = i.operands[:count], i.operands[count]
         updates = i.operands[count + 1 :]
@@ -72,10 +74,10 @@ class _Kernel:
             x: View(p, x.shape.element_type, x.shape.dimensions)
             for x, p in zip(inputs, pointers[count:], strict=True)
         }
-        self.indexed: tuple[int, ...] = self.operation.scatter_dims_to_operand_dims
+        self.indexed = self.operation.scatter_dims_to_operand_dims
         self.sizes = updates[0].shape.dimensions
         self.variables = [Variable(size, "u") for size in self.sizes]
-        windows: tuple[int, ...] = self.operation.update_window_dims
+        windows = self.operation.update_window_dims
         lane = self.variables[windows[-1]] if windows and windows[-1] == len(self.sizes) - 1 else None
         if lane is not None and not _minor_window(self.operation, self.operands[0].shape.rank):
             lane = None
@@ -243,7 +245,7 @@ def _limit(function: Function, variables: Sequence[Variable]) -> Value:
     return function.constant(I64, variables[0].trips if variables else 0)
 
 
-def _minor_window(operation: Any, rank: int) -> bool:
+def _minor_window(operation: Scatter, rank: int) -> bool:
     """Return true if windows extend along the minor dimension of the operand."""
     return rank - 1 not in (*operation.inserted_window_dims, *operation.input_batching_dims)
 
@@ -255,7 +257,7 @@ class _Body:
         self, elements: Elements, i: HloInstruction, results: list[View], variables: list[Variable]
     ) -> None:
         self.e, self.i, self.results, self.variables = elements, i, results, variables
-        self.operation: Any = i.operation
+        self.operation = operation_of(i, Scatter)
         self.count = len(i.operands) // 2
 
     def components(self) -> list[tuple[int, Value, bool]]:
@@ -310,7 +312,7 @@ class _Body:
         """Return the size of a window in every dimension of the operand."""
         operation = self.operation
         dropped = (*operation.inserted_window_dims, *operation.input_batching_dims)
-        windows: tuple[int, ...] = operation.update_window_dims
+        windows = operation.update_window_dims
         sizes = iter([self.variables[d].extent for d in windows])
         return [1 if d in dropped else next(sizes) for d in range(len(self.results[0].dimensions))]
 
@@ -319,7 +321,7 @@ class _Body:
         operation = self.operation
         dimensions, sizes = self.results[0].dimensions, self.window_sizes()
         batch = [v for d, v in enumerate(self.variables) if d not in operation.update_window_dims]
-        windows: tuple[int, ...] = operation.update_window_dims
+        windows = operation.update_window_dims
         window = iter([self.variables[d] for d in windows])
         place: list[Index] = []
         for d, size in enumerate(dimensions):

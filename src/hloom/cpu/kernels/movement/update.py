@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm import I64, PTR, Module
@@ -94,5 +93,5 @@ def _update_kernel(
     return LoopKernel(name, 1, 1, new.shape.element_count)
 
 
-def _moved(indices: Indices, offsets: Sequence[Index]) -> Any:
+def _moved(indices: Indices, offsets: Sequence[Index]) -> Indices:
     return tuple(index + offset for index, offset in zip(indices, offsets, strict=True))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from hloom.analysis.combiners import grouping
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, Indices, View
@@ -16,6 +17,7 @@ from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
+from hloom.operations.reduction import Reduce
 from hloom.plan.accesses import Accesses
 from hloom.plan.index import Variable, linearize
 from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
@@ -28,9 +30,9 @@ def is_row_reduction(instruction: HloInstruction) -> bool:
     operand = instruction.operands[0].shape
     if 0 in operand.dimensions:
         return False
-    dimensions: tuple[int, ...] = instruction.operation.dimensions  # type: ignore[attr-defined]
     minor = [d for d, size in enumerate(operand.dimensions) if size != 1][-1:]
-    return bool(minor) and minor[0] in dimensions and operand.dimensions[minor[0]] >= 4
+    reduced = operation_of(instruction, Reduce).dimensions
+    return bool(minor) and minor[0] in reduced and operand.dimensions[minor[0]] >= 4
 
 
 @KERNELS.register("reduce")

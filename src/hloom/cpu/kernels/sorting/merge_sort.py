@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import UNKNOWN_EXTENT, Elements, View
 from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, storage_bytes
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.sorting import Sort
 from hloom.plan.index import Index, Variable
 
 
@@ -35,9 +36,8 @@ def emit_merge_sort(program: ProgramEmitter, i: HloInstruction, results: Sequenc
 
 def _sort_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     """Emit the kernel (operands..., results..., workspace, begin, end) over a range of rows."""
-    operation: Any = i.operation
     count = len(i.operands)
-    dimension: int = operation.dimensions[0]
+    (dimension,) = operation_of(i, Sort).dimensions
     sizes = i.operands[0].shape.dimensions
     n, inner = sizes[dimension], math.prod(sizes[dimension + 1 :])
     function = module.function(name, [PTR] * (2 * count + 1) + [I64, I64])

@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
@@ -23,6 +24,9 @@ from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_ne
 from hloom.cpu.kernels.sorting.sort_order import SortKey, integer_type, restored, sort_keys, value_of
 from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.movement import Broadcast
+from hloom.operations.sorting import Sort
+from hloom.operations.structure import GetTupleElement, Iota
 from hloom.plan.index import Index, Variable
 from hloom.shape import element_type as et
 
@@ -81,8 +85,7 @@ def key_sort(i: HloInstruction) -> KeySort | None:
 
 def length(i: HloInstruction) -> int:
     """Return the number of elements of a row."""
-    operation: Any = i.operation
-    dimension: int = operation.dimensions[0]
+    (dimension,) = operation_of(i, Sort).dimensions
     return i.operands[0].shape.dimensions[dimension]
 
 
@@ -103,20 +106,21 @@ def slot_bytes(plan: KeySort, n: int) -> int:
 
 def used_results(i: HloInstruction) -> list[int]:
     """Return the numbers of the operands whose sorted values are used."""
-    if i.is_root or not i.shape.is_tuple or any(u.opcode != "get-tuple-element" for u in i.users):
-        return list(range(len(i.operands)))
-    return sorted({u.operation.index for u in i.users})  # type: ignore[attr-defined]
+    taken = {u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
+    whole = any(not isinstance(u.operation, GetTupleElement) for u in i.users)
+    return list(range(len(i.operands))) if i.is_root or not i.shape.is_tuple or whole else sorted(taken)
 
 
 def counts_along(operand: HloInstruction, dimension: int) -> bool:
     """Return true if an operand is an iota along a dimension, which is cheaper to compute than to load."""
-    operation: Any = operand.operation
-    if operand.opcode == "iota":
-        return operation.iota_dimension == dimension
-    if operand.opcode != "broadcast" or operand.operands[0].opcode != "iota":
-        return False
-    iota: Any = operand.operands[0].operation
-    return operation.dimensions[iota.iota_dimension] == dimension
+    match operand.operation:
+        case Iota(iota_dimension=along):
+            return along == dimension
+        case Broadcast(dimensions=places):
+            source = operand.operands[0].operation
+            return isinstance(source, Iota) and places[source.iota_dimension] == dimension
+        case _:
+            return False
 
 
 def emit_rows(program: ProgramEmitter, i: HloInstruction, plan: KeySort, pointers: Sequence[Value]) -> None:
@@ -149,8 +153,7 @@ class RowByKeys:
 
     def __init__(self, module: Module, function: Function, i: HloInstruction, plan: KeySort) -> None:
         self.module, self.f, self.i, self.plan = module, function, i, plan
-        operation: Any = i.operation
-        self.dimension: int = operation.dimensions[0]
+        (self.dimension,) = operation_of(i, Sort).dimensions
         self.sizes = i.operands[0].shape.dimensions
         self.n: int = self.sizes[self.dimension]
         count = len(i.operands)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.bits import bits_of, from_bits
 from hloom.codegen.elements import Elements
-from hloom.codegen.llvm import F32, I8, I16, I32, I64, Value, make_type
+from hloom.codegen.llvm import F32, I8, I16, I32, I64, Type, Value, make_type
 from hloom.codegen.types import Element, storage_type
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import REGISTRY
+from hloom.operations.comparison import Compare
+from hloom.operations.structure import Constant, Parameter, parameter_number
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
@@ -135,10 +134,11 @@ class _Recognition:
 
     def comparison(self, root: HloInstruction) -> SortKey | None:
         """Return the key of ``key(a) < key(b)``."""
-        if root.opcode != "compare" or _operation(root).direction not in ("LT", "GT"):
+        operation = root.operation
+        if not isinstance(operation, Compare) or operation.direction not in ("LT", "GT"):
             return None
         first, second = root.operands
-        descending = _operation(root).direction == "GT"
+        descending = operation.direction == "GT"
         kind = first.shape.element_type
         if not _mirrored(first, second, 0):
             if not _mirrored(first, second, 1):
@@ -146,14 +146,14 @@ class _Recognition:
             first, descending = second, not descending
         if kind.is_complex or not first.shape.is_array:
             return None
-        total = _operation(root).comparison_type == "TOTALORDER"
+        total = operation.comparison_type == "TOTALORDER"
         return SortKey(self.key(first), kind, total, descending)
 
     def is_equality(self, equal: HloInstruction, first: HloInstruction) -> bool:
         """Return true if ``equal`` holds exactly where the keys that ``first`` compares are equal."""
-        if equal.opcode != "compare" or _operation(equal).direction != "EQ":
+        if not isinstance(equal.operation, Compare) or equal.operation.direction != "EQ":
             return False
-        if _operation(equal).comparison_type != _operation(first).comparison_type:
+        if equal.operation.comparison_type != operation_of(first, Compare).comparison_type:
             return False
         a, b = first.operands
         c, d = equal.operands
@@ -165,8 +165,9 @@ class _Recognition:
         parameters = self.comparator.parameters
         copies: dict[HloInstruction, HloInstruction] = {}
         for number in range(len(parameters) // 2):
-            operation = REGISTRY["parameter"](parameter_number=number)  # type: ignore[call-arg]
-            copy = HloInstruction(f"p{number}", operation, parameters[2 * number].shape)
+            copy = HloInstruction(
+                f"p{number}", Parameter(parameter_number=number), parameters[2 * number].shape
+            )
             copies[parameters[2 * number]] = copies[parameters[2 * number + 1]] = made.add(copy)
 
         def copied(node: HloInstruction) -> HloInstruction:
@@ -179,10 +180,6 @@ class _Recognition:
         return made
 
 
-def _operation(i: HloInstruction) -> Any:
-    return i.operation
-
-
 def _alternatives(
     root: HloInstruction,
 ) -> list[tuple[HloInstruction, HloInstruction, HloInstruction]]:
@@ -191,7 +188,8 @@ def _alternatives(
     if root.opcode == "or":
         for first, both in (root.operands, reversed(root.operands)):
             if both.opcode == "and":
-                found += [(first, *both.operands), (first, *reversed(both.operands))]  # type: ignore[list-item]
+                a, b = both.operands
+                found += [(first, a, b), (first, b, a)]
     elif root.opcode == "select":
         equal, rest, first = root.operands
         found.append((first, equal, rest))
@@ -202,7 +200,7 @@ def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
     """Return true if ``a`` depends only on elements of one side (0: the first), ``b`` on the other's."""
 
     def at_end(a: HloInstruction, b: HloInstruction) -> bool:
-        here, there = _operation(a).parameter_number, _operation(b).parameter_number
+        here, there = parameter_number(a), parameter_number(b)
         return here // 2 == there // 2 and here % 2 == side and there % 2 == 1 - side
 
     return _corresponding(a, b, at_end)
@@ -238,12 +236,11 @@ def _alike(a: HloInstruction, b: HloInstruction) -> bool:
         return False
     if a.called_computations or b.called_computations:
         return False
-    if a.opcode == "constant":
-        first, second = (np.asarray(_operation(x).literal.numpy()) for x in (a, b))
-        return first.tobytes() == second.tobytes()
-    return a.opcode == "parameter" or a.operation == b.operation
+    if isinstance(a.operation, Constant) and isinstance(b.operation, Constant):
+        return a.operation.literal.array.tobytes() == b.operation.literal.array.tobytes()
+    return isinstance(a.operation, Parameter) or a.operation == b.operation
 
 
-def integer_type(bits: int) -> Any:
+def integer_type(bits: int) -> Type:
     """Return the LLVM type of a key."""
     return make_type(f"i{bits}")

@@ -8,8 +8,9 @@ For any data, a row costs at most one sort per buffer of elements.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
@@ -17,6 +18,7 @@ from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_ne
 from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.sorting import TopK
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape import element_type as et
@@ -61,9 +63,8 @@ class _Row:
 
     def __init__(self, module: Module, function: Function, i: HloInstruction) -> None:
         self.module, self.f = module, function
-        operation: Any = i.operation
-        self.k: int = operation.k
-        self.largest: bool = operation.largest
+        operation = operation_of(i, TopK)
+        self.k, self.largest = operation.k, operation.largest
         operand = i.operands[0].shape
         self.kind = operand.element_type
         self.n = operand.dimensions[-1]

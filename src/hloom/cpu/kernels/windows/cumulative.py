@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from hloom.analysis.combiners import grouping
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
@@ -23,8 +24,9 @@ from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import WindowDimension
 from hloom.operations.combiners import Grouping
+from hloom.operations.structure import Constant
+from hloom.operations.window_reduction import ReduceWindow
 from hloom.plan.index import Index, Variable
 
 VECTORS: Final = 8
@@ -65,8 +67,7 @@ class Cumulative:
 
 def cumulative_of(i: HloInstruction) -> Cumulative | None:
     """Return a reduce-window as a scan; None if it is not one."""
-    operation: Any = i.operation
-    window: Sequence[WindowDimension] = operation.window
+    window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     wide = [axis for axis, d in enumerate(window) if d.size > 1]
     if len(wide) != 1 or not i.operands[0].shape.is_static or 0 in i.operands[0].shape.dimensions:
@@ -102,15 +103,15 @@ def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> boo
         return False
     if combiner.plain in ("maximum", "minimum", "and", "or"):
         return True
-    if any(init.opcode != "constant" for init in inits):
+    literals = [init.operation.literal for init in inits if isinstance(init.operation, Constant)]
+    if len(literals) < len(inits):
         return False
     from hloom.evaluate.evaluator import Evaluator
 
-    operations: list[Any] = [init.operation for init in inits]
-    values: list[np.ndarray[Any, Any]] = [o.literal.numpy() for o in operations]
-    made: Any = Evaluator().run(computation, [*values, *values])
-    results: list[np.ndarray[Any, Any]] = list(made) if computation.root.shape.is_tuple else [made]
-    return all(bool(np.all((r == v) | ((r != r) & (v != v)))) for r, v in zip(results, values))
+    values = [literal.array for literal in literals]
+    made = Evaluator().run(computation, [*values, *values])
+    results = [np.asarray(r) for r in (made if isinstance(made, tuple) else [made])]
+    return all(bool(np.all((r == v) | ((r != r) & (v != v)))) for r, v in zip(results, values, strict=True))
 
 
 def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulative) -> LoopKernel:

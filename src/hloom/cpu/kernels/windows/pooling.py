@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, View
@@ -21,7 +22,7 @@ from hloom.codegen.types import Element
 from hloom.cpu.kernels.convolution.convolution_plan import Axis
 from hloom.cpu.kernels.windows.cumulative import settled
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.window import WindowDimension
+from hloom.operations.window_reduction import ReduceWindow
 from hloom.plan.index import Index, Variable
 
 MOST_LANES: Final = 64
@@ -33,8 +34,7 @@ WRITTEN_OUT: Final = 32
 
 def is_pooling(i: HloInstruction) -> bool:
     """Return true if a reduce-window has padding that may be skipped, and neighbours to fill lanes."""
-    operation: Any = i.operation
-    window: Sequence[WindowDimension] = operation.window
+    window = operation_of(i, ReduceWindow).window
     half = len(i.operands) // 2
     shape = i.operands[0].shape
     results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
@@ -51,13 +51,11 @@ def is_pooling(i: HloInstruction) -> bool:
 
 def _axes(i: HloInstruction) -> list[Axis]:
     """Return positions and window elements of every dimension."""
-    operation: Any = i.operation
+    window = operation_of(i, ReduceWindow).window
     results = i.shape.tuple_shapes[0] if i.shape.is_tuple else i.shape
     return [
         Axis(positions, d.size, 0, 0, step=d.stride, dilation=d.window_dilation, low=d.padding_low, size=size)
-        for d, positions, size in zip(
-            operation.window, results.dimensions, i.operands[0].shape.dimensions, strict=True
-        )
+        for d, positions, size in zip(window, results.dimensions, i.operands[0].shape.dimensions, strict=True)
     ]
 
 

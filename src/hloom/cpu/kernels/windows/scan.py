@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
@@ -18,6 +18,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
+from hloom.operations.scan import Scan
 from hloom.passes.expand.scan_expander import Parts, is_elementwise, parts_of
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
@@ -59,8 +60,7 @@ class _Walk:
     def __init__(self, e: Elements, i: HloInstruction, parts: Parts, views: Sequence[View]) -> None:
         self.e, self.parts = e, parts
         self.step = i.called_computations[0]
-        operation: Any = i.operation
-        self.reverse: bool = operation.is_reverse
+        self.reverse = operation_of(i, Scan).is_reverse
         inputs, carries, outputs = len(parts.inputs), len(parts.carries), len(parts.outputs)
         self.inputs, self.carries = views[:inputs], views[inputs : inputs + carries]
         self.outputs, self.last = views[-carries - outputs :][:outputs], views[len(views) - carries :]

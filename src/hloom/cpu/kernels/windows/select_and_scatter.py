@@ -12,8 +12,9 @@ import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from hloom.analysis.instructions import operation_of
 from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner, as_type
 from hloom.codegen.elements import NEAR, Elements, Indices, View
@@ -25,6 +26,7 @@ from hloom.codegen.types import Element, constant, to_storage
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import WindowDimension
+from hloom.operations.window_reduction import SelectAndScatter
 from hloom.plan.accesses import MOST_UNROLLED_WINDOW
 from hloom.plan.index import Index, Variable, linearize
 from hloom.plan.kernel import KernelPlan
@@ -50,8 +52,7 @@ def emit_select_and_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
 
 def _window(i: HloInstruction) -> list[WindowDimension]:
     """Return the dimensions of the window; select-and-scatter has no window reversal."""
-    operation: Any = i.operation
-    return [replace(d, window_reversal=False) for d in operation.window]
+    return [replace(d, window_reversal=False) for d in operation_of(i, SelectAndScatter).window]
 
 
 def untouched(d: WindowDimension, windows: int, size: int) -> bool:
