@@ -82,6 +82,7 @@ class NativeExecutable:
         from_cache: it was compiled by an earlier process, or earlier in this one.
         calls_host: it calls Python, for what only the host can do.
         shares: some kernel shares its iterations among the threads of the pool.
+        facts: what was found out about it when it was compiled.
         dump: writes files about it, if they are wanted.
     """
 
@@ -108,6 +109,7 @@ class NativeExecutable:
                 cache.put(key, entry)
             found = _loaded(entry)
         self._loaded, facts = found
+        self.facts = facts
         self.memory = Memory(sum(facts.argument_bytes), sum(facts.result_bytes), facts.temp_bytes)
         self.calls_host = facts.host_calls > 0
         self.shares = facts.shares
@@ -179,14 +181,44 @@ class NativeExecutable:
             np.ascontiguousarray(a, s.element_type.dtype) if s.is_array else np.empty(0, np.uint8)
             for a, s in zip(arguments, self.parameter_leaves, strict=True)
         ]
-        pointers = (ctypes.c_void_p * max(1, len(held)))(*[a.ctypes.data for a in held])
-        targets = (ctypes.c_void_p * max(1, len(results)))(*[r.ctypes.data for r in results])
+        self._run_at(address, [a.ctypes.data for a in held], [r.ctypes.data for r in results], context, host)
+        return results
+
+    @property
+    def address(self) -> int:
+        """Return the address of the native function ``status = run(sources, targets, arena, context)``."""
+        return self._address
+
+    @property
+    def code_size(self) -> int:
+        """Return the size of code and constants in memory, in bytes."""
+        return self._loaded.size
+
+    @property
+    def context(self) -> Context:
+        """Return the context in which the program runs alone."""
+        return self._context
+
+    def run_at(self, sources: Sequence[int], targets: Sequence[int], host: HostCalls | None = None) -> None:
+        """Run on memory: the addresses of the leaves of arguments and result. Raises like `run`."""
+        self._run_at(self._address, sources, targets, self._context, host)
+
+    def _run_at(
+        self,
+        address: int,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        context: Context,
+        host: HostCalls | None,
+    ) -> None:
+        source_words = (ctypes.c_void_p * max(1, len(sources)))(*sources)
+        target_words = (ctypes.c_void_p * max(1, len(targets)))(*targets)
         execute = _EXECUTE(support().symbols["hloom_execute"])
         status = 0
 
         def native() -> None:
             nonlocal status
-            status = execute(address, pointers, targets, temp, context.address)
+            status = execute(address, source_words, target_words, temp, context.address)
 
         with lent_memory(self.memory.temp) as temp:
             if self.calls_host:
@@ -195,7 +227,6 @@ class NativeExecutable:
                 native()
         if status:  # without an exception: another device failed
             raise Stopped
-        return results
 
     def builtin(self, fallback: RunFunction) -> RunFunction:
         """Return a function that runs the program on arrays that fit exactly, and else calls the fallback.

@@ -1,0 +1,377 @@
+"""The client: platform, devices and their memories.
+
+Devices are virtual: all are this machine's processor. Each has three memories, ``device``, ``pinned_host``
+and ``unpinned_host``, which are all the machine's memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from hloom import __version__
+from hloom.jax import abi
+from hloom.jax.api import implements
+from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.handles import DeviceWords, Handle, MemoryWords, Text, Words, object_at
+from hloom.jax.native import native
+
+MEMORY_KINDS: Final = ("device", "pinned_host", "unpinned_host")
+_WORKER_WORDS: Final = 16
+_STRING, _INTEGER, _INTEGERS, _FLOAT, _BOOLEAN = range(5)
+"""Types of named values."""
+_FLAG: Final = re.compile(r"--?xla_force_host_platform_device_count=(\d+)")
+
+
+class Memory(Handle):
+    """A memory of a device."""
+
+    def __init__(self, device: Device, number: int) -> None:
+        self.kind = MEMORY_KINDS[number]
+        self.kind_number = number
+        self.id = len(MEMORY_KINDS) * device.id + number
+        encoded = self.kind.encode()
+        super().__init__(MemoryWords(encoded, len(encoded), device.handle))
+        self.devices = Words([device.handle])
+        self.text = Text(f"{self.kind} memory of device {device.id}")
+
+
+class Device(Handle):
+    """A virtual device."""
+
+    def __init__(self, number: int, platform: str) -> None:
+        self.id = number
+        self.worker = (ctypes.c_int64 * _WORKER_WORDS)()
+        super().__init__(DeviceWords(None, ctypes.addressof(self.worker)))
+        self.memories = [Memory(self, kind) for kind in range(len(MEMORY_KINDS))]
+        self.words.memory = self.memories[0].handle
+        self.memory_handles = Words([m.handle for m in self.memories])
+        self.description = Description(self, platform)
+
+
+class Description(Handle):
+    """The description of a device."""
+
+    def __init__(self, device: Device, platform: str) -> None:
+        super().__init__()
+        self.device = device
+        self.kind = Text(platform)
+        self.text = Text(f"{'Cpu' if platform == 'cpu' else 'Hloom'}Device(id={device.id})")
+        self.attributes = NamedValues({})
+
+
+class Topology(Handle):
+    """The devices without the client."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self.client = client
+        self.descriptions = Words([d.description.handle for d in client.devices])
+        self.attributes = NamedValues({})
+
+
+class Client(Handle):
+    """The only client of a platform."""
+
+    def __init__(self, platform: str, num_devices: int) -> None:
+        super().__init__()
+        self.platform = Text(platform)
+        self.version = Text(version())
+        self.devices = [Device(n, platform) for n in range(num_devices)]
+        self.device_handles = Words([d.handle for d in self.devices])
+        self.memory_handles = Words([m.handle for d in self.devices for m in d.memories])
+        clients.append(self)
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The topology."""
+        return Topology(self)
+
+    def drain(self) -> None:
+        """Wait until no program runs."""
+        for device in self.devices:
+            native().call("pjrt_drain", ctypes.addressof(device.worker))
+
+
+clients: Final[list[Client]] = []
+"""The clients of this process."""
+platform_name: str = "hloom"
+"""The platform's name for the next client."""
+
+
+def set_platform(name: str) -> None:
+    """Set the name of the platform."""
+    global platform_name
+    platform_name = name
+
+
+def version() -> str:
+    """Return the version of the platform."""
+    return f"hloom {__version__}"
+
+
+def device_count() -> int:
+    """Return the number of devices: ``jax_num_cpu_devices``, else the flag in ``XLA_FLAGS``, else 1."""
+    import jax
+
+    configured = getattr(jax.config, "jax_num_cpu_devices", -1)
+    if configured > 0:
+        return configured
+    found = _FLAG.search(os.environ.get("XLA_FLAGS", ""))
+    return max(1, int(found[1])) if found else 1
+
+
+class NamedValues:
+    """Named values at a fixed address: texts, booleans, integers, and lists of them."""
+
+    def __init__(self, values: Mapping[str, str | bool | int | list[int]]) -> None:
+        kind = abi.struct("NamedValue")
+        self._held: list[Any] = []
+        self._array = (kind * max(1, len(values)))()
+        self.size = len(values)
+        self.address = ctypes.addressof(self._array)
+        for entry, (name, value) in zip(self._array, values.items(), strict=False):
+            entry.struct_size = ctypes.sizeof(kind)
+            key = Text(name)
+            key.write(entry, "name")
+            self._held.append(key)
+            entry.value_size = 1
+            match value:
+                case bool():
+                    entry.type, entry.value = _BOOLEAN, int(value)
+                case int():
+                    entry.type, entry.value = _INTEGER, value
+                case str():
+                    text = Text(value)
+                    entry.type, entry.value, entry.value_size = _STRING, text.address, text.size
+                    self._held.append(text)
+                case _:
+                    words = Words(value, ctypes.c_int64)
+                    entry.type, entry.value, entry.value_size = _INTEGERS, words.address, words.size
+                    self._held.append(words)
+
+
+# -- plug-in and client
+
+_plugin_attributes: Final = NamedValues({"xla_version": 2})
+
+
+@implements("Plugin_Initialize")
+def _initialize(args: Any) -> None:
+    """Do nothing: everything is made with the table."""
+
+
+@implements("Plugin_Attributes")
+def _attributes(args: Any) -> None:
+    args.attributes, args.num_attributes = _plugin_attributes.address, _plugin_attributes.size
+
+
+@implements("Client_Create")
+def _create(args: Any) -> None:
+    args.client = Client(platform_name, device_count()).handle
+
+
+@implements("Client_Destroy")
+def _destroy(args: Any) -> None:
+    if args.client:
+        client = object_at(args.client, Client)
+        client.drain()
+
+
+@implements("Client_PlatformName")
+def _platform_name(args: Any) -> None:
+    object_at(args.client, Client).platform.write(args, "platform_name")
+
+
+@implements("Client_PlatformVersion")
+def _platform_version(args: Any) -> None:
+    object_at(args.client, Client).version.write(args, "platform_version")
+
+
+@implements("Client_ProcessIndex")
+def _process_index(args: Any) -> None:
+    args.process_index = 0
+
+
+@implements("Client_Devices")
+def _devices(args: Any) -> None:
+    handles = object_at(args.client, Client).device_handles
+    args.devices, args.num_devices = handles.address, handles.size
+
+
+@implements("Client_AddressableDevices")
+def _addressable_devices(args: Any) -> None:
+    handles = object_at(args.client, Client).device_handles
+    args.addressable_devices, args.num_addressable_devices = handles.address, handles.size
+
+
+def _device_of(client: Client, number: int) -> int:
+    if not 0 <= number < len(client.devices):
+        message = f"no device {number}: the client has {len(client.devices)}"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    return client.devices[number].handle
+
+
+@implements("Client_LookupDevice")
+def _lookup_device(args: Any) -> None:
+    args.device = _device_of(object_at(args.client, Client), args.id)
+
+
+@implements("Client_LookupAddressableDevice")
+def _lookup_addressable_device(args: Any) -> None:
+    args.addressable_device = _device_of(object_at(args.client, Client), args.local_hardware_id)
+
+
+@implements("Client_AddressableMemories")
+def _addressable_memories(args: Any) -> None:
+    handles = object_at(args.client, Client).memory_handles
+    args.addressable_memories, args.num_addressable_memories = handles.address, handles.size
+
+
+@implements("Client_DefaultDeviceAssignment")
+def _default_device_assignment(args: Any) -> None:
+    count = args.num_replicas * args.num_partitions
+    if count > args.default_assignment_size:
+        message = f"no room for {count} devices in an assignment of {args.default_assignment_size}"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
+
+
+@implements("Client_TopologyDescription")
+def _topology(args: Any) -> None:
+    args.topology = object_at(args.client, Client).topology.handle
+
+
+# -- topology
+
+
+@implements("TopologyDescription_Destroy")
+def _topology_destroy(args: Any) -> None:
+    """Do nothing: the topology belongs to the client."""
+
+
+@implements("TopologyDescription_PlatformName")
+def _topology_platform_name(args: Any) -> None:
+    object_at(args.topology, Topology).client.platform.write(args, "platform_name")
+
+
+@implements("TopologyDescription_PlatformVersion")
+def _topology_platform_version(args: Any) -> None:
+    object_at(args.topology, Topology).client.version.write(args, "platform_version")
+
+
+@implements("TopologyDescription_GetDeviceDescriptions")
+def _topology_descriptions(args: Any) -> None:
+    handles = object_at(args.topology, Topology).descriptions
+    args.descriptions, args.num_descriptions = handles.address, handles.size
+
+
+@implements("TopologyDescription_Attributes")
+def _topology_attributes(args: Any) -> None:
+    attributes = object_at(args.topology, Topology).attributes
+    args.attributes, args.num_attributes = attributes.address, attributes.size
+
+
+# -- devices
+
+
+@implements("DeviceDescription_Id")
+def _description_id(args: Any) -> None:
+    args.id = object_at(args.device_description, Description).device.id
+
+
+@implements("DeviceDescription_ProcessIndex")
+def _description_process_index(args: Any) -> None:
+    args.process_index = 0
+
+
+@implements("DeviceDescription_Attributes")
+def _description_attributes(args: Any) -> None:
+    attributes = object_at(args.device_description, Description).attributes
+    args.attributes, args.num_attributes = attributes.address, attributes.size
+
+
+@implements("DeviceDescription_Kind")
+def _description_kind(args: Any) -> None:
+    object_at(args.device_description, Description).kind.write(args, "device_kind")
+
+
+@implements("DeviceDescription_DebugString")
+def _description_debug_string(args: Any) -> None:
+    object_at(args.device_description, Description).text.write(args, "debug_string")
+
+
+@implements("DeviceDescription_ToString")
+def _description_to_string(args: Any) -> None:
+    object_at(args.device_description, Description).text.write(args, "to_string")
+
+
+@implements("Device_GetDescription")
+def _description(args: Any) -> None:
+    args.device_description = object_at(args.device, Device).description.handle
+
+
+@implements("Device_IsAddressable")
+def _is_addressable(args: Any) -> None:
+    args.is_addressable = True
+
+
+@implements("Device_LocalHardwareId")
+def _local_hardware_id(args: Any) -> None:
+    args.local_hardware_id = object_at(args.device, Device).id
+
+
+@implements("Device_AddressableMemories")
+def _device_memories(args: Any) -> None:
+    handles = object_at(args.device, Device).memory_handles
+    args.memories, args.num_memories = handles.address, handles.size
+
+
+@implements("Device_DefaultMemory")
+def _default_memory(args: Any) -> None:
+    args.memory = object_at(args.device, Device).memories[0].handle
+
+
+_nothing: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+NOTHING: Final = ctypes.cast(_nothing, ctypes.c_void_p).value
+"""Address of a function that does nothing: the deleter of what the plug-in keeps."""
+
+
+@implements("Device_GetAttributes")
+def _device_attributes(args: Any) -> None:
+    attributes = object_at(args.device, Device).description.attributes
+    args.attributes, args.num_attributes = attributes.address, attributes.size
+    args.device_attributes, args.attributes_deleter = args.device, NOTHING
+
+
+# -- memories
+
+
+@implements("Memory_Id")
+def _memory_id(args: Any) -> None:
+    args.id = object_at(args.memory, Memory).id
+
+
+@implements("Memory_Kind_Id")
+def _memory_kind_id(args: Any) -> None:
+    args.kind_id = object_at(args.memory, Memory).kind_number
+
+
+@implements("Memory_DebugString")
+def _memory_debug_string(args: Any) -> None:
+    object_at(args.memory, Memory).text.write(args, "debug_string")
+
+
+@implements("Memory_ToString")
+def _memory_to_string(args: Any) -> None:
+    object_at(args.memory, Memory).text.write(args, "to_string")
+
+
+@implements("Memory_AddressableByDevices")
+def _memory_devices(args: Any) -> None:
+    handles = object_at(args.memory, Memory).devices
+    args.devices, args.num_devices = handles.address, handles.size

@@ -1,0 +1,332 @@
+"""Executables: compiled programs, and what JAX asks about them."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from hloom.jax import abi
+from hloom.jax.api import implements
+from hloom.jax.client import NOTHING, Client, Device, NamedValues
+from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+from hloom.jax.handles import ExecutableWords, Handle, Text, Words, object_at
+from hloom.jax.transfers import NUMBERS, TYPES
+from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.jax.compilation import Compiled
+
+_PRED: Final = 1
+LONG_WORK: Final = 2_000_000
+"""Elementary operations, about 100 us, from which a worker runs a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An argument or a result: an array, or a token, which JAX represents by an array of no elements.
+
+    Attributes:
+        dimensions: the array's.
+        number: PJRT's number of the element type.
+        is_token: whether it is a token.
+    """
+
+    dimensions: tuple[int, ...]
+    number: int
+    is_token: bool = False
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.dimensions)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the elements; those of less than a byte take a whole one."""
+        size = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
+        for extent in self.dimensions:
+            size *= extent
+        return size
+
+    @staticmethod
+    def of(shape: Shape) -> Leaf:
+        """Return the leaf for a shape that is no tuple."""
+        if not shape.is_array:
+            return Leaf((0,), _PRED, True)
+        return Leaf(shape.dimensions, NUMBERS[shape.element_type])
+
+
+class LoadedExecutable(Handle):
+    """A program on its devices; also its own PJRT_Executable.
+
+    Attributes:
+        compiled: the program.
+        devices: where it runs, replica-major.
+        options: the compile options, as they were given.
+        callbacks: Python functions that it calls.
+    """
+
+    def __init__(
+        self, compiled: Compiled, devices: Sequence[Device], options: bytes, callbacks: Sequence[Any]
+    ) -> None:
+        super().__init__(ExecutableWords())
+        self.compiled = compiled
+        self.devices = list(devices)
+        self.options = options
+        self.callbacks = list(callbacks)
+        self.inputs, self.outputs = compiled.inputs, compiled.outputs
+        self.name = Text(compiled.name)
+        self.deleted = False
+        self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
+        inputs = [word for leaf in self.inputs for word in (leaf.bytes, leaf.number)]
+        outputs = [
+            word
+            for leaf, dims in zip(self.outputs, self._dimensions, strict=True)
+            for word in (leaf.bytes, leaf.number, leaf.rank, dims.address)
+        ]
+        self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, compiled.donated)]
+        words = self.words
+        words.num_replicas, words.num_partitions = compiled.num_replicas, compiled.num_partitions
+        words.inputs, words.outputs = len(self.inputs), len(self.outputs)
+        words.input_table, words.output_table = self._tables[0].address, self._tables[1].address
+        words.donated, words.donated_indices = len(compiled.donated), self._tables[2].address
+        first = self.devices[0]
+        words.device, words.memory = first.handle, first.memories[0].handle
+        native = compiled.native
+        if native is not None:
+            words.program, words.context = native.address, native.context.address
+            words.temp_bytes = native.memory.temp
+            words.long = int(native.facts.work >= LONG_WORK or not native.facts.is_bounded)
+
+    @cached_property
+    def device_handles(self) -> Words:
+        """The handles of the devices."""
+        return Words([device.handle for device in self.devices])
+
+    @cached_property
+    def output_types(self) -> Words:
+        """The element types of the results."""
+        return Words([leaf.number for leaf in self.outputs], ctypes.c_uint32)
+
+    @cached_property
+    def output_dimensions(self) -> tuple[Words, Words]:
+        """The dimensions of all results, and their ranks."""
+        flat = [extent for leaf in self.outputs for extent in leaf.dimensions]
+        return Words(flat, ctypes.c_int64), Words([leaf.rank for leaf in self.outputs], ctypes.c_size_t)
+
+    def memory_kinds(self, kinds: Sequence[str]) -> tuple[Words, Words]:
+        """Return the addresses of the names of memory kinds, and their sizes."""
+        known = {memory.kind: memory.words for memory in self.devices[0].memories}
+        handles = {m.kind: m.handle for m in self.devices[0].memories}
+        addresses = [ctypes.c_void_p.from_address(handles[kind]).value or 0 for kind in kinds]
+        return Words(addresses), Words([known[kind].kind_size for kind in kinds], ctypes.c_size_t)
+
+    @cached_property
+    def output_memory_kinds(self) -> tuple[Words, Words]:
+        """The memory kinds of the results."""
+        return self.memory_kinds(self.compiled.output_memory_kinds)
+
+    @cached_property
+    def fingerprint(self) -> Text:
+        """A digest of the program."""
+        return Text(hashlib.sha256(self.compiled.key).hexdigest())
+
+    @cached_property
+    def device_assignment(self) -> Text:
+        """The devices, as a DeviceAssignmentProto."""
+        replicas, partitions = self.compiled.num_replicas, self.compiled.num_partitions
+        encoded = b"\x08" + _varint(replicas) + b"\x10" + _varint(partitions)
+        for partition in range(partitions):
+            ids = [self.devices[r * partitions + partition].id for r in range(replicas)]
+            packed = b"".join(map(_varint, ids))
+            column = b"\x0a" + _varint(len(packed)) + packed
+            encoded += b"\x1a" + _varint(len(column)) + column
+        return Text(encoded)
+
+    @cached_property
+    def serialized_options(self) -> Text:
+        """The compile options."""
+        return Text(self.options)
+
+    @cached_property
+    def logical_ids(self) -> Words:
+        """Replica and partition of every device."""
+        partitions = self.compiled.num_partitions
+        flat = [word for n in range(len(self.devices)) for word in divmod(n, partitions)]
+        return Words(flat, ctypes.c_int32)
+
+    @cached_property
+    def cost(self) -> NamedValues:
+        """The properties that ``cost_analysis()`` shows."""
+        return NamedValues(self.compiled.cost_properties())
+
+    @cached_property
+    def optimized_program(self) -> tuple[Text, Text]:
+        """The program after all passes, and the name of its format."""
+        return Text(self.compiled.optimized_program()), Text("hlo_with_config")
+
+    def drop(self) -> None:
+        """Forget the program, as soon as no queued run needs it."""
+        _sweep()
+        if self.words.queued:
+            _dying.append(self)
+        else:
+            super().drop()
+
+
+_dying: Final[list[LoadedExecutable]] = []
+"""Destroyed executables with queued runs."""
+
+
+def _sweep() -> None:
+    for executable in list(_dying):
+        if not executable.words.queued:
+            _dying.remove(executable)
+            Handle.drop(executable)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def executable_at(handle: int | None) -> LoadedExecutable:
+    """Return the executable of a handle; raises PjrtError if there is none."""
+    found = object_at(handle, LoadedExecutable)
+    if found.deleted:
+        raise PjrtError(INVALID_ARGUMENT, f"the executable {found.compiled.name} was deleted")
+    return found
+
+
+@implements("Client_Compile")
+def _compile(args: Any) -> None:
+    from hloom.jax.compilation import compile_program
+
+    program = abi.struct("Program").from_address(args.program)
+    form = ctypes.string_at(program.format, program.format_size).decode()
+    if form != "mlir":
+        raise PjrtError(UNIMPLEMENTED, f"programs have the format 'mlir', got {form!r}")
+    code = ctypes.string_at(program.code, program.code_size)
+    options = ctypes.string_at(args.compile_options, args.compile_options_size)
+    args.executable = compile_program(object_at(args.client, Client), code, options).handle
+
+
+@implements("Executable_Destroy")
+def _executable_destroy(args: Any) -> None:
+    """Do nothing: it is the loaded executable, which is destroyed on its own."""
+
+
+@implements("LoadedExecutable_Destroy")
+def _loaded_destroy(args: Any) -> None:
+    object_at(args.executable, LoadedExecutable).drop()
+
+
+@implements("LoadedExecutable_GetExecutable")
+def _get_executable(args: Any) -> None:
+    args.executable = executable_at(args.loaded_executable).handle
+
+
+@implements("LoadedExecutable_AddressableDevices")
+def _addressable_devices(args: Any) -> None:
+    handles = executable_at(args.executable).device_handles
+    args.addressable_devices, args.num_addressable_devices = handles.address, handles.size
+
+
+@implements("LoadedExecutable_AddressableDeviceLogicalIds")
+def _logical_ids(args: Any) -> None:
+    executable = executable_at(args.executable)
+    args.addressable_device_logical_ids = executable.logical_ids.address
+    args.num_addressable_device_logical_ids = len(executable.devices)
+
+
+@implements("LoadedExecutable_Delete")
+def _delete(args: Any) -> None:
+    executable = executable_at(args.executable)
+    executable.deleted = True
+    executable.words.program = None
+
+
+@implements("LoadedExecutable_IsDeleted")
+def _is_deleted(args: Any) -> None:
+    args.is_deleted = object_at(args.executable, LoadedExecutable).deleted
+
+
+@implements("LoadedExecutable_GetDeviceAssignment")
+def _device_assignment(args: Any) -> None:
+    executable_at(args.executable).device_assignment.write(args, "serialized_bytes")
+    args.serialized_device_assignment = args.executable
+    args.serialized_device_assignment_deleter = NOTHING
+
+
+@implements("LoadedExecutable_Fingerprint", "Executable_Fingerprint")
+def _fingerprint(args: Any) -> None:
+    executable_at(args.executable).fingerprint.write(args, "executable_fingerprint")
+
+
+@implements("Executable_Name")
+def _name(args: Any) -> None:
+    executable_at(args.executable).name.write(args, "executable_name")
+
+
+@implements("Executable_SizeOfGeneratedCodeInBytes")
+def _code_size(args: Any) -> None:
+    args.size_in_bytes = executable_at(args.executable).compiled.code_size
+
+
+@implements("Executable_OutputElementTypes")
+def _output_types(args: Any) -> None:
+    types = executable_at(args.executable).output_types
+    args.output_types, args.num_output_types = types.address, types.size
+
+
+@implements("Executable_OutputDimensions")
+def _output_dimensions(args: Any) -> None:
+    dimensions, ranks = executable_at(args.executable).output_dimensions
+    args.num_outputs, args.dims, args.dim_sizes = ranks.size, dimensions.address, ranks.address
+
+
+@implements("Executable_OutputMemoryKinds")
+def _output_memory_kinds(args: Any) -> None:
+    names, sizes = executable_at(args.executable).output_memory_kinds
+    args.num_outputs, args.memory_kinds, args.memory_kind_sizes = names.size, names.address, sizes.address
+
+
+@implements("Executable_GetCostAnalysis")
+def _cost_analysis(args: Any) -> None:
+    properties = executable_at(args.executable).cost
+    args.properties, args.num_properties = properties.address, properties.size
+
+
+@implements("Executable_GetCompiledMemoryStats")
+def _memory_stats(args: Any) -> None:
+    compiled = executable_at(args.executable).compiled
+    args.argument_size_in_bytes = sum(leaf.bytes for leaf in compiled.inputs)
+    args.output_size_in_bytes = sum(leaf.bytes for leaf in compiled.outputs)
+    args.alias_size_in_bytes = sum(compiled.inputs[n].bytes for n in compiled.donated)
+    args.temp_size_in_bytes = compiled.temp_bytes
+    args.generated_code_size_in_bytes = compiled.code_size
+    args.peak_memory_in_bytes = args.argument_size_in_bytes + args.output_size_in_bytes + compiled.temp_bytes
+
+
+@implements("Executable_GetCompileOptions")
+def _compile_options(args: Any) -> None:
+    executable_at(args.executable).serialized_options.write(args, "serialized_bytes")
+    args.serialized_compile_options = args.executable
+    args.serialized_compile_options_deleter = NOTHING
+
+
+@implements("Executable_OptimizedProgram")
+def _optimized_program(args: Any) -> None:
+    program = abi.struct("Program").from_address(args.program)
+    code, form = executable_at(args.executable).optimized_program
+    form.write(program, "format")
+    if program.code:
+        ctypes.memmove(program.code, code.address, code.size)
+    program.code_size = code.size

@@ -1,0 +1,125 @@
+"""Execution by Python: programs that call the host, of several devices, or of dynamic sizes; and misuse."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.cpu.native import NativeExecutable
+from hloom.jax import abi
+from hloom.jax.api import callback
+from hloom.jax.callbacks import bind, unbind
+from hloom.jax.client import Device
+from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.executables import Leaf, LoadedExecutable, executable_at
+from hloom.jax.handles import object_at, words_at
+from hloom.jax.native import native
+from hloom.jax.transfers import array_of, dimensions_of, head_of, new_buffer, wait_for
+
+Array = np.ndarray[Any, Any]
+_held: Final[list[Any]] = []
+
+
+def install() -> None:
+    """Give native code the function."""
+    function = callback(execute, "LoadedExecutable_Execute")
+    _held.append(function)
+    native().call("pjrt_set_execute", ctypes.cast(function, ctypes.c_void_p).value)
+
+
+def execute(args: Any) -> None:
+    """LoadedExecutable_Execute."""
+    executable = executable_at(args.executable)
+    lists = words_at(args.argument_lists, args.num_devices, ctypes.c_void_p)
+    rows = [words_at(row, args.num_args, ctypes.c_void_p) for row in lists]
+    devices = executable.devices
+    if args.execute_device:
+        devices = [object_at(args.execute_device, Device)]
+    if len(devices) != args.num_devices:
+        message = f"{executable.compiled.name} runs on {len(devices)} devices, got {args.num_devices}"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    for row in rows:
+        _check(executable, row)
+    results = _run(executable, rows, devices)
+    if executable.outputs:
+        for address, row in zip(words_at(args.output_lists, len(rows), ctypes.c_void_p), results, strict=True):
+            (ctypes.c_void_p * len(row)).from_address(address)[:] = row
+    _donate(executable, rows, args.options)
+    if args.device_complete_events:
+        ready = native().call("pjrt_ready_event")
+        events = (ctypes.c_void_p * args.num_devices).from_address(args.device_complete_events)
+        events[:] = [ready] * args.num_devices
+
+
+def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
+    """Check the arguments of a device and wait for them."""
+    name = executable.compiled.name
+    if len(row) != len(executable.inputs):
+        raise PjrtError(INVALID_ARGUMENT, f"{name} takes {len(executable.inputs)} arguments, got {len(row)}")
+    for number, (handle, wanted) in enumerate(zip(row, executable.inputs, strict=True)):
+        head = head_of(handle)
+        if head.deleted:
+            message = f"Buffer has been deleted or donated: argument {number} of {name}."
+            raise PjrtError(INVALID_ARGUMENT, message)
+        if not wanted.is_token and (head.type, head.bytes) != (wanted.number, wanted.bytes):
+            found = f"{dimensions_of(handle, head)} of type {head.type}, {head.bytes} bytes"
+            message = f"argument {number} of {name} is {found}; wanted is {wanted}"
+            raise PjrtError(INVALID_ARGUMENT, message)
+        wait_for(head)
+
+
+def _run(
+    executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[Device]
+) -> list[list[int]]:
+    """Run the program; return the results' handles for every device."""
+    program = executable.compiled.program
+    arguments = [
+        [None if leaf.is_token else array_of(handle) for handle, leaf in zip(row, executable.inputs, strict=True)]
+        for row in rows
+    ]
+    if isinstance(program, NativeExecutable):
+        found = [_run_alone(executable, program, arguments[0])]
+    else:
+        structured: list[Any] = program.run(arguments)
+        found = [_flat(result) for result in structured]
+    return [
+        [_result(value, leaf, device) for value, leaf in zip(values, executable.outputs, strict=True)]
+        for values, device in zip(found, devices, strict=True)
+    ]
+
+
+def _run_alone(
+    executable: LoadedExecutable, program: NativeExecutable, arguments: Sequence[Array | None]
+) -> list[Array | None]:
+    bound = bind(program.host_calls, executable.callbacks) if executable.callbacks else []
+    try:
+        return list(program.run(arguments, program.host() if program.calls_host else None))
+    finally:
+        unbind(bound)
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return [leaf for part in value for leaf in _flat(part)]
+    return [value]
+
+
+def _result(value: Array | None, leaf: Leaf, device: Device) -> int:
+    if leaf.is_token or value is None:
+        value = np.zeros(0, np.bool_)
+    return new_buffer(np.asarray(value), device, number=leaf.number)
+
+
+def _donate(executable: LoadedExecutable, rows: Sequence[Sequence[int]], options: int | None) -> None:
+    kept: list[int] = []
+    if options:
+        given = abi.struct("ExecuteOptions").from_address(options)
+        kept = words_at(given.non_donatable_input_indices, given.num_non_donatable_input_indices)
+    for row in rows:
+        for number in executable.compiled.donated:
+            if number not in kept:
+                native().call("pjrt_delete", row[number])
+

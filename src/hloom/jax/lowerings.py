@@ -1,0 +1,48 @@
+"""Lowerings for the platform ``hloom``: those of JAX's cpu, which end in calls that hloom serves as well."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+_HOMES: Final = (
+    "jax._src.lax.linalg", "jax._src.debugging", "jax._src.callback", "jax._src.checkify", "jax._src.lax.lax",
+)  # fmt: skip
+"""Modules that register lowerings for cpu."""
+_CALLBACKS: Final = ("pure_callback", "io_callback")
+"""Primitives whose only lowering asks for the platform."""
+
+
+def install(platform: str) -> None:
+    """Register JAX's lowerings for cpu under another platform's name, and allow donation there."""
+    for home in _HOMES:
+        import_module(home)
+    mlir: Any = import_module("jax._src.interpreters.mlir")
+    if platform not in mlir._platforms_with_donation:
+        mlir._platforms_with_donation.append(platform)
+    registered = mlir._platform_specific_lowerings
+    for primitive, entry in list(registered["cpu"].items()):
+        if primitive not in registered[platform]:
+            rule = _as_cpu(entry.rule, platform)
+            mlir.register_lowering(primitive, rule, platform=platform, inline=entry.inline)
+    for primitive, entry in list(mlir._lowerings.items()):
+        if primitive.name in _CALLBACKS:
+            rule = _as_cpu(entry.rule, platform)
+            mlir.register_lowering(primitive, rule, platform=platform, inline=entry.inline)
+
+
+def _as_cpu(rule: Any, platform: str) -> Any:
+    """Return a rule that lowers for cpu where only the platform is asked for."""
+
+    def lower(context: Any, *arguments: Any, **parameters: Any) -> Any:
+        module = context.module_context
+        if tuple(module.platforms) != (platform,):
+            return rule(context, *arguments, **parameters)
+        platforms = ("cpu",) if context.platforms else context.platforms
+        inner = context.replace(module_context=module.replace(platforms=("cpu",)), platforms=platforms)
+        results = rule(inner, *arguments, **parameters)
+        if inner.tokens_out is not None:
+            context.set_tokens_out(inner.tokens_out)
+        return results
+
+    return lower

@@ -1,0 +1,702 @@
+; Execution of programs of one device that never call the host: at once in the caller's thread if they are short and
+; their arguments are there, else by the device's worker, a thread with a queue. Python answers everything else.
+
+%executable = type {
+  ptr, ptr, i64,  ;  0 program (null: Python runs it), context, bytes of the arena
+  i64, i64,       ;  3 replicas, partitions
+  i64, i64,       ;  5 numbers of inputs and outputs
+  ptr, ptr,       ;  7 inputs, outputs
+  ptr, ptr,       ;  9 device, memory
+  i64, ptr,       ; 11 number of donated inputs, their indices
+  i64, i64        ; 13 whether a worker runs it, runs that are queued
+}
+%input = type { i64, i64 }             ; bytes, type
+%output = type { i64, i64, i64, ptr }  ; bytes, type, rank, dimensions
+
+%worker = type { [6 x i64], [6 x i64], ptr, ptr, i64, i64 }
+; mutex, condition, first task, last task, whether its thread runs, unfinished tasks
+
+%task = type { ptr, ptr, ptr }  ; next, executable, event; then by words: addresses of inputs, addresses of outputs,
+; storages of inputs, storages of outputs, events of inputs
+
+@python.execute = internal global ptr null
+@arena.message = internal constant [37 x i8] c"not enough memory for the temporaries"
+@stopped.message = internal constant [33 x i8] c"the program was ended by a signal"
+
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(i64)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyErr_Occurred()
+declare void @PyErr_Clear()
+declare void @PyErr_SetInterrupt()
+
+; Set the function of Python that runs what native code does not.
+define void @pjrt_set_execute(ptr %function) nounwind {
+  store ptr %function, ptr @python.execute
+  ret void
+}
+
+define ptr @PJRT_Executable_NumReplicas(ptr %args) nounwind {
+  %executable.at = getelementptr ptr, ptr %args, i64 2
+  %executable = load ptr, ptr %executable.at
+  %from = getelementptr %executable, ptr %executable, i64 0, i32 3
+  %value = load i64, ptr %from
+  %out = getelementptr i64, ptr %args, i64 3
+  store i64 %value, ptr %out
+  ret ptr null
+}
+
+define ptr @PJRT_Executable_NumPartitions(ptr %args) nounwind {
+  %executable.at = getelementptr ptr, ptr %args, i64 2
+  %executable = load ptr, ptr %executable.at
+  %from = getelementptr %executable, ptr %executable, i64 0, i32 4
+  %value = load i64, ptr %from
+  %out = getelementptr i64, ptr %args, i64 3
+  store i64 %value, ptr %out
+  ret ptr null
+}
+
+define ptr @PJRT_Executable_NumOutputs(ptr %args) nounwind {
+  %executable.at = getelementptr ptr, ptr %args, i64 2
+  %executable = load ptr, ptr %executable.at
+  %from = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %value = load i64, ptr %from
+  %out = getelementptr i64, ptr %args, i64 3
+  store i64 %value, ptr %out
+  ret ptr null
+}
+
+; Run a program; return its error. The addresses of inputs follow one another at %sources, of outputs at %targets.
+define internal ptr @run(ptr %executable, ptr %sources, ptr %targets) nounwind {
+entry:
+  %program = load ptr, ptr %executable
+  %context.at = getelementptr %executable, ptr %executable, i64 0, i32 1
+  %context = load ptr, ptr %context.at
+  %bytes.at = getelementptr %executable, ptr %executable, i64 0, i32 2
+  %bytes = load i64, ptr %bytes.at
+  %needs = icmp ne i64 %bytes, 0
+  br i1 %needs, label %lend, label %call
+
+lend:
+  %lent = call ptr @pjrt_take(i64 %bytes)
+  %lacks = icmp eq ptr %lent, null
+  br i1 %lacks, label %no.memory, label %call
+
+call:
+  %arena = phi ptr [ null, %entry ], [ %lent, %lend ]
+  %status = call i32 %program(ptr %sources, ptr %targets, ptr %arena, ptr %context)
+  br i1 %needs, label %return, label %see
+
+return:
+  call void @pjrt_give(ptr %arena)
+  br label %see
+
+see:
+  %complete = icmp eq i32 %status, 0
+  br i1 %complete, label %done, label %ended
+
+done:
+  ret ptr null
+
+; The handler of a signal raised an exception in this thread, or the program was stopped: clear the exception, which
+; belongs to no Python frame here, and have the signal handled again where Python runs next.
+ended:
+  %state = call i32 @PyGILState_Ensure()
+  %raised = call ptr @PyErr_Occurred()
+  %any = icmp ne ptr %raised, null
+  br i1 %any, label %again, label %stopped
+
+again:
+  call void @PyErr_Clear()
+  call void @PyErr_SetInterrupt()
+  br label %stopped
+
+stopped:
+  call void @PyGILState_Release(i32 %state)
+  %error = call ptr @pjrt_error(i64 1, ptr @stopped.message, i64 33)
+  ret ptr %error
+
+no.memory:
+  %error.memory = call ptr @pjrt_error(i64 8, ptr @arena.message, i64 37)
+  ret ptr %error.memory
+}
+
+; -- workers
+
+define internal ptr @work(ptr %worker) nounwind {
+entry:
+  %condition = getelementptr %worker, ptr %worker, i64 0, i32 1
+  %first.at = getelementptr %worker, ptr %worker, i64 0, i32 2
+  %unfinished.at = getelementptr %worker, ptr %worker, i64 0, i32 5
+  br label %next
+
+next:
+  %l = call i32 @pthread_mutex_lock(ptr %worker)
+  br label %look
+
+look:
+  %task = load ptr, ptr %first.at
+  %empty = icmp eq ptr %task, null
+  br i1 %empty, label %wait, label %pop
+
+wait:
+  %w = call i32 @pthread_cond_wait(ptr %condition, ptr %worker)
+  br label %look
+
+pop:
+  %following = load ptr, ptr %task
+  store ptr %following, ptr %first.at
+  %u = call i32 @pthread_mutex_unlock(ptr %worker)
+  call void @execute_task(ptr %task)
+  %l2 = call i32 @pthread_mutex_lock(ptr %worker)
+  %count = load i64, ptr %unfinished.at
+  %less = sub i64 %count, 1
+  store i64 %less, ptr %unfinished.at
+  %b = call i32 @pthread_cond_broadcast(ptr %condition)
+  %u2 = call i32 @pthread_mutex_unlock(ptr %worker)
+  br label %next
+}
+
+; Wait until a worker has finished its tasks.
+define void @pjrt_drain(ptr %worker) nounwind {
+entry:
+  %condition = getelementptr %worker, ptr %worker, i64 0, i32 1
+  %unfinished.at = getelementptr %worker, ptr %worker, i64 0, i32 5
+  %l = call i32 @pthread_mutex_lock(ptr %worker)
+  br label %look
+
+look:
+  %count = load i64, ptr %unfinished.at
+  %idle = icmp eq i64 %count, 0
+  br i1 %idle, label %done, label %wait
+
+wait:
+  %w = call i32 @pthread_cond_wait(ptr %condition, ptr %worker)
+  br label %look
+
+done:
+  %u = call i32 @pthread_mutex_unlock(ptr %worker)
+  ret void
+}
+
+define internal void @enqueue(ptr %worker, ptr %task) nounwind {
+entry:
+  %thread = alloca i64
+  %condition = getelementptr %worker, ptr %worker, i64 0, i32 1
+  %first.at = getelementptr %worker, ptr %worker, i64 0, i32 2
+  %last.at = getelementptr %worker, ptr %worker, i64 0, i32 3
+  %runs.at = getelementptr %worker, ptr %worker, i64 0, i32 4
+  %unfinished.at = getelementptr %worker, ptr %worker, i64 0, i32 5
+  store ptr null, ptr %task
+  %l = call i32 @pthread_mutex_lock(ptr %worker)
+  %first = load ptr, ptr %first.at
+  %empty = icmp eq ptr %first, null
+  %last = load ptr, ptr %last.at
+  %place = select i1 %empty, ptr %first.at, ptr %last ; a task begins with the next one
+  store ptr %task, ptr %place
+  store ptr %task, ptr %last.at
+  %count = load i64, ptr %unfinished.at
+  %more = add i64 %count, 1
+  store i64 %more, ptr %unfinished.at
+  %runs = load i64, ptr %runs.at
+  %started = icmp ne i64 %runs, 0
+  br i1 %started, label %signal, label %start
+
+start:
+  store i64 1, ptr %runs.at
+  %c = call i32 @pthread_create(ptr %thread, ptr null, ptr @work, ptr %worker)
+  %id = load i64, ptr %thread
+  %d = call i32 @pthread_detach(i64 %id)
+  br label %signal
+
+signal:
+  %s = call i32 @pthread_cond_broadcast(ptr %condition)
+  %u = call i32 @pthread_mutex_unlock(ptr %worker)
+  ret void
+}
+
+; Run a task: wait for the events of its inputs, run the program, complete its event, drop what it holds.
+define internal void @execute_task(ptr %task) nounwind {
+entry:
+  %executable.at = getelementptr %task, ptr %task, i64 0, i32 1
+  %executable = load ptr, ptr %executable.at
+  %event.at = getelementptr %task, ptr %task, i64 0, i32 2
+  %event = load ptr, ptr %event.at
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %inputs = load i64, ptr %inputs.at
+  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %outputs = load i64, ptr %outputs.at
+  %sources = getelementptr %task, ptr %task, i64 1
+  %targets = getelementptr ptr, ptr %sources, i64 %inputs
+  %storages = getelementptr ptr, ptr %targets, i64 %outputs
+  %held = add i64 %inputs, %outputs
+  %events = getelementptr ptr, ptr %storages, i64 %held
+  br label %input
+
+input:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %await ]
+  %all = icmp eq i64 %i, %inputs
+  br i1 %all, label %run, label %await
+
+await:
+  %input.event.at = getelementptr ptr, ptr %events, i64 %i
+  %input.event = load ptr, ptr %input.event.at
+  %failure = call ptr @pjrt_await(ptr %input.event)
+  %failed = icmp ne ptr %failure, null
+  %i.next = add i64 %i, 1
+  br i1 %failed, label %pass.on, label %input
+
+pass.on:
+  %copy = call ptr @copy_of_error(ptr %failure)
+  br label %complete
+
+run:
+  %own = call ptr @run(ptr %executable, ptr %sources, ptr %targets)
+  br label %complete
+
+complete:
+  %error = phi ptr [ %copy, %pass.on ], [ %own, %run ]
+  br label %release
+
+release:
+  %j = phi i64 [ 0, %complete ], [ %j.next, %drop ]
+  %all.dropped = icmp eq i64 %j, %held
+  br i1 %all.dropped, label %event.of.input, label %drop
+
+drop:
+  %storage.at = getelementptr ptr, ptr %storages, i64 %j
+  %storage = load ptr, ptr %storage.at
+  call void @drop_storage(ptr %storage)
+  %j.next = add i64 %j, 1
+  br label %release
+
+event.of.input:
+  %k = phi i64 [ 0, %release ], [ %k.next, %drop.event ]
+  %no.more = icmp eq i64 %k, %inputs
+  br i1 %no.more, label %done, label %drop.event
+
+drop.event:
+  %waited.at = getelementptr ptr, ptr %events, i64 %k
+  %waited = load ptr, ptr %waited.at
+  call void @pjrt_drop_event(ptr %waited)
+  %k.next = add i64 %k, 1
+  br label %event.of.input
+
+done:
+  %queued.at = getelementptr %executable, ptr %executable, i64 0, i32 14
+  %before = atomicrmw sub ptr %queued.at, i64 1 release
+  call void @pjrt_complete(ptr %event, ptr %error)
+  call void @pjrt_drop_event(ptr %event)
+  call void @free(ptr %task)
+  ret void
+}
+
+; -- execution
+; Words of the arguments: 2 executable, 3 options, 4 lists of arguments, 5 devices, 6 arguments, 7 lists of results,
+; 8 events, 9 device.
+
+define ptr @PJRT_LoadedExecutable_Execute(ptr %args) nounwind {
+entry:
+  %executable.at = getelementptr ptr, ptr %args, i64 2
+  %executable = load ptr, ptr %executable.at
+  %program = load ptr, ptr %executable
+  %native = icmp ne ptr %program, null
+  %devices.at = getelementptr i64, ptr %args, i64 5
+  %devices = load i64, ptr %devices.at
+  %one = icmp eq i64 %devices, 1
+  %count.at = getelementptr i64, ptr %args, i64 6
+  %count = load i64, ptr %count.at
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %inputs = load i64, ptr %inputs.at
+  %same.count = icmp eq i64 %count, %inputs
+  %so.far = and i1 %native, %one
+  %good = and i1 %so.far, %same.count
+  br i1 %good, label %begin, label %python
+
+begin:
+  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %outputs = load i64, ptr %outputs.at
+  %input.table.at = getelementptr %executable, ptr %executable, i64 0, i32 7
+  %input.table = load ptr, ptr %input.table.at
+  %long.at = getelementptr %executable, ptr %executable, i64 0, i32 13
+  %long.word = load i64, ptr %long.at
+  %long = icmp ne i64 %long.word, 0
+  %lists.at = getelementptr ptr, ptr %args, i64 4
+  %lists = load ptr, ptr %lists.at
+  %no.inputs = icmp eq i64 %inputs, 0
+  br i1 %no.inputs, label %checked, label %read
+
+read:
+  %arguments = load ptr, ptr %lists
+  br label %argument
+
+argument:
+  %i = phi i64 [ 0, %read ], [ %i.next, %fits ]
+  %late = phi i1 [ %long, %read ], [ %late.next, %fits ]
+  %all = icmp eq i64 %i, %inputs
+  br i1 %all, label %checked, label %check
+
+check:
+  %argument.at = getelementptr ptr, ptr %arguments, i64 %i
+  %buffer = load ptr, ptr %argument.at
+  %deleted.at = getelementptr %buffer, ptr %buffer, i64 0, i32 8
+  %deleted = load i32, ptr %deleted.at
+  %there = icmp eq i32 %deleted, 0
+  %bytes.at = getelementptr %buffer, ptr %buffer, i64 0, i32 5
+  %bytes = load i64, ptr %bytes.at
+  %wanted.at = getelementptr %input, ptr %input.table, i64 %i
+  %wanted = load i64, ptr %wanted.at
+  %same.bytes = icmp eq i64 %bytes, %wanted
+  %type.at = getelementptr %buffer, ptr %buffer, i64 0, i32 7
+  %type.32 = load i32, ptr %type.at
+  %type = zext i32 %type.32 to i64
+  %wanted.type.at = getelementptr %input, ptr %input.table, i64 %i, i32 1
+  %wanted.type = load i64, ptr %wanted.type.at
+  %same.type = icmp eq i64 %type, %wanted.type
+  %same = and i1 %same.bytes, %same.type
+  %right = and i1 %same, %there
+  br i1 %right, label %fits, label %python
+
+fits:
+  %event.at = getelementptr %buffer, ptr %buffer, i64 0, i32 4
+  %its.event = load ptr, ptr %event.at
+  %unready = call i1 @is_unready(ptr %its.event)
+  %late.next = or i1 %late, %unready
+  %i.next = add i64 %i, 1
+  br label %argument
+
+checked:
+  %queues = phi i1 [ %long, %begin ], [ %late, %argument ]
+  %inputs.list = phi ptr [ null, %begin ], [ %arguments, %argument ]
+  %own.device.at = getelementptr %executable, ptr %executable, i64 0, i32 9
+  %own.device = load ptr, ptr %own.device.at
+  %own.memory.at = getelementptr %executable, ptr %executable, i64 0, i32 10
+  %own.memory = load ptr, ptr %own.memory.at
+  %device.at = getelementptr ptr, ptr %args, i64 9
+  %device.given = load ptr, ptr %device.at
+  %elsewhere = icmp ne ptr %device.given, null
+  br i1 %elsewhere, label %redirect, label %placed
+
+redirect:
+  %its.memory = load ptr, ptr %device.given
+  br label %placed
+
+placed:
+  %device = phi ptr [ %own.device, %checked ], [ %device.given, %redirect ]
+  %memory = phi ptr [ %own.memory, %checked ], [ %its.memory, %redirect ]
+  %results = call ptr @results_of(ptr %args)
+  br i1 %queues, label %queue, label %now
+
+now:
+  %error = call ptr @execute_now(ptr %executable, ptr %inputs.list, ptr %results, ptr %device, ptr %memory)
+  br label %ended
+
+queue:
+  %event = call ptr @pjrt_event(i64 2)
+  %error.queue = call ptr @execute_later(ptr %executable, ptr %inputs.list, ptr %results, ptr %device, ptr %memory,
+                                         ptr %event)
+  br label %ended
+
+ended:
+  %outcome = phi ptr [ %error, %now ], [ %error.queue, %queue ]
+  %done = phi ptr [ @ready, %now ], [ %event, %queue ]
+  %succeeds = icmp eq ptr %outcome, null
+  br i1 %succeeds, label %donate, label %fail
+
+donate:
+  call void @donate(ptr %executable, ptr %args, ptr %inputs.list)
+  %events.at = getelementptr ptr, ptr %args, i64 8
+  %events = load ptr, ptr %events.at
+  %wants = icmp ne ptr %events, null
+  br i1 %wants, label %give.event, label %drop.event
+
+give.event:
+  store ptr %done, ptr %events
+  ret ptr null
+
+drop.event:
+  call void @pjrt_drop_event(ptr %done)
+  ret ptr null
+
+fail:
+  call void @pjrt_drop_event(ptr %done)
+  ret ptr %outcome
+
+python:
+  %function = load ptr, ptr @python.execute
+  %answer = call ptr %function(ptr %args)
+  ret ptr %answer
+}
+
+; Return where the first device's results go.
+define internal ptr @results_of(ptr %args) nounwind {
+entry:
+  %lists.at = getelementptr ptr, ptr %args, i64 7
+  %lists = load ptr, ptr %lists.at
+  %none = icmp eq ptr %lists, null
+  br i1 %none, label %nothing, label %first
+
+first:
+  %results = load ptr, ptr %lists
+  ret ptr %results
+
+nothing:
+  ret ptr null
+}
+
+; Mark the donated arguments as deleted, which drops their storage, but for those that the options except.
+define internal void @donate(ptr %executable, ptr %args, ptr %inputs) nounwind {
+entry:
+  %count.at = getelementptr %executable, ptr %executable, i64 0, i32 11
+  %count = load i64, ptr %count.at
+  %indices.at = getelementptr %executable, ptr %executable, i64 0, i32 12
+  %indices = load ptr, ptr %indices.at
+  %options.at = getelementptr ptr, ptr %args, i64 3
+  %options = load ptr, ptr %options.at
+  br label %next
+
+next:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %done ]
+  %all = icmp eq i64 %n, %count
+  br i1 %all, label %ended, label %look
+
+look:
+  %index.at = getelementptr i64, ptr %indices, i64 %n
+  %index = load i64, ptr %index.at
+  %plain = icmp eq ptr %options, null
+  br i1 %plain, label %delete, label %options.look
+
+options.look:
+  %kept.at = getelementptr ptr, ptr %options, i64 7
+  %kept = load ptr, ptr %kept.at
+  %kept.count.at = getelementptr i64, ptr %options, i64 8
+  %kept.count = load i64, ptr %kept.count.at
+  br label %exception
+
+exception:
+  %k = phi i64 [ 0, %options.look ], [ %k.next, %compare ]
+  %no.more = icmp eq i64 %k, %kept.count
+  br i1 %no.more, label %delete, label %compare
+
+compare:
+  %except.at = getelementptr i64, ptr %kept, i64 %k
+  %except = load i64, ptr %except.at
+  %excepted = icmp eq i64 %except, %index
+  %k.next = add i64 %k, 1
+  br i1 %excepted, label %done, label %exception
+
+delete:
+  %buffer.at = getelementptr ptr, ptr %inputs, i64 %index
+  %buffer = load ptr, ptr %buffer.at
+  call void @pjrt_delete(ptr %buffer)
+  br label %done
+
+done:
+  %n.next = add i64 %n, 1
+  br label %next
+
+ended:
+  ret void
+}
+
+; Make the buffers of the results, with a reference of the event each; write the addresses of their data to %targets.
+; Return true if there is memory for all.
+define internal i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %memory, ptr %event)
+    nounwind {
+entry:
+  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %outputs = load i64, ptr %outputs.at
+  %table.at = getelementptr %executable, ptr %executable, i64 0, i32 8
+  %table = load ptr, ptr %table.at
+  br label %output
+
+output:
+  %j = phi i64 [ 0, %entry ], [ %j.next, %make ]
+  %all = icmp eq i64 %j, %outputs
+  br i1 %all, label %done, label %allocate
+
+allocate:
+  %bytes.at = getelementptr %output, ptr %table, i64 %j
+  %bytes = load i64, ptr %bytes.at
+  %storage = call ptr @pjrt_storage(i64 %bytes)
+  %lacks = icmp eq ptr %storage, null
+  br i1 %lacks, label %undo, label %make
+
+make:
+  %type.at = getelementptr %output, ptr %table, i64 %j, i32 1
+  %type.64 = load i64, ptr %type.at
+  %type = trunc i64 %type.64 to i32
+  %rank.at = getelementptr %output, ptr %table, i64 %j, i32 2
+  %rank = load i64, ptr %rank.at
+  %dims.at = getelementptr %output, ptr %table, i64 %j, i32 3
+  %dims = load ptr, ptr %dims.at
+  %kept = call ptr @kept_event(ptr %event)
+  %buffer = call ptr @pjrt_buffer(ptr %storage, ptr %device, ptr %memory, ptr %kept, i64 %bytes, i32 %type, i64 %rank,
+                                  ptr %dims)
+  %result.at = getelementptr ptr, ptr %results, i64 %j
+  store ptr %buffer, ptr %result.at
+  %data.at = getelementptr %storage, ptr %storage, i64 0, i32 1
+  %data = load ptr, ptr %data.at
+  %target.at = getelementptr ptr, ptr %targets, i64 %j
+  store ptr %data, ptr %target.at
+  %j.next = add i64 %j, 1
+  br label %output
+
+done:
+  ret i1 true
+
+undo:
+  call void @destroy_results(ptr %results, i64 %j)
+  ret i1 false
+}
+
+define internal void @destroy_results(ptr %results, i64 %count) nounwind {
+entry:
+  br label %next
+
+next:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %destroy ]
+  %all = icmp eq i64 %n, %count
+  br i1 %all, label %done, label %destroy
+
+destroy:
+  %buffer.at = getelementptr ptr, ptr %results, i64 %n
+  %buffer = load ptr, ptr %buffer.at
+  call void @pjrt_delete(ptr %buffer)
+  %event.at = getelementptr %buffer, ptr %buffer, i64 0, i32 4
+  %event = load ptr, ptr %event.at
+  call void @pjrt_drop_event(ptr %event)
+  call void @free(ptr %buffer)
+  store ptr null, ptr %buffer.at
+  %n.next = add i64 %n, 1
+  br label %next
+
+done:
+  ret void
+}
+
+@results.message = internal constant [32 x i8] c"not enough memory for the result"
+
+define internal ptr @execute_now(ptr %executable, ptr %arguments, ptr %results, ptr %device, ptr %memory) nounwind {
+entry:
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %inputs = load i64, ptr %inputs.at
+  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %outputs = load i64, ptr %outputs.at
+  %sources = alloca ptr, i64 %inputs
+  %targets = alloca ptr, i64 %outputs
+  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %memory, ptr null)
+  br i1 %made, label %input, label %no.memory
+
+input:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %take ]
+  %all = icmp eq i64 %i, %inputs
+  br i1 %all, label %run, label %take
+
+take:
+  %argument.at = getelementptr ptr, ptr %arguments, i64 %i
+  %buffer = load ptr, ptr %argument.at
+  %data.at = getelementptr %buffer, ptr %buffer, i64 0, i32 1
+  %data = load ptr, ptr %data.at
+  %source.at = getelementptr ptr, ptr %sources, i64 %i
+  store ptr %data, ptr %source.at
+  %i.next = add i64 %i, 1
+  br label %input
+
+run:
+  %error = call ptr @run(ptr %executable, ptr %sources, ptr %targets)
+  %succeeds = icmp eq ptr %error, null
+  br i1 %succeeds, label %done, label %undo
+
+done:
+  ret ptr null
+
+undo:
+  call void @destroy_results(ptr %results, i64 %outputs)
+  ret ptr %error
+
+no.memory:
+  %error.memory = call ptr @pjrt_error(i64 8, ptr @results.message, i64 32)
+  ret ptr %error.memory
+}
+
+; Queue a task that completes the event, of which it takes one reference.
+define internal ptr @execute_later(ptr %executable, ptr %arguments, ptr %results, ptr %device, ptr %memory, ptr %event)
+    nounwind {
+entry:
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %inputs = load i64, ptr %inputs.at
+  %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
+  %outputs = load i64, ptr %outputs.at
+  %held = add i64 %inputs, %outputs
+  %twice = shl i64 %held, 1
+  %words = add i64 %twice, %inputs
+  %words.bytes = shl i64 %words, 3
+  %bytes = add i64 %words.bytes, 24
+  %task = call ptr @malloc(i64 %bytes)
+  %sources = getelementptr %task, ptr %task, i64 1
+  %targets = getelementptr ptr, ptr %sources, i64 %inputs
+  %storages = getelementptr ptr, ptr %targets, i64 %outputs
+  %output.storages = getelementptr ptr, ptr %storages, i64 %inputs
+  %events = getelementptr ptr, ptr %storages, i64 %held
+  %executable.at = getelementptr %task, ptr %task, i64 0, i32 1
+  store ptr %executable, ptr %executable.at
+  %event.at = getelementptr %task, ptr %task, i64 0, i32 2
+  store ptr %event, ptr %event.at
+  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %memory, ptr %event)
+  br i1 %made, label %input, label %no.memory
+
+input:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %take ]
+  %all = icmp eq i64 %i, %inputs
+  br i1 %all, label %output, label %take
+
+take:
+  %argument.at = getelementptr ptr, ptr %arguments, i64 %i
+  %buffer = load ptr, ptr %argument.at
+  %storage = load ptr, ptr %buffer
+  call void @keep_storage(ptr %storage)
+  %data.at = getelementptr %buffer, ptr %buffer, i64 0, i32 1
+  %data = load ptr, ptr %data.at
+  %source.at = getelementptr ptr, ptr %sources, i64 %i
+  store ptr %data, ptr %source.at
+  %storage.at = getelementptr ptr, ptr %storages, i64 %i
+  store ptr %storage, ptr %storage.at
+  %input.event.at = getelementptr %buffer, ptr %buffer, i64 0, i32 4
+  %input.event = load ptr, ptr %input.event.at
+  %kept = call ptr @kept_event(ptr %input.event)
+  %waited.at = getelementptr ptr, ptr %events, i64 %i
+  store ptr %kept, ptr %waited.at
+  %i.next = add i64 %i, 1
+  br label %input
+
+output:
+  %j = phi i64 [ 0, %input ], [ %j.next, %hold ]
+  %all.out = icmp eq i64 %j, %outputs
+  br i1 %all.out, label %send, label %hold
+
+hold:
+  %result.at = getelementptr ptr, ptr %results, i64 %j
+  %result = load ptr, ptr %result.at
+  %its.storage = load ptr, ptr %result
+  call void @keep_storage(ptr %its.storage)
+  %held.at = getelementptr ptr, ptr %output.storages, i64 %j
+  store ptr %its.storage, ptr %held.at
+  %j.next = add i64 %j, 1
+  br label %output
+
+send:
+  %queued.at = getelementptr %executable, ptr %executable, i64 0, i32 14
+  %before = atomicrmw add ptr %queued.at, i64 1 monotonic
+  %worker.at = getelementptr ptr, ptr %device, i64 1
+  %worker = load ptr, ptr %worker.at
+  call void @enqueue(ptr %worker, ptr %task)
+  ret ptr null
+
+no.memory:
+  call void @free(ptr %task)
+  call void @pjrt_drop_event(ptr %event)
+  %error = call ptr @pjrt_error(i64 8, ptr @results.message, i64 32)
+  ret ptr %error
+}
