@@ -89,7 +89,7 @@ def install(platform_version: str) -> None:
     def compile_and_load(
         backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Sequence[Any]
     ) -> Any:
-        if host_callbacks and backend.platform_version == platform_version:
+        if host_callbacks and platform_version in backend.platform_version:
             ir: Any = import_module("jaxlib.mlir.ir")
             number = next(_numbers)
             _waiting[number] = list(host_callbacks)

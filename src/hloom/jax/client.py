@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -126,9 +127,9 @@ def device_count() -> int:
 
 
 class NamedValues:
-    """Named values at a fixed address: texts, booleans, integers, and lists of them."""
+    """Named values at a fixed address: texts, booleans, numbers, and lists of integers."""
 
-    def __init__(self, values: Mapping[str, str | bool | int | list[int]]) -> None:
+    def __init__(self, values: Mapping[str, str | bool | int | float | Sequence[int]]) -> None:
         kind = abi.struct("NamedValue")
         self._held: list[Any] = []
         self._array = (kind * max(1, len(values)))()
@@ -145,6 +146,8 @@ class NamedValues:
                     entry.type, entry.value = _BOOLEAN, int(value)
                 case int():
                     entry.type, entry.value = _INTEGER, value
+                case float():
+                    entry.type, entry.value = _FLOAT, int.from_bytes(struct.pack("<f", value), "little")
                 case str():
                     text = Text(value)
                     entry.type, entry.value, entry.value_size = _STRING, text.address, text.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 _HOMES: Final = (
     "jax._src.lax.linalg", "jax._src.debugging", "jax._src.callback", "jax._src.checkify", "jax._src.lax.lax",
@@ -31,6 +31,24 @@ def install(platform: str) -> None:
             mlir.register_lowering(primitive, rule, platform=platform, inline=entry.inline)
 
 
+class _CpuLike:
+    """A client that gives ``cpu`` as its platform, and is otherwise the one it stands for."""
+
+    _made: ClassVar[dict[int, _CpuLike]] = {}
+    platform = "cpu"
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    @staticmethod
+    def of(client: Any) -> _CpuLike:
+        """Return the one for a client."""
+        return _CpuLike._made.setdefault(id(client), _CpuLike(client))
+
+
 def _as_cpu(rule: Any, platform: str) -> Any:
     """Return a rule that lowers for cpu where only the platform is asked for."""
 
@@ -39,7 +57,8 @@ def _as_cpu(rule: Any, platform: str) -> Any:
         if tuple(module.platforms) != (platform,):
             return rule(context, *arguments, **parameters)
         platforms = ("cpu",) if context.platforms else context.platforms
-        inner = context.replace(module_context=module.replace(platforms=("cpu",)), platforms=platforms)
+        inner_module = module.replace(platforms=("cpu",), backend=_CpuLike.of(module.get_backend()))
+        inner = context.replace(module_context=inner_module, platforms=platforms)
         results = rule(inner, *arguments, **parameters)
         if inner.tokens_out is not None:
             context.set_tokens_out(inner.tokens_out)
