@@ -42,8 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "buffers": MIDDLE,
     "cpu": BACK,
     "runtime": BACK | {"cpu"},
-    "jax_plugin": BACK | {"cpu", "runtime"},
-    "tools": BACK | {"cpu", "runtime", "jax_plugin"},
+    "jax": BACK | {"cpu", "runtime"},
+    "tools": BACK | {"cpu", "runtime", "jax"},
 }
 
 WIRE = {"proto.schema", "proto.shape", "proto.literal"}
@@ -62,8 +62,8 @@ MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
     "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
     "google": {"wire", "proto", "tools"},
-    "jax": {"jax_plugin", "tools"},
-    "jaxlib": {"jax_plugin", "tools"},
+    "jax": {"jax", "tools"},
+    "jaxlib": {"jax", "tools"},
     "mpi4py": {"runtime"},
     "click": {"tools"},
     "rich": {"tools"},

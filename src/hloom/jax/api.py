@@ -14,6 +14,7 @@ import atexit
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 from hloom.errors import HloError
@@ -134,7 +135,8 @@ def capsule(table: Table) -> Any:
 @cache
 def table() -> Table:
     """Return the table, made when it is first asked for."""
-    from hloom.jax import client, executables, transfers  # noqa: F401  (register their functions)
+    for module in ("client", "executables"):
+        import_module(f"hloom.jax.{module}")  # registers its functions
     from hloom.jax.execution import install as install_execution
     from hloom.jax.layouts import layouts_extension
     from hloom.jax.transfers import install as install_transfers

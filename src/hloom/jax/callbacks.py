@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -59,9 +59,9 @@ def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
     if function is None:
         message = "the Python function of this callback belongs to another process or executable"
         raise EvaluationError(message, rule="jax.callback").at(instruction=instruction.name)
-    results = function(*[_immutable(operand) for operand in operands])
+    results: Any = function(*[_immutable(operand) for operand in operands])
     shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
-    given = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+    given = cast("Sequence[Any]", results if isinstance(results, (tuple, list)) else (results,))
     values = [
         np.asarray(value).reshape(shape.dimensions) if shape.is_array else None
         for shape, value in zip(shapes, given, strict=True)

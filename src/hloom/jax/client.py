@@ -339,8 +339,7 @@ def _default_memory(args: Any) -> None:
     args.memory = object_at(args.device, Device).memories[0].handle
 
 
-_nothing: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
-NOTHING: Final = ctypes.cast(_nothing, ctypes.c_void_p).value
+NOTHING: Final = native().symbols["pjrt_nothing"]
 """Address of a function that does nothing: the deleter of what the plug-in keeps."""
 
 

@@ -113,7 +113,7 @@ _kept: Final[dict[bytes, Compiled]] = {}
 
 
 def compile_program(client: Client, code: bytes, options: bytes) -> LoadedExecutable:
-    """Compile a module of StableHLO, or find it among those that were compiled. Raises PjrtError, HloError."""
+    """Compile a module of StableHLO, or return the one compiled before. Raises PjrtError, HloError."""
     from hloom.jax.callbacks import take_callbacks
 
     parsed: Any = import_module("jaxlib._jax").CompileOptions.ParseFromString(options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -45,7 +45,9 @@ def execute(args: Any) -> None:
         _check(executable, row)
     results = _run(executable, rows, devices)
     if executable.outputs:
-        for address, row in zip(words_at(args.output_lists, len(rows), ctypes.c_void_p), results, strict=True):
+        for address, row in zip(
+            words_at(args.output_lists, len(rows), ctypes.c_void_p), results, strict=True
+        ):
             (ctypes.c_void_p * len(row)).from_address(address)[:] = row
     _donate(executable, rows, args.options)
     if args.device_complete_events:
@@ -77,7 +79,10 @@ def _run(
     """Run the program; return the results' handles for every device."""
     program = executable.compiled.program
     arguments = [
-        [None if leaf.is_token else array_of(handle) for handle, leaf in zip(row, executable.inputs, strict=True)]
+        [
+            None if leaf.is_token else array_of(handle)
+            for handle, leaf in zip(row, executable.inputs, strict=True)
+        ]
         for row in rows
     ]
     if isinstance(program, NativeExecutable):
@@ -103,7 +108,7 @@ def _run_alone(
 
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, tuple):
-        return [leaf for part in value for leaf in _flat(part)]
+        return [leaf for part in cast("tuple[Any, ...]", value) for leaf in _flat(part)]
     return [value]
 
 
@@ -122,4 +127,3 @@ def _donate(executable: LoadedExecutable, rows: Sequence[Sequence[int]], options
         for number in executable.compiled.donated:
             if number not in kept:
                 native().call("pjrt_delete", row[number])
-

@@ -1,4 +1,4 @@
-"""Handles: what PJRT's callers get for the objects of the plug-in, addresses of structs that native code reads.
+"""Handles that PJRT's callers get for the plug-in's objects: addresses of structs that native code reads.
 
 The structs are those of ``native_code/*.ll``.
 """

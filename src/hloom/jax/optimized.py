@@ -1,4 +1,4 @@
-"""The optimized program as JAX reads it: HloModuleProtoWithConfig of openxla/xla's ``xla/service/hlo.proto``."""
+"""The optimized program as JAX reads it: HloModuleProtoWithConfig (openxla/xla, xla/service/hlo.proto)."""
 
 from __future__ import annotations
 

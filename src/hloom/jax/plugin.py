@@ -48,7 +48,8 @@ def register(*, as_cpu: bool = False) -> None:
         raise HloError(message, rule="jax.initialized")
     if client.pjrt_plugin_loaded(name):
         return
-    from hloom.jax import api, callbacks, client as own_client, lowerings
+    from hloom.jax import api, callbacks, lowerings
+    from hloom.jax import client as own_client
 
     own_client.set_platform(name)
     capsule = api.capsule(api.table())

@@ -24,16 +24,13 @@ _TILED, _STRIDES = 0, 1
 """Kinds of layouts."""
 
 
-def _types() -> dict[int, ElementType]:
-    """Element types by the interface's numbers, which differ from HLO's."""
-    names = (
-        "pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 f8e5m2 f8e4m3fn f8e4m3b11fnuz "
-        "f8e5m2fnuz f8e4m3fnuz s4 u4 token s2 u2 f8e4m3 f8e3m4 f8e8m0fnu f4e2m1fn s1 u1"
-    ).split()
-    return {n: ElementType.parse(name) for n, name in enumerate(names, 1) if name != "token"}
-
-
-TYPES: Final = _types()
+_NAMES: Final = (
+    "pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "f32", "f64", "bf16", "c64", "c128",
+    "f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "s4", "u4", "token", "s2", "u2",
+    "f8e4m3", "f8e3m4", "f8e8m0fnu", "f4e2m1fn", "s1", "u1",
+)  # fmt: skip
+"""Element types in the order of the interface's numbers, which differ from HLO's."""
+TYPES: Final = {n: ElementType.parse(name) for n, name in enumerate(_NAMES, 1) if name != "token"}
 NUMBERS: Final = {element_type: number for number, element_type in TYPES.items()}
 
 
@@ -148,7 +145,7 @@ def _host_array(
 
 
 def _order_of(address: int) -> list[int]:
-    """Return the order of dimensions, minor first, of a layout; raises PjrtError for one of strides or tiles."""
+    """Return a layout's dimensions, minor first; raises PjrtError for layouts of strides or tiles."""
     layout = abi.struct("MemoryLayout").from_address(address)
     if layout.type != _TILED or layout.num_tiles:
         raise PjrtError(UNIMPLEMENTED, "layouts with tiles or strides are not implemented")
@@ -238,5 +235,3 @@ def _raw_to_host(args: Any) -> None:
         raise PjrtError(INVALID_ARGUMENT, message)
     ctypes.memmove(args.dst, array.ctypes.data + args.offset, args.transfer_size)
     args.event = native().call("pjrt_ready_event")
-
-

@@ -1,0 +1,32 @@
+"""The binary interface: fields lie where native code reads them."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+from hloom.codegen.target import host
+from hloom.jax import abi, handles
+from hloom.jax.native import source
+
+
+def test_fields_that_native_code_reads_are_whole_words() -> None:
+    names = re.findall(r"define ptr @PJRT_(\w+)\(", source(host()))
+    assert len(names) > 30
+    for name in names:
+        arguments = abi.struct(name)
+        if name == "Buffer_GetMemoryLayout":
+            continue  # its layout is a struct within the struct, of whole words as well
+        for number, (field, _) in enumerate(arguments._fields_):
+            assert getattr(arguments, field).offset == 8 * (2 + number), (name, field)
+
+
+def test_structs_are_as_large_as_in_native_code() -> None:
+    assert ctypes.sizeof(handles.BufferHead) == 64
+    assert ctypes.sizeof(handles.ExecutableWords) == 15 * 8
+    assert handles.ExecutableWords.queued.offset == 14 * 8
+
+
+def test_the_table_has_every_function_once() -> None:
+    assert len(set(abi.FUNCTIONS)) == len(abi.FUNCTIONS) == 138
+    assert abi.FUNCTIONS.index("LoadedExecutable_Execute") == 55
