@@ -1,21 +1,21 @@
-# hloom: everything that is done with this checkout.
-#   make demo    train a small GPT, evaluated and compiled, beside XLA:CPU if jaxlib is there
-#   make test    all tests
-#   make check   format, lint, types, layering
-#   make format  let ruff rewrite the sources
-#   make bench   time the example programs beside XLA:CPU (BENCH="--json OUT --plot OUT.svg": its options)
-#   make mutation  are wrong changes of the sources found by tests? (N=300 SEED=1; some hours)
-#   make docs    rewrite docs/operations/ from the declarations
-#   make proto   regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
-#   make lock    refresh requirements.lock from what .venv holds
-#   make wheel   build dist/*.whl
+# Targets of this checkout:
+#   make demo      train a small GPT, evaluated and compiled; compare with XLA:CPU if jaxlib is installed
+#   make test      run every test
+#   make check     check format, lint, types and layering
+#   make format    rewrite the sources with ruff
+#   make bench     time the example programs and XLA:CPU (options: BENCH="--json OUT --plot OUT.svg")
+#   make mutation  change single lines of the sources and check that tests fail (N=300 SEED=1; some hours)
+#   make docs      rewrite docs/operations/ from the declarations
+#   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
+#   make lock      rewrite requirements.lock with the versions in .venv
+#   make wheel     build dist/*.whl
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The first interpreter on PATH that really starts and is new enough (pyenv leaves shims that do not start).
+# The first interpreter on PATH that starts and is new enough (pyenv leaves shims that do not start).
 PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet

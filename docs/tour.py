@@ -1,6 +1,6 @@
-"""A tour of hloom, from a shape to a compiled program. Run it: ``python docs/tour.py``. The tests do, too.
+"""A tour of hloom, from a shape to a compiled program: ``python docs/tour.py``.
 
-Each stop prints what it shows. Read the code beside the output.
+Each section prints its results; read the code beside the output. The tests run this file.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import hloom
 from hloom import ops
 
 # %% 1. Shapes ----------------------------------------------------------------------------------------------
-# A shape is an element type, dimensions, and a layout. The layout says how the array lies in memory:
-# minor_to_major lists dimensions from the one that varies fastest; tiles cut the array into blocks.
+# A shape has an element type, dimensions, and a layout, which defines the array's order in memory:
+# minor_to_major lists the dimensions from the fastest varying one; tiles divide the array into blocks.
 
 shape = hloom.Shape.parse("f32[4,8]{1,0:T(2,4)(2,1)}")
 print(shape.element_type, shape.dimensions, shape.layout.minor_to_major, shape.layout.tiles)
@@ -22,7 +22,7 @@ for y in range(4):
     print(" ".join(f"{hloom.linear_index(shape, (y, x)):3}" for x in range(8)))
 
 # %% 2. Literals --------------------------------------------------------------------------------------------
-# A literal is values and a shape. Its bytes are what a device would hold.
+# A literal has values and a shape. Its bytes are those in the memory of a device.
 
 literal = hloom.Literal(np.arange(32, dtype=np.float32).reshape(4, 8), shape)
 print("first tile in memory:", np.frombuffer(literal.to_bytes(), np.float32)[:8])
@@ -40,7 +40,7 @@ slice_ = REGISTRY["reverse"](dimensions=(0,))
 print("reverse of f32[3,5] is", slice_.infer(hloom.Shape.parse("f32[3,5]")))
 
 # %% 4. A module --------------------------------------------------------------------------------------------
-# A module is computations; a computation is instructions; an instruction applies an operation to operands.
+# A module has computations, a computation has instructions, an instruction applies an operation to operands.
 
 module = hloom.HloModule.from_text("""
 HloModule tour
@@ -58,7 +58,7 @@ for instruction in module.entry.instructions:
     print(f"{instruction.name:8} {instruction.opcode:10} {instruction.shape!s:14} used by {users}")
 
 # %% 5. Verified, printed -----------------------------------------------------------------------------------
-# The verifier asks each operation's own rules. Break one, and its name comes back.
+# The verifier runs the rules of each operation. An error has the name of the rule that is broken.
 
 module.verify()
 print(module.to_text())
@@ -70,13 +70,13 @@ except hloom.HloError as error:
     print("refused:", error)
 
 # %% 6. Evaluated -------------------------------------------------------------------------------------------
-# Evaluating means asking each operation for its value, in order, on whole arrays.
+# The evaluator calls `evaluate` of each operation, in order, on whole arrays.
 
 run = hloom.compile(module, backend="evaluator")
-print(run(np.float32([[1, 7, 3], [np.nan, 5, 6]])), "- NaN wins a maximum, as the specification says")
+print(run(np.float32([[1, 7, 3], [np.nan, 5, 6]])), "- a maximum with NaN is NaN, as specified")
 
 # %% 7. Built -----------------------------------------------------------------------------------------------
-# The same reduce, built by functions instead of text.
+# The same reduce, built by functions.
 
 b = hloom.XlaBuilder("larger")
 m = ops.Max(
@@ -89,7 +89,7 @@ built = b.build(ops.Reduce(x, ops.Constant(b, np.float32(-np.inf)), larger, [1])
 print(hloom.compile(built, backend="evaluator")(np.float32([[1, 7, 3], [4, 5, 6]])))
 
 # %% 8. Rewritten -------------------------------------------------------------------------------------------
-# Instructions know their users, so a rewrite is: make the new one, let the users use it, drop the old one.
+# An instruction has a list of its users. A rewrite adds the new instruction and replaces the uses of the old.
 
 from hloom.ir.instruction import HloInstruction  # noqa: E402
 
@@ -101,11 +101,11 @@ module.verify()
 print(hloom.compile(module, backend="evaluator")(np.float32([[1, 7, 3], [4, 5, 6]])))
 
 # %% 9. Compiled --------------------------------------------------------------------------------------------
-# Passes rewrite the module, what can run as one loop becomes one fusion, and all of it one native function.
-# This is what hloom.compile makes unless it is told otherwise.
+# Passes rewrite the module and group instructions into fusions; the module becomes one native function.
+# The cpu backend is the default of hloom.compile.
 
 run = hloom.compile(module)
 print(run(np.float32([[1, 7, 3], [np.nan, 5, 6]])), "- the same, from native code")
 print(run.to_hlo())
 print(run.to_llvm().count("\n"), "lines of LLVM,", run.to_asm().count("\n"), "of assembly;", run.memory)
-print("That was the tour. docs/architecture.md has the map, docs/compiler.md the way to native code.")
+print("Next: docs/architecture.md describes the packages, docs/compiler.md the compiler.")
