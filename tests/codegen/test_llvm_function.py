@@ -319,6 +319,28 @@ def test_parameters_have_attributes() -> None:
     assert "define void @f(ptr noalias %0) #0 {" in print_function(f)
 
 
+def _scaled_difference(f: Function) -> Value:
+    first, second, factor = f.parameters
+    return (f.load(I64, first) - f.load(I64, second)) * factor
+
+
+def test_callers_may_pass_pointers_in_an_array() -> None:
+    numbers = (ctypes.c_int64 * 2)(50, 8)
+    places = [ctypes.addressof(numbers), ctypes.addressof(numbers) + 8]
+    array = (ctypes.c_void_p * 2)(*places)
+    direct = built(_scaled_difference, [PTR, PTR, I64])
+    packed = built(_scaled_difference, [PTR, PTR, I64])
+    packed.pack_parameters(2)
+    assert [t.text for t in packed.parameter_types] == ["ptr", "i64"]
+    assert packed.size == direct.size + 3, "two loads and one address"
+    assert called(direct, *places, 3) == called(packed, ctypes.addressof(array), 3) == 126
+    again, other = (built(_scaled_difference, [PTR, PTR, I64]) for _ in range(2))
+    again.pack_parameters(2)
+    other.pack_parameters(1)
+    assert Structure(packed) == Structure(again)
+    assert len({Structure(f) for f in (direct, packed, other)}) == 3
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_scalar_code_compiles_for_every_target(target: str) -> None:
     module = Module(TARGETS[target])

@@ -365,6 +365,8 @@ class ProgramEmitter:
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)
         function = self.module.functions.pop(name)
+        if is_parallel(kernel):
+            function.pack_parameters(len(function.parameters) - 2)
         key = Structure(function)
         known = self._kernels.get(key)
         if known is not None:
@@ -387,7 +389,7 @@ class ProgramEmitter:
         if not kernel.trips:
             return
         f = self.function
-        if kernel.work >= SHARED_WORK and kernel.trips > kernel.grain:
+        if is_parallel(kernel):
             self.share(kernel, pointers)
         else:
             f.call(None, kernel.name, *pointers, f.constant(I64, 0), f.constant(I64, kernel.trips))
@@ -405,18 +407,16 @@ class ProgramEmitter:
 
     def share(self, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
         """Let the threads of the pool share a kernel's range; see ``native_code/pool.ll``."""
-        task = f"{kernel.name}_task"
-        if task not in self.module.functions:
-            wrapper = self.module.function(task, [PTR, I64, I64])
-            packed, begin, end = wrapper.parameters
-            given = [wrapper.load(PTR, wrapper.offset(packed, n, PTR)) for n in range(len(pointers))]
-            wrapper.call(None, kernel.name, *given, begin, end)
-            wrapper.finish()
         f = self.function
         packed = self.packed(pointers)
         trips, grain = f.constant(I64, kernel.trips), f.constant(I64, kernel.grain)
-        status = f.call(I32, "hloom_parallel", self.context, f.address(task), packed, trips, grain)
+        status = f.call(I32, "hloom_parallel", self.context, f.address(kernel.name), packed, trips, grain)
         f.return_if(status.compare("ne", 0), 1)
+
+
+def is_parallel(kernel: LoopKernel) -> bool:
+    """Return true if the threads of the pool share a kernel's range."""
+    return kernel.work >= SHARED_WORK and kernel.trips > kernel.grain
 
 
 def constant_data(constant: HloInstruction) -> bytes:

@@ -22,7 +22,7 @@ from hloom.codegen.llvm.instructions import (
     Shuffle,
     Unary,
 )
-from hloom.codegen.llvm.memory_instructions import Load, Offset, StackMemory, Store
+from hloom.codegen.llvm.memory_instructions import Load, Offset, Parameter, StackMemory, Store
 from hloom.codegen.llvm.types import I1, I8, I64, PTR, VOID, Type
 from hloom.codegen.llvm.values import (
     NUMBERS,
@@ -31,7 +31,6 @@ from hloom.codegen.llvm.values import (
     GlobalAddress,
     Number,
     Operand,
-    Parameter,
     Poison,
     Value,
 )
@@ -319,6 +318,19 @@ class Function:
         self.start(leave)
         self._append(Return(self, None if value is None else self.operand(self.result, value)))
         self.start(after)
+
+    def pack_parameters(self, count: int) -> None:
+        """Let callers pass the first parameters, pointers, in an array, whose address takes their place."""
+        packed, array = self.parameters[:count], Parameter(self, PTR)
+        loads: list[Instruction] = []
+        for number, parameter in enumerate(packed):
+            parameter.place = array
+            if number:
+                parameter.place = Offset(self, PTR, PTR, array, self.constant(I64, number))
+                loads.append(parameter.place)
+            loads.append(parameter)
+        self.parameters = [array, *self.parameters[count:]]
+        self.blocks[0].instructions[:0] = loads
 
     def discard(self) -> None:
         """Drop the code, so that no references in circles keep its values alive."""

@@ -1,4 +1,4 @@
-"""Instructions on memory: addresses, loads, stores, stack memory."""
+"""Instructions on memory: addresses, loads, stores, stack memory, parameters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hloom.codegen.llvm.types import PTR, VOID, Type
 from hloom.codegen.llvm.values import Value
 
 if TYPE_CHECKING:
+    from hloom.codegen.llvm.attributes import Attribute
     from hloom.codegen.llvm.function import Function
 
 
@@ -118,3 +119,30 @@ class StackMemory(Instruction):
 
     def line(self) -> str:
         return f"  {self.name} = alloca {self.element.text}, i64 {self.count}, align {self.align}"
+
+
+class Parameter(Instruction):
+    """A parameter of a function; after `Function.pack_parameters`, the load of it from an array.
+
+    Attributes:
+        attributes: such as ``noalias``.
+        place: the address to load it from, if callers pass it in an array.
+    """
+
+    __slots__ = ("attributes", "place")
+
+    def __init__(self, function: Function, type: Type) -> None:
+        self.function, self.type, self.opcode = function, type, "load"
+        self.attributes: tuple[Attribute, ...] = ()
+        self.place: Value | None = None
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        return () if self.place is None else (self.place,)
+
+    def fields(self) -> tuple[Hashable, ...]:
+        return () if self.place is None else (self.place.key,)
+
+    def line(self) -> str:
+        assert self.place is not None
+        return f"  {self.name} = load {self.type.text}, ptr {self.place.name}, align {self.type.size}"

@@ -1,4 +1,4 @@
-"""Values: parameters, constants, addresses of globals, results of instructions.
+"""Values: constants, addresses of globals, results of instructions.
 
 Arithmetic operators append instructions to the function that a value belongs to.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from hloom.codegen.llvm.types import PTR, Type
 
 if TYPE_CHECKING:
-    from hloom.codegen.llvm.attributes import Attribute
     from hloom.codegen.llvm.function import Function
 
 
@@ -152,20 +151,6 @@ NUMBERS: Final = (int, float)
 """Types of numbers; a tuple, because a union would be made anew for every check."""
 Operand: TypeAlias = Value | Number
 ConstantKey: TypeAlias = tuple[Type, Number | bytes | tuple[Number | bytes, ...]]
-
-
-class Parameter(Value):
-    """A parameter of a function.
-
-    Attributes:
-        attributes: such as ``noalias``.
-    """
-
-    __slots__ = ("attributes",)
-
-    def __init__(self, function: Function, type: Type) -> None:
-        super().__init__(function, type)
-        self.attributes: tuple[Attribute, ...] = ()
 
 
 class Poison(Value):
