@@ -70,11 +70,11 @@ def drawn(*sizes: int, seed: int = 0) -> Array:
 # -- loops
 
 
-def scalar_loop(turns: int = 10_000) -> Complaint:
+def scalar_loop(iterations: int = 10_000) -> Complaint:
     """A loop over scalars: a congruential generator, and a sum of what it gives."""
     computations = f"""
 more {{ s = (s32[], u32[], f32[]) parameter(0)  i = s32[] get-tuple-element(s), index=0
-       n = s32[] constant({turns})  ROOT c = pred[] compare(i, n), direction=LT }}
+       n = s32[] constant({iterations})  ROOT c = pred[] compare(i, n), direction=LT }}
 step {{
   s = (s32[], u32[], f32[]) parameter(0)
   i = s32[] get-tuple-element(s), index=0

@@ -1,4 +1,4 @@
-"""Medians of times, taken in turns so that whatever else the machine does happens to all alike."""
+"""Medians of times; the measured functions alternate, so that other load affects all of them."""
 
 from __future__ import annotations
 

@@ -85,8 +85,9 @@ def test_the_page_of_the_compiler_names_every_variable() -> None:
         for path in (ROOT / "src").rglob("*.py")
         for name in re.findall(r'"(HLOOM_[A-Z_]+)"', path.read_text())
     }
-    for document in (ROOT / "docs" / "compiler.md", ROOT / "docs" / "architecture.md"):
-        assert set(re.findall(r"`(HLOOM_[A-Z_]+)", document.read_text())) == read
+    for document in DOCUMENTS:
+        named = set(re.findall(r"`(HLOOM_[A-Z_]+)", document.read_text()))
+        assert named == read if document.name == "compiler.md" else named <= read, document.name
 
 
 def test_the_makefile_explains_every_target() -> None:

@@ -1,6 +1,6 @@
-"""hloom: XLA in Python. Read, check, print, build, draw and evaluate HLO programs.
+"""hloom: XLA in Python. Read, check, print, build, draw, evaluate and compile HLO programs.
 
-Everything here is loaded when it is first used, so that ``import hloom`` costs little.
+Names are imported at their first use, so that ``import hloom`` is fast.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MODULES: Final = {
     "ops": "ops",
     "shape_util": "shape.shape_util",
 }
-"""Modules that are used by their own names: functions as XLA names them."""
+"""Modules of functions with XLA's names."""
 
 __all__ = sorted([*_HOME_OF, *_MODULES])  # pyright: ignore[reportUnsupportedDunderAll]
 

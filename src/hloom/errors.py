@@ -1,4 +1,4 @@
-"""The errors of hloom: each names a rule, a place, the value found and the value wanted."""
+"""Errors of hloom: each has a rule name, a position, the value found and the value wanted."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MOST_WORDS: Final = 1000
 
 
 class HloError(ValueError):
-    """A program, a shape, a literal or a call that hloom refuses.
+    """A violated rule: a program, shape, literal or call that hloom refuses.
 
     Attributes:
         rule: name of the violated rule, such as ``gather.offset-dims-sorted``.
         instruction: name of the offending instruction, if one is known.
-        line, column: 1-based place in the text, if the error comes from text.
-        source_line: the line of text that the place points into.
+        line, column: 1-based position in the text, if the error comes from text.
+        source_line: the line of text at that position.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class HloError(ValueError):
         column: int | None = None,
         source_line: str | None = None,
     ) -> HloError:
-        """Add the place to an error that was raised by code that does not know it; a known place stays."""
+        """Add the position to an error raised without one; a known position is kept."""
         if self.instruction is None:
             self.instruction = instruction
         if self.line is None and line is not None:
@@ -83,7 +83,7 @@ class EvaluationError(HloError):
 
 
 class DeadlockError(EvaluationError):
-    """Devices that wait for each other for ever; the message lists what each one waits for."""
+    """Devices that wait for each other forever; the message lists the instruction at which each one waits."""
 
 
 def _caret(source_line: str, column: int) -> str:

@@ -32,7 +32,7 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-"""UTF-32's come first: the little-endian one begins with UTF-16's."""
+"""UTF-32's marks come first: the little-endian one begins with UTF-16's."""
 _NEVER_IN_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _PROTO_TEXT: Final = re.compile(r"(?:\s|#[^\n]*)*[a-z_]+\s*(?:\{|<|:\s*[\"'\d\-tf{<])")
 
@@ -118,9 +118,9 @@ def contents(path: str | Path) -> bytes:
 
 
 def _in_utf8(data: bytes) -> bytes:
-    """Return text with a byte order mark as UTF-8 without one; other bytes as they are.
+    """Return text with a byte order mark as UTF-8 without one; other bytes unchanged.
 
-    Only bytes that begin with a mark and decode as its encoding count as text.
+    Only bytes that begin with a mark and decode in its encoding count as text.
     """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if data.startswith(mark):
@@ -164,8 +164,8 @@ def save(module: HloModule, path: str | Path) -> None:
 def save_snapshot(snapshot: Snapshot, path: str | Path) -> None:
     """Write a program and its recorded runs as HloSnapshot: `.pb` or `.pbtxt`, each also `.gz`.
 
-    Several runs, one for each partition, become an HloUnoptimizedSnapshot. Raises HloError for another suffix
-    and for several runs with a result, which that message does not hold.
+    Several runs, one for each partition, become an HloUnoptimizedSnapshot. Raises HloError for another
+    suffix, and for several runs with results, for which that message has no field.
     """
     from hloom.proto.snapshot import snapshot_message
     from hloom.proto.text_form import message_text

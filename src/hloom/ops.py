@@ -1,9 +1,8 @@
 """The functions of the operation-semantics page: ``hloom.ops.Clamp(lo, x, hi)`` and all others.
 
-Every function appends to the program that its operands belong to and returns the new value; functions
-without operands take the builder first. Names, arguments and their order are the page's; XlaBuilder's
-further functions are here too. Numbers, lists and arrays may stand where a value is wanted: they become
-constants.
+Every function appends to the program of its operands and returns the new value; functions without operands
+take the builder first. Names, arguments and their order are the page's; XlaBuilder's further functions
+are included. A number, list or array in place of a value becomes a constant.
 
 ::
 

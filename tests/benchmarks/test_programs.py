@@ -143,7 +143,7 @@ def test_a_program_that_does_not_compile_in_a_fresh_process(tmp_path: Path) -> N
 # -- the users' cases
 
 SMALL: dict[str, dict[str, Any]] = {
-    "scalar_loop": {"turns": 20},
+    "scalar_loop": {"iterations": 20},
     "argsort": {"rows": 3, "size": 50},
     "median": {"rows": 3, "size": 51},
     "cumsum": {"rows": 3, "size": 100},

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from .campaign import Campaign
-from .families import FAMILIES, draw_case, turns
+from .families import FAMILIES, draw_case, round_robin
 from .xla import Xla
 
 GROUP = 160
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=20, help="how many of them to print")
     options = parser.parse_args()
     families = options.family or sorted(FAMILIES)
-    names = turns(families, options.cases, options.first)
+    names = round_robin(families, options.cases, options.first)
     if options.case is not None:
         names = [(family, options.case) for family in families]
     start = time.time()

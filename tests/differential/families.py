@@ -42,14 +42,14 @@ FAMILIES: dict[str, Generator] = {
 
 EXCLUDED = ("bitcast", "divide", "remainder", "convert c")
 FOLDED = 0.12
-"""How many cases have constants for arguments."""
+"""Fraction of the cases that have constants as arguments."""
 WEIGHTS = {"unary": 6, "binary": 6, "convert": 4, "compare": 2, "programs": 4, "gather": 2, "scatter": 2,
            "dot": 2, "convolution": 3, "reduce": 2, "reduce-window": 2, "sort": 2}  # fmt: skip
-"""How often a family is drawn, where not once a round."""
+"""Number of cases of a family per round, if not one."""
 
 
-def turns(families: Sequence[str], count: int, first: int = 0) -> list[tuple[str, int]]:
-    """Families and numbers of so many cases after the first ones, the families in turn by their weights."""
+def round_robin(families: Sequence[str], count: int, first: int = 0) -> list[tuple[str, int]]:
+    """Return family and number of `count` cases after the first ones, each family by its weight per round."""
     round_ = [family for family in families for _ in range(WEIGHTS.get(family, 1))]
     numbers: Counter[str] = Counter()
     chosen: list[tuple[str, int]] = []
@@ -61,7 +61,7 @@ def turns(families: Sequence[str], count: int, first: int = 0) -> list[tuple[str
 
 
 def draw_case(family: str, number: int, seed: int) -> Case:
-    """The case of a number in a family."""
+    """Draw the case of a number in a family."""
     draw = Draw(seed, family, number)
     with np.errstate(all="ignore"):
         case = FAMILIES[family](draw)

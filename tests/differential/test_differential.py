@@ -11,7 +11,7 @@ from differential import module_runs
 from differential.campaign import Campaign, Report
 from differential.case import EXACT, Case, Tolerance, program
 from differential.comparison import differs
-from differential.families import FAMILIES, draw_case, turns
+from differential.families import FAMILIES, draw_case, round_robin
 from differential.known import DIFFERENCES, Difference
 from differential.known_examples import EXAMPLES
 from differential.modules import Module, draw_module
@@ -40,7 +40,7 @@ def compared(xla: Xla, cases: list[Case]) -> Report:
 
 
 def test_random_programs(xla: Xla) -> None:
-    cases = [draw_case(family, number, SEED) for family, number in turns(sorted(FAMILIES), CASES)]
+    cases = [draw_case(family, number, SEED) for family, number in round_robin(sorted(FAMILIES), CASES)]
     report = compared(xla, cases)
     assert not report.findings, f"seed {SEED}\n" + "\n\n".join(map(str, report.findings))
     assert sum(report.cases.values()) == CASES
@@ -48,7 +48,9 @@ def test_random_programs(xla: Xla) -> None:
 
 def test_compiled_programs(xla: Xla) -> None:
     """Native code, held against XLA:CPU and against the evaluator."""
-    cases = [draw_case(family, number, SEED + 1) for family, number in turns(sorted(FAMILIES), COMPILED)]
+    cases = [
+        draw_case(family, number, SEED + 1) for family, number in round_robin(sorted(FAMILIES), COMPILED)
+    ]
     campaign = Campaign(xla, ["cpu"])
     campaign.check(cases)
     assert not campaign.report.findings, "\n\n".join(map(str, campaign.report.findings))

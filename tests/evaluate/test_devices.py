@@ -146,7 +146,7 @@ def test_many_devices_meet_many_times() -> None:
     assert lists(on_devices(text, [[np.int32(0)]] * 16, replicas=8, partitions=2)) == [200] * 16
 
 
-def test_two_callers_take_turns() -> None:
+def test_concurrent_callers_run_one_after_the_other() -> None:
     text = program("p = f32[] parameter(0)\n ROOT r = f32[] all-reduce(p), to_apply=add", ADD)
     exe = executable(text, replicas=2)
     results: list[list[float]] = []

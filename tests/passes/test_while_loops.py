@@ -94,7 +94,7 @@ def test_constants_go_into_the_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "test", "end", "by", "turns"),
+    ("begin", "test", "end", "by", "iterations"),
     [
         (0, "LT", 5, 1, 5), (0, "LT", 5, 2, 3), (0, "LE", 5, 1, 6), (5, "GT", 0, -1, 5), (5, "GE", 0, -2, 3),
         (0, "NE", 6, 2, 3), (0, "NE", 5, 2, None), (3, "EQ", 4, 1, 0), (7, "LT", 5, 1, 0), (0, "LT",
@@ -102,16 +102,16 @@ def test_constants_go_into_the_loop() -> None:
         (2147483640, "LE", 2147483647, 1, None), (2147483640, "LT", 2147483647, 5, None),
     ],
 )  # fmt: skip
-def test_trip_counts(begin: int, test: str, end: int, by: int, turns: int | None) -> None:
+def test_trip_counts(begin: int, test: str, end: int, by: int, iterations: int | None) -> None:
     text = loop("x1 = f32[4] copy(x)\n y1 = f32[4] copy(y)", begin=begin, test=test, end=end, by=by)
     module = parse(text.replace("RESULT", RESULTS["i"]))
     found = loop_of(the_loop(module))
     assert found is not None
     count = trip_count(found)
-    assert (count.turns if count else None) == turns
+    assert (count.iterations if count else None) == iterations
 
 
-def test_loops_of_no_turn_and_of_one_are_none() -> None:
+def test_loops_of_zero_iterations_and_of_one_are_removed() -> None:
     step = "x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)"
     for end, adds in ((0, 0), (1, 1)):
         text = loop(step, end=end).replace("RESULT", RESULTS["all"])
@@ -134,10 +134,10 @@ def test_two_equal_counters_are_one() -> None:
     assert str(the_loop(module).shape) == "(s32[], f32[4]{0})"
 
 
-def test_a_loop_says_how_often_it_turns() -> None:
+def test_the_annotator_records_counter_and_trip_count() -> None:
     text = loop("x1 = f32[4] add(x, y)\n y1 = f32[4] negate(y)", begin=2, end=9, by=3)
     module = after(text.replace("RESULT", RESULTS["x"]), WhileLoopTripCountAnnotator())
-    assert the_loop(module).annotation(TripCount) == TripCount(0, initial=2, step=3, turns=3)
+    assert the_loop(module).annotation(TripCount) == TripCount(0, initial=2, step=3, iterations=3)
     assert module.entry.root.annotation(TripCount) is None
     assert the_loop(module).backend_config == ""
 

@@ -15,7 +15,7 @@ from hloom.runtime.custom_call import unregister_custom_call
 from hloom.runtime.lapack.library import Call
 
 TYPES = ((np.float32, np.complex128), (np.float64, np.complex64))
-"""Every case has two types, by turns."""
+"""Every case has two types, alternately."""
 Case = tuple[str, Callable[..., Any], tuple[np.ndarray[Any, Any], ...]]
 
 

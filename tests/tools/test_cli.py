@@ -362,7 +362,7 @@ def test_several_programs_in_one_file(tmp_path: Path) -> None:
     assert hloom("print", again).output == printed
     assert "print.one-program" in refusal("print", path, "--format", "proto")
     assert "file.one-program" in refusal("run", path, "--random", 1)
-    assert "holds 2 programs; this is about the first" in hloom("stats", path).output
+    assert "contains 2 programs; only the first is used" in hloom("stats", path).output
 
 
 def test_print_writes_what_xla_writes_to_the_last_byte(program: Path, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def known_trip_count(loop: HloInstruction) -> int | None:
     """
     found = loop.annotation(TripCount)
     if found is not None:
-        return found.turns
+        return found.iterations
     try:
         return max(0, int(json.loads(loop.backend_config)["known_trip_count"]["n"]))
     except (ValueError, KeyError, TypeError):

@@ -12,7 +12,7 @@ T = TypeVar("T", bound=Operation)
 
 
 def operation_of(i: HloInstruction, cls: type[T]) -> T:
-    """Return the operation of an instruction that is known to be of a class."""
+    """Return the operation of an instruction that has the given class, typed as it."""
     operation = i.operation
     assert isinstance(operation, cls), f"{i.name} is {operation.opcode}, not {cls.__name__}"
     return operation

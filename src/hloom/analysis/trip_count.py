@@ -20,23 +20,23 @@ class TripCount(Annotation):
     Attributes:
         element: index of the counter in the loop's state.
         initial, step: initial value of the counter, and its increment per iteration.
-        turns: number of iterations.
+        iterations: number of iterations.
     """
 
     element: int
     initial: int
     step: int
-    turns: int
+    iterations: int
 
     @property
     def final(self) -> int:
         """Return the value of the counter after the loop."""
-        return self.initial + self.turns * self.step
+        return self.initial + self.iterations * self.step
 
     @property
     def in_body(self) -> tuple[int, int]:
         """Return the minimum and maximum of the counter at the start of an iteration."""
-        last = self.initial + max(self.turns - 1, 0) * self.step
+        last = self.initial + max(self.iterations - 1, 0) * self.step
         return min(self.initial, last), max(self.initial, last)
 
     @property
@@ -61,10 +61,10 @@ def trip_count(loop: Loop) -> TripCount | None:
     step = _step(loop, element)
     if initial is None or not step:
         return None
-    turns = _turns(int(initial), int(limit), step, direction)
-    if turns is None:
+    iterations = _iterations(int(initial), int(limit), step, direction)
+    if iterations is None:
         return None
-    found = TripCount(element, int(initial), step, turns)
+    found = TripCount(element, int(initial), step, iterations)
     low, high = counter.shape.element_type.limits
     return found if low <= found.in_condition[0] and found.in_condition[1] <= high else None
 
@@ -83,7 +83,7 @@ def _step(loop: Loop, element: int) -> int | None:
     return int(value) if isinstance(following.operation, Add) else -int(value)
 
 
-def _turns(initial: int, limit: int, step: int, direction: str) -> int | None:
+def _iterations(initial: int, limit: int, step: int, direction: str) -> int | None:
     """Return the number of iterations; None if the loop would end only by wrap-around, or never."""
     if direction in ("LE", "GE"):
         limit, direction = (limit + 1, "LT") if direction == "LE" else (limit - 1, "GT")

@@ -221,7 +221,7 @@ class _Walk:
             self.assignment.returning[i, number] = [Copy(final[k], result[k]) for k in result]
         self.position += 1
         # the result is live from the end of every branch until here; branches exclude each other, so the
-        # later write of another branch needs no buffer of its own
+        # write of another branch does not extend the span
         self.read(result.values(), 2 * self.position)
         return result
 

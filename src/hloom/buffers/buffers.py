@@ -50,7 +50,7 @@ class Buffer:
         return found
 
     def hold(self, first: int, last: int) -> None:
-        """Add the live span from ``first`` to ``last``."""
+        """Add the live span [first, last], in half steps."""
         if last >= first:
             insort(self.find().spans, (first, last))
 

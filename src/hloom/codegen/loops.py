@@ -175,7 +175,7 @@ def work_for_each(members: Sequence[HloInstruction]) -> int:
     if loop is None:
         return len(members)
     count = loop.annotation(TripCount)
-    return len(members) + (count.turns if count is not None else 1) * len(loop.called_computations[0])
+    return len(members) + (count.iterations if count is not None else 1) * len(loop.called_computations[0])
 
 
 def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:

@@ -297,7 +297,7 @@ class ProgramEmitter:
         self.copies(self.assignment.returning[i, 0])
         self._loops -= 1
         count = i.annotation(TripCount)
-        total = self.work * (count.turns if count is not None else 1)
+        total = self.work * (count.iterations if count is not None else 1)
         if self._polls is not None and (count is None or total > LONG_LOOP):
             self._polls.at_back_edge(self.work)
         self.is_bounded &= count is not None

@@ -1,9 +1,8 @@
 """Virtual devices: rendezvous, channels and waiting of the replicas and partitions of one run.
 
-Each device runs in a thread of its own; a run of a single device needs no thread. All waiting goes through
-one lock, so that a `World` knows at every moment what each device waits for. As soon as all devices that
-have not finished wait, and none of them can be released by another, the run ends with a DeadlockError that
-lists what each device waits for.
+Each device runs in its own thread; a run of a single device needs none. All waiting uses one lock, so that a
+`World` has the state of every device. If all devices that have not ended wait, and none can be released by
+another, the run ends with a DeadlockError that lists the instruction at which each one waits.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _POLL: Final = 0.005
 
 
 class Stopped(Exception):
-    """Raised in a device that waits or runs native code when another one has failed; no error of its own."""
+    """Raised in a device that waits or runs native code after another one has failed; it is not reported."""
 
 
 class _Waiter:
@@ -63,8 +62,8 @@ class World:
         devices: replica-major.
         before_run: functions to call at the start of a run.
         stop_word: nonzero once a device has failed; native code polls it.
-        host_timeout: seconds for which a device waits for the host if nothing else can happen and another
-            thread of this process could still feed it. If there is no other thread, it does not wait.
+        host_timeout: seconds for which a device waits for the host if no device can continue and another
+            thread of this process could still feed it. Without another thread it does not wait.
     """
 
     def __init__(self, num_replicas: int, num_partitions: int) -> None:
@@ -94,7 +93,7 @@ class World:
     # -- a run
 
     def run(self, work: Callable[[VirtualDevice], Any]) -> list[Any]:
-        """Call ``work`` on all devices at once; return the results, replica-major.
+        """Call ``work`` on all devices concurrently; return the results, replica-major.
 
         Raises the error of the first device that failed, or DeadlockError. An exception in the calling
         thread, such as KeyboardInterrupt, stops all devices; a second one leaves their threads behind, and
@@ -167,13 +166,13 @@ class World:
             thread.join()
 
     def _wait_for_threads(self) -> None:
-        # Not by Thread.join: interrupted in Python 3.11, it takes a running thread for one that has ended.
+        # Not Thread.join: interrupted in Python 3.11, it takes a running thread for one that has ended.
         with self.condition:
             while self._started:
                 self.condition.wait()
 
     def _finish_surely(self, device: DeviceId, error: BaseException | None) -> None:
-        """Finish, even if Stopped is raised in this thread by another one meanwhile; then none is pending."""
+        """Mark the device as ended even if Stopped is raised here meanwhile; afterwards none is pending."""
         while True:
             try:
                 self._finish(device, error)
@@ -199,7 +198,7 @@ class World:
         self.waiting.clear()
         self.condition.notify_all()
 
-    # -- waiting; all of this with the lock held
+    # -- waiting; the lock is held in all of these
 
     @contextmanager
     def changing(self) -> Generator[None, None, None]:
@@ -307,12 +306,12 @@ class VirtualDevice:
 
     @property
     def num_replicas(self) -> int:
-        """The number of replicas in the run."""
+        """Number of replicas in the run."""
         return self.world.num_replicas
 
     @property
     def num_partitions(self) -> int:
-        """The number of partitions in the run."""
+        """Number of partitions in the run."""
         return self.world.num_partitions
 
     # -- other devices
@@ -430,7 +429,7 @@ class VirtualDevice:
             self.from_host.setdefault(channel, deque()).append(value)
 
     def take(self, queue: deque[Any], what: str) -> Any:
-        """Return the next value of a queue to the host; waits during a run, or while one may still begin.
+        """Return the next value of a queue to the host; wait during a run, or while one may still start.
 
         Raises EvaluationError if the queue is empty and nothing runs.
         """

@@ -24,9 +24,9 @@ from hloom.shape.shape import Shape, ShapeIndex
 
 
 class Evaluator:
-    """Evaluates the computations of one module on one device.
+    """The evaluator of the computations of one module on one device.
 
-    Without a device the program has one of its own: replica 0 of 1, partition 0 of 1.
+    Without a device it creates one: replica 0 of 1, partition 0 of 1.
     """
 
     def __init__(self, device: Device | None = None) -> None:

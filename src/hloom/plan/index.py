@@ -1,9 +1,9 @@
 """Symbolic indices: affine expressions of loop variables, by which operands are addressed.
 
 Broadcast, transpose, slice, pad, reverse, iota and most reshapes map an index to another by strides and
-offsets. As affine expressions they cost nothing per element: an address is one pointer and one stride. An
-index that is not affine (of a reshape across dimensions, of a gather) becomes an opaque variable, whose value
-is computed where it is needed.
+offsets. Affine expressions need no arithmetic per element: an address is one pointer and one stride. An index
+that is not affine (of a reshape across dimensions, of a gather) becomes an opaque variable, whose value is
+computed at its use.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class Variable:
     Attributes:
         extent: the variable takes values in [0, extent).
         trips: number of iterations of its loop. The inner variable of merged loops runs past its extent into
-            the
-            next iteration of the outer one: trips is then larger than extent, which bounds index ranges.
+            the next iteration of the outer one: trips is then larger than extent, which bounds index ranges.
         value: its SSA value, scalar or one per lane; None until its loop is entered.
         is_lane: whether consecutive lanes of a vector hold consecutive values; ``value`` is that of lane 0.
     """

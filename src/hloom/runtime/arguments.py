@@ -70,7 +70,7 @@ def incoming(value: Any, shape: Shape) -> Value:
 
 
 def fitting(given: Shape, wanted: Shape) -> bool:
-    """Whether values of one shape are values of another; dynamic dimensions take any size up to the bound."""
+    """Return whether a value of one shape fits another; dynamic dimensions take sizes up to the bound."""
     if given.element_type is not wanted.element_type or len(given.tuple_shapes) != len(wanted.tuple_shapes):
         return False
     if given.is_tuple:
@@ -79,7 +79,7 @@ def fitting(given: Shape, wanted: Shape) -> bool:
 
 
 class Outgoing:
-    """Copies results where necessary to writable arrays that share memory with nothing else."""
+    """Copies results, if necessary, to writable arrays that share memory with no other array."""
 
     def __init__(self) -> None:
         self.given: set[int] = set()

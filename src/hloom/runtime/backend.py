@@ -1,4 +1,4 @@
-"""Backends: what compiles and runs programs, and the registry in which `hloom.compile` finds one by name.
+"""Backends compile and run programs; `hloom.compile` finds them by name in a registry.
 
 A backend is an object with a name, a target, a pipeline of passes, and a function that compiles a module::
 
@@ -80,7 +80,7 @@ class DeviceProgram(Protocol):
 
 
 class Program(Protocol):
-    """A compiled module. The defaults are those of a program that is not inspected.
+    """A compiled module. The defaults are those of a program that offers no inspection.
 
     Attributes:
         is_isolated: runs need neither the host nor other devices; devices may run one after the other.
@@ -91,7 +91,7 @@ class Program(Protocol):
     uses_all_cores: bool = False
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
-        """Return the program on a device, with state of its own, such as that of random numbers."""
+        """Return the program on a device, with separate state, such as that of random numbers."""
         ...
 
     def direct_call(self, checked: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,12 +104,12 @@ class Program(Protocol):
 
     @property
     def memory(self) -> Memory:
-        """Bytes of arguments, results and temporaries; raises HloError unless the backend knows them."""
+        """Bytes of arguments, results and temporaries; raises HloError if the backend does not offer them."""
         raise _not_offered("memory")
 
     @property
     def cost(self) -> Cost:
-        """Operations and bytes moved by a run; raises HloError unless the backend knows them."""
+        """Operations and bytes moved by a run; raises HloError if the backend does not offer them."""
         raise _not_offered("cost")
 
     def to_hlo(self) -> str:
@@ -136,21 +136,21 @@ class Backend(Protocol):
 
     @property
     def target(self) -> Target | None:
-        """The machine that programs are compiled for; None if no machine code is made."""
+        """The machine for which programs are compiled; None if no machine code is generated."""
         ...
 
     def pipeline(self) -> Pipeline:
-        """Return the passes that a module goes through, in order."""
+        """Return the passes of the backend, in order."""
         ...
 
     def compile(self, module: HloModule, options: CompileOptions) -> Program:
-        """Verify and compile a module, which stays as it is; raises HloError for what cannot be compiled."""
+        """Verify and compile a module without changing it; raises HloError if it cannot be compiled."""
         ...
 
     def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
         """Return the programs on the devices of a world, replica-major.
 
-        Override it to let the programs of several devices know each other, as for native collectives.
+        Override it if the programs of several devices share data, as for native collectives.
         """
         return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
 

@@ -65,11 +65,11 @@ class CpuBackend(Backend):
 
 
 class _Inspected(Program):
-    """What can be told of a program from its native form."""
+    """Inspection of a program through its native form."""
 
     @property
     def native(self) -> NativeExecutable:
-        """The native form."""
+        """Return the native form."""
         raise NotImplementedError
 
     @property
@@ -105,7 +105,7 @@ class CompiledProgram(_Inspected):
 
     @property
     def native(self) -> NativeExecutable:
-        """The native form."""
+        """Return the native form."""
         return self._native
 
     def load(self, device: VirtualDevice) -> DeviceProgram:
@@ -125,7 +125,7 @@ class UnboundedProgram(_Inspected):
 
     @property
     def native(self) -> NativeExecutable:
-        """The native form of the last run; raises HloError by ``compile.unbounded`` before the first."""
+        """Return the native form of the last run; raises HloError by ``compile.unbounded`` before it."""
         if self._forms.latest is None:
             message = "a program of unbounded sizes is compiled when arguments tell them; run it first"
             raise HloError(message, rule="compile.unbounded")

@@ -64,7 +64,7 @@ class RefinedForms:
 
 
 def sized(shape: Shape, value: Value) -> Shape:
-    """Return a shape with the sizes of a value in place of the unbounded ones."""
+    """Return a shape with a value's sizes in its unbounded dimensions."""
     if shape.is_tuple:
         parts = zip(shape.tuple_shapes, cast("tuple[Any, ...]", value), strict=True)
         return Shape.tuple_([sized(part, element) for part, element in parts])

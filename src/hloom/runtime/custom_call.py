@@ -34,20 +34,19 @@ _SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctype
 
 
 def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
-    """Let custom calls of the target ``name`` run a function. A later registration replaces it.
+    """Register the function of custom calls of the target ``name``, replacing an earlier one.
 
     Args:
         name: the ``custom_call_target``.
-        function: a Python function that takes the operands as numpy arrays (nested tuples, None for a token)
-            and gives the result in the same way; it also gets ``backend_config`` or ``instruction`` if it
-            has a keyword parameter of that name. Or a C function: a function of a ctypes library, its
-            address, or a capsule with it. Calls of API_VERSION_TYPED_FFI take it as a handler of XLA's typed
-            FFI (`hloom.runtime.ffi`), others as ``void target(void* out, void** in)``. ``in`` holds a pointer
-            for each operand, to its elements in the order of its layout; ``out`` points to room for the
-            result. Where an operand or the result is a tuple, the pointer is to an array of pointers, one
-            for each element.
+        function: a Python function from the operands as numpy arrays (nested tuples, None for a token) to the
+            result in the same form; it also receives ``backend_config`` or ``instruction`` if it has a
+            keyword parameter of that name. Or a C function: a function of a ctypes library, its address, or a
+            capsule with it. Calls of API_VERSION_TYPED_FFI call it as a handler of XLA's typed FFI
+            (`hloom.runtime.ffi`), others as ``void target(void* out, void** in)``. ``in`` has a pointer for
+            each operand, to its elements in the order of its layout; ``out`` points to memory for the result.
+            For a tuple the pointer is to an array of pointers, one for each element.
 
-    Raises EvaluationError for something that is not such a function.
+    Raises EvaluationError if the function is neither.
     """
     if not isinstance(cast("object", name), str):
         raise EvaluationError(f"a custom call target is a string, got {name!r}", rule="custom-call.name")
@@ -60,7 +59,7 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
 
 
 def unregister_custom_call(name: str) -> None:
-    """Remove a target, if there is one of this name."""
+    """Remove a target, if it is registered."""
     TARGETS.pop(name, None)
 
 
@@ -158,7 +157,7 @@ class _Buffer:
         self.address = ctypes.addressof(self.memory)
 
     def value(self) -> Value:
-        """Return the value that the memory holds now."""
+        """Return the value in memory."""
         if self.shape.is_tuple:
             return tuple(child.value() for child in self.children)
         if not self.shape.is_array:

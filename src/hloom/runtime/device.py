@@ -15,7 +15,7 @@ from hloom.shape.literal import Literal
 class Device:
     """One replica and partition of an executable.
 
-    Values stay in the queues between runs. During a run in another thread, functions that take a value wait
+    Queues keep their values between runs. During a run in another thread, functions that return a value wait
     for it.
 
     Attributes:
@@ -34,18 +34,18 @@ class Device:
         self._device.put_infeed(_value(value))
 
     def transfer_from_outfeed(self) -> Any:
-        """Take the next value, a numpy array or nested tuple, from the outfeed queue of this device.
+        """Return the next value, a numpy array or nested tuple, from the outfeed queue of this device.
 
         Raises EvaluationError if there is none and nothing runs.
         """
         return Outgoing()(self._device.take(self._device.outfeed_queue, "the outfeed"))
 
     def transfer_to_channel(self, channel: int, value: Any) -> None:
-        """Put a value into the queue from which ``recv`` of this device takes on a channel."""
+        """Append a value to the queue from which ``recv`` of this device reads on a channel."""
         self._device.put_channel(channel, _value(value))
 
     def transfer_from_channel(self, channel: int) -> Any:
-        """Take the next value that a ``send`` of this device put into a channel to the host.
+        """Return the next value that a ``send`` of this device put into a channel to the host.
 
         Raises EvaluationError if there is none and nothing runs.
         """

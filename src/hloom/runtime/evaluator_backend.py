@@ -23,7 +23,7 @@ class EvaluatorBackend(Backend):
 
     @property
     def target(self) -> None:
-        """No machine code is made."""
+        """None: no machine code is generated."""
         return None
 
     def pipeline(self) -> Pipeline:
@@ -50,7 +50,7 @@ class EvaluatedProgram(Program):
 
 
 class EvaluatedDeviceProgram(DeviceProgram):
-    """A module with an evaluator of its own."""
+    """A module with an evaluator for one device."""
 
     def __init__(self, module: HloModule, device: VirtualDevice) -> None:
         self._module = module

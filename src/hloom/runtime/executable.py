@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
-"""Seconds on one device from which threads for the devices are worth their start."""
+"""Minimum seconds of a run on one device for which a thread per device is started."""
 
 T = TypeVar("T")
 
@@ -51,14 +51,14 @@ def compile(
     num_replicas: int | None = None,
     num_partitions: int | None = None,
 ) -> Executable:
-    """Make a program ready to run.
+    """Compile a program for its devices.
 
     Args:
         module: the program that all devices run; or a program for each device, replica-major.
         backend: the name of a backend: ``cpu``, native code for this machine; ``evaluator``, the reference
             evaluator; or one that was registered by `hloom.runtime.backend.register_backend`.
-        num_replicas, num_partitions: the number of devices in both directions; by default what the module
-            says, which is 1 and 1 if it says nothing, and as many replicas as there are modules in a list.
+        num_replicas, num_partitions: numbers of devices; by default those stated in the module, else 1 and 1;
+            for a list of modules as many replicas as modules.
 
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
@@ -89,7 +89,7 @@ def compile(
 
 
 class _Instance:
-    """The devices of one run at a time, with their programs.
+    """A set of devices for one run at a time, with their programs.
 
     Attributes:
         world: the devices.
@@ -114,15 +114,15 @@ _running: Final = _Running()
 
 
 class Executable:
-    """A program on its devices; made by `compile`.
+    """A program on its devices, returned by `compile`.
 
-    A program of unbounded sizes (``f32[?]``) is compiled when arguments tell them, once for all arguments of
-    the same sizes; `memory`, `cost` and the texts are those for the sizes of the last run.
+    A program of unbounded sizes (``f32[?]``) is compiled at the first run with arguments of given sizes;
+    `memory`, `cost` and the texts are those for the sizes of the last run.
 
-    Several threads may run an executable at the same time, and a custom call may run the executable that it
-    is part of: such runs have devices of their own. Programs that transfer values to or from the host, or
-    keep the state of random numbers, have one set of devices: other threads wait for it, and a run inside of
-    a run is refused by the rule ``run.reentrant``.
+    Several threads may run an executable at the same time, and a custom call may run the executable that
+    calls it: such runs use separate devices. Programs that transfer values to or from the host, or have a
+    state of random numbers, have one set of devices: other threads wait for it, and a nested run is refused
+    by the rule ``run.reentrant``.
 
     Attributes:
         devices: replica-major.
@@ -156,7 +156,7 @@ class Executable:
 
     @property
     def host_timeout(self) -> float:
-        """Seconds for which a device waits for the host when nothing else can happen; see `World`."""
+        """Seconds for which a device waits for the host if no device can continue; see `World`."""
         return self._world.host_timeout
 
     @host_timeout.setter
@@ -189,7 +189,7 @@ class Executable:
         Returns:
             The result of each device: a numpy array or nested tuple; tokens are None.
 
-        Raises EvaluationError, or DeadlockError if the devices would wait for each other for ever.
+        Raises EvaluationError, or DeadlockError if the devices wait for each other forever.
         """
         if len(arguments) != len(self.devices):
             message = (
@@ -228,7 +228,7 @@ class Executable:
 
     @contextmanager
     def _lent_instance(self) -> Generator[_Instance]:
-        """Lend an instance that nobody else runs; raises EvaluationError by the rule ``run.reentrant``."""
+        """Yield an instance that is not running; raises EvaluationError by the rule ``run.reentrant``."""
         nested = self in _running.executables
         if self._keeps_state and nested:
             message = (
@@ -246,11 +246,11 @@ class Executable:
         instance = self._spare.pop() if self._spare else self._make_instance()
         instance.world.host_timeout = self.host_timeout
         yield instance
-        self._spare.append(instance)  # not after an error, which may leave threads behind
+        self._spare.append(instance)  # not after an error, which may leave threads running
 
     @cached_property
     def _keeps_state(self) -> bool:
-        """Whether runs have effects on later ones, by the queues or the random state of their devices."""
+        """Return whether a run affects later ones, through queues or the random state of its devices."""
         return any(i.operation.side_effect for module in set(self._modules) for i in module.instructions())
 
     def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Any]:

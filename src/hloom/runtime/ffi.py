@@ -1,8 +1,8 @@
-"""C functions of XLA's typed FFI: handlers that get a call frame with buffers and attributes.
+"""C functions of XLA's typed FFI: handlers that receive a call frame with buffers and attributes.
 
-A handler is ``XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame)``, as XLA's ``xla/ffi/api/c_api.h`` has it
-(major version 0). Offered is what handlers on CPUs use: buffers, attributes, errors, memory, and a thread
-pool that runs tasks at once. Handlers with a state are not served: each call has the stage EXECUTE only.
+A handler is ``XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame)``, declared in XLA's ``xla/ffi/api/c_api.h``
+(major version 0). Buffers, attributes, errors, memory, and a thread pool that runs tasks immediately are
+supported. Handlers with state are not: each call has the stage EXECUTE only.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class Memory(Protocol):
 
     @property
     def address(self) -> int:
-        """Of the elements, or of the pointers to the elements of a tuple."""
+        """Address of the elements, or of the pointers to the elements of a tuple."""
         ...
 
     @property
     def shape(self) -> Shape:
-        """The shape with its layout."""
+        """Shape with its layout."""
         ...
 
     @property
     def children(self) -> Sequence[Memory]:
-        """The elements of a tuple."""
+        """Elements of a tuple."""
         ...
 
 
 class _Struct(ctypes.Structure):
-    """What every struct of the interface begins with."""
+    """Common first fields of every struct of the interface."""
 
     _fields_ = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
 
@@ -121,7 +121,7 @@ class _Api(_Struct):
 
 
 class _ErrorArgs(_Struct):
-    """Arguments of Error_Create; those of the other two have the error in the place of the message."""
+    """Arguments of Error_Create; the other two error functions have the error in the field of the message."""
 
     _fields_ = (("message", ctypes.c_char_p), ("code", ctypes.c_int32))
 
@@ -148,7 +148,7 @@ class _TaskArgs(_Struct):
 
 
 class _NumberArgs(_Struct):
-    """Arguments of functions that give a number; ThreadPool_NumThreads gives it through a pointer."""
+    """Arguments of functions that return a number; ThreadPool_NumThreads returns it through a pointer."""
 
     _fields_ = (("context", ctypes.c_void_p), ("number", ctypes.c_int64))
 
@@ -214,7 +214,7 @@ def _num_threads(address: int) -> int:
 
 
 def _zero(address: int) -> int:
-    """The number of the only device, and of a run."""
+    """Return 0, the number of the only device and of a run."""
     given = _NumberArgs.from_address(address)
     ctypes.memset(
         ctypes.addressof(given) + _NumberArgs.number.offset, 0, given.struct_size - _NumberArgs.number.offset
@@ -251,7 +251,7 @@ def _process() -> ctypes.CDLL:
 
 @cache
 def _api() -> tuple[_Api, list[Any]]:
-    """The table of functions, and what keeps them alive."""
+    """Return the table of functions, and the objects that must outlive it."""
     functions = [_API_FUNCTION(_OFFERED.get(name) or _unimplemented(name)) for name in _FUNCTIONS]
     api = _Api(struct_size=ctypes.sizeof(_Api))
     api.version = _Version(struct_size=ctypes.sizeof(_Version), major=0, minor=_MINOR_VERSION)
@@ -319,7 +319,7 @@ def _values(leaves: Sequence[Memory], held: list[Any]) -> _Values:
 
 
 def _attributes(attributes: Attributes, held: list[Any]) -> _Attrs:
-    """The attributes, sorted by name so that handlers find them by bisection."""
+    """Return the attributes, sorted by name as handlers' binary search requires."""
     names: list[_Span] = []
     types: list[int] = []
     values: list[Any] = []
@@ -339,7 +339,7 @@ def _attributes(attributes: Attributes, held: list[Any]) -> _Attrs:
 
 
 def _attribute(value: Any, held: list[Any]) -> tuple[int, Any]:
-    """The kind of an attribute, and the struct that holds it."""
+    """Return the kind of an attribute, and the struct of its value."""
     if isinstance(value, dict):
         return _DICTIONARY, _attributes(value, held)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, str):

@@ -35,7 +35,7 @@ _TYPES: Final = {
 def parse_attributes(text: str) -> Attributes:
     """Read the attributes of a typed custom call; an empty text has none.
 
-    Raises ParseError (``ffi.attributes``) for another text and for types that no handler takes.
+    Raises ParseError (``ffi.attributes``) for invalid text and for types that the FFI lacks.
     """
     reader = _Reader(text)
     reader.skip()

@@ -1,4 +1,4 @@
-"""The custom call ``TopK`` into which XLA:CPU turns sorts of which the beginning is kept."""
+"""The custom call ``TopK``, to which XLA:CPU rewrites sorts whose first elements are used."""
 
 from __future__ import annotations
 

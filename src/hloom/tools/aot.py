@@ -1,8 +1,8 @@
-"""`hloom aot`: a program as an object file and a C header, to be linked into programs without Python.
+"""`hloom aot`: compile a program to an object file and a C header, for use without Python.
 
 The object defines one function, ``void NAME_run(const void** arguments, void** results, void* temp)``; the
-header says what it takes and gives. It needs the C library (with ``-lm``) and nothing else, and for several
-threads those of POSIX.
+header describes its arguments and results. It links against the C library (``-lm``), and with several threads
+against POSIX threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hloom.tools.c_header import header_text
 
 MOST_THREADS: Final = 4096
 _C_FUNCTIONS: Final = frozenset(("memcpy", "memmove", "memset", "memcmp", "fma", "fmaf", "fmod", "fmodf"))
-"""What compiled programs call of the C library."""
+"""Functions of the C library that compiled programs call."""
 
 _TAKEN: Final = frozenset(("hloom", "hloom_pool"))
 """Prefixes with which C's names would be those of functions inside."""
@@ -52,13 +52,13 @@ define void @{name}_stop() #0 {{
   ret void
 }}
 """
-"""Memory of `hloom.cpu.runtime.pool`: 768 bytes, at 680 the number of threads, and 128 for each of them."""
+"""Memory of `hloom.cpu.runtime.pool`: 768 bytes, the number of threads at 680, and 128 bytes per thread."""
 _DECLARED: Final = re.compile(r"^declare .*?@([\w.]+)\(", re.M)
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledObject:
-    """A program for the linker.
+    """A program as an object file.
 
     Attributes:
         name: the prefix of its names in C.
@@ -86,16 +86,16 @@ def compile_ahead(
     Args:
         module: the program.
         target: by default this machine.
-        name: prefix of the names in C; by default the module's name, with ``_`` for what C does not take.
-        threads: how many compute at once; 1 needs no threads at all.
+        name: prefix of the names in C; by default the module's name, with ``_`` for invalid characters.
+        threads: number of compute threads; with 1 the code does not use the pool.
 
-    Raises HloError by the rules ``aot.host-call`` (for what only Python can do), ``aot.dynamic-shape``,
-    ``aot.name``, ``aot.threads``, and whatever the program breaks.
+    Raises HloError by the rules ``aot.host-call`` (operations that need Python), ``aot.dynamic-shape``,
+    ``aot.name``, ``aot.threads``, and by the rules that the program breaks.
     """
     module.verify()
     chosen = _c_name(name or module.name, given=bool(name))
     if not 1 <= threads <= MOST_THREADS:
-        raise HloError(f"{threads} threads; 1 to {MOST_THREADS} are wanted", rule="aot.threads")
+        raise HloError(f"--threads is 1 to {MOST_THREADS}, got {threads}", rule="aot.threads")
     _check_shapes(module)
     machine = target or host()
     program = emit_program(optimize(module), machine, interruptible=False)
@@ -112,11 +112,11 @@ def compile_ahead(
 
 
 def _c_name(name: str, *, given: bool) -> str:
-    """A name as C takes it; one that was given must be one already."""
+    """Return a valid C name; raise HloError if a given name is not one."""
     if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name not in _TAKEN:
         return name
     if given:
-        raise HloError(f"{name!r} is no name in C, or one of hloom's own", rule="aot.name")
+        raise HloError(f"--name is a C identifier that is not reserved, got {name!r}", rule="aot.name")
     made = re.sub(r"\W", "_", name, flags=re.ASCII)
     return made if re.match("[A-Za-z_]", made) and made not in _TAKEN else f"program_{made}"
 
@@ -133,7 +133,7 @@ def _check_shapes(module: HloModule) -> None:
 
 
 def _object_text(program: NativeProgram, target: Target, name: str, threads: int) -> str:
-    """One module of LLVM's language that defines everything: entry, kernels, constants, threads."""
+    """Return one LLVM module that defines the entry, kernels, constants and threads."""
     module = program.module
     for constant in module.globals.values():
         constant.external = False
@@ -160,7 +160,7 @@ def _object_text(program: NativeProgram, target: Target, name: str, threads: int
 
 
 def _threads_text(target: Target, name: str, threads: int) -> str:
-    """The pool's code and memory."""
+    """Return the code and the memory of the thread pool."""
     code = re.sub("\ndefine (void|i32)", r"\ndefine internal \1", native_code(target, "pool"))
     return code + _POOL.format(
         name=name, threads=threads, rest=768 - 684 + 128 * threads, nulls=", ptr null" * 7

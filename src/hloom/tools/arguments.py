@@ -1,4 +1,4 @@
-"""The arguments of a program from files or by chance, and its results as text and files."""
+"""Read or draw the arguments of a program, and write its results as text and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.shape.shape import Shape
 
 
 def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
-    """Arrays of .npy files, and all arrays of .npz files in their order.
+    """Return the arrays of .npy files, and all arrays of .npz files in their order.
 
     Raises HloError for a file that holds no arrays.
     """
@@ -36,7 +36,7 @@ def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
 
 
 def shaped(arrays: Sequence[Any], module: HloModule) -> list[Any]:
-    """Arrays as the parameters want them: tuples put together, the bits of types that numpy lacks read anew.
+    """Return arrays in the form of the parameters: grouped into tuples, and viewed as types that numpy lacks.
 
     Raises HloError for another number of arrays than the parameters have leaves.
     """
@@ -61,14 +61,14 @@ def _taken(shape: Shape, rest: list[Any]) -> Any:
         return None
     array = rest.pop(0)
     dtype = shape.element_type.numpy_dtype
-    # numpy stores bf16 and its kin as raw bytes (|V2) or as integers of their width
+    # numpy stores bf16 and similar types as raw bytes (|V2) or as integers of their width
     if array.dtype != dtype and array.dtype.itemsize == dtype.itemsize and array.dtype.kind in "Vu":
         return array.view(dtype)
     return array
 
 
 def random_arguments(module: HloModule, seed: int) -> list[Any]:
-    """Arguments drawn by chance, the same for a seed: normal floats, integers 0 to 7, coins for pred."""
+    """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2."""
     generator = np.random.default_rng(seed)
     return [_random(p.shape.to_static(), generator) for p in module.entry.parameters]
 
@@ -98,14 +98,14 @@ def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.rand
 
 
 def leaves_of(value: Any, name: str = "result") -> list[tuple[str, Any]]:
-    """(name, array) of every array in a nested tuple."""
+    """Yield (name, array) for every array in a nested tuple."""
     if isinstance(value, tuple):
         return [leaf for i, element in enumerate(value) for leaf in leaves_of(element, f"{name}.{i}")]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return [] if value is None else [(name, value)]
 
 
 def value_lines(value: Any, name: str = "result") -> list[str]:
-    """The arrays of a value as numpy prints them, each under its name and shape."""
+    """Return the arrays of a value as numpy prints them, each with its name and shape."""
     lines: list[str] = []
     for leaf, array in leaves_of(value, name):
         shape = Shape.of(np.asarray(array)).to_string(layout=False)

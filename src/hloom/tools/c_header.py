@@ -1,4 +1,4 @@
-"""The C header of a program that was compiled ahead of time: what it takes and gives."""
+"""Write the C header of a program that was compiled ahead of time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _C_TYPES: Final = {
 
 
 def header_text(module: HloModule, target: Target, name: str, *, temp_bytes: int, threads: int) -> str:
-    """The header of a program whose names in C begin with ``name``."""
+    """Return the header of a program whose names in C begin with ``name``."""
     parameters = module.entry.parameters
     arguments = [(_place(p.name, index), shape) for p in parameters for index, shape in leaves(p.shape)]
     results = [(_place("", index), shape) for index, shape in leaves(module.entry.root.shape)]
@@ -92,7 +92,7 @@ def _place(name: str, index: tuple[int, ...]) -> str:
 
 
 def _described(which: str, arrays: Sequence[tuple[str, Shape]]) -> Iterator[str]:
-    """A line of the comment for every array."""
+    """Return a comment line for every array."""
     for number, (place, shape) in enumerate(arrays):
         form = shape.to_string(layout=False)
         what = (
@@ -108,12 +108,12 @@ def _sizes(prefix: str, arrays: Sequence[tuple[str, Shape]]) -> Iterator[str]:
 
 
 def _in_comment(text: str) -> str:
-    """Text that ends neither a comment nor its line."""
+    """Return text that ends neither a comment nor its line."""
     return re.sub(r"[^ -~]|\\|\*/|/\*|\?\?", "_", text)
 
 
 def c_type(element_type: ElementType) -> str:
-    """How C calls the elements of an array."""
+    """Return the C type of the elements of an array."""
     known = _C_TYPES.get(element_type.name)
     if known is not None:
         return known

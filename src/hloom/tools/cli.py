@@ -1,6 +1,6 @@
 """The command line: `hloom run`, `verify`, `print`, `layout`, `op`, `diff`, `draw`, `stats`, `aot`.
 
-What a command needs is imported when it runs, so that `hloom --help` answers at once.
+Commands import their modules when they run, so that `hloom --help` is fast.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 
 
 def styled(text: str, role: str) -> str:
-    """The text in the colour of its role; `click.echo` takes colours away where there is no terminal."""
+    """Return text in the color of its role; `click.echo` strips colors if the output is not a terminal."""
     return click.style(text, **_STYLES.get(role, {}))
 
 
 class Commands(click.Group):
-    """Turns errors of programs and files into a message and exit status 1."""
+    """Report errors of programs and files as a message and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -47,7 +47,7 @@ class Commands(click.Group):
         except HloError as error:
             _fail(_described(error, ctx.obj if isinstance(ctx.obj, str) else ""))
         except BrokenPipeError:
-            raise  # click ends silently when nobody reads on
+            raise  # click exits silently if the reader has closed the pipe
         except OSError as error:
             _fail(f"{error.filename or 'output'}: {error.strerror or error}")
         except MemoryError:
@@ -64,7 +64,7 @@ def _complain(message: str) -> None:
 
 
 def _described(error: HloError, source: str) -> str:
-    """The error's text with its file in front, and its rule where the eye finds it."""
+    """Return the error's message with the file in front and the rule colored."""
     text = str(error)
     rule = f" [{error.rule}]"
     if error.rule and rule in text:
@@ -75,10 +75,10 @@ def _described(error: HloError, source: str) -> str:
 
 
 class _ProgramFile(click.Path):
-    """A file that is there; ``-`` is the standard input."""
+    """An existing file; ``-`` is the standard input."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path of the file."""
+        """Return the path of the file."""
         return super().convert("/dev/stdin" if value == "-" else value, param, ctx)
 
 
@@ -95,15 +95,15 @@ def _file_argument(function: F) -> F:
 def main() -> None:
     """Read, check, print, run and draw HLO programs.
 
-    FILE is HLO text, a serialized or textual proto (HloModuleProto, HloProto, HloSnapshot), plain or in gzip;
-    what it is shows in its contents. A FILE of - is the standard input.
+    FILE is HLO text, or a serialized or textual proto (HloModuleProto, HloProto, HloSnapshot), each also
+    compressed with gzip. The form is recognized by its content. FILE - is the standard input.
 
     \b
     Environment:
-      HLOOM_NUM_THREADS   threads that compute; by default the cores this process may use
-      HLOOM_CACHE_DIR     where compiled code is kept; HLOOM_CACHE=0: nowhere
-      HLOOM_CACHE_LIMIT   MiB of it (512)
-      XLA_FLAGS           --xla_dump_to=DIR: dumps of every compilation, as XLA writes them
+      HLOOM_NUM_THREADS   number of compute threads; default: the cores that the process may use
+      HLOOM_CACHE_DIR     directory of compiled code; HLOOM_CACHE=0 disables the cache
+      HLOOM_CACHE_LIMIT   size limit of the cache in MiB; default: 512
+      XLA_FLAGS           --xla_dump_to=DIR writes XLA's dump files of every compilation
     """
 
 
@@ -113,7 +113,7 @@ def _load(file: str) -> HloModule:
     click.get_current_context().find_root().obj = file
     modules = load_all(file)
     if len(modules) > 1:
-        click.echo(f"{file} holds {len(modules)} programs; this is about the first", err=True)
+        click.echo(f"{file} contains {len(modules)} programs; only the first is used", err=True)
     return modules[0]
 
 
@@ -123,15 +123,17 @@ def _load(file: str) -> HloModule:
 @main.command(short_help="Run a program.")
 @_file_argument
 @click.option(
-    "--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments; repeat it."
+    "--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments; may be repeated."
 )
 @click.option(
-    "--random", "seed", type=click.IntRange(0), metavar="SEED", help="Draw the arguments by chance."
+    "--random", "seed", type=click.IntRange(0), metavar="SEED", help="Draw random arguments from this seed."
 )
-@click.option("--backend", default="cpu", show_default=True, help="What runs the program: cpu or evaluator.")
-@click.option("--output", type=click.Path(file_okay=False), help="A directory for the results as .npy files.")
-@click.option("--num-replicas", type=click.IntRange(1), help="Default: what the program says, or 1.")
-@click.option("--num-partitions", type=click.IntRange(1), help="Default: what the program says, or 1.")
+@click.option("--backend", default="cpu", show_default=True, help="The backend: cpu or evaluator.")
+@click.option(
+    "--output", type=click.Path(file_okay=False), help="Write the results to this directory as .npy files."
+)
+@click.option("--num-replicas", type=click.IntRange(1), help="Default: as stated in the program, else 1.")
+@click.option("--num-partitions", type=click.IntRange(1), help="Default: as stated in the program, else 1.")
 @click.option("--quiet", is_flag=True, help="Do not print the results.")
 def run(
     file: str,
@@ -145,8 +147,8 @@ def run(
 ) -> None:
     """Run a program.
 
-    Arguments come from --input, from --random, or from the snapshot that FILE is; a snapshot's own result is
-    then compared. All devices get the same inputs; with --random each gets its own.
+    Arguments come from --input, from --random, or from a snapshot, whose stored result is then compared. With
+    --input all devices get the same arguments; with --random each device gets different ones.
     """
     from hloom.tools import run_command
 
@@ -168,10 +170,10 @@ def run(
 # -- verify and print
 
 
-@main.command(short_help="Check programs by every rule.")
+@main.command(short_help="Check programs against every rule.")
 @click.argument("files", type=FILE, nargs=-1, required=True)
 def verify(files: tuple[str, ...]) -> None:
-    """Check programs: their structure and every operation's rules. Exit status 1 if one of them is wrong."""
+    """Check the structure of programs and every operation's rules. Exit status: 1 if a program is invalid."""
     from hloom.errors import HloError
     from hloom.files import load_all
 
@@ -198,12 +200,12 @@ def verify(files: tuple[str, ...]) -> None:
     default="text",
     show_default=True,
 )
-@click.option("--large-constants", is_flag=True, help="Constants of more than 10 elements in full.")
-@click.option("--no-metadata", is_flag=True, help="Leave out metadata={...}.")
-@click.option("--no-backend-config", is_flag=True, help="Leave out backend_config=...")
-@click.option("--no-layouts", is_flag=True, help="Leave out the layouts of shapes.")
-@click.option("--no-percent", is_flag=True, help="Names without a leading %.")
-@click.option("--operand-shapes", is_flag=True, help="The shape before each operand.")
+@click.option("--large-constants", is_flag=True, help="Print constants of more than 10 elements in full.")
+@click.option("--no-metadata", is_flag=True, help="Omit metadata={...}.")
+@click.option("--no-backend-config", is_flag=True, help="Omit backend_config=...")
+@click.option("--no-layouts", is_flag=True, help="Omit the layouts of shapes.")
+@click.option("--no-percent", is_flag=True, help="Print names without a leading %.")
+@click.option("--operand-shapes", is_flag=True, help="Print the shape of each operand.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file.")
 def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
     """Print a program as XLA does, or as a proto."""
@@ -215,7 +217,7 @@ def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
     if output is not None:
         Path(output).write_bytes(data)
     elif form == "proto" and sys.stdout.isatty():
-        _fail("a proto is not for the terminal; use --output")
+        _fail("protos are binary; write one to a file with --output")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -225,12 +227,12 @@ def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
 # -- layout and op
 
 
-@main.command(short_help="Explain and draw a shape and its layout.")
+@main.command(short_help="Explain and draw the layout of a shape.")
 @click.argument("shape")
-@click.option("--out", type=click.Path(dir_okay=False), help="Draw into an .svg or .png file.")
-@click.option("--no-drawing", is_flag=True, help="Words only.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the drawing to this .svg or .png file.")
+@click.option("--no-drawing", is_flag=True, help="Print the explanation only.")
 def layout(shape: str, out: str | None, no_drawing: bool) -> None:
-    """Explain a shape and its layout in plain words, and draw it.
+    """Explain every component of a shape and its layout, and draw the layout.
 
     For example: hloom layout 'bf16[8,1,1280,16384]{3,2,0,1:T(8,128)(2,1)S(1)}'
     """
@@ -250,11 +252,11 @@ def layout(shape: str, out: str | None, no_drawing: bool) -> None:
         click.echo("\n" + drawing if drawing else "", nl=bool(drawing))
 
 
-@main.command(short_help="The page of an operation.")
+@main.command(short_help="Print the page of an operation.")
 @click.argument("name", required=False)
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
 def op(name: str | None, form: str) -> None:
-    """The page of an operation: arguments, rules, an example evaluated live. Without NAME: all of them."""
+    """Print the page of an operation: arguments, rules, an evaluated example. Without NAME, list all."""
     from hloom.tools.op_page import op_list, op_markdown, op_page
 
     if name is None:
@@ -266,14 +268,16 @@ def op(name: str | None, form: str) -> None:
 # -- diff, draw, stats
 
 
-@main.command(short_help="The differences of two programs, by structure.")
+@main.command(short_help="Compare two programs by structure.")
 @click.argument("left", type=FILE)
 @click.argument("right", type=FILE)
-@click.option("--context", default=2, show_default=True, help="Unchanged instructions around a change.")
+@click.option(
+    "--context", default=2, show_default=True, help="Number of unchanged instructions shown around a change."
+)
 def diff(left: str, right: str, context: int) -> None:
-    """What is different between two programs, by structure: names alone are no difference.
+    """Compare two programs by structure; differences of names alone do not count.
 
-    Exit status 0 if they are equal, 1 if they differ.
+    Exit status: 0 if they are equal, 1 if they differ.
     """
     from hloom.tools.diff_text import diff_text
 
@@ -315,18 +319,20 @@ def stats(file: str) -> None:
 @click.option(
     "--header", type=click.Path(dir_okay=False), help="The C header. Default: as --output, with .h."
 )
-@click.option("--name", default="", help="What its names in C begin with. Default: the program's name.")
-@click.option("--target", "triple", help="Such as aarch64-linux-gnu. Default: this machine.")
-@click.option("--cpu", default="", help="Such as x86-64-v3 or neoverse-v2. Default: any of the architecture.")
-@click.option("--threads", default=1, show_default=True, help="How many compute at once.")
+@click.option("--name", default="", help="Prefix of its names in C. Default: the program's name.")
+@click.option("--target", "triple", help="Target triple, such as aarch64-linux-gnu. Default: this machine.")
+@click.option(
+    "--cpu", default="", help="LLVM processor name, such as x86-64-v3. Default: the architecture's baseline."
+)
+@click.option("--threads", default=1, show_default=True, help="Number of compute threads.")
 def aot(
     file: str, output: str | None, header: str | None, name: str, triple: str | None, cpu: str, threads: int
 ) -> None:
     """Compile a program ahead of time, to be linked into programs without Python.
 
-    The header says what the function takes and gives. A program that needs Python while it runs (custom
-    calls, collectives, infeed) cannot be compiled so. Without --target and --cpu the code is for exactly
-    this machine.
+    The header declares the function and describes its arguments and results. Programs that need Python at run
+    time (Python custom calls, collectives, infeed) are refused. Without --target and --cpu the code is for
+    the processor of this machine.
     """
     from hloom.codegen.target import Target, host
     from hloom.tools.aot import compile_ahead
@@ -337,7 +343,7 @@ def aot(
     declarations = Path(header) if header is not None else code.with_suffix(".h")
     compiled.save(code, declarations)
     click.echo(
-        f"{code}: {len(compiled.code)} bytes for {target.triple}, {compiled.temp_bytes} bytes of memory"
+        f"{code}: {len(compiled.code)} bytes for {target.triple}, {compiled.temp_bytes} bytes of temporaries"
     )
     click.echo(f"{declarations}: void {compiled.name}_run(...)")
 

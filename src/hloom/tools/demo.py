@@ -1,9 +1,9 @@
-"""The demonstration: train a small GPT for a few steps, straight from the HLO that JAX emitted for it.
+"""Train a small GPT for a few steps from the HLO that JAX emitted: ``make demo``.
 
-``make demo`` or ``python -m hloom.tools.demo``. The program is one step of training: forward pass, backward
-pass and the Adam update. Parameters and optimizer state go in, the loss and their new values come out, and go
-in again. The reference evaluator takes the first steps; then the program is compiled to native code, compared
-with it, trained further, and timed side by side with XLA:CPU where jaxlib is installed.
+The program is one training step: forward pass, backward pass and Adam update. Its arguments are the
+parameters and the optimizer state; its results are the loss and their new values. The reference evaluator
+runs the first steps; then the program is compiled to native code, compared with the evaluator, trained
+further, and timed against XLA:CPU if jaxlib is installed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NAME: Final = "gpt_train_step"
 EVALUATED_STEPS: Final = 3
 COMPILED_STEPS: Final = 120
 SHOWN: Final = 20
-"""So many compiled steps are one line."""
+"""Number of compiled steps per printed line."""
 ROUNDS: Final = 40
 Array = np.ndarray[Any, Any]
 
 
 def main() -> None:
-    """Parse, check, evaluate, compile, and compare with XLA where it is installed."""
+    """Parse, verify, evaluate, compile, and compare with XLA if it is installed."""
     path = examples() / f"{NAME}.hlo"
     text = path.read_text()
     start = time.perf_counter()
@@ -71,7 +71,7 @@ def _introduce(module: hloom.HloModule, size: int, parsed: float, checked: float
 
 
 def _compiled(module: hloom.HloModule) -> tuple[Executable, float]:
-    """The program in native code, compiled now and not taken from the cache; and the seconds that took."""
+    """Return the program compiled without the cache, and the seconds that it took."""
     before = os.environ.get("HLOOM_CACHE")
     os.environ["HLOOM_CACHE"] = "0"
     try:
@@ -108,7 +108,7 @@ def _train(executable: Executable, arguments: Sequence[Array], steps: int, shown
 
 
 def _difference(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
-    """The largest difference of all results, each as a part of its largest value."""
+    """Return the largest difference of all results, relative to the largest element of each."""
     return max(
         float(np.max(np.abs(a - b)) / max(float(np.max(np.abs(b))), 1e-30))
         for a, b in zip(ours, theirs, strict=True)
@@ -119,7 +119,7 @@ def _difference(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
 def _compare(
     text: str, compiled: Executable, seconds: float, arguments: Sequence[Array], ours: Sequence[Array]
 ) -> None:
-    """The same step on XLA:CPU: its time to compile and to run, taken in turns, and its results."""
+    """Time compilation and runs of the same step on XLA:CPU, alternating with hloom, and compare results."""
     try:
         from hloom.tools import xla_cpu
     except ImportError:
@@ -139,14 +139,14 @@ def _compare(
 
     theirs = [np.asarray(r) for r in on_xla()]
     xla_run, our_run = _medians(on_xla, lambda: compiled(*arguments))
-    print("\nSide by side, in turns:     compile    one step")
+    print("\nAlternating runs:           compile    one step")
     print(f"  XLA:CPU                   {xla_seconds:5.2f} s   {xla_run * 1e3:6.1f} ms")
     print(f"  hloom                     {seconds:5.2f} s   {our_run * 1e3:6.1f} ms")
     print(f"  results are the same up to {_difference(ours, theirs):.0e} of the largest value")
 
 
 def _medians(*calls: Callable[[], Any]) -> list[float]:
-    """The median seconds of each call; they take turns."""
+    """Return the median seconds of each function; their calls alternate."""
     samples: list[list[float]] = [[] for _ in calls]
     for _ in range(ROUNDS):
         for call, found in zip(calls, samples, strict=True):

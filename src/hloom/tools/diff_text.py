@@ -1,4 +1,4 @@
-"""The differences of two programs in words: lines with - and +, the changed words marked."""
+"""Print the differences of two programs: lines with - and +, changed words marked."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Style = Callable[[str, str], str]
 
 
 def diff_text(left: HloModule, right: HloModule, style: Style, context: int = 2) -> str:
-    """The report; empty if the programs differ in nothing but names and annotations.
+    """Return the report; empty if the programs differ only in names and annotations.
 
     Args:
-        style: colours a text by its role: title, removed, added, removed-word, added-word, dim.
-        context: how many unchanged instructions are shown around a change.
+        style: colors a text by its role: title, removed, added, removed-word, added-word, dim.
+        context: number of unchanged instructions shown around a change.
     """
     lines: list[str] = []
     for what, ours, theirs in header_differences(left, right):
@@ -60,7 +60,7 @@ def _computation(difference: ComputationDifference, style: Style, context: int) 
 def _lines(
     difference: ComputationDifference, right: HloComputation, style: Style
 ) -> Iterator[tuple[bool, list[str]]]:
-    """(whether it is a difference, its lines), in the right program's order, removals where they stood."""
+    """Return (differs, lines) in the right program's order, removed instructions at their old positions."""
     changed = {new: old for old, new in difference.changed}
     gone = set(difference.removed)
     assert difference.left is not None
@@ -108,7 +108,7 @@ def _text(instruction: HloInstruction) -> str:
 
 
 def _changed(left: str, right: str, style: Style) -> Iterator[str]:
-    """Two lines whose differing words are marked."""
+    """Return two lines with their differing words marked."""
     ours, theirs = (re.findall(r"[%\w.\-]+|\W", text) for text in (left, right))
     old, new = [style("- ", "removed")], [style("+ ", "added")]
     for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():

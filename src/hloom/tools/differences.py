@@ -1,7 +1,7 @@
-"""`hloom diff`: what is different between two programs, by structure and not by text.
+"""`hloom diff`: find the differences of two programs by structure.
 
-Instructions are matched first where whole subgraphs are equal, then by name, then by what they are, by where
-they stand, and by their opcode; names alone are no difference. What is left is added, removed or changed.
+Instructions are matched first by equal subgraphs, then by name, by operation and shape, by position in the
+graph, and by opcode. Names alone are no difference. Unmatched instructions are added, removed or changed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HEADER: Final = (
 
 @dataclass
 class ComputationDifference:
-    """How two computations differ.
+    """The differences of two computations.
 
     Attributes:
         left, right: the computations; one is None where the other is removed or added.
-        pairs: the instruction of the left that goes with each of the right.
+        pairs: the left instruction matched with each right one.
         changed: the pairs that differ in more than their names.
         removed, added: instructions without a partner.
     """
@@ -43,7 +43,7 @@ class ComputationDifference:
 
     @property
     def is_equal(self) -> bool:
-        """Whether there is no difference."""
+        """Return whether the computations are equal."""
         return (
             self.left is not None
             and self.right is not None
@@ -52,12 +52,12 @@ class ComputationDifference:
 
 
 def differences(left: HloModule, right: HloModule) -> list[ComputationDifference]:
-    """The differences of two programs, computation by computation, entries last; equal ones too."""
+    """Return the differences computation by computation, entries last, including equal ones."""
     return _Comparison(left, right).all()
 
 
 def header_differences(left: HloModule, right: HloModule) -> Iterator[tuple[str, str, str]]:
-    """(what, left, right) for what the modules say about themselves and do not say equally."""
+    """Return (property, left, right) for the differing properties of the modules themselves."""
     for name in (
         "entry_layout",
         "is_scheduled",
@@ -88,7 +88,7 @@ class _Comparison:
         return found
 
     def match_computations(self) -> None:
-        """Right computations to left ones: the entries, those of one name, those of equal content."""
+        """Map right computations to left ones: the entries, those of equal name, those of equal content."""
         self.partners[self.right.entry] = self.left.entry
         free = [c for c in self.left.post_order() if c is not self.left.entry]
         rest = [c for c in self.right.post_order() if c is not self.right.entry]
@@ -105,7 +105,7 @@ class _Comparison:
                 free.remove(partner)
 
     def content(self, computation: HloComputation) -> int:
-        """A number that is equal for computations that differ in names only."""
+        """Return a hash that does not depend on names."""
         known = self.hashes.get(computation)
         if known is None:
             self.hashes[computation] = 0
@@ -113,7 +113,7 @@ class _Comparison:
         return known
 
     def graph_hashes(self, computation: HloComputation) -> dict[HloInstruction, int]:
-        """For every instruction a number that is equal for equal graphs above it."""
+        """Return a hash of the graph above each instruction."""
         found: dict[HloInstruction, int] = {}
         for instruction in computation.post_order():
             operands = tuple(found[operand] for operand in instruction.operands)
@@ -121,7 +121,7 @@ class _Comparison:
         return found
 
     def own(self, instruction: HloInstruction) -> Hashable:
-        """What an instruction is, without its name and its operands."""
+        """Return an instruction's operation, shape and called computations, without its name and operands."""
         called = tuple(self.content(c) for c in instruction.called_computations)
         return (_operation_key(instruction), instruction.shape, called)
 
@@ -143,7 +143,7 @@ class _Comparison:
     def same(
         self, left: HloInstruction, right: HloInstruction, pairs: dict[HloInstruction, HloInstruction]
     ) -> bool:
-        """Whether paired instructions do the same with paired operands and computations."""
+        """Return whether paired instructions have equal operations and paired operands and computations."""
         return (
             _operation_key(left) == _operation_key(right)
             and left.shape == right.shape
@@ -165,7 +165,7 @@ class _Comparison:
 
 
 def _operation_key(instruction: HloInstruction) -> Hashable:
-    # operations without attributes hash alike, so the opcode goes along
+    # operations without attributes have equal hashes, so the opcode is part of the key
     return instruction.opcode, instruction.operation
 
 
@@ -176,7 +176,7 @@ def _name_key(instruction: HloInstruction) -> Hashable:
 def _place_key(
     instruction: HloInstruction, pairs: dict[HloInstruction, HloInstruction] | None = None
 ) -> Hashable:
-    """Where an instruction stands: its shape and its operands, of the right program by their partners."""
+    """Return a key of shape and operands; operands of the right program are replaced by their partners."""
     operands = instruction.operands if pairs is None else [pairs.get(o, o) for o in instruction.operands]
     return (instruction.shape, *map(id, operands)) if operands else (instruction.opcode, instruction.shape)
 
@@ -189,7 +189,7 @@ def _pair_in_order(
     left: list[HloInstruction], right: list[HloInstruction], left_key: Any, right_key: Any,
     pairs: dict[HloInstruction, HloInstruction],
 ) -> None:  # fmt: skip
-    """Pair what is free on both sides and has equal keys, keeping the order as far as it is common."""
+    """Pair free instructions with equal keys, keeping their common order."""
     taken = set(pairs.values())
     ours = [i for i in left if i not in taken]
     theirs = [i for i in right if i not in pairs]

@@ -1,4 +1,4 @@
-"""A picture of a program in Graphviz' language: computations as clusters, the same nodes as in the SVG."""
+"""Write the picture of a program in Graphviz' language: a cluster per computation, the nodes of the SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hloom.tools.graph_scene import FAMILIES, Box, Node, Scene
 
 
 def to_dot(scene: Scene) -> str:
-    """The picture as a `digraph`."""
+    """Return the picture as a `digraph`."""
     return "\n".join(_lines(scene)) + "\n"
 
 

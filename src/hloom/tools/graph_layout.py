@@ -1,9 +1,9 @@
-"""Layered drawing of directed graphs without cycles, after Sugiyama, Tagawa and Toda (1981).
+"""Layered drawing of acyclic directed graphs, after Sugiyama, Tagawa and Toda (1981).
 
-Nodes are put into layers so that edges point down and stay short; edges that cross layers get a bend in each;
-the order in the layers is improved by medians of neighbours until crossings no longer fall; and the places
-are the ones nearest to the mean of the neighbours that keep the order and the distances, found layer by layer
-as an isotonic regression. Sideways an edge moves between the layers only, so that it never crosses a node.
+Nodes are assigned to layers so that edges point down and are short; an edge has a bend in each layer that it
+crosses. Sweeps by the median of the neighbors order each layer until the number of crossings stops falling.
+Coordinates are as near to the mean of the neighbors as order and distances allow, computed layer by layer by
+isotonic regression. Edges move sideways only between layers, so they never cross a node.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PLACE_SWEEPS: Final = 24
 
 @dataclass
 class GraphLayout:
-    """Where everything is, in pixels from the upper left corner.
+    """Coordinates of nodes and edges, in pixels from the upper left corner.
 
     Attributes:
-        centres: the middle of every node.
-        paths: for every edge its points, from the bottom of one node to the top of the other.
+        centres: the center of every node.
+        paths: points of every edge, from the bottom of its source to the top of its target.
         width, height: the extent of the drawing.
     """
 
@@ -42,14 +42,14 @@ class GraphLayout:
 
 @dataclass(frozen=True)
 class _Bend:
-    """The place where an edge crosses a layer."""
+    """The position at which an edge crosses a layer."""
 
     edge: tuple[Key, Key]
     layer: int
 
 
 def layered(sizes: Mapping[Key, tuple[float, float]], edges: Iterable[tuple[Key, Key]]) -> GraphLayout:
-    """Lay out nodes of given (width, height); `edges` must have no cycle, and sizes must be in order.
+    """Lay out nodes of given (width, height); `edges` must be acyclic, and `sizes` in topological order.
 
     The order of `sizes` is topological: an edge goes from an earlier key to a later one.
     """
@@ -68,7 +68,7 @@ def layered(sizes: Mapping[Key, tuple[float, float]], edges: Iterable[tuple[Key,
 
 
 def _layers(nodes: Sequence[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key, int]:
-    """The longest path from above; branches that hang on nothing else move down to their user."""
+    """Assign layers by the longest path from above; branches without other users move down to their user."""
     after: dict[Key, list[Key]] = {node: [] for node in nodes}
     before: dict[Key, list[Key]] = {node: [] for node in nodes}
     for source, target in edges:
@@ -88,7 +88,7 @@ def _layers(nodes: Sequence[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key,
 
 
 def _chain(edge: tuple[Key, Key], layer_of: Mapping[Key, int]) -> list[Key]:
-    """An edge with its bends."""
+    """Return an edge with its bends."""
     source, target = edge
     between = range(layer_of[source] + 1, layer_of[target])
     return [source, *(_Bend(edge, layer) for layer in between), target]
@@ -121,7 +121,7 @@ def _neighbours(chains: Sequence[Sequence[Key]]) -> tuple[dict[Key, list[Key]], 
 def _ordered(
     layers: list[list[Key]], above: Mapping[Key, list[Key]], below: Mapping[Key, list[Key]]
 ) -> list[list[Key]]:
-    """The order with the fewest crossings that sweeps up and down by medians have found."""
+    """Return the order with the fewest crossings found by median sweeps up and down."""
     best, fewest = [list(layer) for layer in layers], _crossings(layers, below)
     for sweep in range(_ORDER_SWEEPS):
         down = sweep % 2 == 0
@@ -142,7 +142,7 @@ def _ordered(
 def _by_median(
     layer: Sequence[Key], neighbours: Mapping[Key, list[Key]], place: Mapping[Key, float]
 ) -> list[Key]:
-    """Sorted by the median place of the neighbours; nodes without any keep where they are."""
+    """Sort a layer by the median position of the neighbors; nodes without neighbors keep their positions."""
     keys: list[float] = []
     for i, node in enumerate(layer):
         places = sorted(place[n] for n in neighbours.get(node, ()) if n in place)
@@ -153,7 +153,7 @@ def _by_median(
 
 
 def _crossings(layers: Sequence[Sequence[Key]], below: Mapping[Key, list[Key]]) -> int:
-    """How many edges cross, by counting inversions between neighbouring layers."""
+    """Count the crossings of edges as inversions between adjacent layers."""
     total = 0
     for upper, lower in pairwise(layers):
         place = {node: i for i, node in enumerate(lower)}
@@ -167,7 +167,7 @@ def _crossings(layers: Sequence[Sequence[Key]], below: Mapping[Key, list[Key]]) 
     return total
 
 
-# -- the places in the layers
+# -- coordinates in the layers
 
 
 def _placed(
@@ -176,7 +176,7 @@ def _placed(
     below: Mapping[Key, list[Key]],
     widths: Mapping[Key, float],
 ) -> dict[Key, float]:
-    """X of every node and bend: sweeps towards the mean of the neighbours, bends pulling harder."""
+    """Return the x of every node and bend: sweeps towards the mean of the neighbors, bends weighted more."""
     x: dict[Key, float] = {}
     offsets = [_offsets(layer, widths) for layer in layers]
     for layer, offset in zip(layers, offsets, strict=True):
@@ -204,13 +204,13 @@ def _placed(
 
 
 def _pull(node: Key, other: Key) -> float:
-    """How hard a neighbour pulls: long edges should be straight."""
+    """Return the weight of a neighbor; bends weigh more, which straightens long edges."""
     bends = isinstance(node, _Bend) + isinstance(other, _Bend)
     return (1.0, 2.0, 6.0)[bends]
 
 
 def _offsets(layer: Sequence[Key], widths: Mapping[Key, float]) -> list[float]:
-    """The least places of the nodes of a layer, the first at 0: nothing may overlap."""
+    """Return the smallest x of the nodes of a layer without overlaps, the first at 0."""
     places: list[float] = []
     for i, node in enumerate(layer):
         if i == 0:
@@ -224,9 +224,9 @@ def _offsets(layer: Sequence[Key], widths: Mapping[Key, float]) -> list[float]:
 
 
 def isotonic(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones, by weighted squares, that are at least the offsets apart.
+    """Return the weighted least-squares positions nearest to the wanted ones that keep the offsets.
 
-    Without the offsets this is a regression by an ascending sequence: neighbours out of order are pooled.
+    Without offsets this is isotonic regression: adjacent values out of order are pooled.
     """
     pools: list[tuple[float, float, int]] = []
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):
@@ -247,7 +247,7 @@ def _straightened(
     below: Mapping[Key, list[Key]],
     widths: Mapping[Key, float],
 ) -> None:
-    """Put runs of nodes and bends that only follow each other under each other, where there is room."""
+    """Align chains of nodes and bends vertically where there is space."""
     runs = _runs(layers, above, below)
     beside: dict[Key, tuple[Key | None, Key | None]] = {}
     for layer in layers:
@@ -270,7 +270,7 @@ def _straightened(
 def _runs(
     layers: Sequence[Sequence[Key]], above: Mapping[Key, list[Key]], below: Mapping[Key, list[Key]]
 ) -> list[list[Key]]:
-    """The longest chains in which each has only the next one below, and the next only it above."""
+    """Return the maximal chains of nodes with one successor and one predecessor."""
     runs: list[list[Key]] = []
     run_of: dict[Key, list[Key]] = {}
     for layer in layers:
@@ -329,7 +329,7 @@ def _path(
     layer_of: Mapping[Key, int],
     sizes: Mapping[Key, tuple[float, float]],
 ) -> list[Point]:
-    """The points of an edge; sideways it moves between the layers only, where no node stands."""
+    """Return the points of an edge; it moves sideways only between layers."""
     source, target = chain[0], chain[-1]
     start, end = x[source] - left, x[target] - left + reach
     points = [
@@ -347,7 +347,7 @@ def _path(
 
 
 def _entry_places(chains: Sequence[Sequence[Key]], x: Mapping[Key, float]) -> dict[tuple[Key, Key], float]:
-    """Where each edge meets the top of its target, from -0.5 to 0.5, in the order they come from."""
+    """Return the horizontal entry point of each edge at its target, in [-0.5, 0.5], ordered by source."""
     arriving: dict[Key, list[tuple[float, Key]]] = {}
     for chain in chains:
         arriving.setdefault(chain[-1], []).append((x[chain[-2]], chain[0]))

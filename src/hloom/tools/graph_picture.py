@@ -1,4 +1,4 @@
-"""`hloom draw`: the picture of a program in a file."""
+"""`hloom draw`: write the picture of a program to a file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _WRITERS = {".svg": to_svg, ".html": to_html, ".dot": to_dot}
 
 
 def save_picture(module: HloModule, path: Path, *, full: bool = False) -> tuple[int, int]:
-    """Draw a program into an .svg, .html or .dot file; returns how many nodes and computations it shows.
+    """Draw a program into an .svg, .html or .dot file; return the numbers of drawn nodes and computations.
 
-    Raises HloError for another suffix, and for a program that is too large to be read in a picture.
+    Raises HloError for another suffix (``draw.suffix``), and for a program that is too large (``draw.size``).
     """
     writer = _WRITERS.get(path.suffix)
     if writer is None:
-        raise HloError(f"pictures are .svg, .html or .dot, not {path.suffix!r}", rule="draw.suffix")
+        raise HloError(f"pictures are .svg, .html or .dot files, got {path.name!r}", rule="draw.suffix")
     scene = scene_of(module, full=full)
     path.write_text(writer(scene))
     return sum(len(box.nodes) for box in scene.boxes), len(scene.boxes)

@@ -1,7 +1,7 @@
-"""What a picture of a program shows: computations as boxes, instructions as nodes, values as edges.
+"""The picture of a program: computations as boxes, instructions as nodes, values as edges.
 
-To be readable, scalars and small constants stand in the nodes that use them, and computations such as a sum
-of two scalars are named where they are called instead of drawn.
+For readability, scalars and small constants are shown in the nodes that use them, and computations such as a
+sum of two scalars are named at their caller instead of drawn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hloom.tools.graph_layout import GraphLayout, isotonic, layered
 TITLE_SIZE: Final = 12.0
 DETAIL_SIZE: Final = 10.0
 ADVANCE: Final = 0.61
-"""The width of a letter of the fixed-width font, in its size."""
+"""Width of a character of the fixed-width font, relative to the font size."""
 PADDING: Final = 9.0
 LINE: Final = 14.0
 BOX_PADDING: Final = 18.0
@@ -45,7 +45,7 @@ FAMILIES: Final = {
     "frame": ("#f1f1f4", "#8a8d99"),
     "parameter": ("#ffe8d6", "#d07a35"),
 }
-"""Fill and line of every group of the legend."""
+"""Fill and line colors of every group of the legend."""
 
 _GROUPS: Final = {
     Family.ELEMENTWISE: "elementwise",
@@ -61,12 +61,12 @@ _GROUPS: Final = {
     Family.TRANSFER: "devices and host",
     Family.CUSTOM: "control flow",
 }
-"""The groups of the legend by the families of operations."""
+"""The groups of the legend by family of operations."""
 
 
 @dataclass
 class Node:
-    """One instruction in the picture; places are relative to its box until the picture is put together."""
+    """One instruction in the picture; coordinates are relative to its box until the picture is assembled."""
 
     instruction: HloInstruction
     title: str
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def width(self) -> float:
-        """Pixels from side to side."""
+        """Width in pixels."""
         widest = max(
             [ADVANCE * TITLE_SIZE * len(self.title), *(ADVANCE * DETAIL_SIZE * len(d) for d in self.details)]
         )
@@ -87,7 +87,7 @@ class Node:
 
     @property
     def height(self) -> float:
-        """Pixels from top to bottom."""
+        """Height in pixels."""
         return 2 * PADDING - 4 + LINE * (1 + len(self.details))
 
 
@@ -105,12 +105,12 @@ class Box:
 
     @property
     def width(self) -> float:
-        """Pixels from side to side, the title included."""
+        """Width in pixels, including the title."""
         return max(self.layout.width, ADVANCE * TITLE_SIZE * len(self.title)) + 2 * BOX_PADDING
 
     @property
     def height(self) -> float:
-        """Pixels from top to bottom."""
+        """Height in pixels."""
         return self.layout.height + BOX_TITLE + 2 * BOX_PADDING
 
 
@@ -133,7 +133,7 @@ class Scene:
 
     @property
     def families(self) -> list[str]:
-        """The families that occur, in the order of the legend."""
+        """Return the families that occur, in the order of the legend."""
         used = {node.family for box in self.boxes for node in box.nodes.values()}
         return [family for family in FAMILIES if family in used]
 
@@ -173,7 +173,7 @@ def scene_of(module: HloModule, *, full: bool = False, most: int = 2000) -> Scen
 
 
 def short_name(computation: HloComputation) -> str:
-    """`add` for a computation that only adds its two scalar parameters; empty for all that say more."""
+    """Return an opcode such as `add` for a computation of one operation on its parameters, else ""."""
     root = computation.root
     plain = len(computation) <= 3 and all(isinstance(o.operation, Parameter) for o in root.operands)
     if not plain or not root.operands or root.called_computations or isinstance(root.operation, Parameter):
@@ -197,7 +197,7 @@ def _box(computation: HloComputation, full: bool, is_entry: bool) -> Box:
 
 
 def _is_inline(instruction: HloInstruction) -> bool:
-    """Scalar constants, broadcasts of them, and iotas: values that are better read where they are used."""
+    """Return whether an instruction is a scalar constant, its broadcast, or an iota, shown in its users."""
     if instruction.is_root or instruction.control_successors or instruction.control_predecessors:
         return False
     match instruction.operation:
@@ -235,7 +235,7 @@ def _node(instruction: HloInstruction, inline: set[HloInstruction], full: bool) 
 
 
 def family_of(instruction: HloInstruction) -> str:
-    """The family that gives a node its colour."""
+    """Return the family that determines a node's color."""
     operation = instruction.operation
     if isinstance(operation, Parameter):
         return "parameter"
@@ -258,11 +258,11 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-# -- boxes beside each other
+# -- positions of boxes
 
 
 def _arrange(scene: Scene) -> None:
-    """The entry on the left, called computations in columns to the right, near what calls them."""
+    """Place the entry on the left and called computations in columns to the right, near their callers."""
     columns: dict[int, list[Box]] = {}
     for box in scene.boxes:
         columns.setdefault(box.column, []).append(box)
@@ -278,7 +278,7 @@ def _arrange(scene: Scene) -> None:
 
 
 def _wanted(scene: Scene, box: Box) -> float:
-    """The top of a box that puts its middle beside the mean of its callers."""
+    """Return the top of a box whose center is level with the mean of its callers."""
     callers = [
         caller.y + BOX_TITLE + BOX_PADDING + node.y
         for caller, node, called, _ in scene.calls
@@ -288,7 +288,7 @@ def _wanted(scene: Scene, box: Box) -> float:
 
 
 def _stack(boxes: Sequence[Box], wanted: dict[int, float]) -> None:
-    """Boxes under each other in the order of their wanted places, as near to them as they can be."""
+    """Stack boxes in the order of their wanted positions, as near to them as possible."""
     ordered = sorted(boxes, key=lambda box: wanted[id(box)] + box.height / 2)
     offsets: list[float] = []
     at = 0.0

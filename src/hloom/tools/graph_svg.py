@@ -31,7 +31,7 @@ _BOX_FILLS: Final = ("#fbfbfd", "#f5f6fb", "#eff1f9")
 
 
 def to_svg(scene: Scene) -> str:
-    """The picture as one SVG document."""
+    """Return the picture as one SVG document."""
     legend = _legend_width(scene)
     width = max(scene.width, legend, 240.0) + 2 * MARGIN
     height = scene.height + HEADER + LEGEND + 2 * MARGIN
@@ -88,7 +88,7 @@ def _contents(box: Box) -> Iterator[str]:
 
 
 def _edge(source: HloInstruction, target: HloInstruction, path: str) -> str:
-    """A value, or in red and dashed an order without a value."""
+    """Draw a value as an edge; a control dependency is red and dashed."""
     look = 'stroke="#9aa0b0" marker-end="url(#value)"'
     if source not in target.operands:
         look = 'stroke="#d0565b" stroke-dasharray="4 3" marker-end="url(#order)"'
@@ -97,7 +97,7 @@ def _edge(source: HloInstruction, target: HloInstruction, path: str) -> str:
 
 
 def origin(box: Box) -> Point:
-    """The place of the upper left corner of what is in a box."""
+    """Return the coordinates of the upper left corner of a box's content."""
     slack = (box.width - 2 * BOX_PADDING - box.layout.width) / 2
     return box.x + BOX_PADDING + slack, box.y + BOX_TITLE + BOX_PADDING
 
@@ -126,7 +126,7 @@ def _node(node: Node, x: float, y: float) -> str:
 
 
 def curve(points: Sequence[Point]) -> str:
-    """A smooth path through points that go down, vertical at each of them."""
+    """Return a smooth path through points of increasing y, vertical at each of them."""
     parts = [f"M{points[0][0]:.1f},{points[0][1]:.1f}"]
     for (x, y), (u, v) in pairwise(points):
         bend = (v - y) * 0.5
@@ -172,7 +172,7 @@ def _legend(scene: Scene, y: float) -> Iterator[str]:
 
 
 def to_html(scene: Scene) -> str:
-    """A page with the picture: drag to move, wheel to scale, hover to see neighbours, type to search."""
+    """Return a page with the picture: drag to move, wheel to scale, hover to mark neighbors, type to find."""
     return _PAGE.replace("@TITLE@", escape(scene.title)).replace("@SVG@", to_svg(scene))
 
 

@@ -1,7 +1,7 @@
-"""`hloom layout`: what a shape and its layout say, in plain words, and drawings of it.
+"""`hloom layout`: explain a shape and its layout, and draw them.
 
-`explain_layout` writes the words, `terminal_drawing` a drawing of characters, `draw_layout` an SVG or PNG
-file.
+`explain_layout` returns the explanation, `terminal_drawing` a drawing of characters; `draw_layout` writes an
+SVG or PNG file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Line = tuple[str, str]
 
 
 def explain_layout(shape_text: str) -> str:
-    """Every component of a shape's text in plain words, its bytes and its waste.
+    """Return an explanation of every component of a shape's text, its bytes and its padding.
 
-    Raises HloError, with the column, for what is not a shape.
+    Raises HloError with the column for an invalid shape.
     """
     shape = Shape.parse(shape_text)
     parts = [
@@ -42,15 +42,15 @@ def explain_layout(shape_text: str) -> str:
 
 
 def draw_layout(shape: Shape, out_path: str | Path) -> None:
-    """Draw an array's layout into an SVG or PNG file, as the path's suffix says.
+    """Draw an array's layout into an SVG or PNG file, by the path's suffix.
 
-    Each cell shows its element's position in memory; tiles are coloured, inner tiles outlined, padding white;
+    Each cell shows its element's position in memory; tiles are colored, inner tiles outlined, padding white;
     large arrays are drawn in part. Raises HloError for shapes without elements and unknown suffixes.
     """
     from hloom.tools.layout_picture import layout_picture
 
     if Path(out_path).suffix.lower() not in (".svg", ".png"):
-        raise HloError(f"pictures are .svg or .png files; got {out_path}", rule="picture.format-known")
+        raise HloError(f"pictures are .svg or .png files, got {out_path.name!r}", rule="picture.format-known")
     layout_picture(shape).save(out_path)
 
 
@@ -60,7 +60,7 @@ def _table(title: str, lines: list[Line], suffix: str) -> str:
 
 
 def _lines(shape: Shape) -> list[Line]:
-    """The components of a shape that is not a tuple, each with its explanation."""
+    """Return the components of a non-tuple shape, each with its explanation."""
     if shape.is_token:
         return [("token", "orders side effects; it has no value and no memory")]
     if shape.is_opaque:
@@ -121,7 +121,7 @@ def _order_words(shape: Shape, layout: Layout) -> str:
 
 
 def _tile_lines(shape: Shape, layout: Layout) -> list[Line]:
-    """What each tiling does, in the names of the dimensions that it finds."""
+    """Return an explanation of each tiling, in terms of the dimensions that it tiles."""
     if shape.is_unbounded:
         return [
             (f"T{tile}" if not number else str(tile), "a tile") for number, tile in enumerate(layout.tiles)
@@ -150,7 +150,7 @@ def _tile_lines(shape: Shape, layout: Layout) -> list[Line]:
 
 
 def _word_note(shape: Shape, tile: Tile) -> str:
-    """That a tile gathers several narrow elements into a word of 32 bits."""
+    """Return a note that a tile packs several narrow elements into a 32-bit word."""
     count = tile.element_count
     if count > 1 and count * shape.element_bits == 32 and tile.dimensions[-1] == 1:
         return f"; {count} elements of {shape.element_bits} bits make a word of 32"
@@ -158,7 +158,7 @@ def _word_note(shape: Shape, tile: Tile) -> str:
 
 
 def _component_lines(shape: Shape, layout: Layout) -> list[Line]:
-    """The components after the tiles, in the order of the text; S(0) even where it is left out."""
+    """Return the components after the tiles, in the order of the text; S(0) even if it is omitted."""
     lines: list[Line] = []
     alignment = layout.tail_padding_alignment_in_elements
     if alignment != 1:
@@ -201,7 +201,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _bytes(count: int) -> str:
-    """A number of bytes, from 1 KiB on with the binary unit too."""
+    """Return a number of bytes, from 1 KiB on also in binary units."""
     text = _counted(count, "byte")
     for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
         if count >= 1 << power:
@@ -218,10 +218,10 @@ _MOST_TERMINAL_ROWS = 14
 
 
 def terminal_drawing(shape: Shape, *, color: bool, columns: int = 80) -> str:
-    """A drawing of an array's layout for a terminal of so many columns; "" where there is nothing to draw.
+    """Draw an array's layout for a terminal of `columns` characters; "" if there is no element.
 
-    Each cell shows the position in memory. With colour, tiles have backgrounds, inner tiles alternate shades;
-    without, lines run between tiles. Padding is in parentheses.
+    Each cell shows the position in memory. With color, tiles have backgrounds and inner tiles alternate
+    shades; without, lines separate tiles. Padding is in parentheses.
     """
     if not shape.is_array or shape.is_unbounded or shape.element_count == 0:
         return ""
@@ -245,7 +245,7 @@ def terminal_drawing(shape: Shape, *, color: bool, columns: int = 80) -> str:
 
 
 def _fitting_grid(shape: Shape, columns: int) -> LayoutGrid:
-    """As many columns of the array as fit, tried from many to few."""
+    """Return the grid with the most columns of the array that fit."""
     for most in (32, 24, 20, 16, 14, 12, 10):
         grid = layout_grid(shape, _MOST_TERMINAL_ROWS, most)
         shown = len(grid.columns.shown)
@@ -281,7 +281,7 @@ def _starts_tile(tile: int, index: int) -> bool:
 
 
 def _row(texts: list[str], grid: LayoutGrid, width: int, bar: str = " ") -> str:
-    """Texts in their columns, with `bar` where a tile starts and an ellipsis at gaps."""
+    """Return texts in their columns, with `bar` where a tile starts and an ellipsis at gaps."""
     line = ""
     found = iter(texts)
     for index in grid.columns.shown:
@@ -303,7 +303,7 @@ def _rule(grid: LayoutGrid, width: int, label: int) -> str:
 
 
 def _cells(grid: LayoutGrid, row: int, width: int, color: bool) -> str:
-    """One row of cells."""
+    """Return one row of cells."""
     count = grid.positions.shape[1]
     texts = [_cell_text(grid, row, column) for column in range(count)]
     if not color:
@@ -321,7 +321,7 @@ def _cells(grid: LayoutGrid, row: int, width: int, color: bool) -> str:
 
 
 def _shaded(grid: LayoutGrid, row: int, column: int, text: str) -> str:
-    """Text in black on its tile's colour; every other inner tile in the second shade."""
+    """Return black text on its tile's color; every other inner tile has the second shade."""
     layout = grid.shape.layout
     tiled = layout is not None and layout.tiles
     shades = _SHADES[int(grid.colors[row, column]) % len(_SHADES) if tiled else 0]

@@ -1,6 +1,6 @@
-"""What a drawing of a layout shows: two dimensions of the array as a grid of positions in memory.
+"""The grid of a layout drawing: two dimensions of the array as positions in memory.
 
-The columns are the most minor physical dimension, the rows the next one; all others stand at index 0. Long
+Columns are the most minor physical dimension, rows the next one; the indices of all others are 0. Long
 dimensions are cut to their beginning, the first border between tiles, and their end.
 """
 
@@ -22,7 +22,7 @@ PADDING = -1
 
 
 def axis_names(rank: int) -> tuple[str, ...]:
-    """The letters of the dimensions as XLA's pages write them; numbers from five dimensions on."""
+    """Return the letters of the dimensions as in XLA's pages; numbers from five dimensions on."""
     if rank <= 4:
         return tuple("pzyx"[4 - rank :])
     return tuple(f"d{number}" for number in range(rank))
@@ -32,8 +32,8 @@ def axis_names(rank: int) -> tuple[str, ...]:
 class Axis:
     """One direction of the grid: `extent` indices with padding, of which `bound` are of the array.
 
-    `dimension` is the array's dimension number, None for one that only a tile brought in; `tile` is the size
-    of the outermost tile, 0 without; `shown` are the indices to draw, `GAP` where some are left out.
+    `dimension` is the array's dimension number, None for one that only a tile adds; `tile` is the size
+    of the outermost tile or 0; `shown` are the indices to draw, with `GAP` for omitted ones.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Axis:
 
     @property
     def indices(self) -> list[int]:
-        """The indices to draw, without gaps."""
+        """Return the indices to draw, without gaps."""
         return [index for index in self.shown if index != GAP]
 
 
@@ -68,13 +68,13 @@ class LayoutGrid:
 
     @property
     def whole(self) -> bool:
-        """True if nothing of the array is left out."""
+        """Return whether every element of the array is in the grid."""
         others = math.prod(self.shape.dimensions) == self.rows.bound * self.columns.bound
         return others and GAP not in self.rows.shown and GAP not in self.columns.shown
 
 
 def layout_grid(shape: Shape, most_rows: int, most_columns: int) -> LayoutGrid:
-    """The grid of an array, at most so many rows and columns of it."""
+    """Return the grid of an array, limited to `rows` and `columns`."""
     form = physical_form(shape)
     added = max(form.tilings[0].added if form.tilings else 0, 2 - len(form.bounds))
     rows = _axis(shape, form, added, 2, most_rows)
@@ -95,7 +95,7 @@ def layout_grid(shape: Shape, most_rows: int, most_columns: int) -> LayoutGrid:
 
 
 def memory_order(shape: Shape, count: int) -> list[tuple[tuple[int, ...] | None, int]]:
-    """For the first `count` positions in memory the index there, None for padding, and the tile's color."""
+    """For the first `count` positions in memory return the index, None for padding, and the tile's color."""
     form = physical_form(shape)
     found: list[tuple[tuple[int, ...] | None, int]] = []
     for position in range(min(count, form.element_count)):
@@ -123,7 +123,7 @@ def _axis(shape: Shape, form: PhysicalForm, added: int, from_end: int, most: int
 
 
 def _tile_size(tiling: Tiling, place: int) -> int:
-    """The tile's size along one dimension, 0 where it does not reach or joins dimensions."""
+    """Return the tile's size along one dimension, 0 if it does not tile it or joins dimensions."""
     start = tiling.untouched + max(0, 2 - len(tiling.bounds))
     for group, size in zip(tiling.groups, tiling.tile, strict=True):
         if start == place and len(group) == 1:
@@ -133,7 +133,7 @@ def _tile_size(tiling: Tiling, place: int) -> int:
 
 
 def _shown(bound: int, extent: int, tile: int, most: int) -> tuple[int, ...]:
-    """The indices to draw: all, or the first, those at the border of the first tile, and the last."""
+    """Return the indices to draw: all, or the first, those at the border of the first tile, and the last."""
     if extent <= most:
         return tuple(range(extent))
     end = min(extent, bound + 1)
@@ -152,7 +152,7 @@ def _shown(bound: int, extent: int, tile: int, most: int) -> tuple[int, ...]:
 
 
 def _stages(form: PhysicalForm, index: list[Any]) -> list[list[Any]]:
-    """The index before the first tiling and after each one."""
+    """Return the index before the first tiling and after each one."""
     stages = [index]
     if not form.tilings:
         return [index, index[len(index) - len(form.bounds) :]]
@@ -164,7 +164,7 @@ def _stages(form: PhysicalForm, index: list[Any]) -> list[list[Any]]:
 
 
 def _color(form: PhysicalForm, stages: list[list[Any]]) -> Any:
-    """A number for the outermost tile, different for tiles side by side and one above the other."""
+    """Return a color number of the outermost tile; adjacent tiles have different ones."""
     if not form.tilings:
         return ravel(stages[-1], form.dimensions)
     first = form.tilings[0]
@@ -173,7 +173,7 @@ def _color(form: PhysicalForm, stages: list[list[Any]]) -> Any:
 
 
 def _inner_tiles(form: PhysicalForm, stages: list[list[Any]]) -> list[Any]:
-    """For each tiling after the first, the number of the tile that an element is in."""
+    """Return the number of the tile of an element, for each tiling after the first."""
     found: list[Any] = []
     for tiling, stage in zip(form.tilings[1:], stages[2:], strict=True):
         outer = tiling.untouched + len(tiling.counts)

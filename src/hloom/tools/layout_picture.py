@@ -36,7 +36,7 @@ _MEMORY_CELLS, _MEMORY_LINE = 64, 16
 
 
 def layout_picture(shape: Shape) -> Picture:
-    """The picture of an array's layout. Raises ShapeError for what has no elements to draw."""
+    """Return the picture of an array's layout. Raises ShapeError for a shape without elements."""
     if not shape.is_array or shape.element_count == 0:
         raise ShapeError(f"{shape} has no elements to draw", rule="picture.has-elements")
     grid = layout_grid(shape, _MOST_ROWS, _MOST_COLUMNS)
@@ -57,7 +57,7 @@ def layout_picture(shape: Shape) -> Picture:
 
 
 def _fill(color: int, untiled: int) -> str:
-    """A tile's colour; without tiles a blue that darkens with the position, `untiled` being the last one."""
+    """Return a tile's color; without tiles a blue that darkens up to position `untiled`."""
     if color == PADDING:
         return "#ffffff"
     if untiled < 0:
@@ -68,14 +68,14 @@ def _fill(color: int, untiled: int) -> str:
 
 
 def _untiled_end(shape: Shape) -> int:
-    """The last position of an array without tiles, -1 for a tiled one."""
+    """Return the last position of an array without tiles, -1 for a tiled one."""
     form = physical_form(shape)
     return -1 if form.tilings else form.element_count - 1
 
 
 @dataclass(slots=True)
 class _ArrayPanel:
-    """The grid of the array on the picture; `top` is where its headings begin."""
+    """The grid of the array in the picture; `top` is the y of its headings."""
 
     picture: Picture
     grid: LayoutGrid
@@ -107,7 +107,7 @@ class _ArrayPanel:
         self.picture.width = max(self.picture.width, end)
 
     def places(self, axis: Axis, start: float, size: float) -> list[tuple[int, float]]:
-        """Each index shown, or `GAP`, with the place where it begins."""
+        """Return each shown index, or `GAP`, with its coordinate."""
         found: list[tuple[int, float]] = []
         for index in axis.shown:
             found.append((index, start))
@@ -158,7 +158,7 @@ class _ArrayPanel:
         rows: list[tuple[int, float]],
         number: int,
     ) -> None:
-        """A frame around each block of cells that are one inner tile; gaps end blocks."""
+        """Draw a frame around each block of cells of one inner tile; gaps end blocks."""
         for block in _blocks(tiles, [index for index, _ in rows], [index for index, _ in columns]):
             ys = [y for index, y in rows if index in block[0]]
             xs = [x for index, x in columns if index in block[1]]
@@ -167,7 +167,7 @@ class _ArrayPanel:
             self.picture.marks.append(_outline(xs[0], ys[0], width, height, 2.5 + 2.5 * number, color))
 
     def gaps(self, columns: list[tuple[int, float]], rows: list[tuple[int, float]]) -> None:
-        """Three dots in every row, or column, where indices are left out."""
+        """Draw three dots in every row or column at omitted indices."""
         for _, x in (place for place in columns if place[0] == GAP):
             for _, y in (place for place in rows if place[0] != GAP):
                 for step in (-5.0, 0.0, 5.0):
@@ -182,9 +182,9 @@ class _ArrayPanel:
 
 
 def _blocks(tiles: list[list[int]], rows: list[int], columns: list[int]) -> list[tuple[list[int], list[int]]]:
-    """The rectangles of equal numbers in a grid whose rows and columns have these indices, `GAP` between.
+    """Return the rectangles of equal numbers in a grid with these row and column indices, split at `GAP`.
 
-    Where equal numbers do not fill a rectangle, they count cell by cell.
+    Equal numbers that do not fill a rectangle yield one rectangle per cell.
     """
     row_runs, column_runs = _runs(rows), _runs(columns)
     cells: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
@@ -203,7 +203,7 @@ def _blocks(tiles: list[list[int]], rows: list[int], columns: list[int]) -> list
 
 
 def _runs(indices: list[int]) -> list[tuple[int, int]]:
-    """Each index with the number of the stretch between gaps that it is in."""
+    """Return each index with the number of the stretch between gaps that contains it."""
     found: list[tuple[int, int]] = []
     run = 0
     for index in indices:
@@ -215,12 +215,12 @@ def _runs(indices: list[int]) -> list[tuple[int, int]]:
 
 
 def _cell_width(text: str, frames: int) -> float:
-    """The width of cells for texts as long as this one, with so many frames around them."""
+    """Return the width of cells for texts of this length inside `frames` frames."""
     return max(34.0, _whole(text_width(text, _TEXT) + 10 + 5 * frames))
 
 
 def _whole(length: float) -> float:
-    """A length rounded up to whole units, so that edges fall between pixels."""
+    """Round a length up to whole units, so that edges fall between pixels."""
     return float(math.ceil(length))
 
 
@@ -237,12 +237,12 @@ def _draw_cell(
 
 
 def _outline(x: float, y: float, width: float, height: float, inset: float, color: str) -> Rectangle:
-    """The frame of an inner tile."""
+    """Return the frame of an inner tile."""
     return Rectangle(x + inset, y + inset, width - 2 * inset, height - 2 * inset, "", color, 1.5, 4)
 
 
 def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
-    """The first positions in memory, line by line, each with the index of its element; returns the bottom."""
+    """Draw the first positions in memory with the indices of their elements; return the bottom."""
     form = physical_form(shape)
     line = _memory_line(shape)
     lines = max(1, min(_MEMORY_CELLS // line, -(-form.element_count // line)))
@@ -275,7 +275,7 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
 
 
 def _memory_line(shape: Shape) -> int:
-    """How many positions a line shows: whole tiles, and so many that no line is short if that can be."""
+    """Return the positions per line: whole tiles, and if possible a divisor of the number shown."""
     form = physical_form(shape)
     if form.element_count <= _MEMORY_LINE:
         return form.element_count
@@ -292,9 +292,9 @@ def _memory_line(shape: Shape) -> int:
 def _outline_memory(
     picture: Picture, shape: Shape, place: tuple[float, float, float], first: int, count: int
 ) -> None:
-    """Frames around the runs of memory that are one innermost tile, in a line of `count` positions."""
+    """Draw frames around runs of memory of one innermost tile, in a line of `count` positions."""
     tilings = physical_form(shape).tilings
-    # Only the last tiling's tiles are sure to lie in one piece.
+    # Only tiles of the last tiling are contiguous in memory.
     size = math.prod(tilings[-1].tile) if len(tilings) > 1 else 0
     if not size or first % size:
         return
@@ -306,7 +306,7 @@ def _outline_memory(
 
 
 def _draw_legend(picture: Picture, grid: LayoutGrid, top: float) -> float:
-    """One line that says what colours and outlines mean; returns its bottom."""
+    """Draw one line that explains colors and outlines; return its bottom."""
     layout = grid.shape.layout
     tiles = layout.tiles if layout is not None else ()
     entries: list[tuple[Rectangle, str]] = []

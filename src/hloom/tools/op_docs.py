@@ -14,7 +14,7 @@ from hloom.tools.op_page import op_markdown
 
 
 def pages() -> dict[str, str]:
-    """File names and contents: a page for every operation, and a list of them by family."""
+    """Yield file names and contents: a page for every operation, and a list by family."""
     families: dict[str, list[str]] = {}
     for opcode in sorted(REGISTRY):
         family = REGISTRY[opcode].__module__.rsplit(".", 1)[-1].replace("_", " ")

@@ -1,6 +1,6 @@
 """An example for every operation, evaluated when it is shown.
 
-`op_examples.hlo` holds small programs; the element-wise operations of one and two operands get theirs from
+`op_examples.hlo` contains small programs; those of unary and binary elementwise operations are generated from
 their declarations.
 """
 
@@ -43,12 +43,12 @@ _OF_INTEGERS: Final = (
 
 @dataclass
 class Example:
-    """A small program and what it needs to run.
+    """A small program with its devices, arguments and host values.
 
     Attributes:
         opcodes: the operations it shows.
-        lines: the program as it is shown: the computations it calls, then the entry's instructions.
-        notes: devices, arguments and host values, by their names.
+        lines: the program as shown: called computations, then the entry's instructions.
+        notes: devices, arguments and host values, by name.
     """
 
     opcodes: tuple[str, ...]
@@ -56,7 +56,7 @@ class Example:
     notes: dict[str, str] = field(default_factory=dict[str, str])
 
     def module(self) -> HloModule:
-        """The program."""
+        """Return the program."""
         computations: list[str] = []
         body: list[str] = []
         for line in self.lines:
@@ -71,7 +71,7 @@ class Example:
 
 
 def example_of(opcode: str) -> Example | None:
-    """The example that shows an operation."""
+    """Return the example of an operation."""
     found = _stored().get(opcode)
     return found if found is not None else _elementwise(opcode)
 
@@ -114,7 +114,7 @@ def _elementwise(opcode: str) -> Example | None:
 
 
 def evaluated(example: Example) -> list[str]:
-    """What the example gives, in words: one line for each device and each value that reaches the host."""
+    """Return the example's results as text: a line for each device and each value sent to the host."""
     from hloom.runtime.executable import compile as compile_module
 
     module, notes = example.module(), example.notes
@@ -143,7 +143,7 @@ def evaluated(example: Example) -> list[str]:
 
 @contextmanager
 def _registered() -> Generator[None]:
-    """The Python function of the custom-call example, registered for a moment."""
+    """Register the Python function of the custom-call example for the duration of the block."""
     from hloom.runtime.custom_call import register_custom_call, unregister_custom_call
 
     def reverse(array: Any) -> Any:
@@ -163,7 +163,7 @@ def _literal(text: str) -> Literal:
 
 
 def value_text(value: Any, shape: Shape) -> str:
-    """A value as HLO writes it, with its shape."""
+    """Return a value in HLO's syntax, with its shape."""
     if shape.is_tuple:
         return "(" + ", ".join(value_text(v, s) for v, s in zip(value, shape.tuple_shapes, strict=True)) + ")"
     if not shape.is_array:

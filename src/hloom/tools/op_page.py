@@ -1,6 +1,6 @@
-"""The page of an operation: what it computes, its arguments, its rules, an example evaluated live.
+"""The page of an operation: description, arguments, rules and an evaluated example.
 
-Everything comes from the declaration; nothing is written twice.
+All of it derives from the declaration.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Style = Callable[[str, str], str]
 
 
 def plain(text: str, role: str) -> str:
-    """The text as it is."""
+    """Return the text without color."""
     return text
 
 
 def operation_of(name: str) -> type[Operation]:
-    """The operation of an opcode, or of its builder function (AllGather); HloError if there is none."""
+    """Return the operation of an opcode or builder function (AllGather); raises HloError if there is none."""
     import difflib
 
     opcode = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name.strip()).lower()
@@ -37,12 +37,12 @@ def operation_of(name: str) -> type[Operation]:
     if cls is None:
         near = difflib.get_close_matches(opcode, REGISTRY, 3, 0.5)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise HloError(f"there is no operation {name!r}{hint}", rule="op.known")
+        raise HloError(f"unknown operation {name!r}{hint}", rule="op.known")
     return cls
 
 
 def op_list(style: Style = plain) -> str:
-    """Every operation, by family."""
+    """Return a list of every operation, by family."""
     families: dict[str, list[str]] = {}
     for opcode, cls in REGISTRY.items():
         families.setdefault(cls.__module__.rpartition(".")[2].replace("_", " "), []).append(opcode)
@@ -54,7 +54,7 @@ def op_list(style: Style = plain) -> str:
 
 
 def op_page(name: str, style: Style = plain) -> str:
-    """The page of one operation as text."""
+    """Return the page of one operation as text."""
     cls = operation_of(name)
     name = cls.opcode
     parts = [
@@ -69,7 +69,7 @@ def op_page(name: str, style: Style = plain) -> str:
 
 
 def signature(cls: type[Operation]) -> str:
-    """``gather(operand, start_indices), offset_dims=..., [indices_are_sorted=...]``."""
+    """Return the signature: ``gather(operand, start_indices), offset_dims=..., [indices_are_sorted=...]``."""
     operands = ", ".join(n if n[0] != "*" else n[1:] + "..." for n in cls.operand_names)
     parts = [f"{cls.opcode}({operands})"]
     parts += [_in_brackets(f"{a.name}=...", a.default is REQUIRED) for a in cls.attributes]
@@ -97,7 +97,7 @@ def _attributes(cls: type[Operation], style: Style) -> str:
 
 
 def _attribute_words(attribute: Attribute) -> str:
-    """`required`, or the value that is meant when it is not written."""
+    """Return `required`, or the default value."""
     if attribute.default is REQUIRED:
         return "required"
     default = attribute.default
@@ -136,7 +136,7 @@ def _example(name: str, style: Style) -> str:
 
 
 def op_markdown(name: str) -> str:
-    """The page of one operation as Markdown."""
+    """Return the page of one operation as Markdown."""
     cls = operation_of(name)
     name = cls.opcode
     parts = [f"# {name}", f"```\n{signature(cls)}\n```", _docstring(cls)]

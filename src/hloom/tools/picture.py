@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One line of text: `y` is the baseline, `size` the height of a capital, `anchor` what `x` means."""
+    """One line of text: `y` is the baseline, `size` the cap height, `anchor` the point at `x`."""
 
     x: float
     y: float
@@ -58,7 +58,7 @@ Mark: TypeAlias = Rectangle | Line | Text
 
 
 def text_width(text: str, size: float) -> float:
-    """The width that a line of text takes, in picture units."""
+    """Return the width of a line of text in picture units."""
     return max(0.0, (len(text) - 1) * ADVANCE + LETTER) * size if text else 0.0
 
 
@@ -72,7 +72,7 @@ class Picture:
     marks: list[Mark] = field(default_factory=list["Mark"])
 
     def save(self, path: str | Path) -> None:
-        """Write an SVG or a PNG file, as the suffix says; HloError for any other suffix."""
+        """Write an SVG or a PNG file, by suffix; raises HloError for any other suffix."""
         target = Path(path)
         if target.suffix.lower() == ".svg":
             target.write_text(self.to_svg(), encoding="utf-8")
@@ -80,11 +80,11 @@ class Picture:
             target.write_bytes(self.to_png())
         else:
             raise HloError(
-                f"pictures are .svg or .png files; got {target.name!r}", rule="picture.format-known"
+                f"pictures are .svg or .png files, got {target.name!r}", rule="picture.format-known"
             )
 
     def to_svg(self) -> str:
-        """The picture as an SVG document."""
+        """Return the picture as an SVG document."""
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:g}"'
             f' viewBox="0 0 {self.width:g} {self.height:g}"'
@@ -96,7 +96,7 @@ class Picture:
         return "\n".join([*parts, "</svg>\n"])
 
     def to_png(self, scale: float = 2.0) -> bytes:
-        """The picture as a PNG file, `scale` pixels to a picture unit; see `hloom.tools.raster.rasterize`."""
+        """Return the picture as a PNG file, `scale` pixels per unit; see `hloom.tools.raster.rasterize`."""
         from hloom.tools.raster import rasterize
 
         return rasterize(self, scale)

@@ -11,11 +11,11 @@ from hloom.ir.module import HloModule
 from hloom.text.options import PrintOptions
 
 DIVIDER: Final = b"// -----\n\n"
-"""What stands between several programs of one text."""
+"""Separator of several programs in one text."""
 
 
 def all_printed(modules: Sequence[HloModule], form: str, switches: Mapping[str, bool]) -> bytes:
-    """The bytes of several programs; HloError if the form holds only one."""
+    """Return several programs as bytes; raises HloError if the form has room for only one."""
     if len(modules) > 1 and form in ("proto", "pbtxt"):
         message = f"a {form} holds one program, the file has {len(modules)}"
         raise HloError(message, rule="print.one-program")
@@ -23,9 +23,9 @@ def all_printed(modules: Sequence[HloModule], form: str, switches: Mapping[str, 
 
 
 def printed(module: HloModule, form: str, switches: Mapping[str, bool]) -> bytes:
-    """The bytes of a form: text, short, canonical, fingerprint, proto or pbtxt.
+    """Return one program as bytes in a form: text, short, canonical, fingerprint, proto or pbtxt.
 
-    `switches` are those of the command line, by their names; the ones for text leave protos as they are.
+    `switches` are the command line's, by name; those for text do not affect protos.
     """
     if form in ("proto", "pbtxt"):
         return encoded(module, ".pb" if form == "proto" else ".pbtxt")

@@ -20,7 +20,7 @@ _CAP_HEIGHT: Final = 0.7
 _SLACK: Final = 1.1
 """Text may be so much wider than the letters of a monospaced font; two digits are."""
 _OVERSAMPLING: Final = 4
-"""Round corners and slanted lines are painted so many times larger, for smooth edges."""
+"""Factor by which round corners and slanted lines are painted larger, for smooth edges."""
 _ANCHORS: Final = {"start": "ls", "middle": "ms", "end": "rs"}
 
 
@@ -73,7 +73,7 @@ def _font(size: float) -> ImageFont.FreeTypeFont:
 
 
 def _paint_rectangle(draw: ImageDraw.ImageDraw, mark: Rectangle, scale: float) -> None:
-    """Paint a rectangle with edges between pixels; its border lies on both sides of them."""
+    """Paint a rectangle with edges between pixels; its border is centered on them."""
     left, top = round(mark.x * scale), round(mark.y * scale)
     right, bottom = round((mark.x + mark.width) * scale), round((mark.y + mark.height) * scale)
     if mark.fill and right > left and bottom > top:

@@ -25,11 +25,11 @@ _FOLLOWED: Final = ("hloom.operations", "hloom.ir", "hloom.shape")
 _MAKERS: Final = ("rule", "broken")
 _PYTHON: Final = ("self", "list", "tuple", "map", "str", "len", "sorted", "max", "min", "sum", "set", "type")
 _BELOW: Final = ("element-type", "shape", "layout", "literal", "cursor")
-"""Rules of the data model, which every operation may meet."""
+"""Rules of the data model, common to all operations."""
 
 Function: TypeAlias = ast.FunctionDef
 Known: TypeAlias = Mapping[str, frozenset[str]]
-"""What names are known to hold: the constant texts they may have."""
+"""The constant strings that each name may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Rule:
 
     Attributes:
         name: such as ``gather.offset_dims-count``.
-        message: the refusal's words; what varies stands in braces.
-        where: the method or function that refuses.
+        message: the message, with variable parts in braces.
+        where: the method or function that raises.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Rule:
 
 
 def rules_of(opcode: str) -> list[Rule]:
-    """Every rule that the operation's methods can refuse by, in the order they are tried."""
+    """Return the rules that the operation's methods can raise, in the order of their checks."""
     walk = _Walk(REGISTRY[opcode])
     for name in _ENTRANCES:
         walk.method(name, {})
@@ -59,7 +59,7 @@ def rules_of(opcode: str) -> list[Rule]:
 
 
 def named_in_source(path: Path) -> Iterator[tuple[str, int]]:
-    """The rules that a file names in full, with their lines; names put together from parts are left out."""
+    """Return the rules that a file names in full, with their lines; names built from parts are omitted."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             name = _rule_argument(node)
@@ -79,7 +79,7 @@ class _Walk:
     seen: set[Any] = field(default_factory=set[Any])
 
     def method(self, name: str, known: Known, above: type | None = None) -> None:
-        """Follow a method of the operation's class, or of what comes after `above` in its bases."""
+        """Follow a method of the operation's class, or of the class after `above` in its MRO."""
         bases = self.operation.__mro__
         start = 0 if above is None else bases.index(above) + 1
         for base in bases[start:]:
@@ -127,7 +127,7 @@ class _Walk:
 
 @dataclass
 class _Scope:
-    """What names mean inside one function."""
+    """The known values of names inside one function."""
 
     operation: type[Operation]
     module: ModuleType
@@ -146,7 +146,7 @@ class _Scope:
             self.known[name] = frozenset(text for element in over.elts for text in self.texts(element))
 
     def texts(self, node: ast.expr) -> frozenset[str]:
-        """The texts that an expression may have, as far as they are known."""
+        """Return the strings that an expression may have, as far as they are known."""
         if isinstance(node, ast.Constant):
             return frozenset((str(node.value),) if isinstance(node.value, str | bool) else ()) - {""}
         if isinstance(node, ast.Name):
@@ -175,7 +175,7 @@ class _Scope:
         return frozenset()
 
     def live(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes of a function in reading order, without branches that this operation never takes."""
+        """Yield the nodes of a function in reading order, without branches that this operation never runs."""
         for child in ast.iter_child_nodes(node):
             yield child
             if isinstance(child, ast.If) and self.never(child.test):
@@ -186,7 +186,7 @@ class _Scope:
                 yield from self.live(child)
 
     def never(self, test: ast.expr) -> bool:
-        """Whether a condition is known to be false for this operation."""
+        """Return whether a condition is known to be false for this operation."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             return any(self.never(value) for value in test.values)
         if isinstance(test, ast.Name):
@@ -199,7 +199,7 @@ class _Scope:
         return False
 
     def words(self, node: ast.expr) -> str:
-        """A message as it reads in the source, its variables in braces."""
+        """Return a message as in the source, with variables in braces."""
         if isinstance(node, ast.Name) and node.id in self.messages:
             node = self.messages[node.id]
         if isinstance(node, ast.Constant):
@@ -216,7 +216,7 @@ class _Scope:
         return next(iter(texts)) if len(texts) == 1 else _placeholder(value)
 
     def target(self, node: ast.expr) -> tuple[Function | None, Any, type | None] | None:
-        """What is called: a function (definition, its module, None) or a method (None, its name, above)."""
+        """Return the callee: a function (definition, module, None) or a method (None, its name, above)."""
         if isinstance(node, ast.Name):
             return _function_of(getattr(self.module, node.id, None))
         if not isinstance(node, ast.Attribute):
@@ -232,7 +232,7 @@ class _Scope:
         return None
 
     def arguments(self, node: ast.Call, callee: Function | None) -> dict[str, frozenset[str]]:
-        """The constant arguments of a call, by the parameter names of the function that is called."""
+        """Return the constant arguments of a call, by the callee's parameter names."""
         names: list[str] = []
         if callee is None and isinstance(node.func, ast.Attribute):
             method = inspect.getattr_static(self.operation, node.func.attr, None)
@@ -252,7 +252,7 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Named:
-    """The name of a method, in the place of its module."""
+    """The name of a method, used as the key of its module."""
 
     __name__: str
 
@@ -270,7 +270,7 @@ def _function_of(value: Any) -> tuple[Function | None, Any, type | None] | None:
 
 
 def _placeholder(node: ast.expr) -> str:
-    """What stands for a variable part of a message: its main name in braces."""
+    """Return the placeholder of a variable part of a message: its main name in braces."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return "{" + (node.attr if node.value.id == "self" else ast.unparse(node)) + "}"
     inside = [n for n in ast.walk(node) if isinstance(n, ast.Attribute)]
@@ -283,7 +283,7 @@ def _placeholder(node: ast.expr) -> str:
 
 
 def _rule_argument(node: ast.Call) -> ast.expr | None:
-    """The expression of a rule's name in a call that refuses, if it is one."""
+    """Return the expression of the rule's name in a call that raises, None for other calls."""
     for keyword in node.keywords:
         if keyword.arg == "rule":
             return keyword.value
@@ -293,7 +293,7 @@ def _rule_argument(node: ast.Call) -> ast.expr | None:
 
 
 def _defaults(definition: Function) -> dict[str, frozenset[str]]:
-    """The flags among the parameters of a function that are on or off unless a call says otherwise."""
+    """Return the boolean default values of a function's parameters."""
     arguments = definition.args
     places = arguments.args[len(arguments.args) - len(arguments.defaults) :]
     pairs = [*zip(places, arguments.defaults), *zip(arguments.kwonlyargs, arguments.kw_defaults)]

@@ -50,10 +50,10 @@ def run(
 
 
 def _arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None, devices: int) -> list[list[Any]]:
-    """The arguments of every device."""
+    """Return the arguments of every device."""
     module = snapshot.module
     if inputs and seed is not None:
-        raise HloError("--input and --random exclude each other", rule="run.argument-source")
+        raise HloError("--input and --random are given; use one of them", rule="run.argument-source")
     if inputs:
         return [shaped(read_arguments(inputs), module)] * devices
     if seed is not None:
@@ -74,7 +74,7 @@ def _duration(seconds: float) -> str:
 
 
 def _comparison(value: Any, stored: Literal) -> str:
-    """How the result compares with the one in a snapshot."""
+    """Return a line that compares the result with the one in a snapshot."""
     ours = Literal(value, stored.shape)
     if ours == stored:
         return "equal to the snapshot's result, bit for bit"

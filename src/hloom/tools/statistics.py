@@ -1,4 +1,4 @@
-"""`hloom stats`: what a program consists of, how much it computes and how many bytes its values have."""
+"""`hloom stats`: count instructions, operations and bytes of a program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.shape.shape import Shape
 
 @dataclass
 class ModuleStatistics:
-    """What a module consists of; bytes include the padding of layouts."""
+    """Counts of a module; bytes include the padding of layouts."""
 
     name: str
     instructions: int
@@ -33,7 +33,7 @@ class ModuleStatistics:
 
 
 def statistics_of(module: HloModule) -> ModuleStatistics:
-    """Count what is in a module."""
+    """Count the instructions, costs and bytes of a module."""
     counted = _with_trip_counts(module)
     breakdown = Breakdown()
     breakdown.add(counted.entry)
@@ -59,7 +59,7 @@ def statistics_of(module: HloModule) -> ModuleStatistics:
 
 
 def _with_trip_counts(module: HloModule) -> HloModule:
-    """Return a copy whose loops have the trip counts that follow from it; they win over hints."""
+    """Return a copy annotated with the trip counts of its loops; they take precedence over hints."""
     copy = clone_module(module)
     FlattenCallGraph().run(copy)
     WhileLoopTripCountAnnotator().run(copy)
@@ -67,12 +67,12 @@ def _with_trip_counts(module: HloModule) -> HloModule:
 
 
 def byte_size(shape: Shape) -> int:
-    """Bytes of a value, 0 where its size is not bounded."""
+    """Return the bytes of a value, 0 if its size is unbounded."""
     return 0 if shape.is_unbounded else shape.byte_size
 
 
 def quantity(number: float, unit: str = "") -> str:
-    """A number in its largest thousand: 12.3 M."""
+    """Return a number with a decimal prefix: 12.3 M."""
     for factor, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= factor:
             return f"{number / factor:.3g} {letter}{unit}"
@@ -80,7 +80,7 @@ def quantity(number: float, unit: str = "") -> str:
 
 
 def statistics_text(found: ModuleStatistics, style: Any) -> str:
-    """The report; `style(text, role)` colours titles and dim words."""
+    """Return the report; `style(text, role)` colors titles and dim text."""
     lines = [
         style(found.name, "title"),
         f"  {found.instructions} instructions in {found.computations} computations",

@@ -1,6 +1,6 @@
-"""The example programs: HLO files with a note of how to draw their inputs.
+"""The example programs: HLO files with descriptions of their inputs.
 
-A directory of them holds ``NAME.hlo`` files and an ``inputs.json``, which lists the parameters of every
+Their directory contains ``NAME.hlo`` files and an ``inputs.json``, which lists the parameters of every
 program in order: ``dtype``, ``shape``, and ``kind``: ``int`` (uniform in [lo, hi)) or ``normal`` (with mean
 and scale).
 """
@@ -18,7 +18,7 @@ from hloom.errors import HloError
 
 
 def examples() -> Path:
-    """The directory of example programs of this checkout; raises HloError where there is none."""
+    """Return the directory of example programs of this checkout; raises HloError if it does not exist."""
     found = Path(__file__).resolve().parents[3] / "examples" / "workloads"
     if not found.is_dir():
         raise HloError(
@@ -28,7 +28,7 @@ def examples() -> Path:
 
 
 def draw_inputs(directory: Path, name: str) -> list[np.ndarray[Any, Any]]:
-    """The inputs of a program: parameter i is drawn with the seed i."""
+    """Draw the inputs of a program: parameter i with seed i."""
     described = json.loads((directory / "inputs.json").read_text())
     if name not in described:
         raise HloError(f"{directory / 'inputs.json'} does not describe {name!r}", rule="workload.inputs")
@@ -36,7 +36,7 @@ def draw_inputs(directory: Path, name: str) -> list[np.ndarray[Any, Any]]:
 
 
 def draw_input(described: dict[str, Any], seed: int) -> np.ndarray[Any, Any]:
-    """One input, from its description."""
+    """Draw one input from its description."""
     generator: Any = np.random.default_rng(seed)
     named: Any = getattr(ml_dtypes, described["dtype"], described["dtype"])
     dtype: np.dtype[Any] = np.dtype(named)

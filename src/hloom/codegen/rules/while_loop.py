@@ -1,4 +1,4 @@
-"""Loops inside kernels: each vector of elements goes through all turns by itself."""
+"""Loops inside kernels: all iterations of one vector of elements run in registers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hloom.ir.instruction import HloInstruction
 
 @leaf_rule("while")
 def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
-    """The elements of a while's state at an index; see `hloom.passes.loops.elementwise_loop_fusion`.
+    """Emit the elements of a while's state at an index; see `hloom.passes.loops.elementwise_loop_fusion`.
 
-    What is the same in every turn is no part of the result: in its place stands what comes first.
+    Loop invariants are no part of the result; the first carried element takes their place.
     """
     body, condition = instruction.called_computations
     count = instruction.annotation(TripCount)
@@ -28,17 +28,17 @@ def while_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> 
                 e.stand_for(pick, loop.initial(number))
     start = [_whole(e, e.element(loop.initial(n), places[n]), places[n]) for n in carried]
     requests = dict(e.requests)
-    with e.function.loop(0, count.turns, 1, flatten(start)) as turns, e.scope():
-        for number, value in zip(carried, unflatten(turns.values, start), strict=True):
+    with e.function.loop(0, count.iterations, 1, flatten(start)) as iteration, e.scope():
+        for number, value in zip(carried, unflatten(iteration.values, start), strict=True):
             for pick in picks(loop.state, number):
                 e.know(pick, places[number], value)
         following = [_whole(e, e.element(loop.following[n], places[n]), places[n]) for n in carried]
-        turns.next(*flatten(following))
+        iteration.next(*flatten(following))
     e.requests = requests
-    values = unflatten(turns.values, start)
+    values = unflatten(iteration.values, start)
     return [values[carried.index(n)] if n in carried else values[0] for n in range(loop.count)]
 
 
 def _whole(e: Elements, value: Element, indices: Indices) -> Element:
-    """Elements of arrays take a lane each even where they are all the same."""
+    """Return an array's element as one value per lane, even if all lanes are equal."""
     return spread(e, value) if indices else value

@@ -70,7 +70,7 @@ class ElementwiseLoopFusion:
     def fits(self, loop: Loop, count: TripCount) -> bool:
         """Return whether a loop may run inside a kernel."""
         if (
-            not 1 <= count.turns <= self.most_iterations
+            not 1 <= count.iterations <= self.most_iterations
             or loop.count < 2
             or not condition_is_pure(loop.instruction)
         ):

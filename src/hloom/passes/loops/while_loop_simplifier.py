@@ -50,7 +50,7 @@ def simplify(instruction: HloInstruction) -> bool:
     if loop is None:
         return False
     count = trip_count(loop)
-    if count is not None and count.turns <= 1 and condition_is_pure(instruction):
+    if count is not None and count.iterations <= 1 and condition_is_pure(instruction):
         unroll(instruction, count)
         return True
     changed = move_invariants(loop)
@@ -71,7 +71,7 @@ def unroll(instruction: HloInstruction, count: TripCount) -> None:
     """A loop with trip count 0 → its initial state; with trip count 1 → its body."""
     computation, result = instruction.parent, instruction.operands[0]
     assert computation is not None
-    if count.turns == 1:
+    if count.iterations == 1:
         body = instruction.called_computations[0]
         result = copy_body(body, computation, [result])[body.root]
     replace_loop(instruction, result)

@@ -1,7 +1,7 @@
 """JAX's factorizations on CPUs: custom calls of the targets ``lapack_*_ffi``, by scipy's LAPACK.
 
-Operands and results have batch dimensions in front; each matrix is handed to LAPACK in column-major order.
-Where LAPACK overwrites its argument, the result holds what it left there, as the handlers of jaxlib do.
+Operands and results have leading batch dimensions; each matrix is passed to LAPACK in column-major order.
+If LAPACK overwrites an argument, its final content is a result, as in jaxlib's handlers.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from hloom.runtime.lapack.library import Array, Call, leading, register
 
 @register("syevd", operands=[2], prefixes="sd")
 def symmetric(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (eigenvectors, eigenvalues, info)."""
+    """Compute (a) -> (eigenvectors, eigenvalues, info)."""
     _divide_and_conquer(call, "syevd", operands, results)
 
 
 @register("heevd", operands=[2], prefixes="cz")
 def hermitian(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (eigenvectors, eigenvalues, info)."""
+    """Compute (a) -> (eigenvectors, eigenvalues, info)."""
     _divide_and_conquer(call, "heevd", operands, results)
 
 
@@ -38,7 +38,7 @@ def _divide_and_conquer(
 
 @register("geev", operands=[2], prefixes="sd")
 def real(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (real parts, imaginary parts, left vectors, right vectors, info)."""
+    """Compute (a) -> (real parts, imaginary parts, left vectors, right vectors, info)."""
     (a,), (reals, imaginary, left, right, info) = operands, results
     if not np.isfinite(a).all():
         info[...] = _NOT_FINITE
@@ -67,7 +67,7 @@ def _unpack(packed: Array, imaginary: Array, vectors: Array) -> None:
 
 @register("geev", operands=[2], prefixes="cz")
 def complex_(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (eigenvalues, left vectors, right vectors, info)."""
+    """Compute (a) -> (eigenvalues, left vectors, right vectors, info)."""
     (a,), (values, left, right, info) = operands, results
     if not np.isfinite(a).all():
         info[...] = _NOT_FINITE
@@ -85,7 +85,7 @@ _NOT_FINITE = -4
 
 @register("gees", operands=[2])
 def schur(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (T, Schur vectors, eigenvalues (two arrays for real ones), number that was selected, info)."""
+    """Compute (a) -> (T, Schur vectors, eigenvalues (two arrays if real), number selected, info)."""
     (a,), (form, vectors, *values, selected, info) = operands, results
     form[...] = a
     size = len(a)

@@ -9,7 +9,7 @@ from hloom.runtime.lapack.library import Array, Call, leading, register
 
 @register("potrf", operands=[2])
 def cholesky(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (factor beside the untouched other triangle, info)."""
+    """Compute (a) -> (factor and the unchanged other triangle, info)."""
     (a,), (factor, info) = operands, results
     factor[...] = a
     call.run("potrf", call.letter("uplo"), len(a), factor, leading(factor), info)
@@ -17,7 +17,7 @@ def cholesky(call: Call, operands: Sequence[Array], results: Sequence[Array]) ->
 
 @register("getrf", operands=[2])
 def lu(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (L and U, pivots from 1, info)."""
+    """Compute (a) -> (L and U, 1-based pivots, info)."""
     (a,), (factors, pivots, info) = operands, results
     factors[...] = a
     call.run("getrf", *a.shape, factors, leading(factors), pivots, info)
@@ -25,7 +25,7 @@ def lu(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
 
 @register("geqrf", operands=[2])
 def qr(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (R above the reflectors, their factors)."""
+    """Compute (a) -> (R above the reflectors, their factors)."""
     (a,), (packed, tau) = operands, results
     packed[...] = a
     call.run_with_work("geqrf", *a.shape, packed, leading(packed), tau)
@@ -33,7 +33,7 @@ def qr(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
 
 @register("geqp3", operands=[2, 1])
 def pivoted_qr(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a, columns that come first) -> (R above the reflectors, columns from 1, factors)."""
+    """Compute (a, columns to put first) -> (R above the reflectors, 1-based columns, factors)."""
     (a, fixed), (packed, columns, tau) = operands, results
     packed[...], columns[...] = a, fixed
     real = max(1, 2 * a.shape[1]) if call.is_complex else 0
@@ -42,13 +42,13 @@ def pivoted_qr(call: Call, operands: Sequence[Array], results: Sequence[Array]) 
 
 @register("orgqr", operands=[2, 1], prefixes="sd")
 def orthogonal(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(reflectors, their factors) -> (their product's first columns)."""
+    """Compute (reflectors, their factors) -> (the first columns of their product)."""
     _product(call, "orgqr", operands, results)
 
 
 @register("ungqr", operands=[2, 1], prefixes="cz")
 def unitary(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(reflectors, their factors) -> (their product's first columns)."""
+    """Compute (reflectors, their factors) -> (the first columns of their product)."""
     _product(call, "ungqr", operands, results)
 
 

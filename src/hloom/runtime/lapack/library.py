@@ -1,6 +1,7 @@
-"""Calls of LAPACK and BLAS, and custom calls made of them.
+"""Calls of LAPACK and BLAS routines, and custom calls made of them.
 
-The routines are those that scipy gives to Cython code: C functions with Fortran's arguments, all pointers.
+The routines are those of ``scipy.linalg.cython_lapack`` and ``cython_blas``: C functions whose parameters are
+pointers, as in Fortran.
 """
 
 from __future__ import annotations
@@ -62,9 +63,8 @@ class Call:
         """Call ``?routine(..., work, lwork, [rwork], [iwork], info)`` and return its info.
 
         Args:
-            arguments: what comes before the work space, whose size the routine itself tells.
-            real, integers: the lengths of rwork and iwork, which have no lengths among the arguments; 0 for
-                routines that have none.
+            arguments: those before the workspace, whose size is queried from the routine.
+            real, integers: lengths of rwork and iwork, which the routine does not take; 0 if it has none.
         """
         behind: list[Array] = []
         if real:
@@ -145,7 +145,7 @@ def _shapes(instruction: HloInstruction) -> Iterator[Shape]:
 
 
 def _referred(argument: Array | bytes | int | None) -> tuple[int | None, object]:
-    """Return the address that stands for an argument, and what keeps it alive."""
+    """Return the address of an argument, and the object that owns its memory."""
     if argument is None:
         return None, None
     if isinstance(argument, np.ndarray):
@@ -156,7 +156,7 @@ def _referred(argument: Array | bytes | int | None) -> tuple[int | None, object]
 
 @cache
 def _function(name: str, count: int) -> Any:
-    """Return a routine by its name, of so many arguments."""
+    """Return a routine by its name, as a function of ``count`` pointers."""
     for module in _MODULES:
         capsule = import_module(module).__pyx_capi__.get(name)
         if capsule is not None:

@@ -10,13 +10,13 @@ from hloom.runtime.lapack.library import Array, Call, leading, register
 
 @register("sytrd", operands=[2], prefixes="sd")
 def symmetric(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (reflectors beside the form, diagonal, other diagonal, factors, info)."""
+    """Compute (a) -> (form and reflectors, diagonal, off-diagonal, factors, info)."""
     _tridiagonal(call, "sytrd", operands, results)
 
 
 @register("hetrd", operands=[2], prefixes="cz")
 def hermitian(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (reflectors beside the form, diagonal, other diagonal, factors, info)."""
+    """Compute (a) -> (form and reflectors, diagonal, off-diagonal, factors, info)."""
     _tridiagonal(call, "hetrd", operands, results)
 
 
@@ -29,7 +29,7 @@ def _tridiagonal(call: Call, routine: str, operands: Sequence[Array], results: S
 
 @register("gehrd", operands=[2])
 def hessenberg(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (reflectors below the form, their factors, info)."""
+    """Compute (a) -> (form above the reflectors, their factors, info)."""
     (a,), (packed, tau, info) = operands, results
     packed[...] = a
     missing = [name for name in ("low", "high") if name not in call.attributes]

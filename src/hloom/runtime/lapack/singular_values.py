@@ -9,12 +9,12 @@ from hloom.runtime.lapack.library import Array, Call, leading, register
 
 @register("gesdd", operands=[2])
 def divide_and_conquer(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (what is left of a, singular values, U, V's conjugate transpose, info)."""
+    """Compute (a) -> (overwritten a, singular values, U, conjugate transpose of V, info)."""
     (a,), (left, values, u, vt, info) = operands, results
     left[...] = a
     mode = call.letter("mode")
     least, most = min(a.shape), max(a.shape)
-    # The lengths that LAPACK's documentation asks for.
+    # Workspace lengths required by LAPACK's documentation.
     long = max(5 * least * least + 7 * least, 2 * most * least + 2 * least * least + least)
     real = max(1, 7 * least if mode == b"N" else long) if call.is_complex else 0
     head = (mode, *a.shape, left, leading(left), values, u, leading(u), vt, leading(vt))
@@ -23,7 +23,7 @@ def divide_and_conquer(call: Call, operands: Sequence[Array], results: Sequence[
 
 @register("gesvd", operands=[2])
 def qr_iteration(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a) -> (what is left of a, singular values, U, V's conjugate transpose, info)."""
+    """Compute (a) -> (overwritten a, singular values, U, conjugate transpose of V, info)."""
     (a,), (left, values, u, vt, info) = operands, results
     left[...] = a
     mode = call.letter("mode")

@@ -11,7 +11,7 @@ from hloom.runtime.lapack.library import Array, Call, leading, register
 
 @register("trsm", operands=[2, 2])
 def triangular(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(a, b) -> (x) with op(a) x = b, or x op(a) = b."""
+    """Compute (a, b) -> (x) with op(a) x = b or x op(a) = b."""
     (a, b), (x,) = operands, results
     x[...] = b
     one = np.ones(1, call.dtype)
@@ -21,9 +21,9 @@ def triangular(call: Call, operands: Sequence[Array], results: Sequence[Array]) 
 
 @register("gtsv", operands=[1, 1, 1, 2])
 def tridiagonal(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
-    """(lower, diagonal, upper, b) -> (what elimination leaves of them, x, info).
+    """Compute (lower, diagonal, upper, b) -> (the overwritten operands with x in b, info).
 
-    LAPACK's lower diagonal is that from its second element on, its upper one that without the last.
+    LAPACK's lower diagonal begins at the operand's second element; its upper one excludes the last.
     """
     *left, info = results
     for result, operand in zip(left, operands, strict=True):

@@ -1,4 +1,4 @@
-"""Loops of small steps: elementwise ones inside kernels, state in registers, matrices turned beforehand."""
+"""Small loops: elementwise loops inside kernels, state in registers, matrices transposed before the loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pass_checks import after, opcodes
 
 
 def counting(
-    step: str, elements: str, inputs: str, results: str = "ROOT r = TYPE tuple(RESULTS)", turns: int = 7
+    step: str, elements: str, inputs: str, results: str = "ROOT r = TYPE tuple(RESULTS)", iterations: int = 7
 ) -> str:
     """A loop over a counter and ``elements`` (name: type), whose ``step`` makes ``name1`` of each ``name``.
 
@@ -51,7 +51,7 @@ body {{
 condition {{
   p = {state} parameter(0)
   i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant({turns})
+  n = s32[] constant({iterations})
   ROOT c = pred[] compare(i, n), direction=LT
 }}
 ENTRY entry {{
@@ -143,13 +143,17 @@ def test_the_counter_after_the_loop_is_known() -> None:
     agree(text, np.arange(8, dtype=np.float32))
 
 
-@pytest.mark.parametrize("turns", [1, 2, 50])
-def test_initial_values_that_cost_nothing_are_made_in_the_kernel(turns: int) -> None:
+@pytest.mark.parametrize("iterations", [1, 2, 50])
+def test_initial_values_that_cost_nothing_are_made_in_the_kernel(iterations: int) -> None:
     inputs = """nought = f32[] constant(0)
   x = f32[4000] broadcast(nought), dimensions={}
   c = f32[4000] parameter(0)"""
     text = counting(
-        "x1 = f32[4000] add(x, c)", "x:f32[4000] c:f32[4000]", inputs, "ROOT r = f32[4000] copy(x_end)", turns
+        "x1 = f32[4000] add(x, c)",
+        "x:f32[4000] c:f32[4000]",
+        inputs,
+        "ROOT r = f32[4000] copy(x_end)",
+        iterations,
     )
     module = after(text, WhileLoopTripCountAnnotator(), ElementwiseLoopFusion())
     assert opcodes(module)["parameter"] == 4  # of the entry, the fusion, the body, the condition
