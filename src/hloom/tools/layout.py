@@ -50,7 +50,9 @@ def draw_layout(shape: Shape, out_path: str | Path) -> None:
     from hloom.tools.layout_picture import layout_picture
 
     if Path(out_path).suffix.lower() not in (".svg", ".png"):
-        raise HloError(f"pictures are .svg or .png files, got {out_path.name!r}", rule="picture.format-known")
+        raise HloError(
+            f"pictures are .svg or .png files, got {Path(out_path).name!r}", rule="picture.format-known"
+        )
     layout_picture(shape).save(out_path)
 
 
