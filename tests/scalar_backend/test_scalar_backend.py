@@ -11,6 +11,7 @@ import pytest
 import agreement
 import hloom
 from evaluation import parse
+from hloom.codegen.llvm import print_module
 from hloom.errors import HloError
 from hloom.runtime.backend import CompileOptions, register_backend, unregister_backend
 from hloom.shape.shape import Shape
@@ -129,7 +130,7 @@ def test_loops_run() -> None:
 def test_no_vector_is_in_the_code() -> None:
     module = parse(HEAD + "ENTRY e {\n" + PROGRAMS["elementwise"].replace("  ", "\n") + "\n}")
     program = ScalarBackend().compile(module, CompileOptions())
-    assert " x float>" not in program.module.text()  # type: ignore[attr-defined]
+    assert " x float>" not in print_module(program.module)  # type: ignore[attr-defined]
 
 
 def test_an_operation_without_a_rule_is_refused() -> None:

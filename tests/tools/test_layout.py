@@ -21,8 +21,8 @@ from hloom.shape.shape import Shape
 from hloom.tools.layout import draw_layout, explain_layout, terminal_drawing
 from hloom.tools.layout_grid import GAP, layout_grid, memory_order
 from hloom.tools.layout_picture import OUTLINE_COLORS, TILE_COLORS, layout_picture
-from hloom.tools.picture import ADVANCE, Line, Picture, Rectangle, Text
-from hloom.tools.raster import rasterize
+from hloom.tools.marks import ADVANCE, Line, Rectangle, Text
+from hloom.tools.picture import Picture
 from shape.shapes import array_shapes
 
 S = Shape.parse
@@ -198,7 +198,7 @@ def decoded(png: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def test_png_without_pillow_is_refused_and_svg_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(HloError, match=r"hloom\[png\]") as caught:
-        rasterize(Picture(10, 10), 1)
+        Picture(10, 10).to_png(1)
     assert caught.value.rule == "picture.pillow-installed"
     assert Picture(10, 10).to_svg()
 
@@ -218,7 +218,7 @@ def test_text_stays_within_the_width_that_is_reserved_for_it() -> None:
     for text in ("0", "1234567", "WWWWWW", "padding"):
         picture = Picture(100, 20)
         picture.marks.append(Text(50, 15, text, 7, "#000000", "middle"))
-        dark = np.argwhere(decoded(rasterize(picture, 2)).max(axis=2) < 128)[:, 1] / 2
+        dark = np.argwhere(decoded(picture.to_png(2)).max(axis=2) < 128)[:, 1] / 2
         width = 1.1 * len(text) * ADVANCE * 7
         assert 50 - width / 2 - 1 <= dark.min() and dark.max() <= 50 + width / 2 + 1
 
@@ -227,7 +227,7 @@ def test_rectangles_and_letters_land_where_they_should() -> None:
     picture = Picture(40, 20)
     picture.marks += [Rectangle(10, 5, 20, 10, "#ff0000"), Rectangle(2.5, 2.5, 4, 4, "", "#0000ff", 1, 1)]
     picture.marks.append(Text(35, 15, "1", 7, "#000000", "middle"))
-    pixels = decoded(rasterize(picture, 2))
+    pixels = decoded(picture.to_png(2))
     assert pixels.shape == (40, 80, 3)
     assert (pixels[10:30, 20:60] == (255, 0, 0)).all()
     assert (pixels[34:, 20:60] == 255).all()
@@ -239,7 +239,7 @@ def test_rectangles_and_letters_land_where_they_should() -> None:
 def test_lines_run_from_point_to_point() -> None:
     picture = Picture(20, 20)
     picture.marks += [Line(2, 4, 18, 4, "#ff0000", 2), Line(0, 20, 20, 0, "#0000ff"), Line(-9, 9, 5, -5)]
-    pixels = decoded(rasterize(picture, 2))
+    pixels = decoded(picture.to_png(2))
     assert (pixels[6:10, 6:26] == (255, 0, 0)).all()
     assert (pixels[6:10, :2].min(axis=2) > 100).all()
     assert all(pixels[39 - n, n].tolist() == [0, 0, 255] for n in range(1, 30))
@@ -249,7 +249,7 @@ def test_lines_run_from_point_to_point() -> None:
 def test_marks_over_the_edge_are_cut_off() -> None:
     picture = Picture(10, 10)
     picture.marks += [Rectangle(-5, -5, 8, 8, "#00ff00", "#0000ff", 2, 2), Text(-3, 30, "8", 9)]
-    assert decoded(rasterize(picture, 1))[0, 0].tolist() == [0, 255, 0]
+    assert decoded(picture.to_png(1))[0, 0].tolist() == [0, 255, 0]
 
 
 def test_figure_1_is_coloured_as_its_tiles_are(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def from_storage(value: Value, element_type: ElementType) -> Value:
     if element_type is et.BF16:
         wide = value.cast("zext", I32) << 16
         return wide.bitcast(F32.vector(value.type.lanes))
-    if element_type is et.F16 and converts_half(value.function.module.target):
+    if element_type is et.F16 and converts_half(value.function.target):
         return value.cast("fpext", F32)
     if is_small(element_type):
         return unpack(_as_integer(value), element_type)
@@ -97,7 +97,7 @@ def to_storage(value: Value, element_type: ElementType) -> Value:
         bits = value.bitcast(I32.vector(value.type.lanes)).logical_shift_right(16)
         return bits.cast("trunc", I16)
     if element_type is et.F16:
-        if converts_half(value.function.module.target):
+        if converts_half(value.function.target):
             return value.cast("fptrunc", F16)
         return pack(value, element_type, I16).bitcast(F16.vector(value.type.lanes))
     if is_small(element_type):
@@ -129,7 +129,7 @@ def round_to(value: Value, element_type: ElementType) -> Value:
         absent = (bits & -0x80000000) | 0x7FC00000
         kept = value.compare("uno", value).select(absent, rounded)
         return (kept & -0x10000).bitcast(value.type)
-    if element_type is et.F16 and converts_half(value.function.module.target):
+    if element_type is et.F16 and converts_half(value.function.target):
         return value.cast("fptrunc", F16).cast("fpext", F32)
     return round_small(value, element_type) if is_small(element_type) else value
 

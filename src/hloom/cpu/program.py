@@ -22,7 +22,18 @@ from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.buffers.parallel_copies import in_order
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import ALWAYS_INLINE, I8, I32, I64, PTR, Function, Module, Structure, Value
+from hloom.codegen.llvm import (
+    ALWAYS_INLINE,
+    I8,
+    I32,
+    I64,
+    PTR,
+    Function,
+    Module,
+    Structure,
+    Value,
+    print_module,
+)
 from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.memory_instructions import StackMemory
 from hloom.codegen.loops import LoopKernel, root_values
@@ -84,7 +95,7 @@ class NativeProgram:
     @property
     def text(self) -> str:
         """LLVM IR."""
-        return self.module.text()
+        return print_module(self.module)
 
 
 def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]) -> Assignment:

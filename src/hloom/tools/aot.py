@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hloom.buffers.buffers import leaves
-from hloom.codegen.llvm import I32, PTR
+from hloom.codegen.llvm import I32, PTR, print_module
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
@@ -156,7 +156,7 @@ def _object_text(program: NativeProgram, target: Target, name: str, threads: int
     run.finish()
     if threads > 1 and not threaded:
         module.function(f"{name}_stop", [], internal=False).finish()
-    return module.text() + extra
+    return print_module(module) + extra
 
 
 def _threads_text(target: Target, name: str, threads: int) -> str:

@@ -13,7 +13,8 @@ from hloom.errors import ShapeError
 from hloom.shape.index import physical_form
 from hloom.shape.shape import Shape
 from hloom.tools.layout_grid import GAP, PADDING, Axis, LayoutGrid, axis_names, layout_grid, memory_order
-from hloom.tools.picture import Picture, Rectangle, Text, text_width
+from hloom.tools.marks import Rectangle, Text, text_width
+from hloom.tools.picture import Picture
 
 TILE_COLORS = (
     "#a8c7fa",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hloom.errors import HloError
-from hloom.tools.picture import ADVANCE, Line, Rectangle, Text
+from hloom.tools.marks import ADVANCE, Line, Mark, Rectangle, Text
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
-
-    from hloom.tools.picture import Picture
 
 _CAP_HEIGHT: Final = 0.7
 """The height of a capital of Pillow's font, in its size."""
@@ -24,8 +23,8 @@ _OVERSAMPLING: Final = 4
 _ANCHORS: Final = {"start": "ls", "middle": "ms", "end": "rs"}
 
 
-def rasterize(picture: Picture, scale: float) -> bytes:
-    """Return the picture as a PNG file of 8-bit RGB.
+def rasterize(marks: Iterable[Mark], width: float, height: float, scale: float) -> bytes:
+    """Return marks, painted in order on white, as a PNG file of 8-bit RGB.
 
     Raises:
         HloError: by the rule ``picture.pillow-installed`` without Pillow.
@@ -35,10 +34,10 @@ def rasterize(picture: Picture, scale: float) -> bytes:
     except ImportError:
         message = "PNG pictures need Pillow: pip install 'hloom[png]', or draw an .svg file"
         raise HloError(message, rule="picture.pillow-installed") from None
-    size = round(picture.width * scale), round(picture.height * scale)
+    size = round(width * scale), round(height * scale)
     image = Image.new("RGB", size, "#ffffff")
     draw = ImageDraw.Draw(image)
-    for mark in picture.marks:
+    for mark in marks:
         if isinstance(mark, Text):
             _paint_text(draw, mark, scale)
         elif isinstance(mark, Line):

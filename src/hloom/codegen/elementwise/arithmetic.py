@@ -138,7 +138,7 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
 def takes_range(x: Value, element_type: ElementType) -> bool:
     """Return whether an instruction of the target tells zeros by their signs, as maximum and minimum must."""
     whole = x.type.lanes * x.type.size >= 16
-    return whole and x.type.scalar in (F32, F64) and has_avx512(x.function.module.target)
+    return whole and x.type.scalar in (F32, F64) and has_avx512(x.function.target)
 
 
 def _range(x: Value, y: Value, which: int) -> Value:

@@ -1,9 +1,9 @@
 """LLVM modules under construction: types, values with operators, functions of blocks of instructions."""
 
 from hloom.codegen.llvm.attributes import ALWAYS_INLINE, Attribute
-from hloom.codegen.llvm.blocks import Block, Loop
-from hloom.codegen.llvm.function import Function
-from hloom.codegen.llvm.module import Module
+from hloom.codegen.llvm.blocks import Block
+from hloom.codegen.llvm.module import Function, Loop, Module
+from hloom.codegen.llvm.printer import print_module
 from hloom.codegen.llvm.structure import Structure
 from hloom.codegen.llvm.types import (
     BF16,
@@ -21,7 +21,7 @@ from hloom.codegen.llvm.types import (
     Type,
     make_type,
 )
-from hloom.codegen.llvm.values import Constant, Operand, Value
+from hloom.codegen.llvm.values import Builder, Constant, Operand, Value
 
 __all__ = [
     "ALWAYS_INLINE",
@@ -39,6 +39,7 @@ __all__ = [
     "VOID",
     "Attribute",
     "Block",
+    "Builder",
     "Constant",
     "Function",
     "Loop",
@@ -48,4 +49,5 @@ __all__ = [
     "Type",
     "Value",
     "make_type",
+    "print_module",
 ]

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
 
 from hloom.codegen.llvm.attributes import Attribute, attributes_text
+from hloom.codegen.llvm.blocks import Block
 from hloom.codegen.llvm.instructions import Instruction
 from hloom.codegen.llvm.types import VOID, Type
-from hloom.codegen.llvm.values import Value
-
-if TYPE_CHECKING:
-    from hloom.codegen.llvm.blocks import Block
-    from hloom.codegen.llvm.function import Function
-    from hloom.codegen.llvm.module import Callee
+from hloom.codegen.llvm.values import Builder, Value
 
 
 class Call(Instruction):
     """A direct call.
 
     Attributes:
-        callee: the function that is called.
+        callee: name of the function that is called.
         attributes: of this call.
     """
 
     __slots__ = ("arguments", "attributes", "callee")
 
     def __init__(
-        self, function: Function, type: Type, callee: Callee, arguments: tuple[Value, ...],
+        self, function: Builder, type: Type, callee: str, arguments: tuple[Value, ...],
         attributes: tuple[Attribute, ...],
     ) -> None:  # fmt: skip
         self.function = function
@@ -37,16 +32,12 @@ class Call(Instruction):
         self.arguments = arguments
         self.attributes = attributes
 
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.arguments
-
     def fields(self) -> tuple[Hashable, ...]:
-        return self.callee.name, self.attributes, *[a.key for a in self.arguments]
+        return self.callee, self.attributes, *[a.key for a in self.arguments]
 
     def line(self) -> str:
         listed = ", ".join([f"{a.type.text} {a.name}" for a in self.arguments])
-        call = f"call {self.type.text} @{self.callee.name}({listed}){attributes_text(self.attributes)}"
+        call = f"call {self.type.text} @{self.callee}({listed}){attributes_text(self.attributes)}"
         return f"  {call}" if self.type is VOID else f"  {self.name} = {call}"
 
 
@@ -59,13 +50,9 @@ class Phi(Instruction):
 
     __slots__ = ("incoming",)
 
-    def __init__(self, function: Function, type: Type, incoming: Sequence[tuple[Value, Block]] = ()) -> None:
+    def __init__(self, function: Builder, type: Type, incoming: Sequence[tuple[Value, Block]] = ()) -> None:
         self.function, self.type, self.opcode = function, type, "phi"
         self.incoming = incoming
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return tuple([value for value, _ in self.incoming])
 
     def fields(self) -> tuple[Hashable, ...]:
         return tuple([(value.key, block.key) for value, block in self.incoming])
@@ -80,7 +67,7 @@ class Jump(Instruction):
 
     __slots__ = ("target",)
 
-    def __init__(self, function: Function, target: Block) -> None:
+    def __init__(self, function: Builder, target: Block) -> None:
         self.function, self.type, self.opcode = function, VOID, "br"
         self.target = target
 
@@ -96,13 +83,9 @@ class Branch(Instruction):
 
     __slots__ = ("condition", "no", "yes")
 
-    def __init__(self, function: Function, condition: Value, yes: Block, no: Block) -> None:
+    def __init__(self, function: Builder, condition: Value, yes: Block, no: Block) -> None:
         self.function, self.type, self.opcode = function, VOID, "br"
         self.condition, self.yes, self.no = condition, yes, no
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return (self.condition,)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.condition.key, self.yes.key, self.no.key
@@ -122,14 +105,10 @@ class Switch(Instruction):
     __slots__ = ("cases", "chooser", "default")
 
     def __init__(
-        self, function: Function, chooser: Value, cases: Sequence[tuple[int, Block]], default: Block
+        self, function: Builder, chooser: Value, cases: Sequence[tuple[int, Block]], default: Block
     ) -> None:
         self.function, self.type, self.opcode = function, VOID, "switch"
         self.chooser, self.cases, self.default = chooser, cases, default
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return (self.chooser,)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.chooser.key, self.default.key, *[(case, block.key) for case, block in self.cases]
@@ -145,13 +124,9 @@ class Return(Instruction):
 
     __slots__ = ("value",)
 
-    def __init__(self, function: Function, value: Value | None) -> None:
+    def __init__(self, function: Builder, value: Value | None) -> None:
         self.function, self.type, self.opcode = function, VOID, "ret"
         self.value = value
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return () if self.value is None else (self.value,)
 
     def fields(self) -> tuple[Hashable, ...]:
         return () if self.value is None else (self.value.key,)

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from hloom.codegen.llvm.types import Type
-from hloom.codegen.llvm.values import Value
-
-if TYPE_CHECKING:
-    from hloom.codegen.llvm.function import Function
+from hloom.codegen.llvm.values import Builder, Value
 
 
 class Instruction(Value):
@@ -32,11 +28,6 @@ class Instruction(Value):
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.type.text}>"
 
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        """The values it takes."""
-        return ()
-
     def fields(self) -> tuple[Hashable, ...]:
         """Return what distinguishes it from others of its opcode and type, with values and blocks by key."""
         raise NotImplementedError
@@ -51,12 +42,8 @@ class Unary(Instruction):
 
     __slots__ = ("operand",)
 
-    def __init__(self, function: Function, type: Type, opcode: str, operand: Value) -> None:
+    def __init__(self, function: Builder, type: Type, opcode: str, operand: Value) -> None:
         self.function, self.type, self.opcode, self.operand = function, type, opcode, operand
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return (self.operand,)
 
     def fields(self) -> tuple[Hashable, ...]:
         return (self.operand.key,)
@@ -73,16 +60,12 @@ class Binary(Instruction):
 
     __slots__ = ("left", "right")
 
-    def __init__(self, function: Function, opcode: str, left: Value, right: Value) -> None:
+    def __init__(self, function: Builder, opcode: str, left: Value, right: Value) -> None:
         self.function = function
         self.type = left.type
         self.opcode = opcode
         self.left = left
         self.right = right
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.left, self.right
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.left.key, self.right.key
@@ -120,7 +103,7 @@ class Compare(Instruction):
     __slots__ = ("left", "predicate", "right")
 
     def __init__(
-        self, function: Function, type: Type, opcode: str, predicate: str, left: Value, right: Value
+        self, function: Builder, type: Type, opcode: str, predicate: str, left: Value, right: Value
     ) -> None:
         self.function = function
         self.type = type
@@ -128,10 +111,6 @@ class Compare(Instruction):
         self.predicate = predicate
         self.left = left
         self.right = right
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.left, self.right
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.predicate, self.left.key, self.right.key
@@ -146,17 +125,13 @@ class Select(Instruction):
 
     __slots__ = ("condition", "no", "yes")
 
-    def __init__(self, function: Function, condition: Value, yes: Value, no: Value) -> None:
+    def __init__(self, function: Builder, condition: Value, yes: Value, no: Value) -> None:
         self.function = function
         self.type = yes.type
         self.opcode = "select"
         self.condition = condition
         self.yes = yes
         self.no = no
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.condition, self.yes, self.no
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.condition.key, self.yes.key, self.no.key
@@ -172,16 +147,12 @@ class Extract(Instruction):
 
     __slots__ = ("lane", "vector")
 
-    def __init__(self, function: Function, vector: Value, lane: Value) -> None:
+    def __init__(self, function: Builder, vector: Value, lane: Value) -> None:
         self.function = function
         self.type = vector.type.scalar
         self.opcode = "extractelement"
         self.vector = vector
         self.lane = lane
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.vector, self.lane
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.vector.key, self.lane.key
@@ -196,17 +167,13 @@ class Insert(Instruction):
 
     __slots__ = ("lane", "scalar", "vector")
 
-    def __init__(self, function: Function, vector: Value, scalar: Value, lane: Value) -> None:
+    def __init__(self, function: Builder, vector: Value, scalar: Value, lane: Value) -> None:
         self.function = function
         self.type = vector.type
         self.opcode = "insertelement"
         self.vector = vector
         self.scalar = scalar
         self.lane = lane
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.vector, self.scalar, self.lane
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.vector.key, self.scalar.key, self.lane.key
@@ -232,17 +199,13 @@ class Shuffle(Instruction):
 
     __slots__ = ("first", "lanes", "second")
 
-    def __init__(self, function: Function, first: Value, second: Value, lanes: tuple[int, ...]) -> None:
+    def __init__(self, function: Builder, first: Value, second: Value, lanes: tuple[int, ...]) -> None:
         self.function = function
         self.type = first.type.vector(len(lanes))
         self.opcode = "shufflevector"
         self.first = first
         self.second = second
         self.lanes = lanes
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.first, self.second
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.lanes, self.first.key, self.second.key

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
+from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.instructions import Instruction
 from hloom.codegen.llvm.types import PTR, VOID, Type
-from hloom.codegen.llvm.values import Value
-
-if TYPE_CHECKING:
-    from hloom.codegen.llvm.attributes import Attribute
-    from hloom.codegen.llvm.function import Function
+from hloom.codegen.llvm.values import Builder, Value
 
 
 class Offset(Instruction):
@@ -23,17 +19,13 @@ class Offset(Instruction):
 
     __slots__ = ("element", "index", "pointer")
 
-    def __init__(self, function: Function, type: Type, element: Type, pointer: Value, index: Value) -> None:
+    def __init__(self, function: Builder, type: Type, element: Type, pointer: Value, index: Value) -> None:
         self.function = function
         self.type = type
         self.opcode = "getelementptr"
         self.element = element
         self.pointer = pointer
         self.index = index
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.pointer, self.index
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.element, self.pointer.key, self.index.key
@@ -53,16 +45,12 @@ class Load(Instruction):
 
     __slots__ = ("align", "pointer")
 
-    def __init__(self, function: Function, type: Type, pointer: Value, align: int) -> None:
+    def __init__(self, function: Builder, type: Type, pointer: Value, align: int) -> None:
         self.function = function
         self.type = type
         self.opcode = "load"
         self.pointer = pointer
         self.align = align
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return (self.pointer,)
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.align, self.pointer.key
@@ -80,17 +68,13 @@ class Store(Instruction):
 
     __slots__ = ("align", "pointer", "value")
 
-    def __init__(self, function: Function, value: Value, pointer: Value, align: int) -> None:
+    def __init__(self, function: Builder, value: Value, pointer: Value, align: int) -> None:
         self.function = function
         self.type = VOID
         self.opcode = "store"
         self.value = value
         self.pointer = pointer
         self.align = align
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return self.value, self.pointer
 
     def fields(self) -> tuple[Hashable, ...]:
         return self.align, self.value.key, self.pointer.key
@@ -110,7 +94,7 @@ class StackMemory(Instruction):
 
     __slots__ = ("align", "count", "element")
 
-    def __init__(self, function: Function, element: Type, count: int, align: int) -> None:
+    def __init__(self, function: Builder, element: Type, count: int, align: int) -> None:
         self.function, self.type, self.opcode = function, PTR, "alloca"
         self.element, self.count, self.align = element, count, align
 
@@ -131,14 +115,10 @@ class Parameter(Instruction):
 
     __slots__ = ("attributes", "place")
 
-    def __init__(self, function: Function, type: Type) -> None:
+    def __init__(self, function: Builder, type: Type) -> None:
         self.function, self.type, self.opcode = function, type, "load"
         self.attributes: tuple[Attribute, ...] = ()
         self.place: Value | None = None
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        return () if self.place is None else (self.place,)
 
     def fields(self) -> tuple[Hashable, ...]:
         return () if self.place is None else (self.place.key,)

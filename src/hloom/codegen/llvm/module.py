@@ -1,61 +1,424 @@
-"""Modules: functions, constants in memory, declarations."""
+"""Modules and functions under construction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import struct
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Final, TypeAlias
 
 from hloom.codegen.llvm.attributes import Attribute
-from hloom.codegen.llvm.function import Function
-from hloom.codegen.llvm.printer import print_module
-from hloom.codegen.llvm.types import VOID, Type
+from hloom.codegen.llvm.blocks import Block
+from hloom.codegen.llvm.control_flow import Branch, Call, Jump, Phi, Return, Switch
+from hloom.codegen.llvm.declarations import Declaration, GlobalConstant
+from hloom.codegen.llvm.instructions import (
+    Binary,
+    Compare,
+    Extract,
+    FlaggedBinary,
+    Insert,
+    Instruction,
+    Select,
+    Shuffle,
+    Unary,
+)
+from hloom.codegen.llvm.memory_instructions import Load, Offset, Parameter, StackMemory, Store
+from hloom.codegen.llvm.types import I1, I8, I64, PTR, VOID, Type
+from hloom.codegen.llvm.values import (
+    NUMBERS,
+    Constant,
+    ConstantKey,
+    GlobalAddress,
+    Number,
+    Operand,
+    Poison,
+    Value,
+)
 from hloom.codegen.target import Target
 
 MOST_INLINE: Final = 4096
 """Bytes of a constant that is part of the module; longer ones stay outside of what LLVM sees."""
 
 
-class Declaration:
-    """A function that is defined elsewhere.
+class Function:
+    """A function under construction; instructions are appended to the current block.
 
     Attributes:
+        module: the module that it is added to by `finish`.
         name, result: name and type of the result (``void`` for none).
-        parameter_types, parameter_attributes: of the parameters, in order.
+        parameters: the values that callers pass.
         attributes: of the function.
+        internal: whether only its module sees it.
+        blocks: the blocks in order, the entry first.
+        block: the current block.
+        stack: the stack memory.
+        prologue: what the function begins with, once it has its stack memory.
+        symbols: the globals and functions that it names, in the order of first use.
     """
 
-    __slots__ = ("attributes", "name", "parameter_attributes", "parameter_types", "result")
-
     def __init__(
-        self, name: str, result: Type | None, parameters: Sequence[Type], *,
-        attributes: Sequence[Attribute] = (),
-        parameter_attributes: Mapping[int, tuple[Attribute, ...]] | None = None,
+        self, module: Module, name: str, parameters: Sequence[Type], result: Type | None = None, *,
+        attributes: Sequence[Attribute] = (), internal: bool = True,
     ) -> None:  # fmt: skip
+        self.module = module
         self.name = name
-        self.result: Type = result or VOID
-        self.parameter_types: Sequence[Type] = tuple(parameters)
-        stated = parameter_attributes or {}
-        self.parameter_attributes = [stated.get(number, ()) for number in range(len(parameters))]
+        self.result = result or VOID
         self.attributes: tuple[Attribute, ...] = tuple(attributes)
+        self.internal = internal
+        self.parameters = [Parameter(self, t) for t in parameters]
+        self.stack: list[StackMemory] = []
+        self.prologue: list[Store] = []
+        self.symbols: dict[str, None] = {}
+        self.constants: dict[ConstantKey, Constant] = {}
+        self._poisons: dict[Type, Poison] = {}
+        self._addresses: dict[str, GlobalAddress] = {}
+        self.block = Block()
+        self.blocks = [self.block]
+        self._append: Callable[[Instruction], None] = self.block.instructions.append
+
+    @staticmethod
+    def of(value: Value) -> Function:
+        """Return the function that a value belongs to; emitters of control flow and memory need it."""
+        assert isinstance(value.function, Function)
+        return value.function
+
+    def __repr__(self) -> str:
+        return f"<Function {self.name}>"
+
+    @property
+    def target(self) -> Target:
+        """The machine that the code is for."""
+        return self.module.target
+
+    @property
+    def parameter_types(self) -> Sequence[Type]:
+        """Types of the parameters."""
+        return [p.type for p in self.parameters]
+
+    @property
+    def parameter_attributes(self) -> Sequence[tuple[Attribute, ...]]:
+        """Attributes of the parameters."""
+        return [p.attributes for p in self.parameters]
+
+    @property
+    def size(self) -> int:
+        """Number of instructions."""
+        return len(self.stack) + len(self.prologue) + sum([len(block.instructions) for block in self.blocks])
+
+    # -- constants
+
+    def constant(self, type: Type, value: Number | Sequence[Number]) -> Constant:
+        """Return a number as a constant, in every lane of a vector; a sequence gives a lane each."""
+        if isinstance(value, NUMBERS):
+            key = type, value if value and value == value else _special(type, value)
+        else:
+            key = type, tuple([n if n and n == n else _special(type, n) for n in value])
+        known = self.constants.get(key)
+        if known is None:
+            known = self.constants[key] = Constant(self, type, _as_element(type, value), key)
+        return known
+
+    def operand(self, type: Type, value: Operand) -> Value:
+        """Return an operand as a value: numbers become constants of the type."""
+        return value if isinstance(value, Value) else self.constant(type, value)
+
+    def poison(self, type: Type) -> Value:
+        """Return an undefined value."""
+        known = self._poisons.get(type)
+        if known is None:
+            known = self._poisons[type] = Poison(self, type)
+        return known
+
+    def address(self, symbol: str) -> Value:
+        """Return the address of a global constant or a function of the module."""
+        known = self._addresses.get(symbol)
+        if known is None:
+            self.symbols[symbol] = None
+            known = self._addresses[symbol] = GlobalAddress(self, symbol)
+        return known
+
+    # -- instructions; values have operators for most of these
+
+    def binary(self, opcode: str, a: Value, b: Operand) -> Value:
+        """Append a two-operand instruction on values of one type."""
+        if not isinstance(b, Value):
+            b = self.constant(a.type, b)
+        made = Binary(self, opcode, a, b)
+        self._append(made)
+        return made
+
+    def flagged_binary(self, opcode: str, flags: tuple[str, ...], a: Value, b: Value) -> Value:
+        """Append a two-operand instruction with flags, such as ``nsw``."""
+        made = FlaggedBinary(self, opcode, a, b)
+        made.flags = flags
+        self._append(made)
+        return made
+
+    def unary(self, opcode: str, a: Value) -> Value:
+        """Append a one-operand instruction whose result has the operand's type."""
+        made = Unary(self, a.type, opcode, a)
+        self._append(made)
+        return made
+
+    def compare(self, predicate: str, a: Value, b: Operand) -> Value:
+        """Append ``fcmp`` or ``icmp``."""
+        if not isinstance(b, Value):
+            b = self.constant(a.type, b)
+        type = a.type
+        opcode = "fcmp" if type.is_float else "icmp"
+        made = Compare(self, I1.vector(type.lanes) if type.lanes else I1, opcode, predicate, a, b)
+        self._append(made)
+        return made
+
+    def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
+        """Append a choice; at least one of the alternatives is a Value."""
+        if not isinstance(yes, Value):
+            if not isinstance(no, Value):
+                raise TypeError("select needs a Value")
+            yes = self.constant(no.type, yes)
+        elif not isinstance(no, Value):
+            no = self.constant(yes.type, no)
+        made = Select(self, condition, yes, no)
+        self._append(made)
+        return made
+
+    def convert(self, opcode: str, value: Value, type: Type) -> Value:
+        """Append a conversion: ``sitofp``, ``bitcast``, ``ptrtoint``, ..."""
+        if type is value.type:
+            return value
+        made = Unary(self, type, opcode, value)
+        self._append(made)
+        return made
+
+    def extract(self, vector: Value, lane: int | Value) -> Value:
+        """Append ``extractelement``."""
+        made = Extract(self, vector, self.operand(I64, lane))
+        self._append(made)
+        return made
+
+    def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
+        """Append ``insertelement``."""
+        made = Insert(self, vector, scalar, self.operand(I64, lane))
+        self._append(made)
+        return made
+
+    def shuffle(self, vector: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
+        """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
+        if other is None:
+            other = self.poison(vector.type)
+        made = Shuffle(self, vector, other, tuple(lanes))
+        self._append(made)
+        return made
+
+    def call(
+        self, result: Type | None, callee: Callee | str, *arguments: Value,
+        attributes: tuple[Attribute, ...] = (),
+    ) -> Value:  # fmt: skip
+        """Append a call; a function that the module does not know by its name is declared."""
+        if isinstance(callee, str):
+            known = self.module.callee(callee)
+            callee = known or self.module.declare(callee, result, [a.type for a in arguments])
+        self.symbols[callee.name] = None
+        made = Call(self, result or VOID, callee.name, arguments, attributes)
+        self._append(made)
+        return made
+
+    def intrinsic(self, name: str, *arguments: Value, result: Type | None = None) -> Value:
+        """Call ``llvm.NAME.TYPE``, overloaded on the type of the first argument."""
+        type = arguments[0].type
+        return self.call(result or type, f"llvm.{name}.{type.suffix}", *arguments)
+
+    def fma(self, a: Value, b: Operand, c: Operand) -> Value:
+        """Return a * b + c, rounded once."""
+        return self.intrinsic("fma", a, self.operand(a.type, b), self.operand(a.type, c))
+
+    # -- memory; see also `hloom.codegen.llvm.memory`
+
+    def offset(self, pointer: Value, index: Operand, element: Type = I8) -> Value:
+        """Return the address ``index`` elements behind a pointer; a vector of indices gives one of these."""
+        if not isinstance(index, Value):
+            if not index:
+                return pointer
+            index = self.constant(I64, index)
+        lanes = index.type.lanes
+        made = Offset(self, PTR.vector(lanes) if lanes else PTR, element, pointer, index)
+        self._append(made)
+        return made
+
+    def load(self, type: Type, pointer: Value, *, align: int = 0) -> Value:
+        """Load a value; alignment defaults to that of one element."""
+        made = Load(self, type, pointer, align or type.size)
+        self._append(made)
+        return made
+
+    def store(self, value: Value, pointer: Value, *, align: int = 0) -> None:
+        """Store a value; alignment defaults to that of one element."""
+        self._append(Store(self, value, pointer, align or value.type.size))
+
+    def allocate(self, type: Type, count: int = 1, *, align: int = 0) -> StackMemory:
+        """Reserve stack memory for the whole call: for scratch rows, never for loop variables.
+
+        Its alignment defaults to that of the module's memory; the count may be changed until `finish`.
+        """
+        made = StackMemory(self, type, count, align or self.module.alignment)
+        self.stack.append(made)
+        return made
+
+    def initialize(self, memory: StackMemory, value: Constant) -> None:
+        """Store a constant in stack memory when the function begins."""
+        self.prologue.append(Store(self, value, memory, value.type.size))
+
+    # -- control flow
+
+    def new_block(self) -> Block:
+        """Return a block that `start` will place."""
+        return Block()
+
+    def start(self, block: Block) -> None:
+        """Place a block at the end, and append to it from now on."""
+        self.blocks.append(block)
+        self.block = block
+        self._append = block.instructions.append
+
+    def split_block(self) -> None:
+        """Continue in a new block.
+
+        LLVM selects instructions block by block; in long chains of shuffles most of that time goes into a
+        search for shorter chains, which finds none across blocks.
+        """
+        block = Block()
+        self.jump(block)
+        self.start(block)
+
+    def jump(self, block: Block) -> None:
+        """Branch always."""
+        self._append(Jump(self, block))
+
+    def branch(self, condition: Value, yes: Block, no: Block) -> None:
+        """Branch on an i1."""
+        self._append(Branch(self, condition, yes, no))
+
+    def switch(self, chooser: Value, cases: Sequence[tuple[int, Block]], default: Block) -> None:
+        """Branch to the block of the case that an integer equals."""
+        self._append(Switch(self, chooser, cases, default))
+
+    def phi(self, type: Type, incoming: Sequence[tuple[Value, Block]]) -> Value:
+        """Return the value that belongs to the block control came from."""
+        made = Phi(self, type, incoming)
+        self._append(made)
+        return made
+
+    def loop(self, low: Operand, high: Operand, step: int | Value = 1, carried: Sequence[Value] = ()) -> Loop:
+        """Begin ``for index in range(low, high, step)`` with carried values; no iteration if low >= high."""
+        first, limit, increment = (self.operand(I64, x) for x in (low, high, step))
+        return Loop(self, first, limit, increment, tuple(carried))
+
+    @contextmanager
+    def when(self, condition: Value) -> Generator[None]:
+        """Run the body if the condition holds; values made inside stay inside."""
+        body, after = Block(), Block()
+        self.branch(condition, body, after)
+        self.start(body)
+        yield
+        self.jump(after)
+        self.start(after)
+
+    def return_if(self, condition: Value, value: Operand | None = None) -> None:
+        """Return a value (or nothing) if the condition holds, else continue."""
+        leave, after = Block(), Block()
+        self.branch(condition, leave, after)
+        self.start(leave)
+        self._append(Return(self, None if value is None else self.operand(self.result, value)))
+        self.start(after)
+
+    def pack_parameters(self, count: int) -> None:
+        """Let callers pass the first parameters, pointers, in an array, whose address takes their place."""
+        packed, array = self.parameters[:count], Parameter(self, PTR)
+        loads: list[Instruction] = []
+        for number, parameter in enumerate(packed):
+            parameter.place = array
+            if number:
+                parameter.place = Offset(self, PTR, PTR, array, self.constant(I64, number))
+                loads.append(parameter.place)
+            loads.append(parameter)
+        self.parameters = [array, *self.parameters[count:]]
+        self.blocks[0].instructions[:0] = loads
+
+    def discard(self) -> None:
+        """Drop the code, so that no references in circles keep its values alive."""
+        self.blocks.clear()
+        self.constants.clear()
+        self.stack.clear()
+        self.prologue.clear()
+
+    def finish(self, value: Value | None = None) -> None:
+        """Return, and add the function to its module."""
+        self._append(Return(self, value))
+        self.module.functions[self.name] = self
 
 
 Callee: TypeAlias = Function | Declaration
 
 
-class GlobalConstant:
-    """Constant bytes.
+class Loop:
+    """A counted loop under construction: ``with f.loop(low, high, step, carried) as loop``.
 
     Attributes:
-        name: of the symbol.
-        data: the bytes.
-        align: of the address, in bytes.
-        external: whether the bytes are put in place by the loader instead of LLVM.
+        index: the induction variable.
+        values: the carried values in this iteration; after the loop, the last ones.
     """
 
-    __slots__ = ("align", "data", "external", "name")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_following",
+        "_function",
+        "_head",
+        "_initial",
+        "_phis",
+        "_step",
+        "index",
+        "values",
+    )
 
-    def __init__(self, name: str, data: bytes, *, align: int, external: bool) -> None:
-        self.name, self.data, self.align, self.external = name, data, align, external
+    def __init__(
+        self, function: Function, low: Value, high: Value, step: Value, carried: tuple[Value, ...]
+    ) -> None:
+        self._function, self._step, self._initial = function, step, (low, *carried)
+        self._before = function.block
+        self._head, body, self._after = Block(), Block(), Block()
+        function.jump(self._head)
+        function.start(self._head)
+        self._phis = [Phi(function, value.type) for value in self._initial]
+        self._head.instructions.extend(self._phis)
+        self.index: Value = self._phis[0]
+        self.values: tuple[Value, ...] = tuple(self._phis[1:])
+        self._following = self.values
+        function.branch(self.index.compare("slt", high), body, self._after)
+        function.start(body)
+
+    def next(self, *values: Value) -> None:
+        """Set the carried values of the next iteration."""
+        self._following = values
+
+    def __enter__(self) -> Loop:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the loop; code that follows is executed after it."""
+        if kind is not None:
+            return
+        function = self._function
+        following = (function.flagged_binary("add", ("nsw",), self.index, self._step), *self._following)
+        latch = function.block
+        function.jump(self._head)
+        for phi, initial, value in zip(self._phis, self._initial, following, strict=True):
+            phi.incoming = ((initial, self._before), (value, latch))
+        function.start(self._after)
 
 
 class Module:
@@ -119,6 +482,13 @@ class Module:
         external = len(data) > MOST_INLINE
         self.globals[name] = GlobalConstant(name, data, align=align or self.alignment, external=external)
 
-    def text(self) -> str:
-        """Return the module in LLVM's textual language."""
-        return print_module(self)
+
+def _special(type: Type, value: Number) -> Number | bytes:
+    """Return what stands for a zero or a NaN in keys: the bits, where comparing numbers does not tell."""
+    return struct.pack("<d", value) if value or (type.is_float and math.copysign(1.0, value) < 0) else 0
+
+
+def _as_element(type: Type, value: Number | Sequence[Number]) -> Number | tuple[Number, ...]:
+    """Return numbers as a type has them: floats or ints."""
+    convert = float if type.is_float else int
+    return convert(value) if isinstance(value, NUMBERS) else tuple([convert(v) for v in value])

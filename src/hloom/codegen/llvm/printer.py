@@ -6,14 +6,12 @@ Values are numbered in the order of their definitions, as LLVM itself numbers va
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hloom.codegen.llvm.attributes import attributes_text
+from hloom.codegen.llvm.declarations import Declaration, GlobalConstant
+from hloom.codegen.llvm.module import Function, Module
 from hloom.codegen.llvm.types import VOID
-
-if TYPE_CHECKING:
-    from hloom.codegen.llvm.function import Function
-    from hloom.codegen.llvm.module import Declaration, GlobalConstant, Module
 
 _value_names: Final[list[str]] = []
 _block_names: Final[list[str]] = ["entry"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hloom.codegen.llvm.function import Function
+from hloom.codegen.llvm.module import Function
 
 
 class Structure:

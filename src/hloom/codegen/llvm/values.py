@@ -8,12 +8,77 @@ from __future__ import annotations
 import struct
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
+from hloom.codegen.llvm.attributes import Attribute
 from hloom.codegen.llvm.types import PTR, Type
+from hloom.codegen.target import Target
 
-if TYPE_CHECKING:
-    from hloom.codegen.llvm.function import Function
+
+class Builder(Protocol):
+    """A function under construction, as values and emitters of expressions use it.
+
+    `hloom.codegen.llvm.module.Function` implements it; control flow and memory need the function itself.
+    """
+
+    @property
+    def target(self) -> Target:
+        """The machine that the code is for."""
+        ...
+
+    def constant(self, type: Type, value: Number | Sequence[Number]) -> Constant:
+        """Return a number as a constant, in every lane of a vector; a sequence gives a lane each."""
+        ...
+
+    def operand(self, type: Type, value: Operand) -> Value:
+        """Return an operand as a value: numbers become constants of the type."""
+        ...
+
+    def poison(self, type: Type) -> Value:
+        """Return an undefined value."""
+        ...
+
+    def binary(self, opcode: str, a: Value, b: Operand) -> Value:
+        """Append a two-operand instruction on values of one type."""
+        ...
+
+    def unary(self, opcode: str, a: Value) -> Value:
+        """Append a one-operand instruction whose result has the operand's type."""
+        ...
+
+    def compare(self, predicate: str, a: Value, b: Operand) -> Value:
+        """Append ``fcmp`` or ``icmp``."""
+        ...
+
+    def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
+        """Append a choice; at least one of the alternatives is a Value."""
+        ...
+
+    def convert(self, opcode: str, value: Value, type: Type) -> Value:
+        """Append a conversion: ``sitofp``, ``bitcast``, ``ptrtoint``, ..."""
+        ...
+
+    def extract(self, vector: Value, lane: int | Value) -> Value:
+        """Append ``extractelement``."""
+        ...
+
+    def insert(self, vector: Value, scalar: Value, lane: int | Value) -> Value:
+        """Append ``insertelement``."""
+        ...
+
+    def shuffle(self, vector: Value, lanes: Sequence[int], other: Value | None = None) -> Value:
+        """Append a choice of lanes of two vectors; -1 leaves a lane undefined."""
+        ...
+
+    def call(
+        self, result: Type | None, callee: str, *arguments: Value, attributes: tuple[Attribute, ...] = ()
+    ) -> Value:
+        """Append a call; a function that the module does not know by its name is declared."""
+        ...
+
+    def intrinsic(self, name: str, *arguments: Value, result: Type | None = None) -> Value:
+        """Call ``llvm.NAME.TYPE``, overloaded on the type of the first argument."""
+        ...
 
 
 class Value:
@@ -31,7 +96,7 @@ class Value:
     key: Hashable
     name: str
 
-    def __init__(self, function: Function, type: Type) -> None:
+    def __init__(self, function: Builder, type: Type) -> None:
         self.function = function
         self.type = type
 
@@ -158,7 +223,7 @@ class Poison(Value):
 
     __slots__ = ()
 
-    def __init__(self, function: Function, type: Type) -> None:
+    def __init__(self, function: Builder, type: Type) -> None:
         super().__init__(function, type)
         self.name = "poison"
         self.key = ("poison", type)
@@ -169,7 +234,7 @@ class GlobalAddress(Value):
 
     __slots__ = ("symbol",)
 
-    def __init__(self, function: Function, symbol: str) -> None:
+    def __init__(self, function: Builder, symbol: str) -> None:
         super().__init__(function, PTR)
         self.symbol = symbol
         self.name = self.key = f"@{symbol}"
@@ -188,7 +253,7 @@ class Constant(Value):
     __slots__ = ("number_key", "value")
 
     def __init__(
-        self, function: Function, type: Type, value: Number | tuple[Number, ...], key: ConstantKey
+        self, function: Builder, type: Type, value: Number | tuple[Number, ...], key: ConstantKey
     ) -> None:
         self.function = function
         self.type = type

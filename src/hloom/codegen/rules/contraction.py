@@ -66,13 +66,13 @@ def multiply_add(e: Elements, kind: ElementType, a: Element, b: Element, total: 
     a, b, total = e.together([a, b, total])
     if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(total, tuple):
         f = e.function
-        if not fuses(f.module.target):
+        if not fuses(f.target):
             return total[0] + (a[0] * b[0] - a[1] * b[1]), total[1] + (a[0] * b[1] + a[1] * b[0])
         real = f.fma(a[0], b[0], f.fma(-a[1], b[1], total[0]))
         return real, f.fma(a[0], b[1], f.fma(a[1], b[0], total[1]))
     assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
     if a.type.scalar is I1:
         return total | (a & b)
-    if a.type.is_float and fuses(e.function.module.target):
+    if a.type.is_float and fuses(e.function.target):
         return e.function.fma(a, b, total)
     return a * b + total

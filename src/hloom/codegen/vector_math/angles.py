@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, NamedTuple
 
-from hloom.codegen.llvm import F32, F64, I32, Value
+from hloom.codegen.llvm import F32, F64, I32, Function, Value
 from hloom.codegen.llvm.memory import gather
 from hloom.codegen.vector_math.reals import Pair, Reals
 
@@ -75,7 +75,7 @@ def of_large_angle(x: Value, name: str, evaluate: Callable[[Reals, Value, Value,
 
     One function of the module serves all calls for vectors of one type.
     """
-    module = x.function.module
+    module = Function.of(x).module
     full_name = f"{name}.{x.type.suffix}"
     if full_name not in module.functions:
         f = module.function(full_name, [x.type], x.type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm import F32, F64, I1, I64, Value
+from hloom.codegen.llvm import F32, F64, I1, I64, Function, Value
 from hloom.codegen.vector_math.exponential import RANGE, exponential_parts
 from hloom.codegen.vector_math.logarithm import EXPONENT_UNIT, log_as_sum, normalized
 from hloom.codegen.vector_math.reals import Reals
@@ -81,7 +81,7 @@ def integer_power(base: Value, exponent: Value, signed: bool) -> Value:
 
     Negative exponents leave the truncated fraction: 1 of 1, 1 or -1 of -1, 0 of all others.
     """
-    f = base.function
+    f = Function.of(base)
     one = f.constant(base.type, 1)
     with f.loop(0, _significant_bits(exponent, signed), 1, [one, base, exponent]) as loop:
         result, square, rest = loop.values

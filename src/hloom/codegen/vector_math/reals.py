@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from hloom.codegen.llvm import F32, F64, I32, I64, Operand, Value, make_type
+from hloom.codegen.llvm import F32, F64, I32, I64, Function, Operand, Value, make_type
 from hloom.codegen.target import fuses, has_avx512, rounds
 
 Pair: TypeAlias = tuple[Value, Value]
@@ -30,7 +30,7 @@ class Reals:
     """
 
     def __init__(self, like: Value) -> None:
-        self.function = like.function
+        self.function = Function.of(like)
         self.type = like.type
         double = like.type.scalar is F64
         self.is_double = double
@@ -38,7 +38,7 @@ class Reals:
         self.mantissa_bits = 52 if double else 23
         self.precision = self.mantissa_bits + 1
         self.bias = 1023 if double else 127
-        target = like.function.module.target
+        target = like.function.target
         self.fuses, self.has_avx512, self._rounds = fuses(target), has_avx512(target), rounds(target)
 
     # -- constants and bits
@@ -304,7 +304,7 @@ def where_any_of(
     condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
 ) -> list[Value]:
     """The same for several values."""
-    f = condition.function
+    f = Function.of(condition)
     body, after = f.new_block(), f.new_block()
     test = any_lane(condition)
     before = f.block

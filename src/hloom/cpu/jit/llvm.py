@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from hloom.codegen.llvm import Attribute, Module
+from hloom.codegen.llvm import Attribute, Module, print_module
 from hloom.codegen.target import NATIVE, Target
 from hloom.errors import HloError
 
@@ -181,7 +181,9 @@ def check_intrinsics(module: Module, target: Target) -> None:
 def generate_module(module: Module, *, assembly: bool = False) -> bytes:
     """Return the object code, or the assembly, of a module for its target; see `generate`."""
     check_intrinsics(module, module.target)
-    return generate(module.text(), module.target, assembly=assembly, simplified=simplified_names(module))
+    return generate(
+        print_module(module), module.target, assembly=assembly, simplified=simplified_names(module)
+    )
 
 
 def simplified_names(module: Module) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from hloom.codegen.llvm import Module
-from hloom.codegen.llvm.printer import print_part
+from hloom.codegen.llvm.printer import print_module, print_part
 from hloom.cpu.jit.llvm import CodeQueue, check_intrinsics, simplified_names
 
 PART_INSTRUCTIONS: Final = 600
@@ -39,7 +39,7 @@ class PartStream:
         """Return the objects of all parts of the finished module; raises CompilerError."""
         if not self._done:
             check_intrinsics(module, self._queue.target)
-            self._queue.add(module.text(), simplified_names(module))
+            self._queue.add(print_module(module), simplified_names(module))
         elif self._done < len(module.functions):
             self._add(module, list(islice(module.functions, self._done, None)))
         return self._queue.finish()

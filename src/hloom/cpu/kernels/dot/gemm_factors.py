@@ -127,11 +127,11 @@ class Plain:
     def store_units(self, value: Element, pointer: Value) -> None:
         """Store factors in the type of the sums."""
         if isinstance(value, tuple):
-            f = value[0].function
+            f = Function.of(value[0])
             f.store(value[0], pointer)
             f.store(value[1], f.offset(pointer, value[0].type.lanes, value[0].type.scalar))
         else:
-            value.function.store(to_storage(value, self.gemm.kind), pointer)
+            Function.of(value).store(to_storage(value, self.gemm.kind), pointer)
 
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
         """Load a vector that `pack` stored."""
@@ -159,9 +159,9 @@ class Plain:
         if isinstance(number, tuple):
             lanes = number[0].type.lanes
             order = [lane // 2 + (lane % 2) * lanes for lane in range(2 * lanes)]
-            number[0].function.store(number[0].shuffle(order, number[1]), pointer)
+            Function.of(number[0]).store(number[0].shuffle(order, number[1]), pointer)
         else:
-            number.function.store(to_storage(number, self.gemm.kind), pointer)
+            Function.of(number).store(to_storage(number, self.gemm.kind), pointer)
 
     def pack_column(self, values: Sequence[Element], kind: ElementType, pointer: Value) -> None:
         """Store the factors of A of one step and a vector of rows."""
@@ -222,7 +222,7 @@ class _Grouped(ABC):
         group = len(values)
         order = [place // group + place % group * lanes for place in range(lanes * group)]
         (joined,) = current
-        joined.function.store(joined.shuffle(order), pointer)
+        Function.of(joined).store(joined.shuffle(order), pointer)
 
     def pack_units(self, value: Element, kind: ElementType) -> Element:
         """Combine neighbours along k into units."""
@@ -233,13 +233,13 @@ class _Grouped(ABC):
     def store_units(self, value: Element, pointer: Value) -> None:
         """Store a vector of units."""
         assert isinstance(value, Value)
-        value.function.store(value, pointer)
+        Function.of(value).store(value, pointer)
 
     def pack_row(self, value: Element, kind: ElementType, pointer: Value) -> None:
         """Store factors of A."""
         assert isinstance(value, Value)
         factor = self.factor(value, kind, of_a=True)
-        factor.function.store(factor, pointer)
+        Function.of(factor).store(factor, pointer)
 
     def load(self, f: Function, pointer: Value, lanes: int) -> Element:
         """Load a vector of units."""

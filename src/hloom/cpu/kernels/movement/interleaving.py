@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hloom.codegen.elements import NEAR, Elements, View
-from hloom.codegen.llvm import I64, PTR, Module, Value
+from hloom.codegen.llvm import I64, PTR, Function, Module, Value
 from hloom.codegen.llvm.memory import masked_store
 from hloom.codegen.loops import LoopKernel, outer_loops, root_values, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes, storage_type, to_storage
@@ -135,7 +135,7 @@ def interleaved(columns: Sequence[Value]) -> list[Value]:
     low = [lane // 2 + (lane % 2) * lanes for lane in range(lanes)]
     high = [lane + lanes // 2 for lane in low]
     pairs = list(zip(interleaved(columns[::2]), interleaved(columns[1::2]), strict=True))
-    columns[0].function.split_block()
+    Function.of(columns[0]).split_block()
     return [even.shuffle(order, odd) for even, odd in pairs for order in (low, high)]
 
 

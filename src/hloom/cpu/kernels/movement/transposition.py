@@ -46,7 +46,7 @@ def transposed(vectors: Sequence[Value]) -> list[Value]:
                 following[i], following[i + distance] = a.shuffle(low, b), a.shuffle(high, b)
         current = following
         distance //= 2
-        vectors[0].function.split_block()
+        Function.of(vectors[0]).split_block()
     return current
 
 

@@ -1,0 +1,48 @@
+"""What a module has besides functions: declarations of others, constants in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hloom.codegen.llvm.attributes import Attribute
+from hloom.codegen.llvm.types import VOID, Type
+
+
+class Declaration:
+    """A function that is defined elsewhere.
+
+    Attributes:
+        name, result: name and type of the result (``void`` for none).
+        parameter_types, parameter_attributes: of the parameters, in order.
+        attributes: of the function.
+    """
+
+    __slots__ = ("attributes", "name", "parameter_attributes", "parameter_types", "result")
+
+    def __init__(
+        self, name: str, result: Type | None, parameters: Sequence[Type], *,
+        attributes: Sequence[Attribute] = (),
+        parameter_attributes: Mapping[int, tuple[Attribute, ...]] | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.result: Type = result or VOID
+        self.parameter_types: Sequence[Type] = tuple(parameters)
+        stated = parameter_attributes or {}
+        self.parameter_attributes = [stated.get(number, ()) for number in range(len(parameters))]
+        self.attributes: tuple[Attribute, ...] = tuple(attributes)
+
+
+class GlobalConstant:
+    """Constant bytes.
+
+    Attributes:
+        name: of the symbol.
+        data: the bytes.
+        align: of the address, in bytes.
+        external: whether the bytes are put in place by the loader instead of LLVM.
+    """
+
+    __slots__ = ("align", "data", "external", "name")
+
+    def __init__(self, name: str, data: bytes, *, align: int, external: bool) -> None:
+        self.name, self.data, self.align, self.external = name, data, align, external
