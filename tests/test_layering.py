@@ -42,8 +42,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "buffers": MIDDLE,
     "cpu": BACK,
     "runtime": BACK | {"cpu"},
-    "jax": BACK | {"cpu", "runtime"},
-    "tools": BACK | {"cpu", "runtime", "jax"},
+    "sharding": MEANING | {"passes"},
+    "jax": BACK | {"cpu", "runtime", "sharding"},
+    "tools": BACK | {"cpu", "runtime", "sharding", "jax"},
 }
 
 WIRE = {"proto.schema", "proto.shape", "proto.literal"}

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from hloom.cpu.native import NativeExecutable
 from hloom.ir.module import HloModule
 from hloom.jax.client import MEMORY_KINDS, Client, Device
-from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import Leaf, LoadedExecutable
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.runtime.executable import Executable
+    from hloom.sharding.partitioner import Partitioned
 
 _MOST_KEPT: Final = 4096
 """Programs that are kept for the case that the same one is compiled again."""
@@ -36,6 +37,7 @@ class Compiled:
         module: the program.
         num_replicas, num_partitions: its devices.
         program: native code for one device, or an executable for several.
+        partitioned: the program of each device, if there are several.
     """
 
     key: bytes
@@ -43,6 +45,12 @@ class Compiled:
     num_replicas: int
     num_partitions: int
     program: NativeExecutable | Executable
+    partitioned: Partitioned | None = None
+
+    @property
+    def local(self) -> HloModule:
+        """The program of one device."""
+        return self.module if self.partitioned is None else self.partitioned.module
 
     @property
     def name(self) -> str:
@@ -52,12 +60,12 @@ class Compiled:
     @cached_property
     def inputs(self) -> list[Leaf]:
         """The arguments."""
-        return [Leaf.of(leaf) for p in self.module.entry.parameters for leaf in _leaves(p.shape)]
+        return [Leaf.of(leaf) for p in self.local.entry.parameters for leaf in _leaves(p.shape)]
 
     @cached_property
     def outputs(self) -> list[Leaf]:
         """The results."""
-        return [Leaf.of(leaf) for leaf in _leaves(self.module.entry.root.shape)]
+        return [Leaf.of(leaf) for leaf in _leaves(self.local.entry.root.shape)]
 
     @cached_property
     def donated(self) -> list[int]:
@@ -98,8 +106,8 @@ class Compiled:
         """Return the module after all passes, as an HloModuleProtoWithConfig."""
         from hloom.jax.optimized import module_with_config
 
-        module = self.program.optimized if isinstance(self.program, NativeExecutable) else self.module
-        return module_with_config(module, self.num_replicas, self.num_partitions)
+        module = self.program.optimized if isinstance(self.program, NativeExecutable) else self.local
+        return module_with_config(module, self.num_replicas, self.num_partitions, self.partitioned)
 
 
 def _leaves(shape: Shape) -> list[Shape]:
@@ -162,7 +170,13 @@ def _compiled(key: bytes, code: bytes, replicas: int, partitions: int) -> Compil
     module = HloModule.from_proto(converted.as_serialized_hlo_module_proto())
     if replicas * partitions == 1:
         return Compiled(key, module, 1, 1, NativeExecutable(module))
+    if replicas > 1:
+        raise PjrtError(
+            UNIMPLEMENTED, f"programs have one replica and any number of partitions, got {replicas}"
+        )
     from hloom.runtime.executable import compile as compile_for_devices
+    from hloom.sharding.partitioner import partition
 
-    program = compile_for_devices(module, num_replicas=replicas, num_partitions=partitions)
-    return Compiled(key, module, replicas, partitions, program)
+    partitioned = partition(module, partitions)
+    program = compile_for_devices(partitioned.module, num_partitions=partitions)
+    return Compiled(key, module, replicas, partitions, program, partitioned)

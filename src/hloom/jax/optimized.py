@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hloom.ir.module import HloModule
+from hloom.ir.sharding import Sharding
+
+if TYPE_CHECKING:
+    from hloom.sharding.partitioner import Partitioned
 
 
-def module_with_config(module: HloModule, num_replicas: int, num_partitions: int) -> bytes:
-    """Return the message: field 1 is the module, field 2 its HloModuleConfigProto (``xla/xla.proto``)."""
+def module_with_config(
+    module: HloModule, num_replicas: int, num_partitions: int, partitioned: Partitioned | None = None
+) -> bytes:
+    """Return the message: field 1 is the module, field 2 its HloModuleConfigProto (``xla/xla.proto``).
+
+    The module of a partitioned program states how its parameters and results are cut.
+    """
     from hloom.proto.schema import hlo_pb2
 
-    encoded = module.to_proto()
-    shape = hlo_pb2.HloModuleProto.FromString(encoded).host_program_shape.SerializeToString()
+    proto = hlo_pb2.HloModuleProto.FromString(module.to_proto())
+    if partitioned is not None:
+        for tiling in partitioned.parameters:
+            tiling.to_sharding().write(proto.spmd_parameters_shardings.add())
+        results = [tiling.to_sharding() for tiling in partitioned.results]
+        single = not module.entry.root.shape.is_tuple
+        whole = results[0] if single else Sharding("tuple", elements=tuple(results))
+        whole.write(proto.spmd_output_sharding)
+    encoded = proto.SerializeToString()
+    shape = proto.host_program_shape.SerializeToString()
     config = _field(1, shape) + _number(4, num_replicas) + _number(5, num_partitions)
     return _field(1, encoded) + _field(2, config)
 

@@ -1,0 +1,126 @@
+"""Shardings in Shardy's notation, as frontend attributes of HLO carry them.
+
+::
+
+    xla.sdy.meshes      {mesh = #sdy.mesh<["a"=2, "b"=2]>}
+    xla.sdy.sharding    #sdy.sharding_per_value<[<@mesh, [{"a", "b"}, {?}]>]>
+
+A dimension lists the axes that cut it, major first; ``"a":(2)4`` is the part of size 4 of axis ``a`` behind
+its first 2. ``?`` lets a partitioner cut further, ``p1`` is a priority: both are ignored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from hloom.errors import HloError
+from hloom.sharding.tiling import Tiling
+
+_MESH: Final = re.compile(
+    r'(\w+|"[^"]*")\s*=\s*#sdy\.mesh<\[([^\]]*)\](?:,\s*device_ids\s*=\s*\[([^\]]*)\])?>'
+)
+_AXIS: Final = re.compile(r'"([^"]+)"\s*=\s*(\d+)')
+_VALUE: Final = re.compile(r"<@(\w+|\"[^\"]*\"),\s*\[((?:\{[^{}]*\}p?\d*(?:,\s*)?)*)\]([^<>]*)>")
+_DIMENSION: Final = re.compile(r"\{([^{}]*)\}")
+_REFERENCE: Final = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Devices in an array with named axes.
+
+    Attributes:
+        axes: the size of each axis, major first.
+        devices: the devices in row-major order.
+    """
+
+    axes: Mapping[str, int]
+    devices: tuple[int, ...]
+
+    @cached_property
+    def coordinates(self) -> dict[int, dict[str, int]]:
+        """The index along each axis, by device."""
+        places = np.ndindex(*self.axes.values())
+        return {d: dict(zip(self.axes, p, strict=True)) for d, p in zip(self.devices, places, strict=True)}
+
+    def along(self, device: int, axes: Collection[str]) -> tuple[int, ...]:
+        """Return the indices of a device along some axes."""
+        place = self.coordinates.get(device, {})
+        return tuple(place.get(axis, 0) for axis in self.axes if axis in axes)
+
+
+def parse_meshes(text: str) -> dict[str, Mesh]:
+    """Return the meshes of a module's attribute, by name."""
+    meshes: dict[str, Mesh] = {}
+    for name, axes, devices in _MESH.findall(text):
+        sizes = {axis: int(size) for axis, size in _AXIS.findall(axes)}
+        count = math.prod(sizes.values())
+        numbers = tuple(int(n) for n in devices.split(",")) if devices else tuple(range(count))
+        meshes[name.strip('"')] = Mesh(sizes, numbers[:count] if sizes else ())
+    return meshes
+
+
+@dataclass(frozen=True, slots=True)
+class MeshSharding:
+    """The sharding of an array in terms of mesh axes.
+
+    Attributes:
+        mesh: the mesh.
+        dimensions: for each dimension its axes, as name, size of what is before the part, size of the part.
+    """
+
+    mesh: Mesh
+    dimensions: tuple[tuple[tuple[str, int, int], ...], ...]
+
+    def tiling(self, rank: int, devices: int, only: Collection[str] | None = None) -> Tiling:
+        """Return the tiling, over some of the axes if ``only`` is given."""
+        kept = [[part for part in axes if only is None or part[0] in only] for axes in self.dimensions[:rank]]
+        kept += [[] for _ in range(rank - len(kept))]
+        tiles = tuple(math.prod(size for _, _, size in axes) for axes in kept)
+        places: list[tuple[int, ...]] = []
+        for device in range(devices):
+            coordinates = self.mesh.coordinates.get(device, {})
+            place: list[int] = []
+            for axes in kept:
+                index = 0
+                for name, before, size in axes:
+                    behind = self.mesh.axes[name] // (before * size)
+                    index = index * size + coordinates.get(name, 0) // behind % size
+                place.append(index)
+            places.append(tuple(place))
+        return Tiling(tiles, tuple(places))
+
+
+def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]:
+    """Return the shardings of an attribute, one for each value.
+
+    Raises HloError by the rules ``sharding.mesh`` for an unknown mesh and ``sharding.unreduced``.
+    """
+    found: list[MeshSharding] = []
+    for name, body, rest in _VALUE.findall(text):
+        mesh = meshes.get(name.strip('"'))
+        if mesh is None:
+            message = f"the sharding names the mesh {name}, the module has {', '.join(meshes) or 'none'}"
+            raise HloError(message, rule="sharding.mesh")
+        if "unreduced" in rest:
+            raise HloError("unreduced shardings are not implemented", rule="sharding.unreduced")
+        dimensions: list[tuple[tuple[str, int, int], ...]] = []
+        for axes in _DIMENSION.findall(body):
+            parts: list[tuple[str, int, int]] = []
+            for axis, before, size in _REFERENCE.findall(axes):
+                parts.append((axis, int(before or 1), int(size or mesh.axes[axis])))
+            dimensions.append(tuple(parts))
+        found.append(MeshSharding(mesh, tuple(dimensions)))
+    return found
+
+
+def parse_axes(text: str) -> frozenset[str]:
+    """Return the axes of an attribute ``#sdy<manual_axes{"a", "b"}>``."""
+    return frozenset(re.findall(r'"([^"]+)"', text))
