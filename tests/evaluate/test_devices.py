@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -174,3 +176,35 @@ def test_a_patient_infeed_waits_for_another_thread_and_gives_up() -> None:
     assert 0.2 < time.perf_counter() - start < 5.0
     release.set()
     feeder.join()
+
+
+FINISHED = "return device.id"
+INTERRUPTED = """
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    while True:
+        time.sleep(0.001)"""
+THEN_TRACE = """
+import contextlib, signal, sys, threading, time
+from hloom.evaluate.devices import World
+
+def work(device):
+    BODY
+
+def traced():
+    return "traced"
+
+world = World(2, 1)
+for _ in range(3):
+    with contextlib.suppress(KeyboardInterrupt):
+        world.run(work)
+sys.settrace(lambda *_: None)
+print(traced())
+"""
+
+
+@pytest.mark.parametrize("body", [FINISHED, INTERRUPTED], ids=["finished", "interrupted"])
+def test_a_traced_function_runs_after_devices(body: str) -> None:
+    """Devices leave no exception pending: CPython 3.11 would never start a traced function."""
+    code = THEN_TRACE.replace("BODY", body)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "traced\n", done.stderr

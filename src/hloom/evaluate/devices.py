@@ -73,6 +73,7 @@ class World:
         self.host_timeout = 2.0
         self.stop_word = ctypes.c_uint64(0)
         self._started: set[DeviceId] = set()
+        self._stopped: set[DeviceId] = set()
         self.condition = threading.Condition()
         self.running = False
         self.devices = [
@@ -158,7 +159,8 @@ class World:
             with self.condition:
                 self._fail(interrupt)
                 self._started = {device for device in self._started if threads[device].ident is not None}
-                for device in self._started & self.active:
+                self._stopped = self._started & self.active
+                for device in self._stopped:
                     _raise_in(threads[device], Stopped)
             self._wait_for_threads()
             raise
@@ -172,12 +174,18 @@ class World:
                 self.condition.wait()
 
     def _finish_surely(self, device: DeviceId, error: BaseException | None) -> None:
-        """Mark the device as ended even if Stopped is raised here meanwhile; afterwards none is pending."""
+        """Mark the device as ended even if Stopped is raised here meanwhile; afterwards none is pending.
+
+        Replace a pending exception by one that is caught here rather than cancel it: CPython 3.11 clears its
+        flag for pending exceptions only when it raises one, and no traced function starts while it is set.
+        """
         while True:
             try:
                 self._finish(device, error)
-                _raise_in(threading.current_thread(), None)
-                return
+                if device not in self._stopped:
+                    return
+                self._stopped.discard(device)
+                _raise_in(threading.current_thread(), Stopped)
             except Stopped:
                 continue
 
@@ -287,10 +295,10 @@ def _foreign_threads(device_count: int) -> int:
     return threading.active_count() - own
 
 
-def _raise_in(thread: threading.Thread, error: type[BaseException] | None) -> None:
-    """Raise an exception in the Python code of a thread, at one of its next bytecodes; None cancels that."""
+def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
+    """Raise an exception in the Python code of a thread, at one of its next bytecodes."""
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    raise_in(ctypes.c_ulong(thread.ident or 0), None if error is None else ctypes.py_object(error))
+    raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))
 
 
 class VirtualDevice:
