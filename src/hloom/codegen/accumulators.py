@@ -11,12 +11,12 @@ from hloom.plan.index import Variable
 
 
 def flatten(elements: Sequence[Element]) -> list[Value]:
-    """The registers of elements: two for a complex one."""
+    """Return the registers of elements: two for a complex one."""
     return [v for e in elements for v in (e if isinstance(e, tuple) else (e,))]
 
 
 def unflatten(values: Sequence[Value], like: Sequence[Element]) -> list[Element]:
-    """Elements of the same kinds as ``like`` from registers."""
+    """Return elements of the same kinds as ``like`` from registers."""
     found: list[Element] = []
     place = 0
     for element in like:
@@ -30,7 +30,7 @@ def unflatten(values: Sequence[Value], like: Sequence[Element]) -> list[Element]
 
 
 def spread(e: Elements, element: Element) -> Element:
-    """An element in every lane."""
+    """Repeat an element in every lane."""
     return (e.wide(element[0]), e.wide(element[1])) if isinstance(element, tuple) else e.wide(element)
 
 
@@ -38,7 +38,7 @@ def nested_reduction(
     e: Elements, variables: Sequence[Variable], start: list[Element],
     round_: Callable[[list[Element]], list[Element]],
 ) -> list[Element]:  # fmt: skip
-    """Loops over variables that carry accumulators through ``round_``."""
+    """Emit loops over variables that carry accumulators through ``round_``."""
     if not variables:
         return [spread(e, x) for x in round_(start)]
     first, *rest = variables

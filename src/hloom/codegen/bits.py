@@ -10,7 +10,7 @@ _INTEGER_OF = {F16: I16, F32: I32, F64: I64}
 
 
 def bits_of(value: Value, element_type: ElementType) -> Value:
-    """The pattern of a register value (of a part, for complex types) as an integer of at least a byte."""
+    """Return the bits of a register value (of one part, if complex) as an integer of at least a byte."""
     stored = value if element_type.is_complex else to_storage(value, element_type)
     if stored.type.is_float:
         stored = stored.bitcast(_INTEGER_OF[stored.type.scalar].vector(stored.type.lanes))
@@ -20,7 +20,7 @@ def bits_of(value: Value, element_type: ElementType) -> Value:
 
 
 def from_bits(bits: Value, element_type: ElementType) -> Value:
-    """The register value of a pattern, an integer of the width of the stored type."""
+    """Return the register value of a bit pattern, an integer of the width of the stored type."""
     stored = storage_type(element_type)
     if element_type.is_integer and element_type.bits < 8:
         return wrap(bits, element_type)
@@ -29,7 +29,7 @@ def from_bits(bits: Value, element_type: ElementType) -> Value:
 
 
 def reinterpreted(value: Element, before: ElementType, after: ElementType) -> Element:
-    """An element as one of another type of as many bits."""
+    """Reinterpret an element as another type of the same width."""
     if isinstance(value, tuple) or before is after:
         return value
     return from_bits(bits_of(value, before), after)

@@ -1,7 +1,7 @@
-"""Computations of scalars that combine values: of windows, scans and scatters.
+"""Scalar computations that combine values: of windows, scans and scatters.
 
-A computation may take and return other float types than the arrays hold; values are converted where they
-meet. Sums and products of narrow floats are formed in f32 and rounded when they are done.
+A computation may take and return other float types than those of the arrays; values are converted at its
+parameters and results. Sums and products of narrow floats are formed in f32 and rounded at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def as_type(value: Element, source: ElementType, target: ElementType) -> Element:
-    """A value of one float type in another, rounded once; other types stay as they are."""
+    """Convert a value between float types, rounding once; other types are unchanged."""
     if source is target or isinstance(value, tuple) or not (source.is_floating and target.is_floating):
         return value
     if target is et.F64:
@@ -36,9 +36,9 @@ class Combiner:
     """A computation (accumulators..., values...) → accumulators.
 
     Attributes:
-        computation: it.
+        computation: the called computation.
         accumulators, values: types of its parameters.
-        plain: the opcode, where it is one operation of its two parameters.
+        plain: the opcode, if the computation is one operation on its two parameters.
     """
 
     def __init__(self, computation: HloComputation) -> None:
@@ -61,21 +61,21 @@ class Combiner:
 
     @property
     def uniform(self) -> bool:
-        """Return whether results may stand in the place of values, so that parts may be combined first."""
+        """Return whether results have the types of values, so that parts may be combined first."""
         return self.accumulators == self.values
 
     def starts(self, inits: Sequence[Element], sources: Sequence[ElementType]) -> list[Element]:
-        """Initial values in the accumulators' types."""
+        """Return the initial values in the accumulators' types."""
         return [as_type(x, s, t) for x, s, t in zip(inits, sources, self.accumulators, strict=True)]
 
     def lift(self, values: Sequence[Element], sources: Sequence[ElementType]) -> list[Element]:
-        """Elements of the operands in the types of the computation's values."""
+        """Convert elements of the operands to the types of the computation's values."""
         return [as_type(x, s, t) for x, s, t in zip(values, sources, self.values, strict=True)]
 
     def combine(
         self, e: Elements, accumulators: Sequence[Element], values: Sequence[Element]
     ) -> list[Element]:
-        """The new accumulators."""
+        """Return the new accumulators."""
         if self.plain in ("add", "multiply") and self.accumulators[0].is_floating:
             a, b = e.together([accumulators[0], values[0]])
             assert isinstance(a, Value) and isinstance(b, Value)
@@ -88,7 +88,7 @@ class Combiner:
         ]
 
     def lower(self, accumulators: Sequence[Element], targets: Sequence[ElementType]) -> list[Element]:
-        """Accumulators, rounded to the types of the results."""
+        """Round accumulators to the types of the results."""
         made: list[Element] = []
         for value, source, target in zip(accumulators, self.accumulators, targets, strict=True):
             if self.plain in ("add", "multiply") and source.is_floating and isinstance(value, Value):
@@ -99,7 +99,7 @@ class Combiner:
 
 
 def _rounded(value: Value, source: ElementType, target: ElementType) -> Value:
-    """A sum that was not rounded to its own type yet, in the result's type."""
+    """Round a sum to its own type, then convert it to the result's type."""
     if register_type(source) is F32 and target is et.F64:
         return round_to(value, source).cast("fpext", F64) if source.bits < 32 else value.cast("fpext", F64)
     if register_type(source) is F64 and target is not et.F64:

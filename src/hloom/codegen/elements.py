@@ -1,9 +1,9 @@
-"""One element (or one vector of elements) of any value at a symbolic index.
+"""Emit one element, or one vector of elements, of any value at a symbolic index.
 
-A fused computation is a tree of operations that map indices to indices and combine elements. `Elements`
-walks it from the root: it asks every operation for the element at an index, and ends at loads from buffers.
-With ``lanes`` set, the variable marked as lane runs over the lanes of vectors; what does not depend on it
-stays scalar until it meets a vector.
+A fused computation is a tree of operations that map indices and combine elements. `Elements` visits it from
+the root: each operation's rule requests its operands' elements at mapped indices, down to loads from buffers.
+With ``lanes`` set, the variable marked as lane enumerates the lanes of vectors; values that do not depend on
+it are scalars until they are combined with a vector.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
 
 NEAR: Final = 16
-"""Lanes up to so many elements apart are picked out of whole vectors; farther ones are gathered."""
+"""Maximum distance in elements of lanes that are selected from whole vectors; farther ones are gathered."""
 UNKNOWN_EXTENT: Final = 1 << 40
-"""The size of a view whose end is not known: nothing is read but the elements that are asked for."""
+"""Extent of a view whose end is unknown: only the requested elements are read."""
 Indices: TypeAlias = tuple[Index, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array in memory: dense and row-major, or with strides of its own.
+    """An array in memory: dense and row-major, or with explicit strides.
 
     Attributes:
         pointer: address of the first element.
         element_type, dimensions: of the array.
-        strides: elements from neighbour to neighbour along each dimension; None: dense.
+        strides: distance in elements between neighbors along each dimension; None: dense.
     """
 
     pointer: Value
@@ -52,7 +52,7 @@ class View:
     strides: tuple[int, ...] | None = None
 
     def linear(self, indices: Indices) -> Index:
-        """The distance of an element from the first one, in elements."""
+        """Return the distance of an element from the first one, in elements."""
         if self.strides is None:
             return linearize(indices, self.dimensions)
         total = Index(0)
@@ -73,14 +73,14 @@ class Elements:
     """Emits elements into a function.
 
     Attributes:
-        function: where the code goes.
+        function: the function to which code is appended.
         lanes: lanes of vectors; 0 for scalar code.
-        mask: lanes (or the scalar condition) under which loads may happen; None: all.
-        views: instructions whose values lie in memory.
-        accesses: every linear index used by a load, for the planning of loops.
-        requests: the elements asked for without a condition, in the order of asking.
-        unrolls: whether reductions of a few elements are written out instead of being loops.
-        pinned: variables that appear in conditions or values and so cannot be merged with others.
+        mask: lanes (or the scalar condition) for which loads are allowed; None: all.
+        views: instructions whose values are in memory.
+        accesses: linear index of every load, for the planning of loops.
+        requests: the unconditionally requested elements, in order.
+        unrolls: whether reductions of a few elements are unrolled.
+        pinned: variables used in conditions or values, which cannot be merged with others.
     """
 
     def __init__(self, function: Function, lanes: int, views: dict[HloInstruction, View]) -> None:
@@ -100,7 +100,7 @@ class Elements:
     # -- the walk
 
     def element(self, instruction: HloInstruction, indices: Indices) -> Element:
-        """The element of an instruction's value at an index."""
+        """Emit the element of an instruction's value at an index."""
         instruction = self._standing.get(instruction, instruction)
         key = (instruction, indices, self.mask)
         everywhere = (instruction, indices, None)
@@ -121,7 +121,7 @@ class Elements:
         if rule is not None:
             return rule(self, instruction, indices)
         if instruction.operation.elementwise:
-            # what select goes by, and the bounds of clamp, may be scalars beside arrays
+            # the predicate of select and the bounds of clamp may be scalars beside arrays
             places = [indices if o.shape.rank else () for o in instruction.operands]
             operands = [self.element(o, at) for o, at in zip(instruction.operands, places, strict=True)]
             return self.elementwise(instruction, operands)
@@ -138,7 +138,7 @@ class Elements:
         self._standing[instruction] = other
 
     def leaves(self, instruction: HloInstruction, indices: Indices) -> list[Element]:
-        """The elements of all leaves of a tuple value (a variadic reduce, a fused tuple) at one index."""
+        """Emit the elements of all leaves of a tuple (a variadic reduce, a fused tuple) at one index."""
         if not instruction.shape.is_tuple:
             return [self.element(instruction, indices)]
         for known in self._known_leaves:
@@ -152,7 +152,7 @@ class Elements:
         return made
 
     def elementwise(self, instruction: HloInstruction, operands: Sequence[Element]) -> Element:
-        """An elementwise operation on elements; vectors win over scalars."""
+        """Emit an elementwise operation; scalars are repeated if another operand is a vector."""
         from hloom.codegen.elementwise import lower_elementwise
 
         return lower_elementwise(
@@ -163,7 +163,7 @@ class Elements:
         )
 
     def apply(self, computation: HloComputation, arguments: Sequence[Element]) -> list[Element]:
-        """The elements of the result (leaves of a tuple) of a computation of scalars."""
+        """Emit a computation of scalars; return the elements of its result (leaves of a tuple)."""
         values: dict[HloInstruction, Element | list[Element]] = dict(
             zip(computation.parameters, arguments, strict=True)
         )
@@ -208,7 +208,7 @@ class Elements:
 
     @contextmanager
     def scope(self) -> Generator[None]:
-        """Elements made inside (a loop body, a branch) are forgotten outside."""
+        """Forget elements emitted inside (a loop body, a branch), since they do not dominate later code."""
         self._known.append({})
         self._known_leaves.append({})
         self._known_columns.append({})
@@ -219,7 +219,7 @@ class Elements:
 
     @contextmanager
     def masked(self, condition: Value | None) -> Generator[None]:
-        """Loads inside happen only where the condition holds too."""
+        """Restrict loads inside to lanes for which the condition holds too."""
         outer = self.mask
         if condition is not None:
             self.mask = condition if outer is None else self.both(outer, condition)
@@ -227,7 +227,7 @@ class Elements:
         self.mask = outer
 
     def both(self, a: Value, b: Value) -> Value:
-        """The conjunction of two conditions."""
+        """Return the conjunction of two conditions."""
         first, second = self.together([a, b])
         assert isinstance(first, Value) and isinstance(second, Value)
         return first & second
@@ -235,7 +235,7 @@ class Elements:
     # -- indices as values
 
     def parts(self, index: Index) -> tuple[Value, int, Value | None]:
-        """(value in lane 0, growth from lane to lane, further per-lane part) of an index."""
+        """Return (value in lane 0, stride from lane to lane, remaining per-lane part) of an index."""
         f = self.function
         scalar: Value | None = None
         vector: Value | None = None
@@ -257,7 +257,7 @@ class Elements:
         return scalar, coefficient, vector
 
     def index_value(self, index: Index) -> Value:
-        """An index as i64: a scalar if all lanes agree, else a vector."""
+        """Return an index as i64: a scalar if all lanes agree, else a vector."""
         scalar, coefficient, vector = self.parts(index)
         if not coefficient and vector is None:
             return scalar
@@ -269,7 +269,7 @@ class Elements:
         return total if vector is None else total + vector
 
     def opaque(self, value: Value, extent: int) -> Index:
-        """An index whose value (in [0, extent)) is computed, not affine; scalar or vector of i64."""
+        """Return an index whose value, in [0, extent), is computed, not affine: a scalar or vector of i64."""
         return Index.of(Variable(extent, "o", value))
 
     def pin(self, *indices: Index) -> None:
@@ -278,7 +278,7 @@ class Elements:
             self.pinned.update(v for v, _ in index.terms)
 
     def inside(self, index: Index, size: int) -> Value | None:
-        """The condition 0 <= index < size; None where it always holds."""
+        """Return the condition 0 <= index < size; None if it always holds."""
         low, high = index.minimum() < 0, index.maximum() >= size
         if not low and not high:
             return None
@@ -289,7 +289,7 @@ class Elements:
     # -- memory
 
     def load(self, view: View, indices: Indices) -> Element:
-        """The element of an array in memory; where the mask is off the result is arbitrary."""
+        """Load an element of an array; lanes whose mask is off have arbitrary values."""
         linear = view.linear(indices)
         self.accesses.append(linear)
         element_type = view.element_type
@@ -324,7 +324,7 @@ class Elements:
         return from_storage(value, element_type)
 
     def _column(self, base: Value, block: Index, step: int, residue: int, ahead: int, stored: Type) -> Value:
-        """Every ``step``-th element from ``residue`` on, of whole rows of so many; rows are read but once."""
+        """Return every ``step``-th element from ``residue`` on, from whole rows that are read only once."""
         key = (base, block, step, residue, ahead)
         for known in self._known_columns:
             if key in known:
@@ -353,7 +353,7 @@ class Elements:
         return made
 
     def _load_near(self, first: Value, step: int, stored: Type) -> Value:
-        """Lanes a few elements apart, or backwards, out of whole vectors; nothing beyond them is read."""
+        """Select lanes a few elements apart, or reversed, from whole vectors; nothing beyond them is read."""
         f, lanes = self.function, self.lanes
         wide = stored.vector(lanes)
         places = [step * lane for lane in range(lanes)]
@@ -396,7 +396,7 @@ class Elements:
         )
 
     def _clamped(self, linear: Index, value: Value, count: int) -> Value:
-        """A scalar index that stays inside even where the mask is off."""
+        """Clamp a scalar index so that it is in bounds even if the mask is off."""
         if self.mask is None or (linear.minimum() >= 0 and linear.maximum() < count):
             return value
         low = self.function.intrinsic("smax", value, self.function.constant(I64, 0))
@@ -412,7 +412,7 @@ class Elements:
         return gather(stored.vector(self.lanes), pointers, mask)
 
     def lane_mask(self) -> Value:
-        """The mask as a vector."""
+        """Return the mask as a vector."""
         assert self.mask is not None
         return self.mask if self.mask.type.lanes else self.mask.splat(self.lanes)
 
@@ -449,7 +449,7 @@ class Elements:
             masked_store(data, pointer, self.lane_mask())
 
     def _scatter(self, view: View, linear: Index, value: Element) -> None:
-        """Store lanes that are not neighbours in memory."""
+        """Store lanes that are not adjacent in memory."""
         f = self.function
         stored = storage_type(view.element_type)
         parts = value if isinstance(value, tuple) else (to_storage(self.wide(value), view.element_type),)
@@ -464,17 +464,17 @@ class Elements:
         parts = value if isinstance(value, tuple) else (to_storage(value, view.element_type),)
         pointer = f.offset(view.pointer, index * len(parts) if len(parts) > 1 else index, stored)
         for number, part in enumerate(parts):
-            # where the index is the same in all lanes, the first of them has the element
+            # if the index is equal in all lanes, lane 0 has the element
             f.store(part.extract(0) if part.type.lanes else part, f.offset(pointer, number, stored))
 
     # -- scalars and vectors
 
     def wide(self, value: Value) -> Value:
-        """The value in every lane."""
+        """Repeat a value in every lane."""
         return value if value.type.lanes or not self.lanes else value.splat(self.lanes)
 
     def together(self, values: Sequence[Element]) -> list[Element]:
-        """Scalars made vectors where one of the values is a vector."""
+        """Make scalars vectors if one of the values is a vector."""
         if not self.lanes:
             return list(values)
         flat = [v for e in values for v in (e if isinstance(e, tuple) else (e,))]
@@ -483,7 +483,7 @@ class Elements:
         return [(self.wide(e[0]), self.wide(e[1])) if isinstance(e, tuple) else self.wide(e) for e in values]
 
     def choose(self, condition: Value, yes: Element, no: Element) -> Element:
-        """``yes`` where the condition holds, else ``no``."""
+        """Select ``yes`` if the condition holds, else ``no``."""
         if isinstance(yes, tuple) or isinstance(no, tuple):
             assert isinstance(yes, tuple) and isinstance(no, tuple)
             first, second = self.choose(condition, yes[0], no[0]), self.choose(condition, yes[1], no[1])

@@ -1,4 +1,4 @@
-"""Arithmetic on elements in lanes, for algorithms that run on many matrices (or columns) at once."""
+"""Arithmetic on elements in lanes, for algorithms that process many matrices (or columns) at once."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hloom.shape.element_type import ElementType
 
 
 def parts(element: Element) -> tuple[Value, ...]:
-    """The registers of an element."""
+    """Return the registers of an element."""
     return element if isinstance(element, tuple) else (element,)
 
 
 def conjugate(element: Element) -> Element:
-    """The complex conjugate; a real number itself."""
+    """Return the complex conjugate; a real number is unchanged."""
     return (element[0], -element[1]) if isinstance(element, tuple) else element
 
 
 def real_part(element: Element) -> Value:
-    """The real part."""
+    """Return the real part."""
     return element[0] if isinstance(element, tuple) else element
 
 
 def minus_product(e: Elements, total: Element, a: Element, b: Element) -> Element:
-    """Total - a * b."""
+    """Return total - a * b."""
     total, a, b = e.together([total, a, b])
     f = e.function
     if isinstance(total, tuple) and isinstance(a, tuple) and isinstance(b, tuple):
@@ -39,7 +39,7 @@ def minus_product(e: Elements, total: Element, a: Element, b: Element) -> Elemen
 
 
 def quotient(e: Elements, a: Element, b: Element) -> Element:
-    """A / b; complex by the larger part of b (Smith, "Complex division", CACM 5(8), 1962)."""
+    """Return a / b; complex by the larger part of b (Smith, "Complex division", CACM 5(8), 1962)."""
     a, b = e.together([a, b])
     if not isinstance(a, tuple) or not isinstance(b, tuple):
         assert isinstance(a, Value) and isinstance(b, Value)
@@ -55,21 +55,21 @@ def quotient(e: Elements, a: Element, b: Element) -> Element:
 
 
 def by_real(e: Elements, a: Element, divisor: Value) -> Element:
-    """A / a real number."""
+    """Return a divided by a real number."""
     if isinstance(a, tuple):
         return a[0] / divisor, a[1] / divisor
     return a / divisor
 
 
 def number(e: Elements, kind: ElementType, value: complex) -> Element:
-    """A constant in every lane."""
+    """Return a constant in every lane."""
     register = register_type(kind).vector(e.lanes)
     real = e.function.constant(register, float(value.real))
     return (real, e.function.constant(register, float(value.imag))) if kind.is_complex else real
 
 
 def scatter(e: Elements, view: View, indices: Indices, value: Element) -> None:
-    """Store an element, or lanes that lie anywhere."""
+    """Store an element, or lanes at arbitrary addresses."""
     linear = linearize(indices, view.dimensions)
     coefficient = linear.lane_coefficient if e.lanes else 0
     if coefficient in (0, 1):
@@ -106,7 +106,7 @@ class Scratch:
         return f.offset(self.pointer, linear * self.count + part, self.type)
 
     def get(self, *indices: Value) -> Element:
-        """The element at an index."""
+        """Return the element at an index."""
         f = self.e.function
         align = self.type.size
         found = [f.load(self.type, self._place(indices, k), align=align) for k in range(self.count)]

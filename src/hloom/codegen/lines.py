@@ -1,4 +1,4 @@
-"""Loops over the lines of arrays along one axis, lanes side by side on neighbouring lines where they can."""
+"""Loops over the lines of arrays along one axis, with neighboring lines in the lanes where possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.plan.index import Index, Variable
 
 MOST_LANES: Final = 128
-"""Lines that are walked together: some registers' worth, so that each step reads whole cache lines."""
+"""Number of lines processed together: several registers, so that each step reads whole cache lines."""
 
 Place: TypeAlias = Callable[[Index], Indices]
 """From the index along the axis to the index in the array."""
@@ -36,7 +36,7 @@ class Lines:
 
     @staticmethod
     def of(sizes: Sequence[int], axis: int, instructions: Sequence[HloInstruction]) -> Lines:
-        """Lanes along the minor dimension, unless that is the axis."""
+        """Return lines with lanes along the minor dimension, or without lanes if that is the axis."""
         minor = max((d for d, size in enumerate(sizes) if size != 1 and d != axis), default=-1)
         lanes = 0
         if minor > axis:

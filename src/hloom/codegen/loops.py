@@ -1,8 +1,8 @@
-"""Loop nests around elements: the kernel that computes every element of one or several arrays.
+"""Loop nests: the kernel that computes every element of one or several arrays.
 
-The iteration space is that of the results. Its dimensions are split where reshapes cut them, loops that
-address everything by one stride are merged, and the innermost loop runs over whole vectors with a masked
-rest. The outermost loop takes its range from the caller, so that threads can share it.
+The iteration space is that of the results. Dimensions are split where reshapes divide them, loops addressed
+by one stride are merged, and the innermost loop runs over whole vectors with a masked remainder. The caller
+passes the range of the outermost loop, so that threads can share it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hloom.plan.space import Space
 
 VECTOR_BYTES: Final = 64
 LONG: Final = 1 << 14
-"""Loops over so many elements pay for more code."""
+"""Minimum number of elements of a loop that is worth more code."""
 MOST_LANES: Final = 128
 
 
@@ -34,9 +34,9 @@ LATENCY: Final = {ElementCost.MODERATE: 1, ElementCost.TRANSCENDENTAL: 12}
 
 
 def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
-    """Lanes for a loop of so many rounds: whole vectors of the widest usual type, fewer if it is short.
+    """Return the number of lanes for a loop: vectors of the widest useful type, fewer for short loops.
 
-    Complex numbers count as their parts, which lie in registers of their own.
+    Complex numbers count as their parts, which are in separate registers.
     """
     types = [i.shape.element_type for i in instructions if i.shape.is_array]
     sizes = sorted(storage_bytes(t) // (2 if t.is_complex else 1) for t in types)
@@ -51,7 +51,7 @@ def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
 def outer_loops(
     function: Function, variables: Sequence[Variable], begin: Value, end: Value
 ) -> Generator[None]:
-    """Loops over variables; the first one runs from ``begin`` to ``end``, the others over all of theirs."""
+    """Emit loops over variables; the first from ``begin`` to ``end``, the others over their extents."""
     if not variables:
         yield
         return
@@ -68,7 +68,7 @@ def outer_loops(
 def vector_loop(
     elements: Elements, variable: Variable, begin: Value, end: Value, body: Callable[[], None], *, exact: bool
 ) -> None:
-    """Run ``body`` for vectors of the lane variable in [begin, end), then once more, masked, for the rest."""
+    """Emit ``body`` for vectors of the lane variable in [begin, end), then masked for the remainder."""
     function, lanes = elements.function, elements.lanes
     variable.is_lane = True
     whole = end if exact else begin + ((end - begin) & -lanes)
@@ -87,13 +87,13 @@ def vector_loop(
 
 @dataclass(frozen=True, slots=True)
 class LoopKernel:
-    """A finished kernel: its function's name, and how far the range of its outermost loop goes.
+    """A completed kernel: its function's name and the range of its outermost loop.
 
     Attributes:
         name: function (inputs..., results..., begin, end).
         trips: end of the whole range.
         grain: ranges of threads start at multiples of this.
-        work: rough number of elementary operations, for the decision to go parallel.
+        work: rough number of elementary operations; decides whether threads share it.
     """
 
     name: str
@@ -109,11 +109,11 @@ def emit_loop_kernel(
     """Emit the kernel that computes ``roots`` (arrays of equal dimensions) from ``inputs``.
 
     Args:
-        module: where the function goes.
+        module: the module to which the function is added.
         name: the function's name.
         inputs: instructions whose values are read from memory, in the order of the pointers.
         roots: instructions whose values are written, in the order of the pointers that follow.
-        members: every instruction computed on the way, roots included.
+        members: every computed instruction, including the roots.
         space: the iteration space; None: that of the results.
     """
     shapes = result_shapes(roots)
@@ -165,12 +165,12 @@ def emit_loop_kernel(
 
 
 def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:
-    """The loop that runs inside a kernel, if there is one."""
+    """Return the loop that runs inside a kernel, if there is one."""
     return next((m for m in members if m.opcode == "while"), None)
 
 
 def work_for_each(members: Sequence[HloInstruction]) -> int:
-    """Rough number of operations for an element."""
+    """Return the rough number of operations per element."""
     loop = _turning(members)
     if loop is None:
         return len(members)
@@ -179,7 +179,7 @@ def work_for_each(members: Sequence[HloInstruction]) -> int:
 
 
 def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
-    """Vectors that are computed together, so that long chains of operations do not wait for every step."""
+    """Return the number of vectors computed together to hide the latency of long chains of operations."""
     loop = _turning(members)
     if loop is not None:
         registers = sum(2 if s.element_type.is_complex else 1 for s in loop.shape.tuple_shapes if s.rank)
@@ -197,7 +197,7 @@ def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:
 def root_values(
     elements: Elements, roots: Sequence[HloInstruction], indices: Sequence[Index]
 ) -> list[Element]:
-    """The elements of a kernel's results at an index."""
+    """Emit the elements of a kernel's results at an index."""
     if roots[0].shape.is_tuple:
         return elements.leaves(roots[0], tuple(indices))
     return [elements.element(root, tuple(indices)) for root in roots]

@@ -11,9 +11,9 @@ Rule = TypeVar("Rule")
 
 
 def enters(table: dict[str, Rule], what: str, *opcodes: str) -> Callable[[Rule], Rule]:
-    """Return a decorator that enters a rule into a table for some opcodes.
+    """Return a decorator that registers a rule for some opcodes.
 
-    Raises HloError by the rule ``codegen.registered-twice`` if one of them has a rule.
+    Raises HloError by the rule ``codegen.registered-twice`` if one of them already has a rule.
     """
 
     def enter(rule: Rule) -> Rule:

@@ -1,8 +1,8 @@
-"""Floats narrower than f32, and how their values are rounded, packed into a byte or two, and unpacked.
+"""Rounding, packing and unpacking of floats narrower than f32.
 
-In registers they are f32 values. Rounding happens there, so that a value is packed only where it is stored:
-adding and subtracting a power of two leaves as many bits as the format has. Packing is a multiplication by
-the power of two that lets the format's exponent field, and so its subnormal numbers, coincide with f32's.
+In registers they are f32 values. They are rounded there, so that packing is needed only at stores: adding and
+subtracting a power of two keeps as many bits as the format has. Packing multiplies by the power of two that
+aligns the format's exponent field, and so its subnormal numbers, with f32's.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ONE: Final = 127
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format of a sign, an exponent and a mantissa.
+    """A float format of sign, exponent and mantissa.
 
     Attributes:
-        bits: width of the whole.
-        mantissa_bits: width of the mantissa, the implicit bit not counted.
+        bits: total width.
+        mantissa_bits: width of the mantissa, without the implicit bit.
         smallest_exponent: of the normal numbers.
         largest: the largest finite number.
-        infinite: whether there are infinities; if not, what is too large becomes NaN.
-        saturates: what is too large, infinity too, becomes the largest number; there is no NaN.
+        infinite: whether there are infinities; if not, overflow gives NaN.
+        saturates: overflow, including infinity, gives the largest number; there is no NaN.
         lone_nan: the only NaN is the pattern of -0, which does not exist.
     """
 
@@ -47,18 +47,18 @@ class Format:
 
     @property
     def scale(self) -> float:
-        """The factor after which exponent fields and subnormal numbers coincide with those of f32."""
+        """Return the factor after which exponent fields and subnormal numbers coincide with those of f32."""
         return 2.0 ** (-126 - self.smallest_exponent)
 
     @property
     def magnitude(self) -> int:
-        """All bits but the sign."""
+        """Return the mask of all bits but the sign."""
         return (1 << (self.bits - 1)) - 1
 
 
 @cache
 def format_of(element_type: ElementType) -> Format:
-    """The format of a float type other than f8e8m0fnu."""
+    """Return the format of a float type other than f8e8m0fnu."""
     number = float_format(element_type)
     name = element_type.name
     return Format(
@@ -70,9 +70,9 @@ def format_of(element_type: ElementType) -> Format:
 
 
 def round_small(value: Value, element_type: ElementType) -> Value:
-    """f32 values rounded to nearest, ties to even, as ml_dtypes rounds them; still f32 values.
+    """Round f32 values to nearest, ties to even, as ml_dtypes does; the result is f32.
 
-    A NaN keeps its sign only, and becomes 0 in formats that have none.
+    A NaN keeps only its sign, and becomes 0 in formats without NaN.
     """
     if element_type is et.F8E8M0FNU:
         return _round_scale(value)
@@ -80,7 +80,7 @@ def round_small(value: Value, element_type: ElementType) -> Value:
     f = value.function
     integer = I32.vector(value.type.lanes)
     size = f.intrinsic("fabs", value)
-    # so that the power of two does not overflow; what is larger is beyond the largest number anyway
+    # so that the power of two does not overflow; larger values exceed the largest number anyway
     size = size.compare("ogt", 2.0 * kind.largest).select(2.0 * kind.largest, size)
     smallest = f.constant(integer, (kind.smallest_exponent + _ONE) << 23)
     power = f.intrinsic("umax", size.bitcast(integer) & _EXPONENT, smallest) + (
@@ -101,24 +101,24 @@ def round_small(value: Value, element_type: ElementType) -> Value:
 
 
 def quiet_nan(value: Value) -> Value:
-    """A NaN without payload, of the sign of f32 values."""
+    """Return a NaN without payload with the sign of f32 values."""
     integer = I32.vector(value.type.lanes)
     return ((value.bitcast(integer) & SIGN) | _NAN).bitcast(value.type)
 
 
 def _round_scale(value: Value) -> Value:
-    """To a power of two, ties to the larger one; what is not positive becomes NaN."""
+    """Round to a power of two, ties to the larger one; NaN for numbers that are not positive."""
     integer = I32.vector(value.type.lanes)
     bits = value.bitcast(integer)
     power = (bits + 0x400000) & _EXPONENT
-    # 2^-127, the smallest one, is subnormal in f32: it stands for everything below 2^-127, and for itself
+    # 2^-127, the smallest one, is subnormal in f32; it replaces everything below, and itself
     power = bits.compare("ule", 0x400000).select(0x400000, power)
     in_range = value.compare("ogt", 0.0) & power.compare("ult", _EXPONENT)
     return in_range.select(power, _NAN).bitcast(value.type)
 
 
 def pack(value: Value, element_type: ElementType, stored: Type) -> Value:
-    """The patterns of f32 values that the format has."""
+    """Return the bit patterns of f32 values representable in the format."""
     lanes = value.type.lanes
     integer = I32.vector(lanes)
     if element_type is et.F8E8M0FNU:
@@ -129,7 +129,7 @@ def pack(value: Value, element_type: ElementType, stored: Type) -> Value:
     scaled = (f.intrinsic("fabs", value) * kind.scale).bitcast(integer)
     magnitude = scaled.logical_shift_right(23 - kind.mantissa_bits)
     if kind.infinite:
-        # the multiplication would make a signalling NaN quiet: what is only moved keeps its bits
+        # the multiplication would make a signaling NaN quiet; moved elements keep their bits
         absent = (bits & _MAGNITUDE).logical_shift_right(23 - kind.mantissa_bits)
         magnitude = value.compare("uno", value).select(absent, magnitude) & kind.magnitude
     elif not kind.saturates and not kind.lone_nan:
@@ -142,7 +142,7 @@ def pack(value: Value, element_type: ElementType, stored: Type) -> Value:
 
 
 def unpack(stored: Value, element_type: ElementType) -> Value:
-    """The f32 values of patterns."""
+    """Return the f32 values of bit patterns."""
     lanes = stored.type.lanes
     real = F32.vector(lanes)
     bits = stored.cast("zext", I32)

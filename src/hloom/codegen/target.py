@@ -1,6 +1,6 @@
-"""Targets: the processors that code is generated for, and their facts.
+"""Targets: the processors for which code is generated, and their properties.
 
-This machine is described from what the operating system says, so that a cached program is found without LLVM.
+This machine is described by the operating system's data, so that a cached program is found without LLVM.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from hloom.errors import HloError
 
 NATIVE: Final = "native"
-"""The CPU of this machine: LLVM finds its name and features itself."""
+"""LLVM's name for the CPU of this machine, whose name and features LLVM detects."""
 
 _X86_FEATURES: Final = {
     "pni": "sse3", "ssse3": "ssse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx": "avx", "avx2": "avx2",
@@ -49,13 +49,13 @@ _CPUINFO: Final = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The processor that code is generated for.
+    """The processor for which code is generated.
 
     Attributes:
         triple: LLVM's name of architecture and system.
         cpu: LLVM's name of the processor; ``native`` for this machine's.
-        features: what the processor can do, in LLVM's words.
-        model: what else tells this machine's processor from others.
+        features: features of the processor, by LLVM's names.
+        model: further properties that distinguish this machine's processor from others.
     """
 
     triple: str
@@ -65,9 +65,9 @@ class Target:
 
     @staticmethod
     def named(triple: str, cpu: str = "") -> Target:
-        """A target by LLVM's names, such as ``aarch64-linux-gnu`` and ``neoverse-v2``.
+        """Return a target by LLVM's names, such as ``aarch64-linux-gnu`` and ``neoverse-v2``.
 
-        Raises HloError for an architecture or a processor that is not known here.
+        Raises HloError for an unknown architecture or processor.
         """
         architecture = triple.partition("-")[0]
         if architecture not in ("x86_64", "aarch64"):
@@ -87,14 +87,14 @@ class Target:
 
     @property
     def vector_bytes(self) -> int:
-        """Bytes of the widest vector registers that are of use."""
+        """Bytes of the widest vector registers worth using."""
         if "avx512f" in self.features:
             return 64
         return 32 if "avx" in self.features else 16
 
     @property
     def cache_line_bytes(self) -> int:
-        """Bytes of a line of the caches: memory aligned to it shares no line with other memory."""
+        """Bytes of a cache line; memory aligned to it shares no line with other memory."""
         return 64
 
     def has(self, *features: str) -> bool:
@@ -103,14 +103,14 @@ class Target:
 
     @property
     def identity(self) -> str:
-        """Equal for targets that can run each other's code; a part of the cache's keys."""
+        """A string equal for targets that can run each other's code; part of the cache's keys."""
         described = "|".join((self.triple, self.cpu, self.model, *sorted(self.features)))
         return hashlib.sha256(described.encode()).hexdigest()[:16]
 
 
 @cache
 def host() -> Target:
-    """This machine."""
+    """Return this machine."""
     machine = os.uname().machine
     architecture = {"arm64": "aarch64"}.get(machine, machine)
     described = first_processor(_CPUINFO)
@@ -134,7 +134,7 @@ _MODEL_KEYS: Final = (
 
 
 def first_processor(cpuinfo: Path) -> dict[str, str]:
-    """The first processor's fields of a file such as ``/proc/cpuinfo``; none where there is no such file."""
+    """Return the first processor's fields of a file such as ``/proc/cpuinfo``; none if it does not exist."""
     found: dict[str, str] = {}
     try:
         with cpuinfo.open() as lines:

@@ -1,8 +1,8 @@
-"""How values of each element type live in memory and in registers.
+"""Representation of element types in memory and in registers.
 
-In memory an element takes a whole byte or more, as numpy keeps it. In registers predicates are i1, integers
-keep their width (at least a byte), floats narrower than f32 are f32 values that their type can represent, and
-complex numbers are a pair (real, imaginary).
+In memory an element takes at least a byte, as in numpy. In registers predicates are i1, integers keep their
+width (at least a byte), floats narrower than f32 are f32 values representable in their type, and complex
+numbers are a pair (real, imaginary).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_pair(element_type: ElementType) -> bool:
 
 
 def storage_type(element_type: ElementType) -> Type:
-    """The LLVM type of an element in memory; of one part for complex types."""
+    """Return the LLVM type of an element in memory; of one part for complex types."""
     if element_type is et.F32 or element_type is et.C64:
         return F32
     if element_type is et.F64 or element_type is et.C128:
@@ -43,12 +43,12 @@ def storage_type(element_type: ElementType) -> Type:
 
 
 def storage_bytes(element_type: ElementType) -> int:
-    """Bytes of an element in memory."""
+    """Return the bytes of an element in memory."""
     return storage_type(element_type).size * (2 if element_type.is_complex else 1)
 
 
 def register_type(element_type: ElementType) -> Type:
-    """The LLVM type of a value in registers; of one part for complex types."""
+    """Return the LLVM type of a value in registers; of one part for complex types."""
     if element_type is et.PRED:
         return I1
     if element_type.is_floating:
@@ -59,14 +59,14 @@ def register_type(element_type: ElementType) -> Type:
 
 
 def parts(*elements: Element) -> tuple[Value, ...]:
-    """Elements that are known not to be pairs."""
+    """Return elements that are known not to be pairs."""
     found = tuple([e for e in elements if isinstance(e, Value)])
     assert len(found) == len(elements)
     return found
 
 
 def wrap(value: Value, element_type: ElementType) -> Value:
-    """An integer of a sub-byte type kept in a byte: its low bits, sign-extended where it is signed."""
+    """Wrap an integer of a sub-byte type held in a byte: keep its low bits, sign-extended if signed."""
     if not element_type.is_integer or element_type.bits >= 8:
         return value
     spare = 8 - element_type.bits
@@ -75,7 +75,7 @@ def wrap(value: Value, element_type: ElementType) -> Value:
 
 
 def from_storage(value: Value, element_type: ElementType) -> Value:
-    """A stored element (or vector of them) as a register value."""
+    """Convert a stored element (or a vector of them) to a register value."""
     if element_type is et.PRED:
         return value.compare("ne", 0)
     if element_type is et.BF16:
@@ -85,12 +85,12 @@ def from_storage(value: Value, element_type: ElementType) -> Value:
         return value.cast("fpext", F32)
     if is_small(element_type):
         return unpack(_as_integer(value), element_type)
-    # whatever the other bits of a byte are
+    # the other bits of the byte are unspecified
     return wrap(value, element_type)
 
 
 def to_storage(value: Value, element_type: ElementType) -> Value:
-    """A register value as it is stored; floats are representable in their type already."""
+    """Convert a register value to its stored form; floats are representable in their type already."""
     if element_type is et.PRED:
         return value.cast("zext", I8)
     if element_type is et.BF16:
@@ -117,7 +117,7 @@ def _as_integer(value: Value) -> Value:
 
 
 def round_to(value: Value, element_type: ElementType) -> Value:
-    """A float result rounded (once, to nearest even) to an element type, in that type's registers."""
+    """Round a float result once, to nearest even, to an element type; it stays in that type's registers."""
     if element_type is et.F64:
         return value.cast("fpext", F64)
     if value.type.scalar is F64:
@@ -135,9 +135,9 @@ def round_to(value: Value, element_type: ElementType) -> Value:
 
 
 def round_to_odd(value: Value) -> Value:
-    """f64 values as f32 ones that round to fewer bits as the f64 values do.
+    """Convert f64 to f32 so that rounding to fewer bits gives the same result as from the f64 values.
 
-    Towards zero, with the last bit set where that is inexact (Boldo and Melquiond, "Emulation of FMA and
+    Round towards zero and set the last bit if that is inexact (Boldo and Melquiond, "Emulation of FMA and
     correctly rounded sums: proved algorithms using rounding to odd", IEEE Trans. on Computers 57(4), 2008).
     """
     f = value.function
@@ -151,7 +151,7 @@ def round_to_odd(value: Value) -> Value:
 
 
 def constant(function: Function, element_type: ElementType, value: complex, lanes: int = 0) -> Element:
-    """A number as a register value; with lanes, in every one of them."""
+    """Return a number as a register value; with lanes, in every lane."""
     register = register_type(element_type).vector(lanes)
     if element_type.is_complex:
         return function.constant(register, value.real), function.constant(register, value.imag)

@@ -1,9 +1,10 @@
-"""Elementwise operations on register values, scalars and vectors alike.
+"""Lowering of elementwise operations on register values, both scalars and vectors.
 
-One small function per opcode, in one file per family. Floats narrower than f32 arrive as f32 values, and the
-result is rounded once; integers narrower than a byte arrive in a byte, and the result is wrapped. Nothing
-traps: LLVM's undefined cases (division by zero, over-wide shifts, float to integer out of range) are handled
-before. No lowering calls a library: what has no instruction is put together from vector instructions.
+One small function per opcode, in one file per family. Floats narrower than f32 are passed as f32, and the
+result is rounded once; integers narrower than a byte are passed in a byte, and the result is wrapped.
+Operands for which LLVM's instructions are undefined (division by zero, over-wide shifts, float to integer out
+of range) are replaced first. No lowering calls a library: functions without an instruction are composed of
+vector instructions.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ def lower_elementwise(
     result_type: ElementType,
     operands: Sequence[Element],
 ) -> Element:
-    """The result of an elementwise operation, in the registers' form of its element type.
+    """Emit an elementwise operation; the result has the register form of its element type.
 
-    The operands are all scalars or all vectors of as many lanes. Raises HloError for an operation that has
-    no lowering.
+    The operands are all scalars or all vectors with the same number of lanes. Raises HloError for an
+    operation without a lowering.
     """
     rule = LOWERINGS.get(operation.opcode)
     if rule is None:
@@ -60,7 +61,7 @@ _ABOVE_ZERO: Final = ("power", "atan2")
 
 
 def _above_zero(value: Value) -> Value:
-    """Numbers that have vanished in f32, as the smallest one: f8e8m0fnu has no zero."""
+    """Replace zeros by the smallest number: f8e8m0fnu has no zero, and small values vanish in f32."""
     return value.compare("oeq", 0.0).select(2.0**-149, value)
 
 
@@ -69,7 +70,7 @@ def _all_are(operand_types: Sequence[ElementType], result_type: ElementType) -> 
 
 
 def _of_one_width(operands: Sequence[Element]) -> Sequence[Element]:
-    """Floats in f64 if one of them is."""
+    """Convert floats to f64 if one of them is f64."""
     if len(operands) > 1 and any(isinstance(o, Value) and o.type.scalar is F64 for o in operands):
         return [o.cast("fpext", F64) if isinstance(o, Value) and o.type.is_float else o for o in operands]
     return operands

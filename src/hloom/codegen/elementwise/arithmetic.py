@@ -112,7 +112,7 @@ def _clamp(c: Context, low: Element, a: Element, high: Element) -> Element:
 
 
 def larger(a: Element, b: Element, element_type: ElementType) -> Element:
-    """The larger number: NaN if either is, +0 rather than -0; complex ones by real, then imaginary part."""
+    """Return the maximum: NaN if either is NaN, +0 over -0; complex by real, then imaginary part."""
     if isinstance(a, tuple):
         return _first_of(a, b, "oge", "ogt")
     x, y = parts(a, b)
@@ -124,7 +124,7 @@ def larger(a: Element, b: Element, element_type: ElementType) -> Element:
 
 
 def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
-    """The smaller number: NaN if either is, -0 rather than +0; complex ones by real, then imaginary part."""
+    """Return the minimum: NaN if either is NaN, -0 over +0; complex by real, then imaginary part."""
     if isinstance(a, tuple):
         return _first_of(a, b, "ole", "olt")
     x, y = parts(a, b)
@@ -136,13 +136,13 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
 
 
 def takes_range(x: Value, element_type: ElementType) -> bool:
-    """Return whether an instruction of the target tells zeros by their signs, as maximum and minimum must."""
+    """Return whether VRANGE computes maximum and minimum of x; it orders zeros by sign, as these require."""
     whole = x.type.lanes * x.type.size >= 16
     return whole and x.type.scalar in (F32, F64) and has_avx512(x.function.target)
 
 
 def _range(x: Value, y: Value, which: int) -> Value:
-    """VRANGE: the smaller (4) or larger (5) number; it passes over NaN, which a sum then brings in."""
+    """Emit VRANGE: minimum (4) or maximum (5); it ignores a NaN, which the sum of the operands restores."""
     f, lanes = x.function, x.type.lanes
     most = 64 // x.type.size
     if lanes > most:
@@ -165,7 +165,7 @@ def _name(which: str, element_type: ElementType) -> str:
 
 
 def _first_of(a: Element, b: Element, relation: str, strict: str) -> Element:
-    """``a`` where it is in the relation with ``b`` or has a NaN, else ``b``."""
+    """Select ``a`` if the relation with ``b`` holds or ``a`` is NaN, else ``b``."""
     assert isinstance(a, tuple) and isinstance(b, tuple)
     whole = a[1].compare("ord", b[1])
     first = (a[0].compare(strict, b[0]) & whole) | (a[0].compare("oeq", b[0]) & a[1].compare(relation, b[1]))
@@ -176,12 +176,13 @@ def _first_of(a: Element, b: Element, relation: str, strict: str) -> Element:
 # -- integer division
 
 _ENOUGH: Final = {1: F32, 2: F32, 4: F64}
-"""By bytes of an integer: the float type whose quotients are right when they are truncated. It has so many
-more bits than the integers that no quotient below an integer is rounded up to it."""
+"""Float type by bytes of an integer in which truncated quotients are exact: it has enough additional bits
+that no quotient below an integer is rounded up to it.
+"""
 
 
 def quotient(x: Value, y: Value, element_type: ElementType) -> Value:
-    """The quotient towards zero; all bits set where ``y`` is 0, and MIN / -1 is MIN."""
+    """Return the quotient truncated towards zero; all bits set for ``y`` = 0, MIN for MIN / -1."""
     signed = element_type.is_signed
     divisor = constant_integer(y)
     if divisor is not None and divisor not in (0, -1):
@@ -195,12 +196,12 @@ def quotient(x: Value, y: Value, element_type: ElementType) -> Value:
 
 
 def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
-    """Vectors have no division of integers; results that do not fit are not used."""
+    """Divide in floats, since vectors have no integer division; results out of range are replaced later."""
     element = x.type.scalar
     real = _ENOUGH[element.size]
     if element is not I32:
         x, y = (v.cast("sext" if signed else "zext", I32) for v in (x, y))
-    # narrower integers than 32 bits fit a signed one, whatever their own kind
+    # integers narrower than 32 bits fit a signed one, whether signed or not
     kind = "s" if signed or element is not I32 else "u"
     ratio = x.cast(f"{kind}itofp", real) / y.cast(f"{kind}itofp", real)
     whole = ratio.cast(f"fpto{kind}i", I32)
@@ -208,7 +209,7 @@ def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
 
 
 def _divided(x: Value, y: Value, signed: bool) -> Value:
-    """By the division instruction, which must not see what traps."""
+    """Divide by the division instruction, with operands that would trap replaced."""
     zero = y.compare("eq", 0)
     if not signed:
         return zero.select(-1, x.unsigned_divide(zero.select(1, y)))
@@ -217,5 +218,5 @@ def _divided(x: Value, y: Value, signed: bool) -> Value:
 
 
 def constant_integer(value: Value) -> int | None:
-    """The number of an integer constant that is the same in every lane; None for other values."""
+    """Return the value of an integer constant equal in every lane; None for other values."""
     return value.value if isinstance(value, Constant) and isinstance(value.value, int) else None

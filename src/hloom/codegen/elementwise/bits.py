@@ -29,7 +29,7 @@ def _not(c: Context, a: Value) -> Value:
 
 
 def _pattern(value: Value, element_type: ElementType) -> Value:
-    """The bits of an integer, those above its width 0."""
+    """Return the bits of an integer with those above its width cleared."""
     if element_type.bits >= 8 or not element_type.is_signed:
         return value
     return value & ((1 << element_type.bits) - 1)
@@ -37,7 +37,7 @@ def _pattern(value: Value, element_type: ElementType) -> Value:
 
 @lowering("shift-left")
 def _shift_left(c: Context, a: Value, count: Value) -> Value:
-    """LLVM leaves shifts by the width or more undefined: what they give is not used."""
+    """Shift left; LLVM leaves shifts by the width or more undefined, so their results are replaced by 0."""
     count = _pattern(count, c.kind)
     return count.compare("ult", c.kind.bits).select(a << count, 0)
 
@@ -50,7 +50,7 @@ def _shift_right_logical(c: Context, a: Value, count: Value) -> Value:
 
 @lowering("shift-right-arithmetic")
 def _shift_right_arithmetic(c: Context, a: Value, count: Value) -> Value:
-    """The sign bit comes in, for unsigned types too."""
+    """Shift right with copies of the sign bit, for unsigned types too."""
     spare = max(0, 8 - c.kind.bits)
     if spare and not c.kind.is_signed:
         a = (a << spare) >> spare
@@ -84,7 +84,7 @@ def _multiply_high(c: Context, a: Value, b: Value) -> Value:
 
 
 def _high_half(x: Value, y: Value, signed: bool) -> Value:
-    """The upper 64 bits of a product, by halves; a negative factor counts 2^64 too much there."""
+    """Return the upper 64 bits of a product by halves, corrected by 2^64 for each negative factor."""
     low = 0xFFFFFFFF
     a, b, c, d = x.logical_shift_right(32), x & low, y.logical_shift_right(32), y & low
     middle = a * d + (b * d).logical_shift_right(32)

@@ -30,7 +30,7 @@ def _compare(c: Context, a: Element, b: Element) -> Element:
 
 
 def _total_order_key(x: Value) -> Value:
-    """Integers ordered as the floats are in the total order: of negative ones all bits but the sign flip."""
+    """Return integers in the total order of floats: for negative floats all bits but the sign are flipped."""
     width = 64 if x.type.scalar is F64 else 32
     bits = x.bitcast((I64 if width == 64 else I32).vector(x.type.lanes))
     return bits ^ (bits >> (width - 1)).logical_shift_right(1)

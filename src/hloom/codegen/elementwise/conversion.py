@@ -44,10 +44,10 @@ def _convert(c: Context, a: Element) -> Element:
 
 
 def convert(a: Element, source: ElementType, target: ElementType) -> Element:
-    """A value in another element type, rounded once.
+    """Convert a value to another element type, rounding once.
 
-    Floats are truncated to integers, saturating, with NaN as 0; integers wrap; anything but 0 is true;
-    imaginary parts are dropped or 0.
+    Floats are truncated to integers, saturating, with NaN as 0; integers wrap; nonzero is true; imaginary
+    parts are dropped or 0.
     """
     if source is target:
         return a
@@ -81,7 +81,7 @@ def _float_to_float(a: Value, source: ElementType, target: ElementType) -> Value
         return a
     rounded = round_to(a, target)
     if is_small(target) and target is not et.F8E8M0FNU and format_of(target).saturates:
-        # where there is no NaN, the 0 that is made of it has the other sign
+        # without NaN, the 0 that replaces it takes the other sign
         f = rounded.function
         zero = f.intrinsic("copysign", f.constant(a.type, 0.0), -a).cast("fptrunc", F32)
         return a.compare("ord", a).select(rounded, zero)
@@ -89,7 +89,7 @@ def _float_to_float(a: Value, source: ElementType, target: ElementType) -> Value
 
 
 def _to_integer(a: Value, source: ElementType, target: ElementType) -> Value:
-    """Integers and predicates: widened by their own kind, or wrapped."""
+    """Convert integers and predicates: extend by their own signedness, or wrap."""
     register = register_type(target)
     if source is et.PRED:
         widened = a.cast("zext", register)
@@ -103,7 +103,7 @@ def _to_integer(a: Value, source: ElementType, target: ElementType) -> Value:
 
 
 def _integer_to_float(a: Value, source: ElementType, target: ElementType) -> Value:
-    """Rounded once: to types narrower than f32, long integers go with their tail in the last bit."""
+    """Convert with one rounding: for types narrower than f32 the low bits set the last kept one."""
     if source is et.PRED:
         return round_to(a.cast("uitofp", register_type(target).scalar), target)
     word = "sitofp" if source.is_signed else "uitofp"
@@ -117,9 +117,9 @@ def _integer_to_float(a: Value, source: ElementType, target: ElementType) -> Val
 
 
 def _odd(a: Value, dropped: int, kept: int, signed: bool) -> Value:
-    """Integers of more than ``kept`` bits, the lowest ones replaced by one that tells whether they were 0.
+    """Replace integers of more than ``kept`` bits: the lowest kept bit becomes its OR with all dropped ones.
 
-    Rounded to a few bits, these give what the integers give.
+    Rounded to a few bits, these give the same result as the originals (round to odd).
     """
     tail = (a & ((1 << dropped) - 1)).compare("ne", 0).cast("zext", a.type.scalar)
     head = (a >> dropped) if signed else a.logical_shift_right(dropped)
@@ -129,13 +129,13 @@ def _odd(a: Value, dropped: int, kept: int, signed: bool) -> Value:
 
 
 def _float_to_integer(a: Value, target: ElementType) -> Value:
-    """Truncated, saturating; NaN becomes 0. What LLVM leaves undefined outside the range is not used."""
+    """Truncate and saturate; NaN becomes 0. Lanes for which LLVM's result is undefined are replaced."""
     signed, bits = target.is_signed, target.bits
     low = -(1 << (bits - 1)) if signed else 0
     high = (1 << (bits - 1 if signed else bits)) - 1
     number = a.compare("ord", a)
     if bits <= 16:
-        # the bounds are floats: the number is held between them
+        # the bounds are floats: clamp before converting
         bounded = a.compare("olt", float(low)).select(float(low), a)
         bounded = bounded.compare("ogt", float(high)).select(float(high), bounded)
         whole = number.select(bounded, 0.0).cast("fptosi", I32)
@@ -152,7 +152,7 @@ def _float_to_integer(a: Value, target: ElementType) -> Value:
 
 @lowering("reduce-precision")
 def _reduce_precision(c: Context, a: Value) -> Value:
-    """The mantissa rounded in the operand's own format, then the exponent looked at."""
+    """Round the mantissa in the operand's own format, then handle the exponent's range."""
     r = Reals(a)
     source = float_format(c.kind)
     assert isinstance(c.operation, ReducePrecision)
@@ -170,10 +170,10 @@ def _reduce_precision(c: Context, a: Value) -> Value:
 
 
 def _round_pattern(r: Reals, size: Value, bits: int, scale: float) -> Value:
-    """Positive numbers rounded to so many mantissa bits, to the even pattern in a tie.
+    """Round positive numbers to a number of mantissa bits, ties to the even pattern.
 
     After the scaling, the format's biased exponents and its subnormal numbers coincide with those of the
-    register's type, so that patterns are rounded as integers; a carry goes on into the exponent.
+    register's type, so that patterns are rounded as integers; a carry increments the exponent.
     """
     dropped = r.mantissa_bits - bits
     pattern = r.bits(size * scale if scale != 1.0 else size)
@@ -187,7 +187,7 @@ def _round_pattern(r: Reals, size: Value, bits: int, scale: float) -> Value:
 
 @lowering("stochastic-convert", exact=True)
 def _stochastic_convert(c: Context, a: Value, random: Value) -> Element:
-    """The neighbour in the result's type farther from 0, if the fraction of the way is large enough."""
+    """Choose the neighbor farther from 0 if the random number is below the fraction of the way to it."""
     source, target = c.operand_types[0], c.result_type
     x = a.cast("fpext", F64)
     r = Reals(x)
@@ -203,7 +203,7 @@ def _stochastic_convert(c: Context, a: Value, random: Value) -> Element:
 
 
 def _neighbours(r: Reals, size: Value, target: ElementType) -> tuple[Value, Value]:
-    """The numbers of a type next to positive f64 ones: the one not larger, and the next larger one."""
+    """Return the neighbors in a type of positive f64 numbers: the largest one not above, and the next."""
     if target.is_integer:
         near = r.truncate(size)
         return near, near + 1.0

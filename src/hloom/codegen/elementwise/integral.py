@@ -24,7 +24,7 @@ def _round_nearest_even(c: Context, a: Value) -> Value:
 
 @lowering("round-nearest-afz", exact=True)
 def _round_nearest_afz(c: Context, a: Value) -> Value:
-    """Half of the last number below 1 is added before truncation: 0.5 itself would carry 0.49999997 to 1."""
+    """Add the predecessor of 0.5 before truncation: 0.5 itself would round 0.49999997 to 1."""
     r = Reals(a)
     below_half = 0.5 - 2.0 ** -(r.precision + 1)
     return r.truncate(a + r.copysign(r.constant(below_half), a))

@@ -26,7 +26,7 @@ class Context:
 
     @property
     def kind(self) -> ElementType:
-        """The element type of the last operand: that of all operands, but for pred of a select."""
+        """Element type of the last operand, which is that of all operands except the pred of a select."""
         return self.operand_types[-1]
 
 
@@ -39,7 +39,7 @@ class Lowering:
 
     Attributes:
         lower: function(context, *operands) -> element.
-        exact: the result of values of a type is a value of that type: nothing is to be rounded or wrapped.
+        exact: results are values of the operands' type without rounding or wrapping.
     """
 
     lower: Lower

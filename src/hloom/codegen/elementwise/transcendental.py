@@ -1,4 +1,4 @@
-"""Functions whose results are rounded: each opcode's function of floats and of complex numbers."""
+"""Elementary functions: the function of floats and of complex numbers for each opcode."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _square_root(x: Value) -> Value:
 
 
 def _linear(function: OfReals) -> OfReals:
-    """The function of real numbers, which is x near 0."""
+    """Lower a function of real numbers that is x near 0."""
     return lambda x: itself_if_negligible(function, x)
 
 
 def _flat(function: OfReals) -> OfReals:
-    """The function of real numbers, which is constant near 0."""
+    """Lower a function of real numbers that is constant near 0."""
     return lambda x: as_of_zero_if_negligible(function, x)
 
 

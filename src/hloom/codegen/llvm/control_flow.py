@@ -120,7 +120,7 @@ class Switch(Instruction):
 
 
 class Return(Instruction):
-    """``ret``, of a value or of nothing."""
+    """``ret`` with a value or ``void``."""
 
     __slots__ = ("value",)
 

@@ -39,7 +39,7 @@ class GlobalConstant:
         name: of the symbol.
         data: the bytes.
         align: of the address, in bytes.
-        external: whether the bytes are put in place by the loader instead of LLVM.
+        external: whether the loader, not LLVM, places the bytes.
     """
 
     __slots__ = ("align", "data", "external", "name")

@@ -1,6 +1,6 @@
-"""Instructions: opcode, operands, and what else distinguishes them; each knows its line of text.
+"""LLVM instructions: opcode, operands, other fields, and the line of text.
 
-Lines refer to the names that `hloom.codegen.llvm.printer` gives to values and blocks.
+Lines use the names that `hloom.codegen.llvm.printer` assigns to values and blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hloom.codegen.llvm.values import Builder, Value
 class Instruction(Value):
     """An instruction; it is the value that it yields, of type ``void`` if it yields none.
 
-    Operands are attributes of their own instead of a tuple: half as many objects for the garbage collector.
+    Operands are attributes instead of a tuple, which halves the objects that the garbage collector visits.
 
     Attributes:
         opcode: LLVM's name of the instruction.
@@ -29,7 +29,7 @@ class Instruction(Value):
         return f"<{self.opcode} {self.type.text}>"
 
     def fields(self) -> tuple[Hashable, ...]:
-        """Return what distinguishes it from others of its opcode and type, with values and blocks by key."""
+        """Return the fields other than opcode and type, with values and blocks by key."""
         raise NotImplementedError
 
     def line(self) -> str:

@@ -17,14 +17,14 @@ def masked_store(value: Value, pointer: Value, mask: Value) -> None:
     """Store the lanes whose mask bit is set."""
     f, type = pointer.function, value.type
     if type.bits < 64 and not type.is_float:
-        # LLVM (seen in 22) makes of a truncation that is stored under a constant mask of one lane a store
-        # of the value before it, which overwrites the neighbours; not so under a mask it cannot fold.
+        # LLVM (seen in 22) compiles a truncation that is stored under a constant mask of one lane to a store
+        # of the untruncated value, which overwrites the neighbors; not with a mask that it cannot fold.
         mask = mask & pointer.compare("ne", 0).splat(type.lanes)
     f.call(None, f"llvm.masked.store.{type.suffix}.p0", value, pointer, f.constant(I32, type.size), mask)
 
 
 def gather(type: Type, pointers: Value, mask: Value | None = None, default: Operand = 0) -> Value:
-    """Load lanes from addresses of their own; those whose mask bit is not set take ``default``."""
+    """Load lanes from separate addresses; lanes whose mask bit is not set are ``default``."""
     f = pointers.function
     condition = mask or f.constant(I1.vector(type.lanes), 1)
     name = f"llvm.masked.gather.{type.suffix}.{pointers.type.suffix}"
@@ -32,7 +32,7 @@ def gather(type: Type, pointers: Value, mask: Value | None = None, default: Oper
 
 
 def scatter(value: Value, pointers: Value, mask: Value | None = None) -> None:
-    """Store the lanes whose mask bit is set to addresses of their own, in the order of the lanes."""
+    """Store the lanes whose mask bit is set to separate addresses, in the order of the lanes."""
     f, type = pointers.function, value.type
     condition = mask or f.constant(I1.vector(type.lanes), 1)
     name = f"llvm.masked.scatter.{type.suffix}.{pointers.type.suffix}"

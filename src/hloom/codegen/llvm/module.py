@@ -39,7 +39,7 @@ from hloom.codegen.llvm.values import (
 from hloom.codegen.target import Target
 
 MOST_INLINE: Final = 4096
-"""Bytes of a constant that is part of the module; longer ones stay outside of what LLVM sees."""
+"""Maximum size in bytes of a constant inside the module; the loader places longer ones."""
 
 
 class Function:
@@ -50,12 +50,12 @@ class Function:
         name, result: name and type of the result (``void`` for none).
         parameters: the values that callers pass.
         attributes: of the function.
-        internal: whether only its module sees it.
+        internal: whether it is visible only in its module.
         blocks: the blocks in order, the entry first.
         block: the current block.
         stack: the stack memory.
-        prologue: what the function begins with, once it has its stack memory.
-        symbols: the globals and functions that it names, in the order of first use.
+        prologue: the first instructions of the function, after its stack memory.
+        symbols: the globals and functions that it refers to, in the order of first use.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Function:
     # -- constants
 
     def constant(self, type: Type, value: Number | Sequence[Number]) -> Constant:
-        """Return a number as a constant, in every lane of a vector; a sequence gives a lane each."""
+        """Return a number as a constant, in every lane of a vector; a sequence has one number per lane."""
         if isinstance(value, NUMBERS):
             key = type, value if value and value == value else _special(type, value)
         else:
@@ -267,17 +267,17 @@ class Function:
         return made
 
     def initialize(self, memory: StackMemory, value: Constant) -> None:
-        """Store a constant in stack memory when the function begins."""
+        """Store a constant in stack memory in the function's prologue."""
         self.prologue.append(Store(self, value, memory, value.type.size))
 
     # -- control flow
 
     def new_block(self) -> Block:
-        """Return a block that `start` will place."""
+        """Return a new block, which `start` appends."""
         return Block()
 
     def start(self, block: Block) -> None:
-        """Place a block at the end, and append to it from now on."""
+        """Append a block, and append instructions to it from now on."""
         self.blocks.append(block)
         self.block = block
         self._append = block.instructions.append
@@ -285,8 +285,8 @@ class Function:
     def split_block(self) -> None:
         """Continue in a new block.
 
-        LLVM selects instructions block by block; in long chains of shuffles most of that time goes into a
-        search for shorter chains, which finds none across blocks.
+        LLVM selects instructions per block. In long chains of shuffles most of that time is spent searching
+        for shorter chains, which block boundaries prevent.
         """
         block = Block()
         self.jump(block)
@@ -317,7 +317,7 @@ class Function:
 
     @contextmanager
     def when(self, condition: Value) -> Generator[None]:
-        """Run the body if the condition holds; values made inside stay inside."""
+        """Emit the body under the condition; values defined inside must not be used outside."""
         body, after = Block(), Block()
         self.branch(condition, body, after)
         self.start(body)
@@ -334,7 +334,7 @@ class Function:
         self.start(after)
 
     def pack_parameters(self, count: int) -> None:
-        """Let callers pass the first parameters, pointers, in an array, whose address takes their place."""
+        """Take the first parameters, pointers, from an array whose address replaces them."""
         packed, array = self.parameters[:count], Parameter(self, PTR)
         loads: list[Instruction] = []
         for number, parameter in enumerate(packed):
@@ -426,10 +426,10 @@ class Module:
 
     Attributes:
         target: the machine that the code is for.
-        functions: the finished functions, by name.
-        declarations: functions that are called; those that `functions` defines are not declared in the text.
+        functions: the completed functions, by name.
+        declarations: called functions; those defined in `functions` are not declared in the text.
         globals: constants in memory, by name.
-        alignment: bytes to which stack memory and constants are aligned unless told otherwise.
+        alignment: default alignment of stack memory and constants, in bytes.
     """
 
     def __init__(self, target: Target) -> None:
@@ -450,14 +450,14 @@ class Module:
 
     @property
     def data(self) -> dict[str, bytes]:
-        """The constants that the loader puts in place, by name."""
+        """Constants that the loader places, by name."""
         return {name: g.data for name, g in self.globals.items() if g.external}
 
     def function(
         self, name: str, parameters: Sequence[Type], result: Type | None = None, *,
         attributes: Sequence[Attribute] = (), internal: bool = True,
     ) -> Function:  # fmt: skip
-        """Begin a function; its ``finish`` adds it."""
+        """Begin a function; its ``finish`` adds it to the module."""
         return Function(self, name, parameters, result, attributes=attributes, internal=internal)
 
     def callee(self, name: str) -> Callee | None:
@@ -478,13 +478,13 @@ class Module:
         return known
 
     def constant_bytes(self, name: str, data: bytes, *, align: int = 0) -> None:
-        """Add constant bytes, whose address `Function.address` gives."""
+        """Add constant bytes, which `Function.address` refers to by name."""
         external = len(data) > MOST_INLINE
         self.globals[name] = GlobalConstant(name, data, align=align or self.alignment, external=external)
 
 
 def _special(type: Type, value: Number) -> Number | bytes:
-    """Return what stands for a zero or a NaN in keys: the bits, where comparing numbers does not tell."""
+    """Return the bits of a zero or a NaN for keys, since comparing numbers does not distinguish them."""
     return struct.pack("<d", value) if value or (type.is_float and math.copysign(1.0, value) < 0) else 0
 
 

@@ -1,6 +1,6 @@
-"""LLVM's textual language: the form in which modules are handed to LLVM.
+"""Print modules as LLVM IR text, the form in which LLVM takes them.
 
-Values are numbered in the order of their definitions, as LLVM itself numbers values without names.
+Values are numbered in the order of their definitions, as LLVM numbers values without names.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def print_declaration(callee: Function | Declaration, *, hidden: bool = False) -
 
 
 def print_global(constant: GlobalConstant) -> str:
-    """Return the definition of constant bytes; the declaration, if the loader puts them in place."""
+    """Return the definition of constant bytes, or the declaration if the loader places them."""
     kind = f"[{len(constant.data)} x i8]"
     if constant.external:
         return f"@{constant.name} = external hidden constant {kind}, align {constant.align}"
@@ -78,9 +78,9 @@ def print_global(constant: GlobalConstant) -> str:
 
 
 def print_function(f: Function, *, hidden: bool = False) -> str:
-    """Return the definition of a function; hidden: for all parts of the program instead of one.
+    """Return the definition of a function; hidden functions are visible to all parts of the program only.
 
-    Functions that are visible outside stay visible.
+    Externally visible functions stay visible.
     """
     _name_values(f)
     linkage = ("hidden " if hidden else "internal ") if f.internal else ""

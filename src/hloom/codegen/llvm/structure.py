@@ -1,4 +1,4 @@
-"""Functions compared by what they compute instead of by their names."""
+"""Structural equality of functions, independent of names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from hloom.codegen.llvm.module import Function
 
 
 class Structure:
-    """A finished function as a key: equal for functions that differ in their names only.
+    """A completed function as a key: equal for functions that differ only in names.
 
-    The hash covers the signature, opcodes and constants, which costs little; equality compares everything.
-    Attributes that the function gets later do not count.
+    The hash covers the signature, opcodes and constants, which is cheap; equality compares everything.
+    Attributes added to the function later are not part of the key.
     """
 
     __slots__ = ("_body", "_hash", "_opcodes", "_signature", "function")

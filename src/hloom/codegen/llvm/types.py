@@ -45,7 +45,7 @@ class Type:
         return self.text
 
     def vector(self, lanes: int) -> Type:
-        """Return the vector of ``lanes`` elements; 0 gives the scalar.
+        """Return the vector type of ``lanes`` elements; the scalar type for 0.
 
         Raises HloError by the rule ``codegen.vector-lanes`` for more than `MOST_LANES`.
         """

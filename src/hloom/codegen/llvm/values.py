@@ -175,7 +175,7 @@ class Value:
         return self.function.compare(predicate, self, other)
 
     def select(self, yes: Operand, no: Operand) -> Value:
-        """Return ``yes`` where this (i1) holds, else ``no``; at least one of them is a Value."""
+        """Select ``yes`` if this i1 is true, else ``no``; at least one of them is a Value."""
         return self.function.select(self, yes, no)
 
     # -- conversion
@@ -192,7 +192,7 @@ class Value:
     # -- lanes
 
     def splat(self, lanes: int) -> Value:
-        """Return a vector with this scalar in every lane; lanes 0 gives the scalar itself."""
+        """Return a vector with this scalar in every lane; the scalar itself for 0 lanes."""
         if not lanes:
             return self
         vector = self.function.poison(self.type.vector(lanes)).insert(self, 0)
@@ -213,7 +213,7 @@ class Value:
 
 Number: TypeAlias = int | float
 NUMBERS: Final = (int, float)
-"""Types of numbers; a tuple, because a union would be made anew for every check."""
+"""Number types; a tuple, because a union type would be created at every check."""
 Operand: TypeAlias = Value | Number
 ConstantKey: TypeAlias = tuple[Type, Number | bytes | tuple[Number | bytes, ...]]
 

@@ -42,7 +42,7 @@ def _bitcast_convert(e: Elements, instruction: HloInstruction, indices: Indices)
 
 
 def _piece(e: Elements, bits: Value, number: Index, before: ElementType, after: ElementType) -> Value:
-    """Bits number * width ... of a pattern."""
+    """Return bits [number * width, (number + 1) * width) of a pattern."""
     if number.is_constant:
         moved = bits.logical_shift_right(number.constant * after.bits) if number.constant else bits
     else:
@@ -60,7 +60,7 @@ def _piece(e: Elements, bits: Value, number: Index, before: ElementType, after: 
 
 
 def _complex_parts(e: Elements, operand: HloInstruction, indices: Indices, after: ElementType) -> Element:
-    """One c128 is two c64 and the other way round: the parts' halves are parts."""
+    """Convert between one c128 and two c64: halves of its parts are their parts."""
     before = operand.shape.element_type
     if before is et.C128:
         whole = e.element(operand, indices[:-1])

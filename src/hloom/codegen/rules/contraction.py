@@ -14,7 +14,7 @@ from hloom.shape.element_type import ElementType
 
 
 def accumulator_type(result: ElementType) -> ElementType:
-    """The type in which products are summed: at least f32 for floats."""
+    """Return the type in which products are summed: at least f32 for floats."""
     return et.F32 if result.is_floating and result.bits < 32 else result
 
 
@@ -38,7 +38,7 @@ def _dot(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
 
 
 def converted(value: Element, source: ElementType, target: ElementType) -> Element:
-    """A factor in the accumulator's type; exact, since it is never narrower."""
+    """Convert a factor to the accumulator's type; exact, since that is never narrower."""
     if isinstance(value, tuple):
         return value if register_type(target) is value[0].type.scalar else (
             value[0].cast("fpext", register_type(target)), value[1].cast("fpext", register_type(target))
@@ -62,7 +62,7 @@ def _real(value: Value, source: ElementType, register: Type) -> Value:
 
 
 def multiply_add(e: Elements, kind: ElementType, a: Element, b: Element, total: Element) -> Element:
-    """Total + a * b in the accumulator's type."""
+    """Return total + a * b in the accumulator's type."""
     a, b, total = e.together([a, b, total])
     if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(total, tuple):
         f = e.function

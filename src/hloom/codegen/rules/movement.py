@@ -35,7 +35,7 @@ def _reshape(e: Elements, instruction: HloInstruction, indices: Indices) -> Elem
 
 
 def is_read_in_order(e: Elements, instruction: HloInstruction) -> bool:
-    """Return whether each element is made of those at the same linear index, which may stand for it."""
+    """Return whether each element depends only on those at the same linear index."""
     waiting, seen = [instruction], {instruction}
     while waiting:
         i = waiting.pop()
@@ -55,7 +55,7 @@ def is_read_in_order(e: Elements, instruction: HloInstruction) -> bool:
 
 
 def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:
-    """The multi-index of a linear index, by division where it is not affine (a reshape across dimensions)."""
+    """Return the multi-index of a linear index, by division if not affine (a reshape across dimensions)."""
     if 0 in dimensions:
         return (Index(0),) * len(dimensions)
     found: list[Index] = []
@@ -75,7 +75,7 @@ def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:
 
 
 def held_inside(e: Elements, index: Index, size: int) -> Index:
-    """The index itself, or clamped to [0, size) where a mask lets it run outside."""
+    """Return the index, clamped to [0, size) if masked lanes may lie outside."""
     if e.mask is None or (index.minimum() >= 0 and index.maximum() < size):
         return index
     value = e.index_value(index)
@@ -121,7 +121,7 @@ def _pad(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
 
 
 def also(e: Elements, a: Value | None, b: Value | None) -> Value | None:
-    """The conjunction of two conditions, None being the one that always holds."""
+    """Return the conjunction of two conditions, where None is always true."""
     if a is None or b is None:
         return a if b is None else b
     return e.both(a, b)
@@ -171,7 +171,7 @@ def _like(value: Value, number: float) -> Value:
 
 @element_rule("constant")
 def _constant(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    """Only constants of one element: larger ones lie in memory."""
+    """Emit a constant of one element; larger ones are in memory."""
     element_type = instruction.shape.element_type
     single = operation_of(instruction, Constant).literal.array.reshape(-1)[0]
     if element_type.is_complex:
@@ -182,14 +182,14 @@ def _constant(e: Elements, instruction: HloInstruction, indices: Indices) -> Ele
 
 
 def clamped_start(e: Elements, start: HloInstruction, largest: int) -> Index:
-    """A start index held in [0, largest], whatever its integer type and value."""
+    """Clamp a start index to [0, largest], for any integer type and value."""
     value = e.element(start, ())
     assert isinstance(value, Value)
     return e.opaque(clamp_index(e, value, start.shape.element_type.is_signed, largest), largest + 1)
 
 
 def clamp_index(e: Elements, value: Value, signed: bool, largest: int) -> Value:
-    """An integer value as i64 in [0, largest]."""
+    """Clamp an integer to [0, largest], as i64."""
     wide = value.cast("sext" if signed else "zext", I64) if value.type.scalar is not I64 else value
     top = e.function.constant(wide.type, largest)
     if not signed:
@@ -232,7 +232,7 @@ def _dynamic_update_slice(e: Elements, instruction: HloInstruction, indices: Ind
 
 @element_rule("gather")
 def _gather(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    """operand[start + offset], the start clamped so that the slice stays inside; 0 if slices are empty."""
+    """Load operand[start + offset] with the start clamped to keep the slice in bounds; 0 for empty slices."""
     operation = operation_of(instruction, Gather)
     operand, start_indices = instruction.operands
     if 0 in operation.slice_sizes:

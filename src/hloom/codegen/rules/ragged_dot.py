@@ -1,4 +1,4 @@
-"""ragged-dot as elements: a dot in which the group of a row chooses what it is multiplied with."""
+"""Element rule of ragged-dot: a dot whose right operand is selected by the group of a row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _ragged_dot(e: Elements, instruction: HloInstruction, indices: Indices) -> E
 
 
 class _RaggedDot:
-    """One element, or vector of them; see `hloom.operations.contraction.RaggedDot` for the three kinds."""
+    """Emitter of one element or vector; see `hloom.operations.contraction.RaggedDot` for the three kinds."""
 
     def __init__(self, e: Elements, instruction: HloInstruction, indices: Indices) -> None:
         self.e, self.f, self.i = e, e.function, instruction
@@ -50,7 +50,7 @@ class _RaggedDot:
         self.left = left
 
     def prefix(self) -> list[Index]:
-        """The indices that group sizes depend on."""
+        """Return the indices on which group sizes depend."""
         if self.sizes.shape.rank == 1:
             return []
         if self.ragged in self.o.lhs_batch_dims:
@@ -61,7 +61,7 @@ class _RaggedDot:
         return [self.of_lhs[d] for d in dims]
 
     def sums(self, count: Callable[[Value, Value, Value], list[Value]], width: int) -> list[Value]:
-        """Sums over the groups: ``count(number, size, first sum so far)`` gives what each adds to them."""
+        """Sum over the groups: ``count(number, size, first sum so far)`` returns the summands of a group."""
         e, f = self.e, self.f
         place = self.prefix()
         zero = f.constant(I64, 0).splat(e.lanes)
@@ -75,7 +75,7 @@ class _RaggedDot:
         return list(loop.values)
 
     def group_of_row(self) -> tuple[Value, Value]:
-        """(the group of the ragged row, whether it is in any)."""
+        """Return (group of the ragged row, whether it is in any group)."""
         e = self.e
         e.pin(self.of_lhs[self.ragged])
         row = e.wide(e.index_value(self.of_lhs[self.ragged]))
@@ -87,7 +87,7 @@ class _RaggedDot:
         return group, group.compare("slt", self.groups)
 
     def limits(self) -> tuple[Value, Value]:
-        """The first term of the result's group, and the one after its last."""
+        """Return the first term of the result's group, and the one after its last."""
         self.e.pin(self.group)
         mine = self.e.wide(self.e.index_value(self.group))
 
@@ -98,7 +98,7 @@ class _RaggedDot:
         return start, end
 
     def element(self) -> Element:
-        """The sum of products, of those rows and terms that are in a group."""
+        """Emit the sum of products over the rows and terms that are in a group."""
         e, f = self.e, self.f
         kind = self.i.shape.element_type
         zero = constant(f, accumulator_type(kind), 0, e.lanes)
@@ -117,7 +117,7 @@ class _RaggedDot:
         return round_to(made, kind)
 
     def dot(self, zero: Element, limits: tuple[Value, Value] | None) -> Element:
-        """The sum of products; with limits, of the terms between them."""
+        """Emit the sum of products, restricted to the terms between limits if there are any."""
         e = self.e
         kind = accumulator_type(self.i.shape.element_type)
         left: Sequence[Index] = [self.of_lhs[d] for d in range(self.lhs.shape.rank)]

@@ -18,7 +18,7 @@ from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
 
 @leaf_rule("reduce")
 def reduce_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
-    """The reduced values at a result index: loops over the reduced dimensions, values in registers."""
+    """Emit the reduced values at a result index: loops over the reduced dimensions, values in registers."""
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
     sizes = reduced_sizes(instruction)

@@ -26,14 +26,14 @@ from hloom.plan.index_maps import convolution_group
 def window_place(
     e: Elements, at: Index, position: Index, d: WindowDimension, size: int
 ) -> tuple[Index, Value | None]:
-    """The index in the base that a window element falls on, and the condition that there is an element.
+    """Return the base index of a window element, and the condition that the element exists.
 
     Args:
-        e: where code goes.
-        at: which window.
-        position: which element of the window.
+        e: the element emitter.
+        at: index of the window.
+        position: index inside the window.
         d: the window dimension.
-        size: elements of the base before dilation.
+        size: size of the base before dilation.
     """
     element = position * -1 + (d.size - 1) if d.window_reversal else position
     place = at * d.stride + element * d.window_dilation + -d.padding_low
@@ -50,7 +50,7 @@ def window_place(
 
 @leaf_rule("reduce-window")
 def reduce_window_leaves(e: Elements, instruction: HloInstruction, indices: Indices) -> list[Element]:
-    """The combined window at a result index; what lies outside the base counts as the initial value."""
+    """Emit the reduced window at a result index; positions outside the base count as the initial value."""
     window = operation_of(instruction, ReduceWindow).window
     half = len(instruction.operands) // 2
     operands, initial = instruction.operands[:half], instruction.operands[half:]
@@ -83,7 +83,7 @@ def folded(
     e: Elements, window: Sequence[WindowDimension], start: list[Element],
     step: Callable[[list[Element], Sequence[Index]], list[Element]],
 ) -> list[Element]:  # fmt: skip
-    """Carry values through every element of a window, in order; small windows are written out."""
+    """Carry values through every element of a window, in order; small windows are unrolled."""
     sizes = [d.size for d in window]
     if math.prod(sizes) <= MOST_UNROLLED_WINDOW:
         for offsets in itertools.product(*map(range, sizes)):
@@ -105,7 +105,7 @@ def _reduce_window(e: Elements, instruction: HloInstruction, indices: Indices) -
 
 @element_rule("convolution")
 def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    """The sum over window and input features; what lies outside the base counts as zero."""
+    """Emit the sum over window and input features; positions outside the base count as zero."""
     operation = operation_of(instruction, Convolution)
     lhs, rhs = instruction.operands
     labels, window = operation.dim_labels, operation.window
@@ -151,7 +151,7 @@ def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> 
 
 
 def _group(e: Elements, output: Index, outputs: int, groups: int) -> Index:
-    """The group that an output feature belongs to."""
+    """Return the group of an output feature."""
     group = convolution_group(output, outputs, groups)
     if group is not None:
         return group

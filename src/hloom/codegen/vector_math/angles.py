@@ -1,8 +1,8 @@
-"""Angles reduced to a quadrant: x = q π/2 + r with |r| <= π/4.
+"""Argument reduction of angles to a quadrant: x = q π/2 + r with |r| <= π/4.
 
-Usual angles are reduced by multiples of π/2 in three parts (Cody and Waite). For the rare larger ones, 2/π is
-taken from a table that holds, for every sixteenth exponent, what is left of it when multiples of 4 are gone
-(after Payne and Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18, 1983).
+Usual angles are reduced by multiples of π/2 in three parts (Cody and Waite). For the rare larger ones, 2/π
+modulo 4 comes from a table with an entry per sixteenth exponent (after Payne and Hanek, "Radian reduction for
+trigonometric functions", SIGNUM Newsletter 18, 1983).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hloom.codegen.vector_math.reals import Pair, Reals
 
 TWO_OVER_PI: Final = 0.6366197723675814
 _BITS: Final = (
-    # the bits of 2 / π behind the point
+    # the fractional bits of 2 / π
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea09d1921cfe1deb1c"
     "b129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b5a0a6d1f"
     "6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6babf0cfbc20"
@@ -49,12 +49,12 @@ _HALF_PI: Final = {
 
 
 def usual_limit(r: Reals) -> float:
-    """The largest size of an angle for ``reduce_usual`` and ``reduce_roughly``."""
+    """Return the largest magnitude of an angle for ``reduce_usual`` and ``reduce_roughly``."""
     return _HALF_PI[r.is_double, r.fuses].limit
 
 
 def reduce_usual(r: Reals, x: Value) -> tuple[Value, Value, Value]:
-    """(r, what r is short of, q as an integer) of an angle up to the limit."""
+    """Return (r, error term of r, q as an integer) of an angle up to the limit."""
     first, second, third = _HALF_PI[r.is_double, r.fuses].parts
     n, quadrant = r.nearest_multiple(x, TWO_OVER_PI)
     rest = r.fma(n, -first, x)
@@ -64,14 +64,14 @@ def reduce_usual(r: Reals, x: Value) -> tuple[Value, Value, Value]:
 
 
 def reduce_roughly(r: Reals, x: Value) -> tuple[Value, Value]:
-    """(r rounded, q as an integer) of an angle up to the limit."""
+    """Return (r rounded, q as an integer) of an angle up to the limit."""
     first, second, third = _HALF_PI[r.is_double, r.fuses].parts
     n, quadrant = r.nearest_multiple(x, TWO_OVER_PI)
     return r.fma(n, -third, r.fma(n, -second, r.fma(n, -first, x))), quadrant
 
 
 def of_large_angle(x: Value, name: str, evaluate: Callable[[Reals, Value, Value, Value], Value]) -> Value:
-    """``evaluate(reals, r, what r is short of, q)`` of angles beyond 2^4, however large, out of line.
+    """Return ``evaluate(reals, r, error term of r, q)`` for angles of any magnitude above 2^4, out of line.
 
     One function of the module serves all calls for vectors of one type.
     """
@@ -85,13 +85,13 @@ def of_large_angle(x: Value, name: str, evaluate: Callable[[Reals, Value, Value,
 
 
 def _reduce_large(r: Reals, x: Value) -> tuple[Value, Value, Value]:
-    """The same as ``reduce_usual``; NaN for infinity."""
+    """Reduce as ``reduce_usual``, for any magnitude; NaN for infinity."""
     wide = x if r.is_double else x.cast("fpext", F64)
     d = Reals(wide)
     size = d.absolute(wide)
     integer, row = _integer_part(d, size, r.precision)
     high, low, whole = (_long_turn if r.is_double else _short_turn)(d, integer, row)
-    # infinity minus itself is NaN
+    # inf - inf is NaN
     high = high + (size - size)
     shifter = 1.5 * 2.0**d.mantissa_bits
     quadrant = d.bits(whole + shifter) - d.pattern_of(shifter)
@@ -106,7 +106,7 @@ def _reduce_large(r: Reals, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _integer_part(d: Reals, size: Value, digits: int) -> Pair:
-    """(m 2^j, row) with size = m 2^j 2^e, m of so many digits, e the exponent of a row, j < 16."""
+    """Return (m 2^j, row) with size = m 2^j 2^e: m an integer, e the exponent of the row, j < 16."""
     f = d.function
     bits = d.bits(size)
     exponent = bits.logical_shift_right(d.mantissa_bits) - (d.bias + digits - 1 + _FIRST)
@@ -116,7 +116,7 @@ def _integer_part(d: Reals, size: Value, digits: int) -> Pair:
 
 
 def _entry(d: Reals, row: Value, column: int) -> Value:
-    """A column of the table in the lanes' rows."""
+    """Load a column of the table for the row of each lane."""
     f = d.function
     if _TABLE not in f.module.globals:
         f.module.constant_bytes(_TABLE, _rows())
@@ -129,7 +129,7 @@ def _entry(d: Reals, row: Value, column: int) -> Value:
 
 @cache
 def _rows() -> bytes:
-    """For every row's exponent e, 2^e · 2/π modulo 4 as the sum of four f64 numbers."""
+    """Return 2^e · 2/π modulo 4 as the sum of four f64 numbers, for the exponent e of every row."""
     digits = 4 * len(_BITS) - _FIRST
     rows: list[float] = []
     for row in range(_ROWS):
@@ -146,7 +146,7 @@ def _modulo_4(d: Reals, x: Value) -> Value:
 
 
 def _short_turn(d: Reals, integer: Value, row: Value) -> tuple[Value, Value, Value]:
-    """(fraction, 0, whole quarters) of an angle of 24 digits."""
+    """Return (fraction, 0, whole quarters) of an angle with 24 significant bits."""
     product, lost = d.two_product(integer, _entry(d, row, 0))
     turn = _modulo_4(d, product)
     whole = d.round_even(turn)
@@ -154,7 +154,7 @@ def _short_turn(d: Reals, integer: Value, row: Value) -> tuple[Value, Value, Val
 
 
 def _long_turn(d: Reals, integer: Value, row: Value) -> tuple[Value, Value, Value]:
-    """(fraction, what it is short of, whole quarters) of an angle of 53 digits."""
+    """Return (fraction, its error term, whole quarters) of an angle with 53 significant bits."""
     products = [d.two_product(integer, _entry(d, row, column)) for column in range(3)]
     (first, first_low), (second, second_low), (third, third_low) = products
     total, carry = d.two_sum(_modulo_4(d, first), _modulo_4(d, first_low))
@@ -175,11 +175,11 @@ def _times_half_pi(d: Reals, high: Value, low: Value) -> Pair:
 
 
 def odd_quadrant(quadrant: Value) -> Value:
-    """Return whether sine and cosine change places."""
+    """Return whether sine and cosine are exchanged."""
     return (quadrant & 1).compare("ne", 0)
 
 
 def flipped_in_upper_half(r: Reals, x: Value, quadrant: Value) -> Value:
-    """The number x, its sign flipped in the quadrants 2 and 3."""
+    """Negate x in the quadrants 2 and 3."""
     digits = 63 if r.is_double else 31
     return r.from_bits(r.bits(x) ^ ((quadrant & 2) << (digits - 1)))

@@ -32,7 +32,7 @@ _SMALL_POWER: Final = 100.0
 
 
 def exponential(z: Pair) -> Pair:
-    """e^x cos y + i e^x sin y."""
+    """Return e^z = e^x cos y + i e^x sin y."""
     return in_doubles(_exponential, z)
 
 
@@ -53,7 +53,7 @@ def _exponential(z: Pair, *, single: bool) -> Pair:
 
 
 def scaled_product(r: Reals, a: Pair, b: Pair, n: Value) -> Value:
-    """Return a b 2^n for a about 1 and b from -1 to 1; if n is positive, b becomes larger first.
+    """Return a b 2^n for a about 1 and |b| <= 1; b is scaled up first if n is positive.
 
     The product of a and a subnormal b would be rounded to the few bits of b.
     """
@@ -64,7 +64,7 @@ def scaled_product(r: Reals, a: Pair, b: Pair, n: Value) -> Value:
 
 
 def exponential_minus_one(z: Pair) -> Pair:
-    """e^z - 1: the real part is expm1(x) cos y - 2 sin²(y / 2), the imaginary part e^x sin y."""
+    """Return e^z - 1, with real part expm1(x) cos y - 2 sin²(y / 2) and imaginary part e^x sin y."""
     return in_doubles(_exponential_minus_one, z)
 
 
@@ -76,19 +76,19 @@ def _exponential_minus_one(z: Pair, *, single: bool) -> Pair:
     lessened = half * half * -2.0
     real = r.fma(grown, lessened + 1.0, lessened)
     power, imag = _exponential(z, single=single)
-    # far out, and where a part is not finite, 1 is nothing or is all
+    # for large parts and for parts that are not finite, 1 is negligible or e^z is
     near = r.absolute(x).compare("olt", 40.0) & is_finite(r, y)
     real = near.select(real, power - 1.0)
     return y.compare("oeq", 0.0).select(grown, real), imag
 
 
 def logistic(z: Pair) -> Pair:
-    """1 / (1 + e^-z), as e^z / (e^z + 1) where z has a negative real part."""
+    """Return 1 / (1 + e^-z), as e^z / (e^z + 1) if the real part of z is negative."""
     return in_doubles(_logistic, z)
 
 
 def _logistic(z: Pair, *, single: bool) -> Pair:
-    """With x <= 0, 1 + e^z is expm1(x) cos y + 2 cos²(y / 2) + i e^x sin y, exact near its zeros too."""
+    """Divide by 1 + e^z = expm1(x) cos y + 2 cos²(y / 2) + i e^x sin y (x <= 0), exact near its zeros."""
     r = Reals(z[0])
     negative = z[0].compare("olt", 0.0)
     x = -r.absolute(z[0])
@@ -107,7 +107,7 @@ def _logistic(z: Pair, *, single: bool) -> Pair:
 
 
 def logarithm(z: Pair) -> Pair:
-    """The logarithm log |z| + i arg z."""
+    """Return the logarithm log |z| + i arg z."""
     return in_doubles(_logarithm, z)
 
 
@@ -116,7 +116,7 @@ def _logarithm(z: Pair, *, single: bool) -> Pair:
 
 
 def log_modulus(r: Reals, z: Pair, *, single: bool) -> Value:
-    """Half the logarithm of x² + y², known to twice the precision, so that log |z| is right near 1 too."""
+    """Return half the logarithm of x² + y², computed to twice the precision for results near 0."""
     doublings = None
     scaled = z
     if not single:
@@ -135,7 +135,7 @@ def log_modulus(r: Reals, z: Pair, *, single: bool) -> Value:
 
 
 def _halved_range(r: Reals, z: Pair) -> tuple[Pair, Value]:
-    """The number times a power of two that lets it be squared, and the exponent that this takes away."""
+    """Scale by a power of two so that squares are in range; return the number and the removed exponent."""
     x, y = r.absolute(z[0]), r.absolute(z[1])
     larger = x.compare("ogt", y).select(x, y)
     large, small = larger.compare("ogt", 2.0**500), larger.compare("olt", 2.0**-500)
@@ -145,7 +145,7 @@ def _halved_range(r: Reals, z: Pair) -> tuple[Pair, Value]:
 
 
 def logarithm_plus_one(z: Pair) -> Pair:
-    """log(1 + z); where |1 + z| is near 1, the real part is log1p(2x + x² + y²) / 2."""
+    """Return log(1 + z); for |1 + z| near 1 the real part is log1p(2x + x² + y²) / 2."""
     return in_doubles(_logarithm_plus_one, z)
 
 
@@ -171,7 +171,7 @@ def _logarithm_plus_one(z: Pair, *, single: bool) -> Pair:
 
 
 def power(base: Pair, exponent: Pair) -> Pair:
-    """exp(exponent * log(base)); products for small integral exponents, the real power where all is real."""
+    """Return exp(exponent * log(base)); products for small integral exponents, the real power for reals."""
     return in_doubles(_power, base, exponent)
 
 
@@ -193,7 +193,7 @@ def _power(base: Pair, exponent: Pair, *, single: bool) -> Pair:
 
 
 def _small_power(r: Reals, base: Pair, exponent: Value) -> Pair:
-    """base^n for integers |n| < 100, by squaring; the reciprocal for negative ones."""
+    """Return base^n for integers |n| < 100, by squaring; the reciprocal for negative ones."""
     f = r.function
     size = r.at_most(r.absolute(exponent), _SMALL_POWER)
     # adding 2^52 leaves the integer in the low bits of the pattern; NaN and fractions are not used

@@ -1,8 +1,9 @@
-"""Inverse circular and hyperbolic functions of complex numbers.
+"""Inverse trigonometric and hyperbolic functions of complex numbers.
 
-By square roots of 1 - z and 1 + z, whose products are free of cancellation (Kahan, "Branch cuts for complex
+They use square roots of 1 - z and 1 + z, whose products have no cancellation (Kahan, "Branch cuts for complex
 elementary functions", in The State of the Art in Numerical Analysis, 1987). Infinite parts are replaced by a
-number next to which finite ones are nothing: that gives the right angles; moduli are set to infinity after.
+number so large that finite parts are negligible, which gives the correct angles; moduli are set to infinity
+afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hloom.codegen.vector_math.logarithm import asinh, logarithm_plus_one
 from hloom.codegen.vector_math.reals import Pair, Reals
 
 _ENDLESS: Final = 2.0**200
-"""What stands for infinity."""
+"""Substitute for infinity."""
 
 _LOG_2: Final = math.log(2.0)
 
@@ -31,7 +32,7 @@ _BEYOND_PI: Final = math.pi * (1.0 + 1e-15)
 
 
 def _replaced(r: Reals, z: Pair) -> tuple[Pair, Value]:
-    """The number with infinite parts replaced, and whether there were any."""
+    """Replace infinite parts; return the number and whether there were any."""
     endless = is_infinite(r, *z)
 
     def replaced(part: Value) -> Value:
@@ -44,13 +45,13 @@ def _replaced(r: Reals, z: Pair) -> tuple[Pair, Value]:
 
 
 def _roots(r: Reals, z: Pair) -> tuple[Pair, Pair]:
-    """sqrt(1 - z) and sqrt(1 + z)."""
+    """Return sqrt(1 - z) and sqrt(1 + z)."""
     x, y = z
     return square_root((1.0 - x, -y)), square_root((x + 1.0, y))
 
 
 def arc_sine(z: Pair) -> Pair:
-    """atan(x / Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
+    """Return atan(x / Re(sqrt(1 - z) sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
     return in_doubles(_arc_sine, z)
 
 
@@ -64,7 +65,7 @@ def _arc_sine(z: Pair, *, single: bool) -> Pair:
 
 
 def _with_undefined_parts(r: Reals, z: Pair, real: Value, imag: Value) -> Pair:
-    """The arc sine where a part is NaN: what does not depend on it stays."""
+    """Return the arc sine if a part is NaN: a part that does not depend on it is kept."""
     x, y = z
     x_undefined, y_undefined = x.compare("uno", x), y.compare("uno", y)
     real = (x_undefined | y_undefined).select(math.nan, real)
@@ -75,7 +76,7 @@ def _with_undefined_parts(r: Reals, z: Pair, real: Value, imag: Value) -> Pair:
 
 
 def arc_cosine(z: Pair) -> Pair:
-    """2 atan(Re(sqrt(1 - z)) / Re(sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
+    """Return 2 atan(Re(sqrt(1 - z)) / Re(sqrt(1 + z))) + i asinh(Im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
     return in_doubles(_arc_cosine, z)
 
 
@@ -93,13 +94,13 @@ def _arc_cosine(z: Pair, *, single: bool) -> Pair:
 
 
 def inverse_hyperbolic_sine(z: Pair) -> Pair:
-    """-i asin(i z)."""
+    """Return -i asin(i z)."""
     real, imag = arc_sine((-z[1], z[0]))
     return imag, -real
 
 
 def inverse_hyperbolic_cosine(z: Pair) -> Pair:
-    """The one of i acos(z) and -i acos(z) whose real part is not negative."""
+    """Return i acos(z) or -i acos(z), whichever has a real part that is not negative."""
     real, imag = arc_cosine(z)
     r = Reals(real)
     return r.absolute(imag), r.copysign(real, z[1])
@@ -135,22 +136,22 @@ def _inverse_hyperbolic_tangent(z: Pair, *, single: bool) -> Pair:
 
 
 def _atanh_modulus(r: Reals, size: Value, less: Value, height: Value, *, single: bool) -> Value:
-    """log1p(4x / (less² + y²)) / 4; next to 1, where y² would vanish in f64, log(2 / y) / 2."""
+    """Return log1p(4x / (less² + y²)) / 4; next to 1, where y² would underflow in f64, log(2 / y) / 2."""
     argument = size * 4.0 / r.fma(less, less, height * height)
     if single:
         return logarithm_plus_one(argument) * 0.25
     next_to_pole = less.compare("oeq", 0.0) & height.compare("olt", 2.0**-500)
-    # the quotient is scaled, as it overflows where y is subnormal
+    # the quotient is scaled, since it overflows for subnormal y
     argument = next_to_pole.select(2.0 / (height * 2.0**100), argument)
     factor = next_to_pole.select(r.constant(0.5), 0.25)
     return r.fma(logarithm_plus_one(argument), factor, next_to_pole.select(r.constant(50.0 * _LOG_2), 0.0))
 
 
 def inverse_tangent(y: Pair, x: Pair) -> Pair:
-    """The angle -i log((x + y i) / sqrt(x² + y²)); the real angle where both are real.
+    """Return -i log((x + y i) / sqrt(x² + y²)); the real angle if both are real.
 
     With p = x + y i and m = x - y i it is (arg p - arg m) / 2 + k π - i log(|p| / |m|) / 2, where k is 1 or
-    -1 if arg p + arg m is beyond the cut of the root of p m.
+    -1 if arg p + arg m is beyond the branch cut of the root of p m, else 0.
     """
     return in_doubles(_inverse_tangent, y, x)
 
@@ -174,7 +175,7 @@ def _inverse_tangent(y: Pair, x: Pair, *, single: bool) -> Pair:
 
 
 def _jointly_scaled(r: Reals, y: Pair, x: Pair) -> tuple[Pair, Pair]:
-    """Both times one power of two, so that their squares neither overflow nor vanish."""
+    """Scale both by one power of two, so that their squares neither overflow nor underflow."""
     largest = r.absolute(x[0])
     for part in (x[1], *y):
         size = r.absolute(part)
@@ -185,9 +186,9 @@ def _jointly_scaled(r: Reals, y: Pair, x: Pair) -> tuple[Pair, Pair]:
 
 
 def _complex_angle(r: Reals, y: Pair, x: Pair, first: Value, second: Value) -> Value:
-    """(arg p - arg m) / 2 + k π, which up to multiples of π is half the angle of p conj(m)."""
+    """Return (arg p - arg m) / 2 + k π, half the angle of p conj(m) up to multiples of π."""
     total = first + second
-    # the imaginary part of x² + y² says on which side of the cut its root is
+    # the sign of the imaginary part of x² + y² determines the side of the branch cut of its root
     below = r.bits((x[0] * x[1] + x[1] * x[0]) + (y[0] * y[1] + y[1] * y[0])).compare("slt", 0)
     over = total.compare("ogt", math.pi / 2) & (below | total.compare("ogt", 1.5 * math.pi))
     under = total.compare("olt", -math.pi / 2) & (~below | total.compare("olt", -1.5 * math.pi))

@@ -1,7 +1,7 @@
-"""Arithmetic of complex numbers: pairs of a real and an imaginary part.
+"""Arithmetic of complex numbers as pairs of a real and an imaginary part.
 
-Functions of c64 are computed in f64, whose range holds all squares of f32 numbers and whose precision makes
-most cancellation harmless. Special values are those of C99's Annex G.
+Functions of c64 are computed in f64, whose range covers all squares of f32 numbers and whose precision
+compensates most cancellation. Special values are those of C99's Annex G.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FAR: Final = 2.0**500
 
 
 def in_doubles(function: Callable[..., Pair], *operands: Pair) -> Pair:
-    """``function(*operands, single=...)`` on pairs of f64, with a result of the operands' type.
+    """Apply ``function(*operands, single=...)`` to pairs of f64; the result has the operands' type.
 
-    ``single`` says that the operands are f32 numbers, whose products neither overflow nor vanish in f64.
+    ``single`` states that operands are f32 numbers, whose products neither overflow nor underflow in f64.
     """
     if operands[0][0].type.scalar is F64:
         return function(*operands, single=False)
@@ -29,12 +29,12 @@ def in_doubles(function: Callable[..., Pair], *operands: Pair) -> Pair:
 
 
 def widened(z: Pair) -> Pair:
-    """A pair in f64."""
+    """Convert a pair to f64."""
     return z[0].cast("fpext", F64), z[1].cast("fpext", F64)
 
 
 def choose(condition: Value, yes: tuple[Operand, Operand], no: Pair) -> Pair:
-    """``yes`` where the condition holds, else ``no``."""
+    """Select ``yes`` if the condition holds, else ``no``."""
     return condition.select(yes[0], no[0]), condition.select(yes[1], no[1])
 
 
@@ -53,12 +53,12 @@ def is_finite(r: Reals, part: Value) -> Value:
 
 
 def multiply(a: Pair, b: Pair) -> Pair:
-    """(ac - bd) + (ad + bc) i, each operation rounded by itself."""
+    """Return (ac - bd) + (ad + bc) i, with each operation rounded."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
 def divide(a: Pair, b: Pair) -> Pair:
-    """(ac + bd) / (c² + d²) + (bc - ad) / (c² + d²) i, where that is NaN as Annex G.5.1 has it."""
+    """Return (ac + bd) / (c² + d²) + (bc - ad) / (c² + d²) i; if that is NaN, the value of Annex G.5.1."""
     return in_doubles(_divide, a, b)
 
 
@@ -81,7 +81,7 @@ def _plain_quotient(numerator: Pair, denominator: Pair) -> Pair:
 
 
 def _normalized(r: Reals, z: Pair) -> tuple[Pair, Value]:
-    """The parts divided by the power of two that brings the larger one to [1/2, 1), and its exponent."""
+    """Return the parts scaled by the power of two that puts the larger one in [1/2, 1), and its exponent."""
     x, y = r.absolute(z[0]), r.absolute(z[1])
     # a part that is NaN does not count
     larger = (x.compare("ogt", y) | y.compare("uno", y)).select(x, y)
@@ -94,7 +94,7 @@ def _normalized(r: Reals, z: Pair) -> tuple[Pair, Value]:
 
 
 def _special_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pair) -> Pair:
-    """The quotient; where both parts are NaN what Annex G.5.1 has: a rare case, which is branched around."""
+    """Return the quotient; if both parts are NaN (rare, in a branch), the value of Annex G.5.1."""
     f = r.function
     undefined = quotient[0].compare("uno", quotient[0]) & quotient[1].compare("uno", quotient[1])
     places = [f.allocate(part.type) for part in quotient]
@@ -109,7 +109,7 @@ def _special_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pa
 
 
 def _defined_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pair, undefined: Value) -> Pair:
-    """By 0, infinity by a finite number, a finite number by infinity."""
+    """Return the quotient by 0, of infinity by a finite number, and of a finite number by infinity."""
     (a, b), (c, d) = numerator, denominator
     known = a.compare("ord", a) | b.compare("ord", b)
     by_zero = undefined & known & c.compare("oeq", 0.0) & d.compare("oeq", 0.0)
@@ -124,7 +124,7 @@ def _defined_quotient(r: Reals, numerator: Pair, denominator: Pair, quotient: Pa
 
 
 def _unit_of_infinity(r: Reals, part: Value) -> Value:
-    """1 for infinity and 0 for all else, with the sign."""
+    """Return 1 for infinity and 0 otherwise, with the sign of the number."""
     return r.copysign(is_infinite(r, part).select(r.constant(1.0), 0.0), part)
 
 
@@ -132,7 +132,7 @@ def _unit_of_infinity(r: Reals, part: Value) -> Value:
 
 
 def modulus(z: Pair) -> Value:
-    """sqrt(x² + y²) without overflow on the way; infinite if a part is, even if the other is NaN."""
+    """Return sqrt(x² + y²) without overflow; infinite if a part is, even if the other is NaN."""
     r = Reals(z[0])
     size = _exact_modulus_of(r, z) if r.is_double else _quick_modulus(r, z)
     return is_infinite(r, *z).select(math.inf, size)
@@ -144,7 +144,7 @@ def _exact_modulus_of(r: Reals, z: Pair) -> Value:
 
 
 def _quick_modulus(r: Reals, z: Pair) -> Value:
-    """To less than an ulp: what the squares and their sum lose is halved by the root."""
+    """Return the modulus to less than an ulp: the root halves the errors of the squares and their sum."""
     x, y = r.absolute(z[0]), r.absolute(z[1])
     larger = x.compare("ogt", y).select(x, y)
     large, small = larger.compare("ogt", 2.0**60), larger.compare("olt", 2.0**-40)
@@ -155,7 +155,7 @@ def _quick_modulus(r: Reals, z: Pair) -> Value:
 
 
 def _moderate(r: Reals, z: Pair) -> tuple[Pair, Value]:
-    """A number times a power of two that lets it be squared, and that power: 2^-600, 1 or 2^600."""
+    """Scale a number so that its square is in range; return it and the factor: 2^-600, 1 or 2^600."""
     x, y = r.absolute(z[0]), r.absolute(z[1])
     larger = x.compare("ogt", y).select(x, y)
     large, small = larger.compare("ogt", _FAR), larger.compare("olt", 1 / _FAR)
@@ -164,14 +164,14 @@ def _moderate(r: Reals, z: Pair) -> tuple[Pair, Value]:
 
 
 def _times_root(r: Reals, z: Pair, factor: Value, sign: int) -> Pair:
-    """The number times the root of a factor of `_moderate`, or divided by it (sign -1)."""
+    """Multiply a number by the root of a factor of `_moderate`, or divide it (sign -1)."""
     up, down = 2.0 ** (300 * sign), 2.0 ** (-300 * sign)
     root = factor.compare("oeq", 1.0).select(1.0, factor.compare("ogt", 1.0).select(r.constant(up), down))
     return z[0] * root, z[1] * root
 
 
 def square_sum(r: Reals, z: Pair) -> Pair:
-    """x² + y² and what it is short of."""
+    """Return x² + y² and its error term."""
     x, y = r.absolute(z[0]), r.absolute(z[1])
     swapped = y.compare("ogt", x)
     larger, smaller = swapped.select(y, x), swapped.select(x, y)
@@ -182,7 +182,7 @@ def square_sum(r: Reals, z: Pair) -> Pair:
 
 
 def _exact_modulus(r: Reals, z: Pair) -> Value:
-    """The root of the sum of squares, made good for what the sum and the root are short of."""
+    """Return the root of the sum of squares, corrected by the error terms of sum and root."""
     root, short = _modulus_as_sum(r, z)
     return root + short
 
@@ -192,14 +192,14 @@ def _modulus_as_sum(r: Reals, z: Pair) -> Pair:
 
 
 def _root_as_sum(r: Reals, x: Pair) -> Pair:
-    """The root of a positive number, both with what they are short of."""
+    """Return the root of a positive number; both are a value with an error term."""
     root = r.sqrt(x[0])
     short = (x[1] - r.product_rest(root, root, x[0])) / (root + root)
     return root, x[0].compare("oeq", 0.0).select(0.0, short)
 
 
 def sign(z: Pair) -> Pair:
-    """The direction z / |z|; 0 of 0, and NaN in both parts if one is NaN."""
+    """Return z / |z|; 0 for 0, and NaN in both parts if one is NaN."""
     return in_doubles(_sign, z)
 
 
@@ -217,7 +217,7 @@ def _sign(z: Pair, *, single: bool) -> Pair:
 
 
 def square_root(z: Pair) -> Pair:
-    """The root whose real part is not negative."""
+    """Return the root whose real part is not negative."""
     return in_doubles(_square_root, z)
 
 
@@ -234,22 +234,22 @@ def _square_root(z: Pair, *, single: bool) -> Pair:
 
 
 def _half_angle(r: Reals, z: Pair) -> tuple[Pair, Pair]:
-    """T = sqrt((|x| + |z|) / 2), the larger part of the root, and |z|, both with what they are short of."""
+    """Return t = sqrt((|x| + |z|) / 2), the larger part of the root, and |z|, both with error terms."""
     size = _modulus_as_sum(r, z)
     total, lost = r.two_sum(r.absolute(z[0]), size[0])
     return _root_as_sum(r, (total * 0.5, (lost + size[1]) * 0.5)), size
 
 
 def _in_half_plane(r: Reals, z: Pair, larger: Value, smaller: Value) -> Pair:
-    """The root with these parts: the real part is the larger one unless z is in the left half."""
+    """Return the root with these parts; the real part is the larger one unless z is in the left half."""
     left = r.bits(z[0]).compare("slt", 0)
     return left.select(smaller, larger), r.copysign(left.select(larger, smaller), z[1])
 
 
 def _endless_root(r: Reals, z: Pair, root: Pair) -> Pair:
-    """The root where a part is infinite."""
+    """Return the root if a part is infinite."""
     x, y = z
-    # 0, or NaN where the imaginary part is
+    # 0, or NaN if the imaginary part is NaN
     nothing = r.absolute(y - y)
     right = x.compare("ogt", 0.0)
     real = right.select(r.constant(math.inf), nothing)
@@ -259,7 +259,7 @@ def _endless_root(r: Reals, z: Pair, root: Pair) -> Pair:
 
 
 def reciprocal_square_root(z: Pair) -> Pair:
-    """The conjugate of the root, divided by the modulus; 0 at infinity, infinity at 0."""
+    """Return the conjugate of the root divided by the modulus; 0 at infinity, infinity at 0."""
     return in_doubles(_reciprocal_square_root, z)
 
 

@@ -19,22 +19,22 @@ _FLAT: Final = 22.0
 
 
 def cosh(z: Pair) -> Pair:
-    """The hyperbolic cosine, cosh x cos y + i sinh x sin y."""
+    """Return the hyperbolic cosine, cosh x cos y + i sinh x sin y."""
     return in_doubles(_cosh, z)
 
 
 def sinh(z: Pair) -> Pair:
-    """The hyperbolic sine, sinh x cos y + i cosh x sin y."""
+    """Return the hyperbolic sine, sinh x cos y + i cosh x sin y."""
     return in_doubles(_sinh, z)
 
 
 def cosine(z: Pair) -> Pair:
-    """The cosine, cosh(i z)."""
+    """Return the cosine, cosh(i z)."""
     return cosh((-z[1], z[0]))
 
 
 def sine(z: Pair) -> Pair:
-    """-i sinh(i z)."""
+    """Return the sine, -i sinh(i z)."""
     real, imag = sinh((-z[1], z[0]))
     r = Reals(real)
     # at endless angles 0 has the sign of y, and infinity none
@@ -63,9 +63,9 @@ def _sinh(z: Pair, *, single: bool) -> Pair:
 
 
 def _hyperbolic(r: Reals, x: Value, *, single: bool) -> tuple[Pair, Pair, Value | None]:
-    """(s, c, n) with sinh x = s 2^n, cosh x = c 2^n, both with what they are short of.
+    """Return (s, c, n) with sinh x = s 2^n and cosh x = c 2^n, both with error terms.
 
-    n is 0 up to where both are finite in f64, and None if no f32 number is beyond that.
+    n is 0 as long as both are finite in f64, and None for f32 operands, for which they always are.
     """
     size = r.absolute(x)
     (fraction, fraction_short), exponent = exponential_as_sum(r, r.at_most(size, LARGEST[single]))
@@ -85,25 +85,25 @@ def _hyperbolic(r: Reals, x: Value, *, single: bool) -> tuple[Pair, Pair, Value 
 
 
 def _product(r: Reals, a: Pair, b: Pair, exponent: Value | None) -> Value:
-    """The product a b 2^n, where 0 times anything is 0."""
+    """Return a b 2^n, where 0 times anything is 0."""
     product = product_of_sums(r, a, b) if exponent is None else scaled_product(r, a, b, exponent)
     zero, other_zero = a[0].compare("oeq", 0.0), b[0].compare("oeq", 0.0)
     return zero.select(signed_zero(r, a[0], b[0]), other_zero.select(signed_zero(r, b[0], a[0]), product))
 
 
 def signed_zero(r: Reals, zero: Value, factor: Value) -> Value:
-    """0 times a factor: 0 with the sign of both, also where the factor is not finite."""
+    """Return 0 with the sign of the product with a factor, which need not be finite."""
     product = zero * factor
     return product.compare("uno", product).select(zero, product)
 
 
 def tanh(z: Pair) -> Pair:
-    """(sinh x cosh x + i sin y cos y) / (sinh² x + cos² y)."""
+    """Return (sinh x cosh x + i sin y cos y) / (sinh² x + cos² y)."""
     return in_doubles(_tanh, z)
 
 
 def tangent(z: Pair) -> Pair:
-    """-i tanh(i z)."""
+    """Return -i tanh(i z)."""
     real, imag = tanh((-z[1], z[0]))
     return imag, -real
 
@@ -111,7 +111,7 @@ def tangent(z: Pair) -> Pair:
 def _tanh(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
-    # bounded, so that nothing has to be scaled
+    # bounded, so that no scaling is needed
     s, c, _ = _hyperbolic(r, r.at_least(r.at_most(x, _FLAT), -_FLAT), single=True)
     sin, cos = sine_and_cosine_as_sums(y)
     first, first_short = _long_product(r, s, s)

@@ -9,9 +9,9 @@ from hloom.codegen.vector_math.exponential import exponential_parts
 from hloom.codegen.vector_math.reals import Reals
 
 _BOUND: Final = {False: 0.84375, True: 1.0}
-"""Up to where the first polynomial holds."""
+"""Upper limit of the first polynomial."""
 _ONE_FROM: Final = {False: 3.95, True: 5.95}
-"""From where on the result is 1."""
+"""Lower limit above which the result is 1."""
 _NEAR: Final = {
     # erf(x) / x - 1 in x²; errors 2^-27.3, 2^-55.8
     False: (
@@ -41,7 +41,7 @@ _FAR: Final = {
 
 
 def error_function(x: Value) -> Value:
-    """erf(x) = x + x P(x²) near 0, farther out 1 - exp(-Q(|x|)) with the sign of x."""
+    """Return erf(x) = x + x P(x²) near 0, beyond it 1 - exp(-Q(|x|)) with the sign of x."""
     r = Reals(x)
     size = r.absolute(x)
     bounded = r.at_most(size, _ONE_FROM[r.is_double])
@@ -57,6 +57,6 @@ def error_function(x: Value) -> Value:
 
 
 def _of_subnormal(r: Reals, size: Value) -> Value:
-    """The first term of the series for subnormal numbers, by integers."""
+    """Return the first term of the series for subnormal numbers, in integer arithmetic."""
     more = r.subnormal_as_integer(size) * _NEAR[r.is_double][0]
     return r.from_bits(r.bits(size) + r.rounded_integer(more))

@@ -1,4 +1,4 @@
-"""exp, expm1 and what follows from them: the logistic function, sinh, cosh, tanh.
+"""exp, expm1, logistic, sinh, cosh and tanh.
 
 exp(x) = 2^n exp(r), r = x - n log 2 with |r| <= log(2) / 2, and exp(r) = 1 + r + r² q(r) with a minimax
 polynomial q.
@@ -13,7 +13,7 @@ from hloom.codegen.vector_math.reals import Pair, Reals, quotient_of_sums
 
 LOG2_E: Final = 1.4426950408889634
 LOG_2: Final = {False: (0.693359375, -2.12194440e-4), True: (6.93145751953125e-1, 1.42860682030941723212e-6)}
-"""log 2 as a sum whose first term has so few bits that small multiples of it are exact; by is_double."""
+"""log 2 as a sum whose first term has few enough bits that small multiples of it are exact; by is_double."""
 
 _EXP: Final = {
     # relative errors of exp(r): 2^-28.2, 2^-57.9
@@ -45,11 +45,11 @@ _TANH: Final = {
     ),
 }  # fmt: skip
 TANH_HALF: Final = 0.5493
-"""Where tanh is about 1/2."""
+"""Argument at which tanh is about 1/2."""
 
 
 class Range(NamedTuple):
-    """Where exp is neither 0 nor infinite, and where exp(-x) is nothing against 1.
+    """Bounds between which exp is neither 0 nor infinite, and above which exp(-x) is negligible against 1.
 
     Attributes:
         vanishing: exp is 0 below it: its exact value is less than half of the smallest number.
@@ -69,7 +69,7 @@ _SQUARED_AWAY: Final = {False: 2.0**-60, True: 2.0**-500}
 
 
 def exponential(x: Value) -> Value:
-    """e^x; lanes whose result is 0 compute e^0, as underflow takes some processors a hundred cycles."""
+    """Return e^x; lanes whose result is 0 compute e^0, since underflow takes some processors 100 cycles."""
     r = Reals(x)
     limits = RANGE[r.is_double]
     vanishes = x.compare("olt", limits.vanishing)
@@ -78,13 +78,13 @@ def exponential(x: Value) -> Value:
 
 
 def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Value]:
-    """(p, n) with e^(x + low) = p * 2^n and p about between 0.7 and 1.42."""
+    """Return (p, n) with e^(x + low) = p * 2^n and p in about [0.7, 1.42]."""
     series, exponent = _series(r, x, low)
     return series + 1.0, exponent
 
 
 def exponential_as_sum(r: Reals, x: Value) -> tuple[Pair, Value]:
-    """The same, with what p is short of."""
+    """Return the parts with an error term of p."""
     series, exponent = _series(r, x, None)
     return r.fast_two_sum(r.constant(1.0), series), exponent
 
@@ -103,30 +103,30 @@ def _reduced(r: Reals, x: Value) -> tuple[Value, Value]:
 
 
 def exponential_minus_one(x: Value) -> Value:
-    """e^x - 1; twice a half, which does not overflow."""
+    """Return e^x - 1, computed as twice a half, which does not overflow."""
     r = Reals(x)
     limits = RANGE[r.is_double]
     rest, exponent = _reduced(r, r.at_least(r.at_most(x, limits.highest), -limits.negligible))
     tail = rest * rest * r.polynomial(rest, _EXP[r.is_double])
     power = r.power_of_two(exponent - 1)
-    # r is added to 2^n - 1 first: their sum is exact where it is near 0
+    # r is added to 2^n - 1 first: their sum is exact near 0
     half = r.fma(tail, power, r.fma(rest, power, power - 0.5))
     return r.copysign(half + half, x)
 
 
 def logistic(x: Value) -> Value:
-    """1 / (1 + e^-x), by e^-|x|, which does not overflow and keeps small results exact."""
+    """Return 1 / (1 + e^-x), by e^-|x|, which does not overflow and keeps small results exact."""
     r = Reals(x)
     decay = exponential(-r.absolute(x))
     numerator = x.compare("olt", 0.0).select(decay, 1.0)
     total, lost = r.fast_two_sum(r.constant(1.0), decay)
-    # nothing against 1, and its product with the quotient would be subnormal
+    # negligible against 1, and its product with the quotient would be subnormal
     lost = decay.compare("olt", _SQUARED_AWAY[r.is_double]).select(0.0, lost)
     return quotient_of_sums(r, (numerator, r.constant(0.0)), (total, lost))
 
 
 def tanh(x: Value) -> Value:
-    """1 - 2 / (e^2|x| + 1) with the sign of x, where that is at most 1/2 a polynomial."""
+    """Return 1 - 2 / (e^2|x| + 1) with the sign of x; a polynomial if that is at most 1/2."""
     r = Reals(x)
     size = r.absolute(x)
     fraction, exponent = exponential_parts(r, r.at_most(size + size, 2.0 * RANGE[r.is_double].negligible))
@@ -137,21 +137,21 @@ def tanh(x: Value) -> Value:
 
 
 def hyperbolic_parts(r: Reals, size: Value) -> tuple[Value, Value]:
-    """(e^x / 2, e^-x / 2) for x >= 0."""
+    """Return (e^x / 2, e^-x / 2) for x >= 0."""
     fraction, exponent = exponential_parts(r, r.at_most(size, RANGE[r.is_double].highest + 2.0))
     grown = r.scale(fraction, exponent - 1)
     return grown, 0.25 / grown
 
 
 def cosh(x: Value) -> Value:
-    """(e^x + e^-x) / 2."""
+    """Return (e^x + e^-x) / 2."""
     r = Reals(x)
     grown, decayed = hyperbolic_parts(r, r.absolute(x))
     return grown + decayed
 
 
 def sinh(x: Value) -> Value:
-    """(e^x - e^-x) / 2, near 0 by a polynomial."""
+    """Return (e^x - e^-x) / 2; a polynomial near 0."""
     r = Reals(x)
     size = r.absolute(x)
     grown, decayed = hyperbolic_parts(r, size)
@@ -159,12 +159,12 @@ def sinh(x: Value) -> Value:
 
 
 def small_sinh(r: Reals, x: Value) -> Value:
-    """sinh(x) for |x| <= 1."""
+    """Return sinh(x) for |x| <= 1."""
     square = x * x
     return r.fma(square * x, r.polynomial(square, _SINH[r.is_double]), x)
 
 
 def small_sinh_as_sum(r: Reals, x: Value) -> Pair:
-    """The same, with what it is short of."""
+    """Return sinh(x) for |x| <= 1 with an error term."""
     square = x * x
     return r.fast_two_sum(x, square * x * r.polynomial(square, _SINH[r.is_double]))

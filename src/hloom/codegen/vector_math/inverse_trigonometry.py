@@ -42,22 +42,22 @@ _PI: Final = {
 
 
 def _arc_parts(r: Reals, size: Value) -> tuple[Value, Value, Value]:
-    """(s, t, whether |x| > 1/2) with asin(s) = s + t, s = |x|, or s = sqrt((1 - |x|) / 2) for large ones."""
+    """Return (s, t, |x| > 1/2) with asin(s) = s + t, s = |x|, or s = sqrt((1 - |x|) / 2) for large |x|."""
     large = size.compare("ogt", 0.5)
     halved = r.fma(size, -0.5, 0.5)
     square = large.select(halved, size * size)
     root = r.sqrt(halved)
     sine = large.select(root, size)
     series = r.polynomial(square, _ASIN[r.is_double]) * square
-    # what the root is short of
+    # the error term of the root
     lost = large.select(-r.product_rest(root, root, halved) / (root + root), 0.0)
-    # sqrt(0) has no such rest
+    # sqrt(0) is exact
     lost = halved.compare("oeq", 0.0).select(0.0, lost)
     return sine, r.fma(series, sine, lost), large
 
 
 def arc_sine(x: Value) -> Value:
-    """asin(x), for large |x| as π/2 - 2 asin(sqrt((1 - |x|) / 2)); NaN beyond 1."""
+    """Return asin(x), for large |x| as π/2 - 2 asin(sqrt((1 - |x|) / 2)); NaN beyond 1."""
     r = Reals(x)
     sine, rest, large = _arc_parts(r, r.absolute(x))
     high, low = (part / 2 for part in _PI[r.is_double])
@@ -66,7 +66,7 @@ def arc_sine(x: Value) -> Value:
 
 
 def arc_cosine(x: Value) -> Value:
-    """acos(x) as π/2 - asin(x), or 2 asin(sqrt((1 - |x|) / 2)), or π less that; NaN beyond 1."""
+    """Return acos(x): π/2 - asin(x), 2 asin(sqrt((1 - |x|) / 2)), or π minus that; NaN beyond 1."""
     r = Reals(x)
     sine, rest, large = _arc_parts(r, r.absolute(x))
     high, low = _PI[r.is_double]
@@ -81,7 +81,7 @@ def arc_cosine(x: Value) -> Value:
 
 
 def arc_tangent(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y): atan of the smaller coordinate over the larger, put in its octant."""
+    """Return the angle of (x, y): atan of the smaller coordinate over the larger, moved to its octant."""
     r = Reals(x)
     height, width = r.absolute(y), r.absolute(x)
     steep = height.compare("ogt", width)

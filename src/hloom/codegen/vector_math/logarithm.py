@@ -1,4 +1,4 @@
-"""log, log1p and what follows from them: asinh, acosh, atanh.
+"""log, log1p, asinh, acosh and atanh.
 
 log(x) = e log 2 + log(1 + f) with x = 2^e (1 + f) and sqrt(1/2) <= 1 + f < sqrt(2).
 """
@@ -34,9 +34,9 @@ _LOG_LONG: Final = (
 _SQRT_HALF: Final = {False: 0x3F3504F3, True: 0x3FE6A09E667F3BCD}
 """The pattern of sqrt(1/2)."""
 EXPONENT_UNIT: Final = {False: 2.0**23, True: 2.0**20}
-"""Exponents are kept as floats that are so many times larger: the pattern's upper bits as they are."""
+"""Factor of exponents kept as floats: the upper bits of the pattern in place."""
 _LARGE: Final = 2.0**60
-"""Where 1 is nothing, and squares do not overflow."""
+"""Argument above which 1 is negligible; squares do not overflow there."""
 
 
 def logarithm(x: Value) -> Value:
@@ -47,14 +47,14 @@ def logarithm(x: Value) -> Value:
 
 
 def _extended(argument: Value, infinite: Value, result: Value) -> Value:
-    """The result for positive finite arguments, else ``infinite`` or -infinity or NaN."""
+    """Return the result for positive finite arguments, else ``infinite``, -infinity or NaN."""
     below = argument.compare("oeq", 0.0).select(result.function.constant(result.type, -math.inf), math.nan)
     upper = argument.compare("olt", math.inf).select(result, infinite)
     return argument.compare("ole", 0.0).select(below, upper)
 
 
 def normalized(r: Reals, x: Value, *, subnormal: bool = True) -> tuple[Value, Value]:
-    """(f, e) of positive numbers, subnormal ones too unless there are none; e is scaled."""
+    """Return (f, e) of positive numbers; e is scaled. Subnormal numbers are handled unless excluded."""
     if not subnormal:
         shift = exponent_of(r, x)
         return r.from_bits(r.bits(x) - shift) - 1.0, exponent_as_float(r, shift)
@@ -69,12 +69,12 @@ def normalized(r: Reals, x: Value, *, subnormal: bool = True) -> tuple[Value, Va
 
 
 def exponent_of(r: Reals, x: Value) -> Value:
-    """The exponent e of x = 2^e m with m from sqrt(1/2) to sqrt(2), in its place in the pattern."""
+    """Return the exponent e of x = 2^e m with sqrt(1/2) <= m < sqrt(2), in place in the pattern."""
     return (r.bits(x) - _SQRT_HALF[r.is_double]) & -(1 << r.mantissa_bits)
 
 
 def exponent_as_float(r: Reals, shift: Value) -> Value:
-    """An exponent that is in its place in the pattern as a scaled float."""
+    """Return an exponent that is in place in the pattern as a scaled float."""
     if r.is_double:
         # not every target converts 64-bit integers; the lower half of these is 0
         shift = (shift >> 32).cast("trunc", I32)
@@ -100,7 +100,7 @@ def log_parts(
 
 
 def logarithm_plus_one(x: Value) -> Value:
-    """log(1 + x), also where x is so small that 1 + x is 1."""
+    """Return log(1 + x), also for x so small that 1 + x is 1."""
     r = Reals(x)
     total = x + 1.0
     return r.copysign(_extended(total, x, log_of_one_plus(r, x, total)), x)
@@ -121,7 +121,7 @@ def log_of_one_plus(r: Reals, x: Value, total: Value, more: Value | None = None)
     return log_parts(r, fraction, exponent)
 
 
-# -- inverse hyperbolic functions: those of f32 by logarithms in f64, whose range and precision allow it
+# -- inverse hyperbolic functions: f32 by logarithms in f64, whose range and precision suffice
 
 
 def _short_logarithm(x: Value) -> Value:
@@ -182,7 +182,7 @@ def acosh(x: Value) -> Value:
 
 
 def _log_of_sum(r: Reals, near: Value, size: Value) -> Value:
-    """log(1 + near), but log(2 size) where ``size`` is so large that they are the same."""
+    """Return log(1 + near), or log(2 size) if ``size`` is so large that they are equal."""
     large = size.compare("ogt", _LARGE)
     argument = large.select(size, near)
     doubled = large.select(r.constant(1.0), 0.0)
@@ -206,5 +206,5 @@ def atanh(x: Value) -> Value:
 
 
 def _small_is_itself(r: Reals, x: Value, result: Value) -> Value:
-    """The number x itself where x³ is nothing against it, else the result with the sign of x."""
+    """Return x if x³ is negligible against it, else the result with the sign of x."""
     return r.absolute(x).compare("olt", 2.0**-12).select(x, r.copysign(result, x))

@@ -26,7 +26,7 @@ _EXP2: Final = (
 
 
 def power(x: Value, y: Value) -> Value:
-    """x^y = exp(y log |x|), with IEEE 754's special cases."""
+    """Return x^y = exp(y log |x|), with IEEE 754's special cases."""
     r = Reals(x)
     size = r.absolute(x)
     bounded = r.at_least(r.at_most(y, _HUGE), -_HUGE)
@@ -38,7 +38,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def _power_of_doubles(r: Reals, size: Value, exponent: Value) -> Value:
-    """By the logarithm to twice the precision."""
+    """Compute the power by the logarithm to twice the precision."""
     log_high, log_low = log_as_sum(r, *normalized(r, size))
     product, rest = r.two_product(exponent, log_high)
     rest = r.absolute(product).compare("olt", 1000.0).select(r.fma(exponent, log_low, rest), 0.0)
@@ -49,7 +49,7 @@ def _power_of_doubles(r: Reals, size: Value, exponent: Value) -> Value:
 
 
 def _power_of_singles(size: Value, exponent: Value) -> Value:
-    """2^(y log2 |x|) of f32 numbers in f64, to f32's precision."""
+    """Compute 2^(y log2 |x|) of f32 numbers in f64, to f32's precision."""
     r = Reals(size)
     fraction, scaled = normalized(r, size, subnormal=False)
     s = fraction / (fraction + 2.0)
@@ -77,9 +77,9 @@ def _with_special_cases(r: Reals, x: Value, y: Value, size: Value, result: Value
 
 
 def integer_power(base: Value, exponent: Value, signed: bool) -> Value:
-    """base^exponent modulo 2^width, by squaring, with as many rounds as the largest exponent has bits.
+    """Return base^exponent modulo 2^width, by squaring, with a step per bit of the largest exponent.
 
-    Negative exponents leave the truncated fraction: 1 of 1, 1 or -1 of -1, 0 of all others.
+    Negative exponents give the truncated fraction: 1 for 1, 1 or -1 for -1, 0 for all others.
     """
     f = Function.of(base)
     one = f.constant(base.type, 1)
@@ -96,7 +96,7 @@ def integer_power(base: Value, exponent: Value, signed: bool) -> Value:
 
 
 def _significant_bits(exponent: Value, signed: bool) -> Value:
-    """Bits of the largest exponent of all lanes, negative ones not counted, as i64."""
+    """Return the significant bits of the largest exponent of all lanes, ignoring negative ones, as i64."""
     f = exponent.function
     zero = f.constant(exponent.type, 0)
     largest = f.intrinsic("smax", exponent, zero) if signed else exponent

@@ -13,7 +13,7 @@ Pair: TypeAlias = tuple[Value, Value]
 """An unevaluated sum of a value and a much smaller one, or a complex number."""
 
 _SHORTEST_SPLIT: Final = 5
-"""From so many coefficients on, polynomials are evaluated in two independent halves."""
+"""Minimum number of coefficients of a polynomial that is evaluated in two independent halves."""
 
 
 class Reals:
@@ -22,7 +22,7 @@ class Reals:
     Attributes:
         type: f32 or f64, or a vector of them.
         integer: the integer type of the same width and as many lanes.
-        precision: bits of the significand, the implicit one counted.
+        precision: bits of the significand, including the implicit one.
         mantissa_bits: stored bits of it.
         bias: of the exponent, which is the largest exponent too.
         has_avx512: whether the target has AVX-512.
@@ -44,19 +44,19 @@ class Reals:
     # -- constants and bits
 
     def constant(self, number: float) -> Value:
-        """A number in every lane."""
+        """Return a number in every lane."""
         return self.function.constant(self.type, number)
 
     def bits(self, x: Value) -> Value:
-        """The pattern as an integer."""
+        """Return the bit pattern as an integer."""
         return x.bitcast(self.integer)
 
     def from_bits(self, pattern: Value) -> Value:
-        """The number with a pattern."""
+        """Return the number with a bit pattern."""
         return pattern.bitcast(self.type)
 
     def pattern_of(self, number: float) -> int:
-        """The pattern of a positive power of two, or of one and a half of it."""
+        """Return the pattern of a positive power of two, or of 1.5 times one."""
         exponent = self.bias
         while number >= 2:
             number, exponent = number / 2, exponent + 1
@@ -67,26 +67,26 @@ class Reals:
     # -- signs and order
 
     def absolute(self, x: Value) -> Value:
-        """|x|."""
+        """Return |x|."""
         return self.function.intrinsic("fabs", x)
 
     def copysign(self, size: Value, sign: Value) -> Value:
-        """``size`` with the sign of ``sign``."""
+        """Return ``size`` with the sign of ``sign``."""
         return self.function.intrinsic("copysign", size, sign)
 
     def at_most(self, x: Value, bound: float) -> Value:
-        """The smaller of x and the bound; NaN stays."""
+        """Return the minimum of x and the bound; NaN is kept."""
         return x.compare("ogt", bound).select(bound, x)
 
     def at_least(self, x: Value, bound: float) -> Value:
-        """The larger of x and the bound; NaN stays."""
+        """Return the maximum of x and the bound; NaN is kept."""
         return x.compare("olt", bound).select(bound, x)
 
-    # -- subnormal numbers, whose arithmetic takes some processors a hundred cycles
+    # -- subnormal numbers, whose arithmetic takes some processors 100 cycles
 
     @property
     def negligible(self) -> float:
-        """A size below which only the first term of a series counts, and whose cube is a normal number."""
+        """Magnitude below which a series is its first term, and whose cube is a normal number."""
         return 2.0**-200 if self.is_double else 2.0**-30
 
     def is_negligible(self, x: Value) -> Value:
@@ -106,40 +106,40 @@ class Reals:
     # -- one operation
 
     def fma(self, a: Value, b: Operand, c: Operand) -> Value:
-        """The value a * b + c, with one rounding where the target can."""
+        """Return a * b + c, with one rounding if the target has fused multiply-add."""
         if self.fuses:
             return self.function.fma(a, b, c)
         return a * b + c
 
     def sqrt(self, x: Value) -> Value:
-        """The square root, correctly rounded."""
+        """Return the square root, correctly rounded."""
         return self.function.intrinsic("sqrt", x)
 
     def round_even(self, x: Value) -> Value:
-        """The nearest integer, halves to the even one."""
+        """Round to the nearest integer, ties to even."""
         if self._rounds:
             return self.function.intrinsic("roundeven", x)
         return self._small_rounded(x)
 
     def floor(self, x: Value) -> Value:
-        """The largest integer that is not larger."""
+        """Round down to an integer."""
         if self._rounds:
             return self.function.intrinsic("floor", x)
         near = self._small_rounded(x)
         return self.copysign(near.compare("ogt", x).select(near - 1.0, near), x)
 
     def ceil(self, x: Value) -> Value:
-        """The smallest integer that is not smaller."""
+        """Round up to an integer."""
         return self.function.intrinsic("ceil", x) if self._rounds else -self.floor(-x)
 
     def truncate(self, x: Value) -> Value:
-        """The integer part, towards zero."""
+        """Round towards zero to an integer."""
         if self._rounds:
             return self.function.intrinsic("trunc", x)
         return self.copysign(self.floor(self.absolute(x)), x)
 
     def _small_rounded(self, x: Value) -> Value:
-        """Rounding by addition, below the numbers that are integral anyway."""
+        """Round by addition if the magnitude is below that of numbers that are all integral."""
         whole = 2.0**self.mantissa_bits
         size = self.absolute(x)
         near = self.copysign((size + whole) - whole, x)
@@ -148,16 +148,16 @@ class Reals:
     # -- powers of two
 
     def nearest_multiple(self, x: Value, inverse: float) -> Pair:
-        """(n, the integer n) nearest to x * inverse; |n| must be less than 2^21.
+        """Return (n, n as an integer) nearest to x * inverse; |n| must be less than 2^21.
 
-        Adding 1.5 · 2^mantissa_bits leaves the integer in the low bits of the pattern.
+        Adding 1.5 · 2^mantissa_bits puts the integer in the low bits of the pattern.
         """
         shifter = 1.5 * 2.0**self.mantissa_bits
         shifted = self.fma(x, inverse, shifter)
         return shifted - shifter, self.bits(shifted) - self.pattern_of(shifter)
 
     def power_of_two(self, n: Value) -> Value:
-        """2^n for integers n for which it is a normal number."""
+        """Return 2^n for integers n for which it is a normal number."""
         return self.from_bits((n + self.bias) << self.mantissa_bits)
 
     def scale(self, x: Value, n: Value) -> Value:
@@ -192,31 +192,31 @@ class Reals:
         return f.intrinsic("smin", above, f.constant(n.type, self.bias))
 
     def scale_normal(self, x: Value, n: Value) -> Value:
-        """The product x 2^n where 2^n is a normal number."""
+        """Return x 2^n if 2^n is a normal number."""
         return x * self.power_of_two(n)
 
     # -- exact sums and products
 
     def two_sum(self, a: Value, b: Value) -> Pair:
-        """The sum a + b and its rounding error (Knuth)."""
+        """Return a + b and its rounding error (Knuth)."""
         total = a + b
         virtual = total - a
         return total, (a - (total - virtual)) + (b - virtual)
 
     def fast_two_sum(self, a: Value, b: Value) -> Pair:
-        """The sum a + b and its rounding error, where |a| >= |b| or a is 0 (Dekker)."""
+        """Return a + b and its rounding error, for |a| >= |b| or a = 0 (Dekker)."""
         total = a + b
         return total, b - (total - a)
 
     def two_product(self, a: Value, b: Value) -> Pair:
-        """The product a * b and its rounding error."""
+        """Return a * b and its rounding error."""
         product = a * b
         return product, self.product_rest(a, b, product)
 
     def product_rest(self, a: Value, b: Value, subtracted: Value) -> Value:
-        """The value a * b - subtracted, with one rounding even where the target has no such instruction.
+        """Return a * b - subtracted, with one rounding even if the target has no fused multiply-add.
 
-        Without it, exact if ``subtracted`` is the rounded product (Dekker).
+        Without it, ``subtracted`` must be the rounded product (Dekker).
         """
         if self.fuses:
             return self.function.fma(a, b, -subtracted)
@@ -239,9 +239,9 @@ class Reals:
     # -- polynomials
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """The sum of coefficients[k] * x^k.
+        """Return the sum of coefficients[k] * x^k.
 
-        Long ones by even and odd powers, which halves the chain of operations that wait for each other.
+        Long polynomials are split into even and odd powers, which halves the chain of dependent operations.
         """
         if len(coefficients) < _SHORTEST_SPLIT:
             return self.horner(x, coefficients)
@@ -250,7 +250,7 @@ class Reals:
         return self.fma(odd, x, even)
 
     def horner(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """The same, one coefficient after the other: right where even and odd powers nearly cancel."""
+        """Evaluate by Horner's rule: accurate even if even and odd powers nearly cancel."""
         total = self.constant(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             total = self.fma(total, x, coefficient)
@@ -258,7 +258,7 @@ class Reals:
 
 
 def quotient_of_sums(r: Reals, numerator: Pair, denominator: Pair) -> Value:
-    """The quotient of two numbers that are given with what they are short of."""
+    """Return the quotient of two numbers with error terms."""
     inverse = 1.0 / denominator[0]
     quotient = numerator[0] * inverse
     over = -r.product_rest(quotient, denominator[0], numerator[0])
@@ -267,23 +267,23 @@ def quotient_of_sums(r: Reals, numerator: Pair, denominator: Pair) -> Value:
 
 
 def product_of_sums(r: Reals, a: Pair, b: Pair) -> Value:
-    """The product of two numbers that are given with what they are short of."""
+    """Return the product of two numbers with error terms."""
     return r.fma(a[0], b[0], r.fma(a[0], b[1], a[1] * b[0]))
 
 
 def in_double(function: Callable[[Value], Value], x: Value) -> Value:
-    """A function of f64 values applied to f32 ones, its result rounded to f32."""
+    """Apply a function of f64 values to f32 ones, and round its result to f32."""
     return function(x.cast("fpext", F64)).cast("fptrunc", F32)
 
 
 def itself_if_negligible(function: Callable[[Value], Value], x: Value) -> Value:
-    """A function that is x + O(x²), of which negligible arguments are the values."""
+    """Apply a function that is x + O(x²); negligible arguments are their own results."""
     small = Reals(x).is_negligible(x)
     return small.select(x, function(small.select(0.0, x)))
 
 
 def as_of_zero_if_negligible(function: Callable[[Value], Value], x: Value) -> Value:
-    """A function whose value at negligible arguments is the one at 0."""
+    """Apply a function whose value at negligible arguments is its value at 0."""
     return function(Reals(x).is_negligible(x).select(0.0, x))
 
 
@@ -296,14 +296,14 @@ def any_lane(condition: Value) -> Value:
 
 
 def where_any(condition: Value, usual: Value, rare: Callable[[], Value]) -> Value:
-    """``usual``, but ``rare()`` in lanes where the condition holds; its code runs only if there is one."""
+    """Return ``usual``, or ``rare()`` in lanes of the condition, whose code runs only if there is one."""
     return where_any_of(condition, [usual], lambda: [rare()])[0]
 
 
 def where_any_of(
     condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
 ) -> list[Value]:
-    """The same for several values."""
+    """Return several values as `where_any` does."""
     f = Function.of(condition)
     body, after = f.new_block(), f.new_block()
     test = any_lane(condition)

@@ -12,10 +12,10 @@ _SPARE_BITS = 8
 
 
 def remainder(x: Value, y: Value) -> Value:
-    """The exact x - y n, where n is x / y truncated, with the sign of x; NaN for y = 0 or infinite x.
+    """Return the exact x - y n with n = x / y truncated and the sign of x; NaN for y = 0 or infinite x.
 
-    A round subtracts a multiple of y 2^k, with k such that the quotient fits a float; nearly always k is 0
-    and one round is enough. The number of rounds is that of the lane that needs most.
+    A step subtracts a multiple of y 2^k, with k such that the quotient fits a float; nearly always k is 0 and
+    one step is enough. The number of steps is that of the lane that needs most.
     """
     r = Reals(x)
     f = r.function
@@ -39,7 +39,7 @@ def remainder(x: Value, y: Value) -> Value:
 
 
 def _left(r: Reals, rest: Value, quotient: Value, scaled: Value) -> Value:
-    """The difference rest - quotient * scaled, which is a float."""
+    """Return rest - quotient * scaled, which is exact."""
     if r.fuses:
         return r.fma(-quotient, scaled, rest)
     product, lost = r.two_product(quotient, scaled)
@@ -47,14 +47,14 @@ def _left(r: Reals, rest: Value, quotient: Value, scaled: Value) -> Value:
 
 
 def _exponent(r: Reals, size: Value) -> Value:
-    """The biased exponent of a positive number; of subnormal numbers what it would be without a least one."""
+    """Return the biased exponent of a positive number, extended below the least one for subnormal numbers."""
     field = r.bits(size).logical_shift_right(r.mantissa_bits)
     scaled = r.bits(size * 2.0**r.mantissa_bits).logical_shift_right(r.mantissa_bits)
     return field.compare("eq", 0).select(scaled - r.mantissa_bits, field)
 
 
 def _largest(value: Value) -> Value:
-    """The largest lane of signed integers, as i64."""
+    """Return the largest lane of signed integers, as i64."""
     f = value.function
     if value.type.lanes:
         value = f.intrinsic("vector.reduce.smax", value, result=value.type.scalar)

@@ -13,7 +13,7 @@ _ESTIMATED: Final = {False: (4, 8, 16), True: (2, 4, 8)}
 
 
 def reciprocal_square_root(x: Value) -> Value:
-    """1 / sqrt(x); infinite at 0, NaN of negative numbers."""
+    """Return 1 / sqrt(x); infinity for 0, NaN for negative numbers."""
     r = Reals(x)
     lanes = x.type.lanes
     piece = min(lanes, _ESTIMATED[r.is_double][-1])
@@ -22,7 +22,7 @@ def reciprocal_square_root(x: Value) -> Value:
     first = estimate = _estimate(r, x, piece)
     if r.is_double:
         estimate = r.fma(estimate, _excess(r, x, estimate) * 0.5, estimate)
-    # Newton's step, of third order: what is left of the estimate's error is nothing against the rounding
+    # Newton's step of third order: the remaining error of the estimate is negligible against rounding
     excess = _excess(r, x, estimate)
     result = r.fma(estimate * r.fma(excess, 0.375, 0.5), excess, estimate)
     # at 0 and at infinity the estimate is exact, and the excess NaN
@@ -30,12 +30,12 @@ def reciprocal_square_root(x: Value) -> Value:
 
 
 def _excess(r: Reals, x: Value, estimate: Value) -> Value:
-    """1 - x y²."""
+    """Return 1 - x y²."""
     return r.fma(-(x * estimate), estimate, 1.0)
 
 
 def _estimate(r: Reals, x: Value, piece: int) -> Value:
-    """The instruction on pieces of a vector."""
+    """Emit the estimate instruction on pieces of a vector."""
     f = r.function
     lanes = x.type.lanes
     kind = x.type.vector(piece)
@@ -53,7 +53,7 @@ def _estimate(r: Reals, x: Value, piece: int) -> Value:
 
 
 def cube_root(x: Value) -> Value:
-    """The real cube root, of negative numbers too.
+    """Return the real cube root, also of negative numbers.
 
     An estimate of |x|^(-1/3) from the pattern of x, whose exponent is divided by -3, is improved twice; then
     |x|^(1/3) = |x| (|x|^(-1/3))² by one step of Newton's method with an exact remainder.
@@ -77,7 +77,7 @@ def cube_root(x: Value) -> Value:
 
 
 def _reciprocal_estimate(r: Reals, x: Value) -> Value:
-    """x^(-1/3) to 3 % for normal x: the pattern, nearly a logarithm, divided by -3."""
+    """Return x^(-1/3) to 3 % for normal x: the pattern, nearly a logarithm, divided by -3."""
     pattern = r.bits(x)
     if r.is_double:
         pattern = pattern.logical_shift_right(32).cast("trunc", I32)

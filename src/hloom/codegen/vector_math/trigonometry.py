@@ -42,12 +42,12 @@ _TANGENT: Final = (
 
 
 def sine(x: Value) -> Value:
-    """sin(x), exactly reduced however large x is; NaN at infinity."""
+    """Return sin(x), reduced exactly for any magnitude; NaN for infinity."""
     return _circular(x, "sine", 0)
 
 
 def cosine(x: Value) -> Value:
-    """cos(x), exactly reduced however large x is; NaN at infinity."""
+    """Return cos(x), reduced exactly for any magnitude; NaN for infinity."""
     return _circular(x, "cosine", 1)
 
 
@@ -66,7 +66,7 @@ def _circular(x: Value, name: str, turn: int) -> Value:
 
 
 def _rotated(r: Reals, rest: Value, low: Value, quadrant: Value, turn: int) -> Value:
-    """The sine of an angle r + l that is so many quadrants further."""
+    """Return the sine of r + l shifted by ``turn`` quadrants."""
     if not r.is_double:
         return _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
     (sine_head, sine_tail), (cosine_head, cosine_tail) = _kernels(r, rest, low)
@@ -79,7 +79,7 @@ def _in_quadrant(r: Reals, sine_part: Value, cosine_part: Value, quadrant: Value
 
 
 def _rough_kernels(r: Reals, rest: Value) -> Pair:
-    """sin(r) and cos(r) of f32 angles with |r| <= π/4."""
+    """Return sin(r) and cos(r) of f32 angles with |r| <= π/4."""
     square = rest * rest
     sine_part = r.fma(rest * square, r.polynomial(square, _SINE[False]), rest)
     series = r.fma(square, r.polynomial(square, _COSINE[False]), -0.5)
@@ -87,7 +87,7 @@ def _rough_kernels(r: Reals, rest: Value) -> Pair:
 
 
 def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
-    """sin(r + l) and cos(r + l) of f64 angles with |r| <= π/4, each as a sum.
+    """Return sin(r + l) and cos(r + l) of f64 angles with |r| <= π/4, each as a sum.
 
     sin(r + l) = sin(r) + l (1 - r²/2) and cos(r + l) = cos(r) - r l.
     """
@@ -100,7 +100,7 @@ def _kernels(r: Reals, rest: Value, low: Value) -> tuple[Pair, Pair]:
 
 
 def sine_and_cosine_as_sums(x: Value) -> tuple[Pair, Pair]:
-    """sin(x) and cos(x) of f64 angles, with what they are short of, which is 0 for large angles."""
+    """Return sin(x) and cos(x) of f64 angles with error terms, which are 0 for large angles."""
     r = Reals(x)
     rest, low, quadrant = reduce_usual(r, x)
     sine_part, cosine_part = (r.fast_two_sum(*kernel) for kernel in _kernels(r, rest, low))
@@ -122,7 +122,7 @@ def sine_and_cosine_as_sums(x: Value) -> tuple[Pair, Pair]:
 
 
 def tangent(x: Value) -> Value:
-    """sin(x) / cos(x); NaN at infinity."""
+    """Return sin(x) / cos(x); NaN for infinity."""
     r = Reals(x)
     evaluate = _tangent_of_double if r.is_double else _tangent_of_single
     usual = evaluate(r, *reduce_usual(r, x))
@@ -132,7 +132,7 @@ def tangent(x: Value) -> Value:
 
 
 def _tangent_of_single(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
-    """tan(r + l), or -1 / tan(r + l) in odd quadrants, of f32 angles; l counts about 1 + r² times."""
+    """Return tan(r + l), or -1 / tan(r + l) in odd quadrants, of f32 angles; l is weighted by 1 + r²."""
     square = rest * rest
     tail = r.fma(rest * square, r.polynomial(square, _TANGENT), r.fma(low, square, low))
     near, short = r.fast_two_sum(rest, tail)
