@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from evaluation import parse
+from hloom.analysis.instructions import operation_of
+from hloom.operations.structure import Constant
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonicalization
 from hloom.passes.layout.dot_decomposer import DotDecomposer
@@ -34,6 +36,23 @@ def test_operations_on_constants_are_constants() -> None:
         ConstantFolding(),
     )
     assert module.entry.root.opcode == "constant"
+
+
+def test_sums_of_constants_are_constants() -> None:
+    module = after(
+        """HloModule sums
+plus { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT r = f32[] add(x, y)
+}
+ENTRY entry {
+  a = f32[2] constant({2.5, 1})
+  z = f32[] constant(1)
+  ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=plus
+}""",
+        ConstantFolding(),
+    )
+    assert operation_of(module.entry.root, Constant).literal.numpy() == 4.5
 
 
 def test_arrays_of_one_number_are_that_number_spread() -> None:

@@ -144,7 +144,7 @@ class Reducer:
         """Apply the computation at every index."""
         if self.plain is not None:
             with np.errstate(all="ignore"):
-                return (self.plain(left[0], right[0]),)
+                return (np.asarray(self.plain(left[0], right[0])),)  # numpy gives scalars for rank 0
         result: Any = self.run.map(self.index, *left, *right)
         return cast(Arrays, result if isinstance(result, tuple) else (result,))
 
