@@ -1,4 +1,4 @@
-"""Calls of Python functions by programs: pure_callback, io_callback, debug.print.
+"""Calls of Python functions by programs: pure_callback, io_callback, debug.print, buffer_callback.
 
 JAX lowers them to custom calls with an index into the functions that it hands to the client's compiler. The
 C interface has no place for those functions: a wrapper around JAX's ``backend_compile_and_load`` keeps them
@@ -18,6 +18,7 @@ import numpy as np
 from hloom.errors import EvaluationError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Value
+from hloom.jax import buffer_callbacks
 from hloom.operations.custom_call import TARGETS
 from hloom.runtime.ffi_attributes import parse_attributes
 
@@ -41,7 +42,7 @@ def bind(calls: Sequence[HloInstruction], functions: Sequence[Any]) -> list[HloI
     """Bind the functions to the custom calls of a program that call them; return those calls."""
     found: list[HloInstruction] = []
     for call in calls:
-        if getattr(call.operation, "custom_call_target", "") in CALLBACK_TARGETS:
+        if getattr(call.operation, "custom_call_target", "") in (*CALLBACK_TARGETS, buffer_callbacks.TARGET):
             _bound[call] = functions[int(parse_attributes(call.backend_config)["index"])]
             found.append(call)
     return found
@@ -53,12 +54,22 @@ def unbind(calls: Sequence[HloInstruction]) -> None:
         _bound.pop(call, None)
 
 
-def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
-    """Run the function of a custom call."""
+def _function_of(instruction: HloInstruction) -> Any:
     function = _bound.get(instruction)
     if function is None:
         message = "the Python function of this callback belongs to another process or executable"
         raise EvaluationError(message, rule="jax.callback").at(instruction=instruction.name)
+    return function
+
+
+def _fill(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    """Run the function of a custom call on buffers."""
+    return buffer_callbacks.fill(_function_of(instruction), instruction, operands)
+
+
+def _call(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    """Run the function of a custom call."""
+    function = _function_of(instruction)
     results: Any = function(*[_immutable(operand) for operand in operands])
     shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
     given = cast("Sequence[Any]", results if isinstance(results, (tuple, list)) else (results,))
@@ -81,6 +92,7 @@ def install(platform_version: str) -> None:
     """Let JAX hand its callbacks over, and register the targets."""
     for target in CALLBACK_TARGETS:
         TARGETS[target] = _call
+    TARGETS[buffer_callbacks.TARGET] = _fill
     compiler: Any = import_module("jax._src.compiler")
     original = compiler.backend_compile_and_load
     if getattr(original, "hloom", False):

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from hloom.ir.instruction import HloInstruction
 from hloom.jax import abi
 from hloom.jax.api import implements
+from hloom.jax.callbacks import unbind
 from hloom.jax.client import NOTHING, Client, Device, NamedValues
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.handles import ExecutableWords, Handle, Text, Words, object_at
@@ -68,6 +70,7 @@ class LoadedExecutable(Handle):
         devices: where it runs, replica-major.
         options: the compile options, as they were given.
         callbacks: Python functions that it calls.
+        bound: its custom calls that know those functions, since the first run.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class LoadedExecutable(Handle):
         self.devices = list(devices)
         self.options = options
         self.callbacks = list(callbacks)
+        self.bound: Sequence[HloInstruction] = ()
         self.inputs, self.outputs = compiled.inputs, compiled.outputs
         self.name = Text(compiled.name)
         self.deleted = False
@@ -171,6 +175,7 @@ class LoadedExecutable(Handle):
 
     def drop(self) -> None:
         """Forget the program, as soon as no queued run needs it."""
+        unbind(self.bound)
         _sweep()
         if self.words.queued:
             _dying.append(self)

@@ -11,7 +11,7 @@ import numpy as np
 from hloom.cpu.native import NativeExecutable
 from hloom.jax import abi
 from hloom.jax.api import callback
-from hloom.jax.callbacks import bind, unbind
+from hloom.jax.callbacks import bind
 from hloom.jax.client import Device
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.executables import Leaf, LoadedExecutable, executable_at
@@ -99,11 +99,9 @@ def _run(
 def _run_alone(
     executable: LoadedExecutable, program: NativeExecutable, arguments: Sequence[Array | None]
 ) -> list[Array | None]:
-    bound = bind(program.host_calls, executable.callbacks) if executable.callbacks else []
-    try:
-        return list(program.run(arguments, program.host() if program.calls_host else None))
-    finally:
-        unbind(bound)
+    if executable.callbacks and not executable.bound:
+        executable.bound = bind(program.host_calls, executable.callbacks)
+    return list(program.run(arguments, program.host() if program.calls_host else None))
 
 
 def _flat(value: Any) -> list[Any]:

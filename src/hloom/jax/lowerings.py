@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Final
 
 _HOMES: Final = (
     "jax._src.lax.linalg", "jax._src.debugging", "jax._src.callback", "jax._src.checkify", "jax._src.lax.lax",
+    "jax._src.buffer_callback",
 )  # fmt: skip
 """Modules that register lowerings for cpu."""
-_CALLBACKS: Final = ("pure_callback", "io_callback")
+_CALLBACKS: Final = ("pure_callback", "io_callback", "buffer_callback")
 """Primitives whose only lowering asks for the platform."""
 
 

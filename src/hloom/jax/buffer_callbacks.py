@@ -1,0 +1,82 @@
+"""JAX's ``buffer_callback``: Python functions that write their results into the buffers that they get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Array, Value
+from hloom.operations.custom_call import CustomCall
+
+TARGET: Final = "xla_buffer_python_cpu_callback"
+
+
+class Buffer:
+    """An operand or a result, as the function sees it; it has the attributes of JAX's ``Buffer``."""
+
+    def __init__(self, array: Array, *, writeable: bool) -> None:
+        self._array = array.view()
+        self._array.flags.writeable = writeable
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
+        return self._array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        return self._array.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    @property
+    def writeable(self) -> bool:
+        """Whether it is a result."""
+        return self._array.flags.writeable
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self._array, dtype, copy=copy)
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self._array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+class ExecutionContext:
+    """The run that the function is part of; it has the attributes of JAX's ``ExecutionContext``."""
+
+    @property
+    def stage(self) -> Any:
+        """The stage, which is that of execution."""
+        return import_module("jaxlib._jax").ffi.ExecutionStage.EXECUTE
+
+    @property
+    def stream(self) -> int:
+        """Raise JAX's error for processors that have no streams."""
+        error: Any = import_module("jax").errors.JaxRuntimeError
+        raise error("UNIMPLEMENTED: XLA FFI GPU context is not available: hloom computes on the CPU")
+
+
+def fill(function: Callable[..., Any], instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+    """Call the function; return the results that it has written, aliased ones in their operands' memory."""
+    operation = instruction.operation
+    assert isinstance(operation, CustomCall)
+    shapes = instruction.shape.tuple_shapes if instruction.shape.is_tuple else (instruction.shape,)
+    sources = [np.array(operand) for operand in operands]
+    results = [np.zeros(shape.dimensions, shape.element_type.numpy_dtype) for shape in shapes]
+    for output, number, _ in operation.output_to_operand_aliasing:
+        results[output[0] if output else 0] = sources[number]
+    read = [Buffer(source, writeable=False) for source in sources]
+    written = [Buffer(result, writeable=True) for result in results]
+    function(ExecutionContext(), *read, *written)
+    return tuple(results) if instruction.shape.is_tuple else results[0]
