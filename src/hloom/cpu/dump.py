@@ -45,13 +45,13 @@ _MOST_CHARACTERS: Final = 255
 _numbers: Final = itertools.count()
 
 
-def begin_dump(module: HloModule, pipeline: Pipeline) -> Dump | None:
-    """Return the dump of a compilation that begins; None unless ``XLA_FLAGS`` enables it for this program.
+def begin_dump(module: HloModule, pipeline: Pipeline, flags: str = "") -> Dump | None:
+    """Return the dump of a compilation that begins; None unless the flags enable it for this program.
 
-    Raises HloError for malformed flags, and by the rule ``dump.directory`` if the directory cannot be
-    written.
+    ``flags`` add to those of ``XLA_FLAGS``. Raises HloError for malformed flags, and by the rule
+    ``dump.directory`` if the directory cannot be written.
     """
-    options = dump_options(os.environ.get("XLA_FLAGS", ""))
+    options = dump_options(os.environ.get("XLA_FLAGS", ""), flags)
     if not options.directory or not re.search(options.dump_hlo_module_re, module.name):
         return None
     number = next(_numbers)

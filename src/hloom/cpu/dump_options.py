@@ -81,8 +81,8 @@ class DumpOptions:
         return "".join(lines)
 
 
-def dump_options(flags: str) -> DumpOptions:
-    """Parse the options from ``XLA_FLAGS``, or from the file that it names.
+def dump_options(flags: str, more: str = "") -> DumpOptions:
+    """Parse the options from ``XLA_FLAGS``, or from the file that it names, and from more flags.
 
     Raises HloError by the rules ``dump.flag-value`` and ``dump.flags-file``.
     """
@@ -96,7 +96,7 @@ def dump_options(flags: str) -> DumpOptions:
     defaults = DumpOptions()
     found: dict[str, Flag] = {}
     ignored: list[str] = []
-    for word in shlex.split(flags):
+    for word in shlex.split(flags) + shlex.split(more):
         name, has_value, value = word.partition("=")
         item = known.get(name)
         if item is not None:

@@ -86,7 +86,8 @@ class NativeExecutable:
         dump: writes files about it, if they are wanted.
     """
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self, module: HloModule, flags: str = "") -> None:
+        """Compile a module; ``flags`` about dumps add to those of ``XLA_FLAGS``."""
         self.given = module
         if is_dynamic(module):
             from hloom.passes.expand.dynamic_padder import static_module
@@ -98,7 +99,7 @@ class NativeExecutable:
         self.result_leaves = _leaves(module.entry.root.shape)
         target, cache = host(), configured_cache()
         key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
-        self.dump = self._dump()
+        self.dump = self._dump(flags)
         entry = cache.get(key) if cache is not None and self.dump is None else None
         found = _load(entry, signature_of(module)) if entry is not None else None
         self.from_cache = found is not None
@@ -130,14 +131,14 @@ class NativeExecutable:
             self.dump.compiled(self.optimized, self.program, entry, target)
         return entry
 
-    def _dump(self) -> Dump | None:
-        """Return the writer of files about the program, if ``XLA_FLAGS`` asks for them."""
-        if "xla_dump" not in os.environ.get("XLA_FLAGS", ""):
+    def _dump(self, flags: str) -> Dump | None:
+        """Return the writer of files about the program, if the flags or ``XLA_FLAGS`` ask for them."""
+        if "xla_dump" not in os.environ.get("XLA_FLAGS", "") and not flags:
             return None
         from hloom.cpu.dump import begin_dump
         from hloom.cpu.pipeline import CPU_PIPELINE
 
-        return begin_dump(self.given, CPU_PIPELINE)
+        return begin_dump(self.given, CPU_PIPELINE, flags)
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:

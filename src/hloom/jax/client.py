@@ -62,6 +62,7 @@ class Description(Handle):
         self.device = device
         self.kind = Text(platform)
         self.text = Text(f"{'Cpu' if platform == 'cpu' else 'Hloom'}Device(id={device.id})")
+        self.debug_text = Text(f"{platform}:{device.id}")
         self.attributes = NamedValues({})
 
 
@@ -305,7 +306,7 @@ def _description_kind(args: Any) -> None:
 
 @implements("DeviceDescription_DebugString")
 def _description_debug_string(args: Any) -> None:
-    object_at(args.device_description, Description).text.write(args, "debug_string")
+    object_at(args.device_description, Description).debug_text.write(args, "debug_string")
 
 
 @implements("DeviceDescription_ToString")

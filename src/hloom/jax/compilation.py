@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hloom.cpu.native import NativeExecutable
 from hloom.ir.module import HloModule
 from hloom.jax.client import MEMORY_KINDS, Client, Device
+from hloom.jax.compile_options import compiler_options, dump_flags
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import Leaf, LoadedExecutable
 from hloom.shape.shape import Shape
@@ -125,6 +126,7 @@ def compile_program(client: Client, code: bytes, options: bytes) -> LoadedExecut
     from hloom.jax.callbacks import take_callbacks
 
     parsed: Any = import_module("jaxlib._jax").CompileOptions.ParseFromString(options)
+    flags = dump_flags(compiler_options(parsed.env_option_overrides))
     build = parsed.executable_build_options
     replicas, partitions = build.num_replicas, build.num_partitions
     devices = _devices(client, parsed, replicas, partitions)
@@ -132,8 +134,8 @@ def compile_program(client: Client, code: bytes, options: bytes) -> LoadedExecut
     callbacks = take_callbacks(code)
     with _lock:
         found = _kept.get(key)
-    if found is None or callbacks:
-        found = _compiled(key, code, replicas, partitions)
+    if found is None or callbacks or flags:
+        found = _compiled(key, code, replicas, partitions, flags)
         with _lock:
             _kept[key] = found
             while len(_kept) > _MOST_KEPT:
@@ -164,12 +166,12 @@ def _assigned(serialized: bytes, replicas: int, partitions: int) -> list[int]:
     return [columns[p][r] for r in range(replicas) for p in range(partitions)]
 
 
-def _compiled(key: bytes, code: bytes, replicas: int, partitions: int) -> Compiled:
+def _compiled(key: bytes, code: bytes, replicas: int, partitions: int, flags: str) -> Compiled:
     converter: Any = import_module("jaxlib._jax").mlir
     converted = converter.mlir_module_to_xla_computation(code, use_tuple_args=False, return_tuple=False)
     module = HloModule.from_proto(converted.as_serialized_hlo_module_proto())
     if replicas * partitions == 1:
-        return Compiled(key, module, 1, 1, NativeExecutable(module))
+        return Compiled(key, module, 1, 1, NativeExecutable(module, flags))
     if replicas > 1:
         raise PjrtError(
             UNIMPLEMENTED, f"programs have one replica and any number of partitions, got {replicas}"
