@@ -5,6 +5,7 @@
 #   make format    rewrite the sources with ruff
 #   make bench     time the example programs and XLA:CPU (options: BENCH="--json OUT --plot OUT.svg")
 #   make mutation  change single lines of the sources and check that tests fail (N=300 SEED=1; some hours)
+#   make jax-tests DIR=jax  run tests of JAX's sources on hloom and on JAX's own client (COUNT=300 SEED=1)
 #   make docs      rewrite docs/operations/ from the declarations
 #   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make lock      rewrite requirements.lock with the versions in .venv
@@ -21,7 +22,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SCHEMA := src/hloom/proto/schema
 
-.PHONY: help demo test check format bench mutation docs proto lock wheel clean
+.PHONY: help demo test check format bench mutation jax-tests docs proto lock wheel clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -62,6 +63,10 @@ N ?= 300
 SEED ?= 1
 mutation: $(VENV)/.develop
 	@$(BIN)/python -m tests.mutation --count $(N) --seed $(SEED)
+
+COUNT ?= 300
+jax-tests: $(VENV)/.develop
+	@$(BIN)/python -m tests.jax_suite $(DIR) --count $(COUNT) --seed $(SEED)
 
 docs: $(VENV)/.develop
 	$(BIN)/python -m hloom.tools.op_docs docs/operations
