@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from hloom.codegen.elementwise.registry import Context, lowering
@@ -10,6 +11,7 @@ from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element, parts
 from hloom.codegen.vector_math import complex_exponential, complex_numbers
 from hloom.codegen.vector_math.power import integer_power, power
+from hloom.codegen.vector_math.reals import in_registers
 from hloom.codegen.vector_math.remainder import remainder
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -119,7 +121,7 @@ def larger(a: Element, b: Element, element_type: ElementType) -> Element:
     if element_type is et.PRED:
         return x | y
     if takes_range(x, element_type):
-        return _range(x, y, 5)
+        return in_registers(partial(_range, which=5), x, y)
     return x.function.intrinsic(_name("max", element_type), x, y)
 
 
@@ -131,7 +133,7 @@ def smaller(a: Element, b: Element, element_type: ElementType) -> Element:
     if element_type is et.PRED:
         return x & y
     if takes_range(x, element_type):
-        return _range(x, y, 4)
+        return in_registers(partial(_range, which=4), x, y)
     return x.function.intrinsic(_name("min", element_type), x, y)
 
 
@@ -144,12 +146,6 @@ def takes_range(x: Value, element_type: ElementType) -> bool:
 def _range(x: Value, y: Value, which: int) -> Value:
     """Emit VRANGE: minimum (4) or maximum (5); it ignores a NaN, which the sum of the operands restores."""
     f, lanes = x.function, x.type.lanes
-    most = 64 // x.type.size
-    if lanes > most:
-        half = lanes // 2
-        low, high = range(half), range(half, lanes)
-        parts_ = [_range(x.shuffle(part), y.shuffle(part), which) for part in (low, high)]
-        return parts_[0].shuffle(range(lanes), parts_[1])
     bits = lanes * x.type.size * 8
     name = f"llvm.x86.avx512.mask.range.{'ps' if x.type.scalar is F32 else 'pd'}.{bits}"
     mask_type = I16 if lanes == 16 else I8

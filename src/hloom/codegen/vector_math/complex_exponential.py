@@ -39,12 +39,12 @@ def exponential(z: Pair) -> Pair:
 def _exponential(z: Pair, *, single: bool) -> Pair:
     r = Reals(z[0])
     x, y = z
-    fraction, exponent = exponential_as_sum(r, r.at_least(r.at_most(x, LARGEST[single]), -LARGEST[single]))
+    fraction, multiple = exponential_as_sum(r, r.at_least(r.at_most(x, LARGEST[single]), -LARGEST[single]))
     sin, cos = sine_and_cosine_as_sums(y)
     if single:
-        real, imag = (r.scale_normal(product_of_sums(r, fraction, part), exponent) for part in (cos, sin))
+        real, imag = (r.scale_normal(product_of_sums(r, fraction, part), multiple[1]) for part in (cos, sin))
     else:
-        real, imag = (scaled_product(r, fraction, part, exponent) for part in (cos, sin))
+        real, imag = (scaled_product(r, fraction, part, r.whole(multiple)) for part in (cos, sin))
     endless = is_infinite(r, x) & ~is_finite(r, y)
     positive = x.compare("ogt", 0.0)
     real = endless.select(positive.select(r.constant(math.inf), 0.0), real)

@@ -68,8 +68,8 @@ def _hyperbolic(r: Reals, x: Value, *, single: bool) -> tuple[Pair, Pair, Value 
     n is 0 as long as both are finite in f64, and None for f32 operands, for which they always are.
     """
     size = r.absolute(x)
-    (fraction, fraction_short), exponent = exponential_as_sum(r, r.at_most(size, LARGEST[single]))
-    half = exponent - 1
+    (fraction, fraction_short), multiple = exponential_as_sum(r, r.at_most(size, LARGEST[single]))
+    half = r.whole(multiple) - 1
     grown, short = r.scale_normal(fraction, half), r.scale_normal(fraction_short, half)
     decayed = 0.25 / grown
     large = None if single else size.compare("ogt", _LARGE)
@@ -122,9 +122,9 @@ def _tanh(z: Pair, *, single: bool) -> Pair:
     imag = quotient_of_sums(r, _long_product(r, sin, cos), below)
     # far out the imaginary part is 4 sin y cos y e^-2|x|
     size = r.absolute(x)
-    fraction, exponent = exponential_parts(r, r.at_least(size * -2.0, -LARGEST[single]))
+    fraction, multiple = exponential_parts(r, r.at_least(size * -2.0, -LARGEST[single]))
     product = sin[0] * cos[0]
-    decayed = (r.scale_normal if single else r.scale_far)(product * fraction * 4.0, exponent)
+    decayed = (r.scale_normal if single else r.scale_far)(product * fraction * 4.0, r.whole(multiple))
     decayed = is_infinite(r, x).select(
         r.copysign(r.constant(0.0), is_finite(r, y).select(product, y)), decayed
     )

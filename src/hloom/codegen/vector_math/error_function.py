@@ -45,8 +45,8 @@ def error_function(x: Value) -> Value:
     r = Reals(x)
     size = r.absolute(x)
     bounded = r.at_most(size, _ONE_FROM[r.is_double])
-    fraction, exponent = exponential_parts(r, -r.polynomial(bounded, _FAR[r.is_double]))
-    far = 1.0 - r.scale_normal(fraction, exponent)
+    fraction, (_, n) = exponential_parts(r, -r.polynomial(bounded, _FAR[r.is_double]))
+    far = 1.0 - r.scale_normal(fraction, n)
     # neither the square nor the products of the series are subnormal
     bounded = r.at_least(size, r.negligible)
     subnormal = size.compare("olt", 2.0 ** (1 - r.bias))

@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hloom.codegen.llvm import Value
-from hloom.codegen.vector_math.reals import Pair, Reals, quotient_of_sums
+from hloom.codegen.vector_math.reals import (
+    Pair,
+    Reals,
+    itself_if_negligible,
+    quotient_of_sums,
+)
 
 LOG2_E: Final = 1.4426950408889634
 LOG_2: Final = {False: (0.693359375, -2.12194440e-4), True: (6.93145751953125e-1, 1.42860682030941723212e-6)}
@@ -69,59 +74,61 @@ _SQUARED_AWAY: Final = {False: 2.0**-60, True: 2.0**-500}
 
 
 def exponential(x: Value) -> Value:
-    """Return e^x; lanes whose result is 0 compute e^0, since underflow takes some processors 100 cycles."""
+    """Return e^x; lanes whose result is 0 are masked, since underflow takes some processors 100 cycles."""
     r = Reals(x)
     limits = RANGE[r.is_double]
-    vanishes = x.compare("olt", limits.vanishing)
-    fraction, exponent = exponential_parts(r, vanishes.select(0.0, r.at_most(x, limits.highest)))
-    return vanishes.select(0.0, r.scale(fraction, exponent))
+    lasts = x.compare("uge", limits.vanishing)
+    fraction, multiple = exponential_parts(r, lasts.select(r.at_most(x, limits.highest), 0.0))
+    return lasts.select(r.scale(fraction, multiple), 0.0)
 
 
-def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Value]:
-    """Return (p, n) with e^(x + low) = p * 2^n and p in about [0.7, 1.42]."""
-    series, exponent = _series(r, x, low)
-    return series + 1.0, exponent
+def exponential_parts(r: Reals, x: Value, low: Value | None = None) -> tuple[Value, Pair]:
+    """Return (p, n) with e^(x + low) = p * 2^n and p in about [0.7, 1.42]; n as by `nearest_multiple`."""
+    series, multiple = _series(r, x, low)
+    return series + 1.0, multiple
 
 
-def exponential_as_sum(r: Reals, x: Value) -> tuple[Pair, Value]:
+def exponential_as_sum(r: Reals, x: Value) -> tuple[Pair, Pair]:
     """Return the parts with an error term of p."""
-    series, exponent = _series(r, x, None)
-    return r.fast_two_sum(r.constant(1.0), series), exponent
+    series, multiple = _series(r, x, None)
+    return r.fast_two_sum(r.constant(1.0), series), multiple
 
 
-def _series(r: Reals, x: Value, low: Value | None) -> tuple[Value, Value]:
-    rest, exponent = _reduced(r, x)
+def _series(r: Reals, x: Value, low: Value | None) -> tuple[Value, Pair]:
+    rest, multiple = _reduced(r, x)
     if low is not None:
         rest = rest + low
-    return r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest), exponent
+    return r.fma(rest * rest, r.polynomial(rest, _EXP[r.is_double]), rest), multiple
 
 
-def _reduced(r: Reals, x: Value) -> tuple[Value, Value]:
-    multiple, exponent = r.nearest_multiple(x, LOG2_E)
+def _reduced(r: Reals, x: Value) -> tuple[Value, Pair]:
+    multiple = r.nearest_multiple(x, LOG2_E)
     high, low = LOG_2[r.is_double]
-    return r.fma(multiple, -low, r.fma(multiple, -high, x)), exponent
+    return r.fma(multiple[0], -low, r.fma(multiple[0], -high, x)), multiple
 
 
 def exponential_minus_one(x: Value) -> Value:
     """Return e^x - 1, computed as twice a half, which does not overflow."""
     r = Reals(x)
     limits = RANGE[r.is_double]
-    rest, exponent = _reduced(r, r.at_least(r.at_most(x, limits.highest), -limits.negligible))
+    matters = r.matters(x)
+    bounded = matters.select(r.at_least(r.at_most(x, limits.highest), -limits.negligible), 0.0)
+    rest, (_, n) = _reduced(r, bounded)
     tail = rest * rest * r.polynomial(rest, _EXP[r.is_double])
-    power = r.power_of_two(exponent - 1)
+    power = r.power_of_two(n - 1)
     # r is added to 2^n - 1 first: their sum is exact near 0
     half = r.fma(tail, power, r.fma(rest, power, power - 0.5))
-    return r.copysign(half + half, x)
+    return matters.select(half + half, x)
 
 
 def logistic(x: Value) -> Value:
     """Return 1 / (1 + e^-x), by e^-|x|, which does not overflow and keeps small results exact."""
     r = Reals(x)
-    decay = exponential(-r.absolute(x))
-    numerator = x.compare("olt", 0.0).select(decay, 1.0)
+    decay = exponential(-r.size_that_matters(x))
+    numerator = r.bits(x).compare("slt", 0).select(decay, 1.0)
     total, lost = r.fast_two_sum(r.constant(1.0), decay)
     # negligible against 1, and its product with the quotient would be subnormal
-    lost = decay.compare("olt", _SQUARED_AWAY[r.is_double]).select(0.0, lost)
+    lost = decay.compare("oge", _SQUARED_AWAY[r.is_double]).select(lost, 0.0)
     return quotient_of_sums(r, (numerator, r.constant(0.0)), (total, lost))
 
 
@@ -129,27 +136,31 @@ def tanh(x: Value) -> Value:
     """Return 1 - 2 / (e^2|x| + 1) with the sign of x; a polynomial if that is at most 1/2."""
     r = Reals(x)
     size = r.absolute(x)
-    fraction, exponent = exponential_parts(r, r.at_most(size + size, 2.0 * RANGE[r.is_double].negligible))
-    large = 1.0 - 2.0 / (r.scale_normal(fraction, exponent) + 1.0)
-    square = x * x
-    small = r.fma(square * size, r.polynomial(square, _TANH[r.is_double]), size)
+    matters = r.matters(x)
+    counted = matters.select(size, 0.0)
+    limit = 2.0 * RANGE[r.is_double].negligible
+    fraction, (_, n) = exponential_parts(r, r.at_most(counted + counted, limit))
+    large = 1.0 - 2.0 / (r.scale_normal(fraction, n) + 1.0)
+    square = counted * counted
+    small = matters.select(r.fma(square * counted, r.polynomial(square, _TANH[r.is_double]), size), size)
     return r.copysign(size.compare("olt", TANH_HALF).select(small, large), x)
 
 
 def hyperbolic_parts(r: Reals, size: Value) -> tuple[Value, Value]:
     """Return (e^x / 2, e^-x / 2) for x >= 0."""
-    fraction, exponent = exponential_parts(r, r.at_most(size, RANGE[r.is_double].highest + 2.0))
-    grown = r.scale(fraction, exponent - 1)
+    fraction, multiple = exponential_parts(r, r.at_most(size, RANGE[r.is_double].highest + 2.0))
+    grown = r.scale(fraction * 0.5, multiple)
     return grown, 0.25 / grown
 
 
 def cosh(x: Value) -> Value:
     """Return (e^x + e^-x) / 2."""
     r = Reals(x)
-    grown, decayed = hyperbolic_parts(r, r.absolute(x))
+    grown, decayed = hyperbolic_parts(r, r.size_that_matters(x))
     return grown + decayed
 
 
+@itself_if_negligible
 def sinh(x: Value) -> Value:
     """Return (e^x - e^-x) / 2; a polynomial near 0."""
     r = Reals(x)

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from hloom.codegen.llvm import Value
-from hloom.codegen.vector_math.reals import Reals
+from hloom.codegen.vector_math.reals import Reals, itself_if_negligible
 
 _ASIN: Final = {
     # (asin(s) - s) / s³ in s² for |s| <= 1/2; relative errors of asin(s): 2^-27.6, 2^-55.9
@@ -56,6 +56,7 @@ def _arc_parts(r: Reals, size: Value) -> tuple[Value, Value, Value]:
     return sine, r.fma(series, sine, lost), large
 
 
+@itself_if_negligible
 def arc_sine(x: Value) -> Value:
     """Return asin(x), for large |x| as π/2 - 2 asin(sqrt((1 - |x|) / 2)); NaN beyond 1."""
     r = Reals(x)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hloom.codegen.llvm import I32, Value
+from hloom.codegen.llvm import F64, I32, I64, Value, make_type
 from hloom.codegen.vector_math.exponential import LOG_2
-from hloom.codegen.vector_math.reals import Pair, Reals, in_double
+from hloom.codegen.vector_math.reals import Pair, Reals, in_double, in_registers, itself_if_negligible
 
 _LOG_SINGLE: Final = (
     # (log(1 + f) - f + f²/2) / f³; relative error of log(1 + f): 2^-27.3
@@ -48,9 +48,27 @@ def logarithm(x: Value) -> Value:
 
 def _extended(argument: Value, infinite: Value, result: Value) -> Value:
     """Return the result for positive finite arguments, else ``infinite``, -infinity or NaN."""
+    if Reals(argument).has_vector_instructions:
+        return in_registers(_vfixupimm, result, argument)
     below = argument.compare("oeq", 0.0).select(result.function.constant(result.type, -math.inf), math.nan)
     upper = argument.compare("olt", math.inf).select(result, infinite)
     return argument.compare("ole", 0.0).select(below, upper)
+
+
+_SPECIAL_LOGARITHMS: Final = 0x03530422
+"""VFIXUPIMM's table, a digit for each kind of argument: positive numbers keep the result (0), infinity stays
+(5), 0 gives -infinity (4), negative numbers NaN (3), and NaN itself (2)."""
+
+
+def _vfixupimm(result: Value, argument: Value) -> Value:
+    """Emit VFIXUPIMM: replace results of special arguments."""
+    f, kind = result.function, result.type
+    bits = 8 * kind.size * kind.lanes
+    name = f"llvm.x86.avx512.mask.fixupimm.{'pd' if kind.scalar is F64 else 'ps'}.{bits}"
+    table = f.constant((I64 if kind.scalar is F64 else I32).vector(kind.lanes), _SPECIAL_LOGARITHMS)
+    everywhere = f.constant(make_type(f"i{max(8, kind.lanes)}"), -1)
+    rounding = [f.constant(I32, 4)] if bits == 512 else []
+    return f.call(kind, name, result, argument, table, f.constant(I32, 0), everywhere, *rounding)
 
 
 def normalized(r: Reals, x: Value, *, subnormal: bool = True) -> tuple[Value, Value]:
@@ -99,11 +117,12 @@ def log_parts(
     return r.fma(exponent, high, fraction + rest)
 
 
+@itself_if_negligible
 def logarithm_plus_one(x: Value) -> Value:
     """Return log(1 + x), also for x so small that 1 + x is 1."""
     r = Reals(x)
     total = x + 1.0
-    return r.copysign(_extended(total, x, log_of_one_plus(r, x, total)), x)
+    return _extended(total, x, log_of_one_plus(r, x, total))
 
 
 def log_of_one_plus(r: Reals, x: Value, total: Value, more: Value | None = None) -> Value:
@@ -158,6 +177,7 @@ def _product(r: Reals, a: Pair, b: Pair) -> Pair:
     return head, r.fma(a[1], b[0], r.fma(a[0], b[1], tail))
 
 
+@itself_if_negligible
 def asinh(x: Value) -> Value:
     """log(|x| + sqrt(x² + 1)), with the sign of x."""
     r = Reals(x)
@@ -190,6 +210,7 @@ def _log_of_sum(r: Reals, near: Value, size: Value) -> Value:
     return _extended(total, argument, log_of_one_plus(r, argument, total, doubled))
 
 
+@itself_if_negligible
 def atanh(x: Value) -> Value:
     """log((1 + x) / (1 - x)) / 2; infinite at 1, NaN beyond."""
     r = Reals(x)

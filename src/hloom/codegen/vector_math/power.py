@@ -43,9 +43,9 @@ def _power_of_doubles(r: Reals, size: Value, exponent: Value) -> Value:
     product, rest = r.two_product(exponent, log_high)
     rest = r.absolute(product).compare("olt", 1000.0).select(r.fma(exponent, log_low, rest), 0.0)
     limits = RANGE[True]
-    vanishes = product.compare("olt", limits.vanishing)
-    bounded = vanishes.select(0.0, r.at_most(product, limits.highest))
-    return vanishes.select(0.0, r.scale(*exponential_parts(r, bounded, rest)))
+    lasts = product.compare("uge", limits.vanishing)
+    bounded = lasts.select(r.at_most(product, limits.highest), 0.0)
+    return lasts.select(r.scale(*exponential_parts(r, bounded, rest)), 0.0)
 
 
 def _power_of_singles(size: Value, exponent: Value) -> Value:

@@ -41,6 +41,14 @@ class Reals:
         target = like.function.target
         self.fuses, self.has_avx512, self._rounds = fuses(target), has_avx512(target), rounds(target)
 
+    # -- instructions of AVX-512 that LLVM has no operation for
+
+    @property
+    def has_vector_instructions(self) -> bool:
+        """Return whether vectors of this length fill registers of an AVX-512 processor."""
+        lanes = self.type.lanes
+        return self.has_avx512 and lanes * self.type.size >= 16 and not lanes & (lanes - 1)
+
     # -- constants and bits
 
     def constant(self, number: float) -> Value:
@@ -89,9 +97,13 @@ class Reals:
         """Magnitude below which a series is its first term, and whose cube is a normal number."""
         return 2.0**-200 if self.is_double else 2.0**-30
 
-    def is_negligible(self, x: Value) -> Value:
-        """Return whether |x| is less than `negligible`."""
-        return self.absolute(x).compare("olt", self.negligible)
+    def matters(self, x: Value) -> Value:
+        """Return true if |x| is at least `negligible`, or NaN."""
+        return self.absolute(x).compare("uge", self.negligible)
+
+    def size_that_matters(self, x: Value) -> Value:
+        """Return |x|, at least `negligible`, for even functions that are constant near 0."""
+        return self.at_least(self.absolute(x), self.negligible)
 
     def subnormal_as_integer(self, size: Value) -> Value:
         """Return a positive subnormal number in units of the smallest one, by its pattern."""
@@ -148,20 +160,27 @@ class Reals:
     # -- powers of two
 
     def nearest_multiple(self, x: Value, inverse: float) -> Pair:
-        """Return (n, n as an integer) nearest to x * inverse; |n| must be less than 2^21.
+        """Return n, nearest to x * inverse, and an integer with the low 22 bits of n; |n| < 2^21.
 
-        Adding 1.5 · 2^mantissa_bits puts the integer in the low bits of the pattern.
+        Adding 1.5 · 2^mantissa_bits puts n into the low bits of the pattern.
         """
         shifter = 1.5 * 2.0**self.mantissa_bits
         shifted = self.fma(x, inverse, shifter)
-        return shifted - shifter, self.bits(shifted) - self.pattern_of(shifter)
+        return shifted - shifter, self.bits(shifted)
+
+    def whole(self, multiple: Pair) -> Value:
+        """Return the n of `nearest_multiple` as an integer."""
+        return multiple[1] - self.pattern_of(1.5 * 2.0**self.mantissa_bits)
 
     def power_of_two(self, n: Value) -> Value:
-        """Return 2^n for integers n for which it is a normal number."""
+        """Return 2^n if it is a normal number; only the low bits of the integer n count."""
         return self.from_bits((n + self.bias) << self.mantissa_bits)
 
-    def scale(self, x: Value, n: Value) -> Value:
-        """Return x 2^n, rounded once, for x from 1/4 to 4 and |n| < 2 (bias - 1)."""
+    def scale(self, x: Value, multiple: Pair) -> Value:
+        """Return x 2^n, rounded once, for x from 1/4 to 4 and the n of a multiple, |n| < 2 (bias - 1)."""
+        if self.has_vector_instructions:
+            return in_registers(_vscalef, x, multiple[0])
+        n = self.whole(multiple)
         if self.has_avx512:
             return self._load_exponent(x, n)
         half = n >> 1
@@ -192,7 +211,7 @@ class Reals:
         return f.intrinsic("smin", above, f.constant(n.type, self.bias))
 
     def scale_normal(self, x: Value, n: Value) -> Value:
-        """Return x 2^n if 2^n is a normal number."""
+        """Return x 2^n if 2^n is a normal number; only the low bits of the integer n count."""
         return x * self.power_of_two(n)
 
     # -- exact sums and products
@@ -276,15 +295,38 @@ def in_double(function: Callable[[Value], Value], x: Value) -> Value:
     return function(x.cast("fpext", F64)).cast("fptrunc", F32)
 
 
-def itself_if_negligible(function: Callable[[Value], Value], x: Value) -> Value:
-    """Apply a function that is x + O(x²); negligible arguments are their own results."""
-    small = Reals(x).is_negligible(x)
-    return small.select(x, function(small.select(0.0, x)))
+def itself_if_negligible(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """Decorate a function that is x + O(x²): negligible arguments, zeros among them, are their own results.
+
+    Masks select the lanes to keep, as instructions with masks do, which clear the others at no cost.
+    """
+
+    def evaluated(x: Value) -> Value:
+        matters = Reals(x).matters(x)
+        return matters.select(function(matters.select(x, 0.0)), x)
+
+    evaluated.__doc__ = function.__doc__
+    return evaluated
 
 
-def as_of_zero_if_negligible(function: Callable[[Value], Value], x: Value) -> Value:
-    """Apply a function whose value at negligible arguments is its value at 0."""
-    return function(Reals(x).is_negligible(x).select(0.0, x))
+def in_registers(instruction: Callable[..., Value], *vectors: Value) -> Value:
+    """Apply an instruction to each register of vectors that take several."""
+    kind = vectors[0].type
+    lanes = kind.lanes
+    if lanes * kind.size <= vectors[0].function.target.vector_bytes:
+        return instruction(*vectors)
+    low, high = range(lanes // 2), range(lanes // 2, lanes)
+    halves = [in_registers(instruction, *[v.shuffle(half) for v in vectors]) for half in (low, high)]
+    return halves[0].shuffle(range(lanes), halves[1])
+
+
+def _vscalef(x: Value, n: Value) -> Value:
+    """Emit VSCALEF: x 2^n, rounded once, for integral n."""
+    f, lanes, bits = x.function, x.type.lanes, 8 * x.type.size * x.type.lanes
+    name = f"llvm.x86.avx512.mask.scalef.{'pd' if x.type.scalar is F64 else 'ps'}.{bits}"
+    everywhere = f.constant(make_type(f"i{max(8, lanes)}"), -1)
+    rounding = [f.constant(I32, 4)] if bits == 512 else []
+    return f.call(x.type, name, x, n, x, everywhere, *rounding)
 
 
 def any_lane(condition: Value) -> Value:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
-from hloom.codegen.llvm import F32, I32, I64, Value, make_type
-from hloom.codegen.vector_math.reals import Reals
-
-_ESTIMATED: Final = {False: (4, 8, 16), True: (2, 4, 8)}
-"""Lanes for which AVX-512 has an instruction that estimates the reciprocal square root to 14 bits."""
+from hloom.codegen.llvm import F32, F64, I32, I64, Value, make_type
+from hloom.codegen.vector_math.reals import Reals, in_registers
 
 
 def reciprocal_square_root(x: Value) -> Value:
     """Return 1 / sqrt(x); infinity for 0, NaN for negative numbers."""
     r = Reals(x)
-    lanes = x.type.lanes
-    piece = min(lanes, _ESTIMATED[r.is_double][-1])
-    if not r.has_avx512 or piece not in _ESTIMATED[r.is_double] or lanes & (lanes - 1):
+    if not r.has_vector_instructions:
         return 1.0 / r.sqrt(x)
-    first = estimate = _estimate(r, x, piece)
+    first = estimate = in_registers(_estimate, x)
     if r.is_double:
         estimate = r.fma(estimate, _excess(r, x, estimate) * 0.5, estimate)
     # Newton's step of third order: the remaining error of the estimate is negligible against rounding
@@ -34,22 +28,12 @@ def _excess(r: Reals, x: Value, estimate: Value) -> Value:
     return r.fma(-(x * estimate), estimate, 1.0)
 
 
-def _estimate(r: Reals, x: Value, piece: int) -> Value:
-    """Emit the estimate instruction on pieces of a vector."""
-    f = r.function
-    lanes = x.type.lanes
-    kind = x.type.vector(piece)
-    name = f"llvm.x86.avx512.rsqrt14.{'pd' if r.is_double else 'ps'}.{kind.bits * piece}"
-    everywhere = f.constant(make_type(f"i{max(8, piece)}"), -1)
-    zero = f.constant(kind, 0)
-    parts = [
-        f.call(kind, name, x if piece == lanes else x.shuffle(range(k, k + piece)), zero, everywhere)
-        for k in range(0, lanes, piece)
-    ]
-    while len(parts) > 1:
-        width = parts[0].type.lanes
-        parts = [parts[k].shuffle(range(2 * width), parts[k + 1]) for k in range(0, len(parts), 2)]
-    return parts[0]
+def _estimate(x: Value) -> Value:
+    """Emit VRSQRT14, an estimate with a relative error below 2^-14."""
+    f, lanes, bits = x.function, x.type.lanes, 8 * x.type.size * x.type.lanes
+    name = f"llvm.x86.avx512.rsqrt14.{'pd' if x.type.scalar is F64 else 'ps'}.{bits}"
+    everywhere = f.constant(make_type(f"i{max(8, lanes)}"), -1)
+    return f.call(x.type, name, x, f.constant(x.type, 0), everywhere)
 
 
 def cube_root(x: Value) -> Value:

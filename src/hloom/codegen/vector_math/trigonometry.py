@@ -14,7 +14,14 @@ from hloom.codegen.vector_math.angles import (
     reduce_usual,
     usual_limit,
 )
-from hloom.codegen.vector_math.reals import Pair, Reals, quotient_of_sums, where_any, where_any_of
+from hloom.codegen.vector_math.reals import (
+    Pair,
+    Reals,
+    itself_if_negligible,
+    quotient_of_sums,
+    where_any,
+    where_any_of,
+)
 
 _SINE: Final = {
     # (sin(r) - r) / r³ in r² for |r| <= π/4; relative errors of sin(r): 2^-28.0, 2^-58.0
@@ -41,14 +48,15 @@ _TANGENT: Final = (
 )  # fmt: skip
 
 
+@itself_if_negligible
 def sine(x: Value) -> Value:
     """Return sin(x), reduced exactly for any magnitude; NaN for infinity."""
     return _circular(x, "sine", 0)
 
 
 def cosine(x: Value) -> Value:
-    """Return cos(x), reduced exactly for any magnitude; NaN for infinity."""
-    return _circular(x, "cosine", 1)
+    """cos(x), exactly reduced however large x is; NaN at infinity."""
+    return _circular(Reals(x).size_that_matters(x), "cosine", 1)
 
 
 def _circular(x: Value, name: str, turn: int) -> Value:
@@ -59,9 +67,6 @@ def _circular(x: Value, name: str, turn: int) -> Value:
         rest, quadrant = reduce_roughly(r, x)
         usual = _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
     large = r.absolute(x).compare("ogt", usual_limit(r))
-    if not turn:
-        # the reduction loses the sign of 0
-        usual = x.compare("oeq", 0.0).select(x, usual)
     return where_any(large, usual, lambda: of_large_angle(x, name, partial(_rotated, turn=turn)))
 
 
@@ -121,14 +126,14 @@ def sine_and_cosine_as_sums(x: Value) -> tuple[Pair, Pair]:
     return (sin, sin_short), (cos, cos_short)
 
 
+@itself_if_negligible
 def tangent(x: Value) -> Value:
     """Return sin(x) / cos(x); NaN for infinity."""
     r = Reals(x)
     evaluate = _tangent_of_double if r.is_double else _tangent_of_single
     usual = evaluate(r, *reduce_usual(r, x))
     large = r.absolute(x).compare("ogt", usual_limit(r))
-    result = where_any(large, usual, lambda: of_large_angle(x, "tangent", evaluate))
-    return x.compare("oeq", 0.0).select(x, result)
+    return where_any(large, usual, lambda: of_large_angle(x, "tangent", evaluate))
 
 
 def _tangent_of_single(r: Reals, rest: Value, low: Value, quadrant: Value) -> Value:
