@@ -19,6 +19,7 @@ COLUMNS = "{devices=[1,4]<=[4]}"
 BLOCKS = "{devices=[2,2]<=[4]}"
 HALVES = "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"
 TURNED = "{devices=[2,2]<=[2,2]T(1,0)}"
+UNREDUCED = ("{unreduced}", "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}")
 SHARDINGS = (ROWS, COLUMNS, BLOCKS, HALVES, TURNED, "{replicated}")
 
 SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
@@ -79,12 +80,14 @@ PROGRAMS = {
 
 
 def module_of(body: str, sharding: str) -> HloModule:
+    known = [*SHARDINGS, *UNREDUCED]
+    other = SHARDINGS[(known.index(sharding) + 2) % len(SHARDINGS)]
     text = f"""HloModule m
 {SUM}
 {LARGEST}
 ENTRY main {{
   x = f32[8,8] parameter(0), sharding={sharding}
-  y = f32[8,8] parameter(1), sharding={SHARDINGS[(SHARDINGS.index(sharding) + 2) % len(SHARDINGS)]}
+  y = f32[8,8] parameter(1), sharding={other}
   z = f32[64] parameter(2), sharding={{devices=[4]<=[4]}}
   {body}
 }}"""
@@ -174,16 +177,23 @@ def test_tiles_that_a_device_lacks_are_refused() -> None:
         partition(module_of(PROGRAMS["elementwise"], ROWS), 2)
 
 
-def test_unreduced_arrays_are_refused() -> None:
-    module = module_of(PROGRAMS["elementwise"], ROWS)
-    module.entry.parameters[0].sharding = HloModule.from_text(
-        "HloModule m\nENTRY e { ROOT x = f32[8] parameter(0), sharding={unreduced} }"
-    ).entry.root.sharding
-    with pytest.raises(HloError, match=r"\[sharding\.unreduced\]"):
-        partition(module, 4)
+@pytest.mark.parametrize("sharding", UNREDUCED)
+def test_summands_are_added_where_their_sum_is_needed(sharding: str) -> None:
+    body = f"""
+      t = f32[8,8] add(x, y)
+      s = f32[8,8] custom-call(t), custom_call_target="Sharding", sharding={sharding}
+      n = f32[8,8] negate(s)
+      ROOT r = (f32[8,8], f32[8,8]) tuple(n, s), sharding={{{{replicated}}, {{replicated}}}}"""
+    module = module_of(body, BLOCKS)
+    wanted = leaves_of(hloom.compile(module, "evaluator")(*arguments()))
+    partitioned, found = run_partitioned(module, 4, arguments())
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "select" in partitioned.module.to_text()
+    assert "all-reduce" in partitioned.module.to_text()
 
 
-@pytest.mark.parametrize("sharding", SHARDINGS)
+@pytest.mark.parametrize("sharding", [*SHARDINGS, *UNREDUCED])
 def test_shardings_and_tilings_say_the_same(sharding: str) -> None:
     stated = module_of(PROGRAMS["elementwise"], sharding).entry.parameters[0].sharding
     tiling = Tiling.of(stated, 2, 4)

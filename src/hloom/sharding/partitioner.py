@@ -187,7 +187,8 @@ class _Partitioner:
     def _even(self, tiling: Tiling, shape: Shape) -> Tiling:
         """Return the tiling without the dimensions that it does not cut evenly."""
         extents = shape.dimensions if shape.is_array else ()
-        return tiling.without([d for d, n in enumerate(extents) if n % tiling.tiles[d]])
+        uneven = [d for d, n in enumerate(extents) if n % tiling.tiles[d]]
+        return tiling.without(uneven) if uneven else tiling
 
     # -- resharding
 

@@ -12,7 +12,9 @@ from hloom.ir.device_groups import DeviceList
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
+from hloom.operations.arithmetic import Add
 from hloom.operations.collectives import AllGather, AllReduce, PartitionId
+from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.movement import Reshape
 from hloom.operations.structure import AfterAll, Constant
@@ -39,15 +41,28 @@ class Resharder:
     ) -> HloInstruction:
         """Return the tiles of an array of a shape in another tiling.
 
-        Dimensions that are cut differently are gathered, then sliced.
+        Summands are added first; dimensions that are cut differently are gathered, then sliced. If devices
+        are to hold summands, the first of each group holds the tile, the others hold zeros.
         """
+        if have.summands and (have.summands != want.summands or have.tiles != want.tiles):
+            groups = have.summand_groups(fixed(region, have.devices))
+            value, have = self.all_reduce(value, Add(), groups), have.summed()
         changed = [d for d in range(shape.rank) if not have.same_cut(d, want, d)]
         for d in changed:
             if have.cuts(d):
                 value = self._gather(value, have, d, region)
                 have = have.without([d])
         cut = [d for d in changed if want.cuts(d)]
-        return self._slice(value, want, cut) if cut else value
+        value = self._slice(value, want, cut) if cut else value
+        return self._first_summand(value, want) if want.summands != have.summands else value
+
+    def _first_summand(self, value: HloInstruction, tiling: Tiling) -> HloInstruction:
+        writer = Writer(value)
+        number = self._of_device(writer, tiling.summands)
+        first = writer.compare(number, "EQ", writer.scalar(0, S32))
+        zeros = writer.full(0, value.shape)
+        chosen = writer.broadcast(first, value.shape.dimensions)
+        return writer.op(Select(), chosen, value, zeros, shape=value.shape)
 
     def _gather(self, value: HloInstruction, tiling: Tiling, d: int, region: Region) -> HloInstruction:
         operation = AllGather(
@@ -63,7 +78,6 @@ class Resharder:
 
     def _slice(self, value: HloInstruction, tiling: Tiling, cut: Sequence[int]) -> HloInstruction:
         writer = Writer(value)
-        device = writer.op(PartitionId(), shape=Shape(U32, ()))
         extents = list(value.shape.dimensions)
         starts: list[HloInstruction] = []
         for d in range(value.shape.rank):
@@ -71,15 +85,18 @@ class Resharder:
                 starts.append(writer.scalar(0, S32))
                 continue
             extents[d] //= tiling.tiles[d]
-            table = np.asarray(tiling.column(d), np.int32) * np.int32(extents[d])
-            literal = Literal(table, Shape(S32, table.shape))
-            constant = writer.op(Constant(literal=literal), shape=literal.shape)
-            start = writer.op(
-                DynamicSlice(dynamic_slice_sizes=(1,)), constant, device, shape=Shape(S32, (1,))
-            )
-            starts.append(writer.reshape(start, ()))
+            starts.append(self._of_device(writer, [n * extents[d] for n in tiling.column(d)]))
         shape = Shape(value.shape.element_type, tuple(extents))
         return writer.op(DynamicSlice(dynamic_slice_sizes=shape.dimensions), value, *starts, shape=shape)
+
+    def _of_device(self, writer: Writer, numbers: Sequence[int]) -> HloInstruction:
+        """Return the number of this device from a table."""
+        table = np.asarray(numbers, np.int32)
+        literal = Literal(table, Shape(S32, table.shape))
+        constant = writer.op(Constant(literal=literal), shape=literal.shape)
+        device = writer.op(PartitionId(), shape=Shape(U32, ()))
+        one = writer.op(DynamicSlice(dynamic_slice_sizes=(1,)), constant, device, shape=Shape(S32, (1,)))
+        return writer.reshape(one, ())
 
     def all_reduce(self, value: HloInstruction, combiner: Operation, groups: Groups) -> HloInstruction:
         """Return what the devices of each group have, combined."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,11 @@ _MESH: Final = re.compile(
 _AXIS: Final = re.compile(r'"([^"]+)"\s*=\s*(\d+)')
 _VALUE: Final = re.compile(r"<@(\w+|\"[^\"]*\"),\s*\[((?:\{[^{}]*\}p?\d*(?:,\s*)?)*)\]([^<>]*)>")
 _DIMENSION: Final = re.compile(r"\{([^{}]*)\}")
+_UNREDUCED: Final = re.compile(r"unreduced=\{([^{}]*)\}")
 _REFERENCE: Final = re.compile(r'"([^"]+)"(?::\((\d+)\)(\d+))?')
+
+AxisPart: TypeAlias = "tuple[str, int, int]"
+"""A part of an axis: its name, the size of what is before the part, the size of the part."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Mesh:
     @cached_property
     def coordinates(self) -> dict[int, dict[str, int]]:
         """The index along each axis, by device."""
+        if not self.axes:
+            return {}
         places = np.ndindex(*self.axes.values())
         return {d: dict(zip(self.axes, p, strict=True)) for d, p in zip(self.devices, places, strict=True)}
 
@@ -74,10 +80,12 @@ class MeshSharding:
     Attributes:
         mesh: the mesh.
         dimensions: for each dimension its axes, as name, size of what is before the part, size of the part.
+        unreduced: axes along which devices hold summands.
     """
 
     mesh: Mesh
-    dimensions: tuple[tuple[tuple[str, int, int], ...], ...]
+    dimensions: tuple[tuple[AxisPart, ...], ...]
+    unreduced: tuple[AxisPart, ...] = ()
 
     def tiling(self, rank: int, devices: int, only: Collection[str] | None = None) -> Tiling:
         """Return the tiling, over some of the axes if ``only`` is given."""
@@ -86,22 +94,25 @@ class MeshSharding:
         tiles = tuple(math.prod(size for _, _, size in axes) for axes in kept)
         places: list[tuple[int, ...]] = []
         for device in range(devices):
-            coordinates = self.mesh.coordinates.get(device, {})
-            place: list[int] = []
-            for axes in kept:
-                index = 0
-                for name, before, size in axes:
-                    behind = self.mesh.axes[name] // (before * size)
-                    index = index * size + coordinates.get(name, 0) // behind % size
-                place.append(index)
-            places.append(tuple(place))
-        return Tiling(tiles, tuple(places))
+            places.append(tuple(self._index(device, axes) for axes in kept))
+        summed = [part for part in self.unreduced if only is None or part[0] in only]
+        summands = tuple(self._index(device, summed) for device in range(devices)) if summed else ()
+        return Tiling(tiles, tuple(places), summands)
+
+    def _index(self, device: int, axes: Sequence[AxisPart]) -> int:
+        """Return the place of a device along axes, the first of which is the major one."""
+        coordinates = self.mesh.coordinates.get(device, {})
+        index = 0
+        for name, before, size in axes:
+            behind = self.mesh.axes[name] // (before * size)
+            index = index * size + coordinates.get(name, 0) // behind % size
+        return index
 
 
 def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]:
     """Return the shardings of an attribute, one for each value.
 
-    Raises HloError by the rules ``sharding.mesh`` for an unknown mesh and ``sharding.unreduced``.
+    Raises HloError by the rule ``sharding.mesh`` for an unknown mesh.
     """
     found: list[MeshSharding] = []
     for name, body, rest in _VALUE.findall(text):
@@ -109,16 +120,15 @@ def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]
         if mesh is None:
             message = f"the sharding names the mesh {name}, the module has {', '.join(meshes) or 'none'}"
             raise HloError(message, rule="sharding.mesh")
-        if "unreduced" in rest:
-            raise HloError("unreduced shardings are not implemented", rule="sharding.unreduced")
-        dimensions: list[tuple[tuple[str, int, int], ...]] = []
-        for axes in _DIMENSION.findall(body):
-            parts: list[tuple[str, int, int]] = []
-            for axis, before, size in _REFERENCE.findall(axes):
-                parts.append((axis, int(before or 1), int(size or mesh.axes[axis])))
-            dimensions.append(tuple(parts))
-        found.append(MeshSharding(mesh, tuple(dimensions)))
+        dimensions = tuple(_parts(axes, mesh) for axes in _DIMENSION.findall(body))
+        unreduced = _UNREDUCED.search(rest)
+        found.append(MeshSharding(mesh, dimensions, _parts(unreduced[1], mesh) if unreduced else ()))
     return found
+
+
+def _parts(text: str, mesh: Mesh) -> tuple[AxisPart, ...]:
+    references = _REFERENCE.findall(text)
+    return tuple((axis, int(before or 1), int(size or mesh.axes[axis])) for axis, before, size in references)
 
 
 def parse_axes(text: str) -> frozenset[str]:

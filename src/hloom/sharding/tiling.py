@@ -21,10 +21,13 @@ class Tiling:
     Attributes:
         tiles: the number of tiles along each dimension.
         places: the tile of each device, as its index along each dimension.
+        summands: devices with the same tile hold summands of it: the number of each device's; empty if they
+            hold the tile itself. Devices with the same number hold the same.
     """
 
     tiles: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
+    summands: tuple[int, ...] = ()
 
     @staticmethod
     def replicated(rank: int, devices: int) -> Tiling:
@@ -34,17 +37,12 @@ class Tiling:
     @cached_property
     def is_replicated(self) -> bool:
         """Return true if every device has the whole array."""
-        return all(count == 1 for count in self.tiles)
+        return not self.summands and all(count == 1 for count in self.tiles)
 
     @property
     def devices(self) -> int:
         """Return the number of devices."""
         return len(self.places)
-
-    def fits(self, dimensions: Sequence[int]) -> bool:
-        """Return true if the tiles divide an array of these dimensions evenly."""
-        pairs = zip(self.tiles, dimensions, strict=True)
-        return len(self.tiles) == len(dimensions) and all(n % t == 0 for t, n in pairs)
 
     def local(self, dimensions: Sequence[int]) -> tuple[int, ...]:
         """Return the dimensions of a tile of an array."""
@@ -55,7 +53,10 @@ class Tiling:
         return tuple(place[dimension] for place in self.places)
 
     def select(self, sources: Sequence[int | None]) -> Tiling:
-        """Return a tiling whose dimensions are cut like dimensions of this one; None is not cut."""
+        """Return a tiling whose dimensions are cut like dimensions of this one; None is not cut.
+
+        Devices hold tiles, not summands.
+        """
         tiles = tuple(1 if s is None else self.tiles[s] for s in sources)
         places = tuple(tuple(0 if s is None else place[s] for s in sources) for place in self.places)
         return Tiling(tiles, places)
@@ -96,21 +97,29 @@ class Tiling:
             found += [tuple(devices[copy] for devices in ordered) for copy in range(copies)]
         return tuple(sorted(found))
 
+    def summed(self) -> Tiling:
+        """Return the tiling of tiles whose summands are added."""
+        return Tiling(self.tiles, self.places)
+
+    def summand_groups(self, fixed: Sequence[object]) -> tuple[tuple[int, ...], ...]:
+        """Return groups of devices that together have all summands of a tile; see `groups`."""
+        places = tuple((*place, n) for place, n in zip(self.places, self.summands, strict=True))
+        count = max(self.summands) + 1
+        return Tiling((*self.tiles, count), places).groups([len(self.tiles)], fixed)
+
     # -- HLO's notation
 
     @staticmethod
     def of(sharding: Sharding | None, rank: int, devices: int) -> Tiling:
         """Return the tiling of a sharding of an array; what is not tiled counts as replicated.
 
-        Raises HloError by the rules ``sharding.unreduced`` for arrays that devices hold summands of, and
-        ``sharding.device`` for a device that there is not.
+        Raises HloError by the rule ``sharding.device`` for a device that there is not.
         """
         whole = Tiling.replicated(rank, devices)
         if sharding is None:
             return whole
-        if sharding.kind == "unreduced" or "unreduced" in sharding.last_tile_dims:
-            message = "unreduced shardings are not implemented"
-            raise HloError(message, rule="sharding.unreduced")
+        if sharding.kind == "unreduced":
+            return Tiling(whole.tiles, whole.places, tuple(range(devices)))
         if sharding.kind != "tiled" or sharding.tiles is None:
             return whole
         dimensions = sharding.tiles.dimensions
@@ -119,19 +128,26 @@ class Tiling:
             message = f"a sharding names device {numbers.max()}, the program runs on {devices}"
             raise HloError(message, rule="sharding.device")
         places: list[tuple[int, ...]] = [(0,) * rank] * devices
+        summand = next(
+            (d for d, kind in enumerate(sharding.last_tile_dims, rank) if kind == "unreduced"), None
+        )
+        summands = [0] * devices if summand is not None else []
         for index in np.ndindex(*dimensions):
-            places[int(numbers[index])] = index[:rank]
-        return Tiling(tuple(dimensions[:rank]), tuple(places))
+            device = int(numbers[index])
+            places[device] = index[:rank]
+            if summand is not None:
+                summands[device] = index[summand]
+        return Tiling(tuple(dimensions[:rank]), tuple(places), tuple(summands))
 
     def to_sharding(self) -> Sharding:
         """Return the sharding."""
         if self.is_replicated:
             return Sharding.replicated()
-        tiles: dict[tuple[int, ...], list[int]] = {}
-        for device, place in enumerate(self.places):
-            tiles.setdefault(place, []).append(device)
-        order = [device for place in np.ndindex(*self.tiles) for device in tiles[tuple(place)]]
-        copies = self.devices // math.prod(self.tiles)
-        if copies == 1:
-            return Sharding.tiled(TileAssignment(self.tiles, tuple(order)))
-        return Sharding.tiled(TileAssignment((*self.tiles, copies), tuple(order)), ("replicated",))
+        summands = self.summands or (0,) * self.devices
+        order = sorted(range(self.devices), key=lambda n: (self.places[n], summands[n]))
+        parts = max(summands) + 1
+        copies = self.devices // (math.prod(self.tiles) * parts)
+        extra = [(parts, "unreduced"), (copies, "replicated")]
+        last = [(count, kind) for count, kind in extra if count > 1]
+        assignment = TileAssignment((*self.tiles, *(count for count, _ in last)), tuple(order))
+        return Sharding.tiled(assignment, tuple(kind for _, kind in last))
