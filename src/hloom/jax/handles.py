@@ -48,6 +48,12 @@ class ExecutableWords(ctypes.Structure):
     )  # fmt: skip
 
 
+class LayoutWords(ctypes.Structure):
+    """A layout: its text, and the length of the text."""
+
+    _fields_ = (("text", ctypes.c_char_p), ("size", ctypes.c_int64))
+
+
 class EmptyWords(ctypes.Structure):
     """An object that native code does not look into."""
 

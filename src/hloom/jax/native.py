@@ -18,7 +18,7 @@ from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.entry import kept_bytes
 from hloom.cpu.runtime.support import keep_for_ever, support
 
-FILES: Final = ("events", "buffers", "execute")
+FILES: Final = ("events", "buffers", "transfers", "layouts", "execute")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 _POOL_WORDS: Final = 258
 _LIBRARY: Final = frozenset((
@@ -47,6 +47,7 @@ _PROTOTYPES: Final[dict[str, tuple[Any, ...]]] = {
     ),
     "pjrt_to_host": (_POINTER, _POINTER),
     "pjrt_set_transfers": (None, _POINTER, _POINTER),
+    "pjrt_set_layouts": (None, _POINTER),
     "pjrt_set_execute": (None, _POINTER),
     "pjrt_drain": (None, _POINTER),
 }  # fmt: skip

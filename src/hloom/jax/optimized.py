@@ -24,7 +24,7 @@ def module_with_config(
     if partitioned is not None:
         for tiling in partitioned.parameters:
             tiling.to_sharding().write(proto.spmd_parameters_shardings.add())
-        results = [tiling.to_sharding() for tiling in partitioned.results]
+        results = [tiling.to_sharding() for tiling in partitioned.results] or [Sharding.replicated()]
         single = not module.entry.root.shape.is_tuple
         whole = results[0] if single else Sharding("tuple", elements=tuple(results))
         whole.write(proto.spmd_output_sharding)
