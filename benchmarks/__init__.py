@@ -1,20 +1,20 @@
-"""How fast hloom is: side by side with XLA:CPU, with NumPy and SciPy, and with what the machine can do.
+"""Benchmarks of hloom against XLA:CPU, NumPy and SciPy, and the machine's limits.
 
 ::
 
     python -m benchmarks [DIR [NAME ...]]    the example programs, or others: run and compile times, memory
-    python -m benchmarks.complaints          what XLA:CPU's own users find slow
-    python -m benchmarks.scan                a loop of a thousand small steps, beside the same in C
+    python -m benchmarks.complaints          programs that users of XLA:CPU report as slow
+    python -m benchmarks.scan                a loop of a thousand small steps, also in C
     python -m benchmarks.vector_math         errors and speeds of elementary functions
 
-What is timed, and how, is said in `docs/benchmarks.md`.
+`docs/benchmarks.md` defines the measured times.
 """
 
 import os
 import sys
 
-# The first halves OpenBLAS where a machine sets it to an old processor; with the second every fresh process
-# would compile hloom's own sources again. Both must go before numpy is imported.
+# The first halves the speed of OpenBLAS on machines that set it to an old processor; the second makes every
+# fresh process compile hloom's sources. Both must be unset before numpy is imported.
 for _name in ("OPENBLAS_CORETYPE", "PYTHONDONTWRITEBYTECODE"):
     os.environ.pop(_name, None)
 sys.dont_write_bytecode = False

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measured(folder: Path, name: str, machine: Machine, budget: float, *, block: int = 1, fresh: bool) -> Row:
-    """Everything about one program; what fails is noted in the row."""
+    """Measure one program; failures are recorded in the row."""
     row = Row(name)
     file = folder / f"{name}.hlo"
     text = file.read_text()

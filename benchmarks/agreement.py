@@ -1,4 +1,4 @@
-"""Whether two sides computed the same, up to the rounding of floats."""
+"""Comparison of the results of two sides, up to the rounding of floats."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FEW = 1e-3
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two results are from each other.
+    """The difference of two results.
 
     Attributes:
-        agree: whether they are the same, up to rounding.
-        worst: the largest difference, relative to the largest element of the same array; of integers the part
-            that differs.
+        agree: whether they are equal up to rounding.
+        worst: the largest difference, relative to the largest element of the same array; for integers the
+            fraction of elements that differ.
     """
 
     agree: bool

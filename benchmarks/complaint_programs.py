@@ -1,4 +1,4 @@
-"""What users of XLA:CPU find slow, as small programs, each with what NumPy or SciPy would do instead."""
+"""Small programs that users of XLA:CPU report as slow, each with its equivalent in NumPy or SciPy."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ LARGER = """larger {
 
 @dataclass(frozen=True)
 class Complaint:
-    """One case.
+    """A program with its equivalent in a library.
 
     Attributes:
-        name: short.
-        text: the program.
+        name: a short name.
+        text: the program as HLO text.
         inputs: its arguments.
-        library: the same with NumPy or SciPy; None where there is nothing of the kind.
-        source: where users name it: an issue of jax (J) or of XLA (X).
+        library: the equivalent in NumPy or SciPy; None if there is none.
+        source: the issue of jax (J) or of XLA (X) that reports it.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Complaint:
 
 
 def program(body: str, computations: str = "") -> str:
-    """A module whose entry has these instructions."""
+    """Return a module whose entry has these instructions."""
     return f"HloModule complaint\n\n{computations}\nENTRY main {{\n{body}\n}}\n"
 
 
 def drawn(*sizes: int, seed: int = 0) -> Array:
-    """Normal numbers."""
+    """Return normally distributed numbers."""
     return np.random.default_rng(seed).normal(size=sizes).astype(np.float32)
 
 
@@ -71,7 +71,7 @@ def drawn(*sizes: int, seed: int = 0) -> Array:
 
 
 def scalar_loop(iterations: int = 10_000) -> Complaint:
-    """A loop over scalars: a congruential generator, and a sum of what it gives."""
+    """Run a loop over scalars: a congruential generator, and a sum of its numbers."""
     computations = f"""
 more {{ s = (s32[], u32[], f32[]) parameter(0)  i = s32[] get-tuple-element(s), index=0
        n = s32[] constant({iterations})  ROOT c = pred[] compare(i, n), direction=LT }}
@@ -106,7 +106,7 @@ step {{
 
 
 def scan() -> Complaint:
-    """A thousand steps of ``tanh(A x)``."""
+    """Run a thousand steps of ``tanh(A x)``."""
     return Complaint("scan of small steps", scan_text(), scan_inputs(), scan_in_numpy, "J36799, J40150")
 
 
@@ -114,7 +114,7 @@ def scan() -> Complaint:
 
 
 def argsort(rows: int = 256, size: int = 1024) -> Complaint:
-    """The order of every row."""
+    """Sort every row, returning the order."""
     body = f"""
   x = f32[{rows},{size}] parameter(0)
   i = s32[{rows},{size}] iota(), iota_dimension=1
@@ -130,7 +130,7 @@ def argsort(rows: int = 256, size: int = 1024) -> Complaint:
 
 
 def median(rows: int = 512, size: int = 1001) -> Complaint:
-    """The middle of every row, by sorting all of it."""
+    """Return the median of every row, by sorting it."""
     middle = size // 2
     body = f"""
   x = f32[{rows},{size}] parameter(0)
@@ -143,7 +143,7 @@ def median(rows: int = 512, size: int = 1001) -> Complaint:
 
 
 def cumsum(rows: int = 256, size: int = 4096) -> Complaint:
-    """Sums of all beginnings of every row: a window as wide as the row."""
+    """Return the cumulative sums of every row: a window as wide as the row."""
     body = f"""
   x = f32[{rows},{size}] parameter(0)
   zero = f32[] constant(0)
@@ -155,7 +155,7 @@ def cumsum(rows: int = 256, size: int = 4096) -> Complaint:
 
 
 def cummax(rows: int = 4096, size: int = 256) -> Complaint:
-    """Maxima of all beginnings of every column."""
+    """Return the cumulative maxima of every column."""
     body = f"""
   x = f32[{rows},{size}] parameter(0)
   least = f32[] constant(-inf)
@@ -170,7 +170,7 @@ def cummax(rows: int = 4096, size: int = 256) -> Complaint:
 
 
 def argmax(rows: int = 2048, size: int = 2048) -> Complaint:
-    """The place of every row's largest element, as JAX writes it."""
+    """Return the index of every row's largest element, as JAX writes it."""
     body = f"""
   x = f32[{rows},{size}] parameter(0)
   i = s32[{rows},{size}] iota(), iota_dimension=1
@@ -187,7 +187,7 @@ def argmax(rows: int = 2048, size: int = 2048) -> Complaint:
 
 
 def scatter_add(rows: int = 20_000, size: int = 64, table: int = 5_000) -> Complaint:
-    """Rows added into a table, as in the gradient of an embedding."""
+    """Add rows into a table, as the gradient of an embedding does."""
     body = f"""
   t = f32[{table},{size}] parameter(0)
   i = s32[{rows},1] parameter(1)
@@ -206,7 +206,7 @@ def scatter_add(rows: int = 20_000, size: int = 64, table: int = 5_000) -> Compl
 
 
 def histogram(size: int = 1 << 20, bins: int = 256) -> Complaint:
-    """Single numbers added into few places."""
+    """Add single numbers into a few bins."""
     body = f"""
   i = s32[{size},1] parameter(0)
   u = f32[{size}] parameter(1)
@@ -228,7 +228,7 @@ def histogram(size: int = 1 << 20, bins: int = 256) -> Complaint:
 
 
 def depthwise(batch: int = 8, size: int = 56, channels: int = 64) -> Complaint:
-    """3 x 3, every channel by itself."""
+    """Convolve every channel separately with 3 x 3 windows."""
     body = f"""
   x = f32[{batch},{size},{size},{channels}] parameter(0)
   w = f32[3,3,1,{channels}] parameter(1)
@@ -244,7 +244,7 @@ def depthwise(batch: int = 8, size: int = 56, channels: int = 64) -> Complaint:
 
 
 def grouped(batch: int = 4, size: int = 28, channels: int = 128, groups: int = 32) -> Complaint:
-    """3 x 3 in groups of four channels."""
+    """Convolve groups of four channels with 3 x 3 windows."""
     each = channels // groups
     body = f"""
   x = f32[{batch},{size},{size},{channels}] parameter(0)
@@ -264,7 +264,7 @@ def grouped(batch: int = 4, size: int = 28, channels: int = 128, groups: int = 3
 
 
 def transposed(batch: int = 4, size: int = 32, channels: int = 64) -> Complaint:
-    """A transposed convolution of 4 x 4 by steps of two: it doubles the size of an image."""
+    """Convolve transposed with 4 x 4 windows and stride 2, which doubles the size of an image."""
     body = f"""
   x = f32[{batch},{size},{size},{channels}] parameter(0)
   w = f32[4,4,{channels},{channels}] parameter(1)
@@ -281,7 +281,7 @@ def transposed(batch: int = 4, size: int = 32, channels: int = 64) -> Complaint:
 
 
 def one_dimensional(batch: int = 8, size: int = 4096, channels: int = 32, features: int = 64) -> Complaint:
-    """A window of nine along a sequence."""
+    """Convolve a sequence with a window of nine."""
     body = f"""
   x = f32[{batch},{size},{channels}] parameter(0)
   w = f32[9,{channels},{features}] parameter(1)
@@ -296,7 +296,7 @@ def one_dimensional(batch: int = 8, size: int = 4096, channels: int = 32, featur
 
 
 def three_dimensional(depth: int = 16, size: int = 32, channels: int = 16, features: int = 32) -> Complaint:
-    """3 x 3 x 3 in a volume."""
+    """Convolve a volume with 3 x 3 x 3 windows."""
     body = f"""
   x = f32[2,{depth},{size},{size},{channels}] parameter(0)
   w = f32[3,3,3,{channels},{features}] parameter(1)
@@ -311,17 +311,17 @@ def three_dimensional(depth: int = 16, size: int = 32, channels: int = 16, featu
     return Complaint("3-D convolution", program(body), inputs, library)
 
 
-# -- small matrices, many of them
+# -- batches of small matrices
 
 
 def positive_definite(count: int, size: int) -> Array:
-    """Matrices that have a Cholesky factor."""
+    """Return matrices that have a Cholesky factor."""
     x = drawn(count, size, size)
     return x @ x.transpose(0, 2, 1) + size * np.eye(size, dtype=np.float32)
 
 
 def cholesky(count: int = 10_000, size: int = 3) -> Complaint:
-    """Factors of tiny matrices; of the upper triangle, which is left open, only zeros are given."""
+    """Factor tiny matrices; the unspecified upper triangle is zeroed."""
     body = f"""
   a = f32[{count},{size},{size}] parameter(0)
   c = f32[{count},{size},{size}] cholesky(a), lower=true
@@ -336,7 +336,7 @@ def cholesky(count: int = 10_000, size: int = 3) -> Complaint:
 
 
 def solve(count: int = 10_000, size: int = 4) -> Complaint:
-    """Triangular systems of four equations."""
+    """Solve triangular systems of four equations."""
     body = f"""
   a = f32[{count},{size},{size}] parameter(0)
   b = f32[{count},{size},2] parameter(1)
@@ -347,7 +347,7 @@ def solve(count: int = 10_000, size: int = 4) -> Complaint:
 
 
 def tiny_products(count: int = 100_000, size: int = 4) -> Complaint:
-    """Products of tiny matrices."""
+    """Multiply tiny matrices."""
     body = f"""
   a = f32[{count},{size},{size}] parameter(0)
   b = f32[{count},{size},{size}] parameter(1)
@@ -361,7 +361,7 @@ def tiny_products(count: int = 100_000, size: int = 4) -> Complaint:
 
 
 def leading_sum(rows: int = 4096, size: int = 1000) -> Complaint:
-    """Sums of columns."""
+    """Sum columns."""
     body = f"""
   x = f32[{rows},{size}] parameter(0)
   zero = f32[] constant(0)
@@ -370,7 +370,7 @@ def leading_sum(rows: int = 4096, size: int = 1000) -> Complaint:
 
 
 def mixed_sum() -> Complaint:
-    """Sums over the first and the third of four dimensions."""
+    """Sum over the first and the third of four dimensions."""
     body = """
   x = f32[64,32,64,30] parameter(0)
   zero = f32[] constant(0)
@@ -381,7 +381,7 @@ def mixed_sum() -> Complaint:
 
 
 def pairs(size: int = 4096) -> Complaint:
-    """``sum_j exp(-(x_i - y_j)^2) w_j``: the matrix of all pairs must not be written out."""
+    """Compute ``sum_j exp(-(x_i - y_j)^2) w_j`` without storing the matrix of all pairs."""
     shape = f"f32[{size},{size}]"
     body = f"""
   x = f32[{size}] parameter(0)
@@ -411,7 +411,7 @@ def pairs(size: int = 4096) -> Complaint:
 
 
 def folded_sort(size: int = 20_000) -> Complaint:
-    """A constant that takes long to compute while compiling."""
+    """Compile a program with a constant that takes long to fold."""
     numbers = ",".join(str(i * 7919 % 10007) for i in range(size))
     body = f"""
   x = f32[{size}] parameter(0)
@@ -429,7 +429,7 @@ def folded_sort(size: int = 20_000) -> Complaint:
 
 
 def folded_convolution(size: int = 96, window: int = 24) -> Complaint:
-    """A large constant made of small ones, and a convolution of it."""
+    """Compile a large constant made of small ones, and a convolution of it."""
     row = ",".join(f"{0.01 * i:.2f}" for i in range(size))
     taps = ",".join(f"{1 / (i + 1):.4f}" for i in range(window))
     left = size - window + 1
@@ -448,7 +448,7 @@ def folded_convolution(size: int = 96, window: int = 24) -> Complaint:
 
 
 def many_temporaries(count: int = 100, size: int = 256) -> Complaint:
-    """A sum of a hundred products: one after the other, or all of them at once in memory."""
+    """Sum a hundred products, which fit into memory only one after the other."""
     shape = f"f32[{size},{size}]"
     lines = [f"  x = {shape} parameter(0)", f"  y = {shape} parameter(1)"]
     for n in range(count):

@@ -1,7 +1,7 @@
-"""What users of XLA:CPU find slow: ``python -m benchmarks.complaints [WORD ...] [--json OUT]``.
+"""Programs that users of XLA:CPU report as slow: ``python -m benchmarks.complaints [WORD ...] [--json OUT]``.
 
-XLA:CPU, NumPy or SciPy, and hloom side by side, for the cases of `complaint_programs` whose names hold one of
-the words; without words for all.
+Compare XLA:CPU, NumPy or SciPy, and hloom on the cases of `complaint_programs` whose names contain one of the
+words; on all without words.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def wanted(case: Complaint, words: Sequence[str]) -> bool:
-    """Whether a case's name holds one of the words, if there are any."""
+    """Return whether a case's name contains one of the words; true without words."""
     return not words or any(word.lower() in case.name.lower() for word in words)
 
 
 def measured(case: Complaint, machine: Machine, budget: float) -> Row:
-    """Everything about one case; results are compared with all others, and what fails is noted in the row."""
+    """Measure one case; results are compared with all others, and failures are recorded in the row."""
     row = Row(case.name)
     calls: dict[str, Callable[[], Any]] = {}
     try:

@@ -1,7 +1,7 @@
-"""Compile times in processes of their own: ``python -m benchmarks.fresh FILE`` compiles a program and tells.
+"""Compile times in fresh processes: ``python -m benchmarks.fresh FILE`` prints that of a program.
 
-The time is that of ``hloom.compile``: the whole way to an executable, with LLVM loaded where it is needed.
-What Python takes to start, and to import hloom, comes before it.
+The time is that of ``hloom.compile``, including the import of LLVM if it is needed, but not the start of
+Python or the import of hloom.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class FreshTimes:
 
 
 def fresh_times(file: Path, tries: int = 3) -> FreshTimes:
-    """Compile a program in one process with an empty cache, and in some more with what that one left.
+    """Compile a program in one process with an empty cache, then in several with the cache that it filled.
 
-    Of the latter the fastest counts. Raises RuntimeError where it fails.
+    The fastest of the latter counts. Raises RuntimeError if a process fails.
     """
     with tempfile.TemporaryDirectory(prefix="hloom-bench-") as cache:
         first = _child(file, cache)

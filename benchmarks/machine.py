@@ -1,4 +1,4 @@
-"""The machine: what it is, and what it can do at most, by kernels that do nothing else."""
+"""The machine: its description, and its limits measured by minimal kernels."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from hloom.cpu.jit.loader import LoadedObject
 
 ACCUMULATORS = 16
 COPIED = 64 << 20
-"""Bytes that every thread copies: more than what caches hold."""
+"""Bytes that every thread copies, more than fit in the caches."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What was measured on.
+    """The measured machine.
 
     Attributes:
-        processor, threads: its name, and how many threads compute.
-        load: processes that wanted to run in the last minute, on average.
-        versions: of what takes part.
-        flops: f32 operations a second, of all threads together, in fused multiplications and additions.
-        bandwidth: bytes a second that all threads read from memory and write to it.
+        processor, threads: name of the processor, and number of compute threads.
+        load: load average of the last minute.
+        versions: versions of the compared packages.
+        flops: f32 operations per second of all threads together, in fused multiply-adds.
+        bandwidth: bytes per second that all threads read from and write to memory.
     """
 
     processor: str
@@ -50,16 +50,16 @@ class Machine:
         return f"{self.processor}, {self.threads} threads, load {self.load:.1f}; {versions}\nat most {limits}"
 
     def limit(self, flops: float, moved: float) -> float:
-        """The seconds in which so many operations and bytes could be done at best, with data in memory."""
+        """Return the minimum seconds for a number of operations and bytes, with data in memory."""
         return max(flops / self.flops, moved / self.bandwidth)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can say it."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
 
 def this_machine() -> Machine:
-    """The machine, measured: takes about a second."""
+    """Measure this machine, in about a second."""
     described = first_processor(Path("/proc/cpuinfo"))
     name = described.get("model name") or platform.machine()
     threads = thread_count()
@@ -74,7 +74,7 @@ def this_machine() -> Machine:
 
 
 def measured_flops(threads: int) -> float:
-    """f32 operations a second in fused multiplications and additions that need no memory."""
+    """Measure f32 operations per second in fused multiply-adds without memory accesses."""
     lanes = host().vector_bytes // 4
     vector = f"<{lanes} x float>"
     rounds = 2_000_000
@@ -86,7 +86,7 @@ def measured_flops(threads: int) -> float:
 
 
 def measured_bandwidth(threads: int) -> float:
-    """Bytes a second, read and written, of copies too large for caches."""
+    """Measure bytes per second, read and written, of copies larger than the caches."""
     vector = f"<{host().vector_bytes // 4} x float>"
     work = _compiled(_copy_text(vector), "copy")
     arrays = [(np.ones(COPIED // 4, np.float32), np.zeros(COPIED // 4, np.float32)) for _ in range(threads)]
@@ -96,7 +96,7 @@ def measured_bandwidth(threads: int) -> float:
 
 
 def _fma_text(vector: str) -> str:
-    """A loop over independent chains of fused multiplications and additions; their ends are written."""
+    """Return a loop over independent chains of fused multiply-adds that stores their results."""
     names = range(ACCUMULATORS)
     phis = "\n".join(f"  %a{n} = phi {vector} [ zeroinitializer, %entry ], [ %b{n}, %loop ]" for n in names)
     fma = f"@llvm.fma.v{vector[1:].split()[0]}f32"
@@ -163,7 +163,7 @@ def _call(work: Callable[..., None], rounds: int, source: int, target: int) -> C
 
 
 def _fastest(calls: list[Callable[[], None]], tries: int = 5) -> float:
-    """The least seconds in which all calls are done, each in a thread of its own."""
+    """Return the minimum seconds in which all calls complete, each in its own thread."""
     best = float("inf")
     for _ in range(tries):
         workers = [threading.Thread(target=call) for call in calls]

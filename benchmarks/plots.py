@@ -28,11 +28,11 @@ def save_plots(rows: Sequence[Row], machine: Machine, path: str | Path) -> None:
 
 
 class Scale:
-    """Numbers on a logarithmic axis.
+    """A logarithmic axis.
 
     Args:
         low, high: the numbers at both ends, rounded outwards to powers of ten.
-        start, end: where these ends lie in the picture.
+        start, end: coordinates of these ends in the picture.
     """
 
     def __init__(self, low: float, high: float, start: float, end: float) -> None:
@@ -45,17 +45,17 @@ class Scale:
         return self.start + part * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """The powers of ten."""
+        """Return the powers of ten on the axis."""
         return [10.0**power for power in range(self.low, self.high + 1)]
 
 
 def number(value: float) -> str:
-    """A power of ten as people write it."""
+    """Return a power of ten with a decimal prefix."""
     return f"{value:g}" if 1e-3 <= value < 1e5 else f"1e{round(math.log10(value))}"
 
 
 def rate(value: float) -> str:
-    """Operations a second, in the largest unit that leaves no fraction: ``100 M``, ``1 G``."""
+    """Return operations per second in the largest unit without a fraction: ``100 M``, ``1 G``."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size * (1 - 1e-9):
             return f"{number(round(value / size, 3))} {unit}"
@@ -66,7 +66,7 @@ def rate(value: float) -> str:
 
 
 def draw_ratios(picture: Picture, rows: Sequence[Row], top: float) -> float:
-    """Bars from 1, the fastest program first; returns where they end."""
+    """Draw bars from 1, the fastest program first; return their end."""
     known = sorted(((r.faster, r.name) for r in rows if r.faster is not None), reverse=True)
     heading = "times as fast as XLA:CPU"
     mean = geometric_mean(faster for faster, _ in known)
@@ -97,7 +97,7 @@ def draw_ratios(picture: Picture, rows: Sequence[Row], top: float) -> float:
 
 
 def draw_roofline(picture: Picture, rows: Sequence[Row], machine: Machine, top: float) -> float:
-    """Operations a second over operations for each byte, under the machine's limits; returns its end."""
+    """Draw operations per second over operations per byte, under the machine's limits; return its end."""
     heading = "operations a second, over operations for each byte moved"
     picture.marks.append(Text(MARGIN, top + 10, heading, 10, INK, bold=True))
     points = [(r.flops / r.moved, r) for r in rows if r.flops and r.moved and r.run]
@@ -127,7 +127,7 @@ def _draw_grid(picture: Picture, x: Scale, y: Scale) -> None:
 
 
 def _draw_roof(picture: Picture, machine: Machine, x: Scale, y: Scale) -> None:
-    """What memory allows rises with the operations for each byte, up to what arithmetic allows."""
+    """Draw the limit by memory, which rises with operations per byte, up to the limit by arithmetic."""
     ridge = machine.flops / machine.bandwidth
     low, high = 10.0**x.low, 10.0**x.high
     floor = 10.0**y.low
@@ -147,7 +147,7 @@ def _draw_roof(picture: Picture, machine: Machine, x: Scale, y: Scale) -> None:
 def _draw_point(
     picture: Picture, x: float, y: Scale, row: Row, labels: list[tuple[float, float, float, float]]
 ) -> None:
-    """The speed of hloom as a square, XLA's as a frame, a line between, and the name where there is room."""
+    """Draw the speed of hloom as a square, XLA's as a frame, a line between them, and the name if it fits."""
     assert row.flops and row.run
     ours = y(row.flops / row.run)
     if row.xla_run:

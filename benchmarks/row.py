@@ -1,4 +1,4 @@
-"""What was measured of one program, and of many together."""
+"""The measurements of one program, and the summary of many."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass
 class Row:
-    """One program.
+    """Measurements of one program; None for a quantity that was not measured.
 
     Attributes:
-        name: the program's.
+        name: the program's name.
         run, xla_run, library_run: median seconds of a run, of hloom, XLA:CPU, and NumPy or SciPy.
         compiled, xla_compiled: seconds of a cold compilation in a process that has compiled before.
         fresh, cached: seconds of hloom's compilation in a fresh process, with an empty cache and from it.
@@ -21,9 +21,7 @@ class Row:
         temp, xla_temp: bytes of memory beside arguments and results.
         agree, worst: whether hloom's results are XLA's (or the library's); the largest relative difference.
         flops, moved: operations and bytes of a run, counted by hloom.
-        error: why something could not be measured.
-
-    What was not measured is None.
+        error: the reason of a failed measurement.
     """
 
     name: str
@@ -46,31 +44,31 @@ class Row:
 
     @property
     def faster(self) -> float | None:
-        """How many times as fast as XLA:CPU hloom runs."""
+        """The speedup of hloom over XLA:CPU."""
         return quotient(self.xla_run, self.run)
 
     @property
     def faster_than_library(self) -> float | None:
-        """How many times as fast as NumPy or SciPy hloom runs."""
+        """The speedup of hloom over NumPy or SciPy."""
         return quotient(self.library_run, self.run)
 
     @property
     def compile_ratio(self) -> float | None:
-        """The cold compile time by XLA's."""
+        """The cold compile time divided by XLA's."""
         return quotient(self.compiled, self.xla_compiled)
 
     @property
     def cached_ratio(self) -> float | None:
-        """The compile time from the cache by XLA's."""
+        """The compile time from the cache divided by XLA's."""
         return quotient(self.cached, self.xla_compiled)
 
     @property
     def of_limit(self) -> float | None:
-        """The part of the machine's limit that hloom reaches; more than 1 where caches hold the data."""
+        """The fraction of the machine's limit that hloom reaches; above 1 if caches hold the data."""
         return quotient(self.limit, self.run)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON can say it, with the ratios."""
+        """Return the fields and ratios as JSON values."""
         ratios = {
             "faster": self.faster,
             "compile_ratio": self.compile_ratio,
@@ -80,24 +78,24 @@ class Row:
 
 
 def quotient(a: float | None, b: float | None) -> float | None:
-    """One by the other, if both are there."""
+    """Return the quotient of two numbers; None if one is missing."""
     return None if a is None or not b else a / b
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Of the positive numbers among some values; None if there are none."""
+    """Return the geometric mean of the positive numbers among some values; None if there are none."""
     found = [math.log(v) for v in values if v is not None and v > 0]
     return math.exp(sum(found) / len(found)) if found else None
 
 
 def total(rows: Sequence[Row], value: Callable[[Row], float | None]) -> float | None:
-    """The sum of what was measured; None if nothing was."""
+    """Return the sum of the measured values; None if there are none."""
     found = [v for v in map(value, rows) if v is not None]
     return sum(found) if found else None
 
 
 def summary(rows: Sequence[Row]) -> dict[str, float | None]:
-    """Geometric means of the ratios, the worst of them, and sums of memory."""
+    """Return geometric means of the ratios, the worst of them, and sums of memory."""
     both = [r for r in rows if r.temp is not None and r.xla_temp is not None]
     ratios = [r.faster for r in rows if r.faster is not None]
     return {

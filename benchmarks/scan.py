@@ -1,7 +1,7 @@
 """A loop of small steps in hloom, XLA:CPU, NumPy and C: ``python -m benchmarks.scan [STEPS]``.
 
-The step is ``x = tanh(A x)`` with a matrix of 16 x 16. The same in C (`scan_limit.c`) says what the
-arithmetic takes; the rest is what a compiler adds.
+The step is ``x = tanh(A x)`` with a matrix of 16 x 16. The C program (`scan_limit.c`) measures the time of
+the arithmetic; the difference is the compiler's overhead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_OVER_LIMIT = 30e-9
 
 
 def scan_text(steps: int = STEPS) -> str:
-    """The loop as JAX writes a scan without outputs."""
+    """Return the loop as JAX writes a scan without outputs."""
     return f"""
 HloModule scan
 
@@ -65,14 +65,14 @@ ENTRY main {{
 
 
 def scan_inputs() -> list[Array]:
-    """A matrix that neither blows the state up nor lets it vanish, and a state."""
+    """Return a matrix for which the state neither overflows nor vanishes, and a state."""
     draws = np.random.default_rng(0)
     matrix = draws.normal(0, 1.2 / SIZE**0.5, (SIZE, SIZE)).astype(np.float32)
     return [matrix, draws.normal(size=SIZE).astype(np.float32)]
 
 
 def scan_in_numpy(a: Array, x: Array, steps: int = STEPS) -> Array:
-    """The loop in Python."""
+    """Run the loop in Python."""
     for _ in range(steps):
         x = np.tanh(a @ x)
     return x
@@ -80,14 +80,14 @@ def scan_in_numpy(a: Array, x: Array, steps: int = STEPS) -> Array:
 
 @dataclass(frozen=True)
 class InC:
-    """What the C program found: seconds a step, and the final state."""
+    """The C program's output: seconds per step, and the final state."""
 
     seconds: float
     state: Array
 
 
 def scan_in_c(a: Array, x: Array, steps: int = STEPS) -> InC | None:
-    """The loop in C; None where there is no compiler, or it is too old."""
+    """Run the loop in C; None if there is no compiler or it is too old."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None

@@ -1,7 +1,7 @@
-"""The two sides of a comparison: a program, compiled by hloom or by XLA:CPU, with its arguments at hand.
+"""The two sides of a comparison: a program compiled by hloom or by XLA:CPU, with its arguments.
 
-On both sides a call is one run of the executable: XLA's arguments lie on its device, hloom's are numpy
-arrays, and a call ends when all results are there.
+On both sides a call is one run of the executable: XLA's arguments are on its device, hloom's are numpy
+arrays, and a call ends when all results are available.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENTRY main {
   ROOT z = f32[8,8] tanh(y)
 }
 """
-"""Compiled once on each side before anything is timed, so that nothing is loaded for the first time."""
+"""Program that each side compiles once before timing, so that libraries are loaded."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Prepared:
     """A compiled program with its arguments.
 
     Attributes:
-        call: run once; what it returns is the result, which is there.
+        call: runs the program once and returns the available result.
         values: the leaves of such a result as arrays.
         compile_seconds: from the parsed program to the executable.
         temp_bytes: memory beside arguments and results.
@@ -49,7 +49,7 @@ class Prepared:
 
 
 def on_hloom(text: str, arguments: Sequence[Array]) -> Prepared:
-    """A program on hloom's cpu backend, compiled anew whatever the cache holds. Raises HloError."""
+    """Compile a program for hloom's cpu backend without the cache. Raises HloError."""
     module = hloom.HloModule.from_text(text)
     before = os.environ.get("HLOOM_CACHE")
     os.environ["HLOOM_CACHE"] = "0"
@@ -67,7 +67,7 @@ def on_hloom(text: str, arguments: Sequence[Array]) -> Prepared:
 
 
 def on_xla(text: str, arguments: Sequence[Array]) -> Prepared:
-    """A program on XLA:CPU. Raises ImportError where jax is missing, and XLA's own errors."""
+    """Compile a program for XLA:CPU. Raises ImportError if jax is missing, and XLA's errors."""
     from hloom.tools import xla_cpu
 
     program = xla_cpu.stablehlo(text)
@@ -87,7 +87,7 @@ def on_xla(text: str, arguments: Sequence[Array]) -> Prepared:
 
 
 def xla_is_there() -> bool:
-    """Whether jaxlib, and so XLA:CPU, can be had."""
+    """Return whether jaxlib is installed."""
     try:
         from hloom.tools import xla_cpu  # noqa: F401
     except ImportError:
@@ -104,7 +104,7 @@ def warm_up() -> None:
 
 
 def leaves_of(value: Any) -> list[Array]:
-    """The arrays of a nested tuple, in order."""
+    """Return the arrays of a nested tuple, in order."""
     if isinstance(value, tuple):
         return [leaf for part in value for leaf in leaves_of(part)]
     return [] if value is None else [np.asarray(value)]

@@ -16,14 +16,14 @@ NAME_WIDTH = 28
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """One column of the table.
 
     Attributes:
-        title: above it.
-        text: what stands there for a row.
-        mean: what stands there in the last line, for the summary of all rows.
-        good: whether the number in a row is good, for its colour.
-        width: characters.
+        title: heading.
+        text: returns the text of a row.
+        mean: returns the text of the last line from the summary of all rows.
+        good: returns whether the number in a row is good, for its color.
+        width: number of characters.
     """
 
     title: str
@@ -34,7 +34,7 @@ class Column:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Three figures of a time in ms."""
+    """Return a time in ms with three digits."""
     if seconds is None:
         return NOTHING
     value = 1e3 * seconds
@@ -42,27 +42,27 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """A ratio as 12.3x."""
+    """Return a ratio such as 12.3x."""
     return NOTHING if ratio is None else f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.1f}x"
 
 
 def seconds(value: float | None) -> str:
-    """A time in seconds."""
+    """Return a time in seconds."""
     return NOTHING if value is None else f"{value:.3f}"
 
 
 def kibibytes(size: float | None) -> str:
-    """Bytes in KiB."""
+    """Return bytes in KiB."""
     return NOTHING if size is None else f"{size / 1024:.1f}"
 
 
 def percent(part: float | None) -> str:
-    """A part in hundredths."""
+    """Return a fraction in per cent."""
     return NOTHING if part is None else f"{100 * part:.0f}%"
 
 
 def agreed(row: Row) -> str:
-    """Whether results agree, and how far apart they are."""
+    """Return whether results agree, and their largest difference."""
     if row.agree is None:
         return NOTHING
     return ("yes" if row.agree else "NO") + (f" {row.worst:.0e}" if row.worst else "")
@@ -136,12 +136,12 @@ AGREEMENT = [Column("agree", agreed, good=lambda r: r.agree, width=11)]
 
 
 class Table:
-    """Prints rows as they come, and their means at the end.
+    """Print rows as they arrive, and their means at the end.
 
     Args:
-        columns: after that of the names.
-        stream: a terminal that is wide enough gets a table in colours, at the end; anything else plain lines,
-            at once.
+        columns: columns after that of the names.
+        stream: a terminal that is wide enough gets a table in colors at the end; anything else plain lines
+            immediately.
     """
 
     def __init__(self, columns: Sequence[Column], stream: TextIO | None = None) -> None:

@@ -15,18 +15,17 @@ FEWEST, MOST = 5, 2000
 
 
 def medians(calls: Mapping[str, Callable[[], Any]], budget: float, block: int = 1) -> dict[str, float]:
-    """Seconds of each call: the median of its `samples`."""
+    """Return the median seconds of the `samples` of each call."""
     return {name: statistics.median(found) for name, found in samples(calls, budget, block).items()}
 
 
 def samples(calls: Mapping[str, Callable[[], Any]], budget: float, block: int = 1) -> dict[str, list[float]]:
-    """Seconds of each call in samples that are taken in turn.
+    """Return the seconds of each call, in samples that alternate between the calls.
 
     Args:
-        calls: run twice before anything is timed.
-        budget: seconds that all samples together should take; there are at least five of each, and at most
-            2000.
-        block: samples of each call before the next one has its turn.
+        calls: each is run twice before timing.
+        budget: seconds for all samples together; there are at least five of each, and at most 2000.
+        block: consecutive samples of a call.
     """
     repeats: dict[str, int] = {}
     for name, call in calls.items():
@@ -51,12 +50,12 @@ def samples(calls: Mapping[str, Callable[[], Any]], budget: float, block: int = 
 
 
 def repeats_of(seconds: float) -> int:
-    """How often a call of this duration is run for one sample."""
+    """Return the number of calls of this duration in one sample."""
     return max(1, min(1000, round(LEAST_SAMPLE / max(seconds, 1e-9))))
 
 
 def seconds_of(call: Callable[[], Any], repeats: int) -> float:
-    """Seconds of some calls; the last result is freed after the clock was read, as a caller would keep it."""
+    """Return the seconds of some calls; the last result is freed after the clock is read, as by a caller."""
     result: Any = None
     start = time.perf_counter()
     for _ in range(repeats):

@@ -1,7 +1,7 @@
 """Errors and speeds of vector math: ``python -m benchmarks.vector_math > docs/vector-math.md``.
 
-Errors are measured in units in the last place: of f32 against f64 arithmetic on millions of numbers, of f64
-against mpmath on tens of thousands. Speeds are elements a nanosecond on one core, data in its first cache.
+Errors are in units in the last place: of f32 against f64 arithmetic on millions of numbers, of f64 against
+mpmath on tens of thousands. Speeds are elements per nanosecond on one core, with data in the L1 cache.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Function:
 
 
 def logistic(x: Array) -> Array:
-    """1 / (1 + e^-x) without overflow."""
+    """Return 1 / (1 + e^-x) without overflow."""
     decay = np.exp(-np.abs(x))
     return np.where(x < 0, decay, 1.0) / (1.0 + decay)
 
 
 def erf(x: Array) -> Array:
-    """The error function in f64."""
+    """Return the error function in f64."""
     from scipy.special import erf as of_scipy
 
     return of_scipy(x)
@@ -119,13 +119,13 @@ class Kernel:
         self._call = prototype(self._loaded.symbols["kernel"])
 
     def __call__(self, *arguments: Array, rounds: int = 1) -> Array:
-        """The results, for whole vectors."""
+        """Return the results for whole vectors."""
         made = np.empty_like(arguments[0])
         self._call(*[a.ctypes.data for a in arguments], made.ctypes.data, len(made), rounds)
         return made
 
     def speed(self, *arguments: Array) -> float:
-        """Elements a nanosecond, at best."""
+        """Return the best measured elements per nanosecond."""
         best = float("inf")
         for _ in range(25):
             start = time.perf_counter()
@@ -135,7 +135,7 @@ class Kernel:
 
 
 def arguments(function: Function, dtype: Any, count: int, seed: int = 0) -> list[Array]:
-    """Usual numbers, small ones of every size, and all patterns of bits."""
+    """Return usual numbers, small ones of every magnitude, and random bit patterns."""
     generator = np.random.default_rng([seed, count])
     bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
     found: list[Array] = []
@@ -148,7 +148,7 @@ def arguments(function: Function, dtype: Any, count: int, seed: int = 0) -> list
 
 
 def error_of_singles(function: Function) -> float:
-    """The largest error of f32."""
+    """Return the largest error of f32 results."""
     given = arguments(function, np.float32, SINGLES)
     with np.errstate(all="ignore"):
         got = Kernel(function, F32, 16)(*given).astype(np.float64)
@@ -159,7 +159,7 @@ def error_of_singles(function: Function) -> float:
 
 
 def error_of_doubles(function: Function) -> float:
-    """The largest error of f64."""
+    """Return the largest error of f64 results."""
     import mpmath
 
     given = arguments(function, np.float64, DOUBLES)
@@ -181,7 +181,7 @@ def error_of_doubles(function: Function) -> float:
 
 
 def row(function: Function) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     speeds: list[str] = []
     for element, lanes, dtype in ((F32, 16, np.float32), (F32, 32, np.float32), (F64, 8, np.float64)):
         kernel = Kernel(function, element, lanes)
@@ -227,7 +227,7 @@ same functions from other instructions, with errors that are a little larger.
 
 
 def machine() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     with open("/proc/cpuinfo") as lines:
         return next(
             (line.split(":")[1].strip() for line in lines if line.startswith("model name")), "this machine"

@@ -1,18 +1,18 @@
-"""Decide whether two values agree. Every comparison of arrays in tests is made here.
+"""Decide whether two values agree. All comparisons of arrays in tests are made here.
 
-- `same`: the same bits (integers, moves, one rounding). Any NaN for any NaN; zeros by their signs.
+- `same`: the same bits (integers, moves, one rounding). Any NaN matches any NaN; zeros match by sign.
 - `equal`: the same numbers; the element type and the sign of zeros are free.
-- `within`: each element within its own bound, which the caller derives from the arithmetic.
-- `near`: each element within some units in the last place of the wanted number, in the result's type.
+- `within`: each element within a bound that the caller derives from the arithmetic.
+- `near`: each element within a number of units in the last place of the wanted number, in the result's type.
 - `computed`: results of a program: each element within the rounding error that the program can have there
-  (`error_analysis`).
+(`error_analysis`).
 
-A bound belongs to one element. It comes from the arithmetic, never from what a test needed to pass.
-NaN stands where NaN is wanted, infinities where they are, and shapes are equal.
+A bound belongs to one element. It is derived from the arithmetic, never fitted to a result. NaN and
+infinities must be at the same positions, and shapes must be equal.
 
 Each comparison checks itself: the wanted value is corrupted (zeros, negated, shuffled, one element moved by
-four times its bound, an element replaced by its neighbour, NaN for a number, a number for NaN), and an oracle
-that accepts a corruption fails the test (`Toothless`): on these data it could not have found such an error.
+four times its bound, an element replaced by its neighbor, NaN for a number, a number for NaN). A comparison
+that accepts a corruption fails the test (`Toothless`), since on these data it could not detect such an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def within(got: Any, wanted: Any, bound: Any, *, signs: bool = False) -> None:
     """Assert that each element lies within its bound, an array (or number) in the form of the value.
 
     Args:
-        signs: zeros have the signs of the wanted ones.
+        signs: zeros must have the signs of the wanted ones.
     """
     for place, g, w in pairs(got, wanted, types=False):
         hold(_agrees_in_signs if signs else agrees, g, w, place, _at(bound, place))
@@ -70,7 +70,7 @@ def near(got: Any, wanted: Any, units: float = 1.0, *, signs: bool = False) -> N
 
 
 def computed(got: Any, module: HloModule, arguments: Sequence[Any]) -> None:
-    """Assert that a result is what a module computes, each element within its rounding error.
+    """Assert that a result agrees with a module's, each element within its rounding error.
 
     The result has the form of the module's, or is a list of all its leaves.
     """
@@ -86,7 +86,7 @@ def computed(got: Any, module: HloModule, arguments: Sequence[Any]) -> None:
 
 
 def agrees(got: Array, wanted: Array, bound: Any) -> Array:
-    """Where elements agree within their bounds."""
+    """Return a mask of the elements that agree within their bounds."""
     with np.errstate(all="ignore"):
         return _agrees(got, wanted, bound)
 
@@ -95,7 +95,7 @@ def _agrees(got: Array, wanted: Array, bound: Any) -> Array:
     g, w = wide(got), wide(wanted)
     found = (g == w) | (np.abs(g - w) <= bound)
     if got.dtype.kind == "c" or wanted.dtype.kind == "c":
-        # A number with an infinite part or NaN has no size: each part counts by itself.
+        # A number with an infinite or NaN part has no magnitude: each part is compared separately.
         parts = [_agrees(part(g), part(w), bound) for part in (np.real, np.imag)]
         return np.where(np.isfinite(g) & np.isfinite(w), found, parts[0] & parts[1])
     found = np.where(np.isfinite(g) & np.isfinite(w), found, g == w) | (np.isnan(g) & np.isnan(w))
@@ -132,7 +132,7 @@ def _equal(got: Array, wanted: Array, bound: Any) -> Array:
 def pairs(
     got: Any, wanted: Any, place: tuple[int, ...] = (), *, types: bool = True
 ) -> Iterator[tuple[Any, Array, Array]]:
-    """Corresponding arrays of two values, with their place in the tuples."""
+    """Yield corresponding arrays of two values, with their position in the tuples."""
     if isinstance(wanted, tuple | list) and isinstance(got, tuple | list):
         assert len(got) == len(wanted), f"{len(got)} elements, {len(wanted)} wanted"
         for n, (g, w) in enumerate(zip(got, wanted)):
@@ -149,7 +149,7 @@ def pairs(
 
 
 def flat(value: Any) -> list[Any]:
-    """The leaves of a value."""
+    """Return the leaves of a value."""
     return [leaf for part in value for leaf in flat(part)] if isinstance(value, tuple) else [value]
 
 

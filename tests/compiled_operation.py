@@ -1,4 +1,4 @@
-"""Compile elementwise operations and run them on arrays, in tests: nothing but loops over vectors."""
+"""Compile elementwise operations in tests, as loops over vectors, and run them on arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TARGETS = {"host": host()} | {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """An operation on arrays of equally many elements; ``result`` is the element type, where it is stated."""
+    """An operation on arrays of equal length; ``result`` is the element type, if it is stated."""
 
     opcode: str
     operands: tuple[Array, ...]
@@ -41,23 +41,23 @@ class Case:
 
     @property
     def instruction(self) -> HloInstruction:
-        """The operation on arrays of these element types."""
+        """Return the operation on arrays of these element types."""
         types = [ElementType.from_dtype(o.dtype).name for o in self.operands]
         return instruction_of(self.opcode, *types, attributes=self.attributes, result=self.result)
 
     def evaluated(self) -> Array:
-        """The evaluator's result."""
+        """Return the evaluator's result."""
         stated = f"{self.result}[{len(self.operands[0])}]" if self.result else ""
         return apply(self.opcode, *self.operands, attributes=self.attributes, result=stated)
 
 
 def case(opcode: str, *operands: Array, attributes: str = "", result: str = "") -> Case:
-    """An operation on arrays."""
+    """Return a case of an operation on arrays."""
     return Case(opcode, operands, attributes, result)
 
 
 def assert_as_evaluated(cases: Sequence[Case], lanes: int = LANES) -> None:
-    """Compiled results are those of the evaluator, bit for bit."""
+    """Assert that compiled results equal those of the evaluator bit for bit."""
     for wanted, got in zip(cases, run_compiled(cases, lanes), strict=True):
         try:
             assert_equal_bits(got, wanted.evaluated(), *wanted.operands)
@@ -70,12 +70,12 @@ def assert_as_evaluated(cases: Sequence[Case], lanes: int = LANES) -> None:
 
 
 def compiled(opcode: str, *operands: Any, attributes: str = "", result: str = "", lanes: int = LANES) -> Any:
-    """The value of one operation by compiled code."""
+    """Return the value of one operation by compiled code."""
     return run_compiled([case(opcode, *operands, attributes=attributes, result=result)], lanes)[0]
 
 
 def run_compiled(cases: Sequence[Case], lanes: int = LANES, target: Target | None = None) -> list[Array]:
-    """The results of operations, all compiled in one module."""
+    """Return the results of operations, all compiled in one module."""
     module = Module(target or host())
     instructions = [c.instruction for c in cases]
     for number, instruction in enumerate(instructions):
@@ -98,7 +98,7 @@ def _run(address: int, operands: Sequence[Array], kind: ElementType, lanes: int)
 
 
 def instruction_of(opcode: str, *types: str, attributes: str = "", result: str = "") -> HloInstruction:
-    """An instruction on operands of these element types."""
+    """Return an instruction on operands of these element types."""
     shapes = [f"{name}[8]" for name in types]
     stated = f"{result}[8]" if result else ""
     body = program(opcode, *shapes, attributes=attributes, result=stated)

@@ -29,13 +29,13 @@ from hloom.shape.element_type import ElementType
 
 
 def cases(folder: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a corpus' index."""
+    """Return the entries of a corpus' index."""
     with open(folder / "index.jsonl") as index:
         yield from map(json.loads, index)
 
 
 def load(folder: Path, case: dict[str, Any], *, proto: bool) -> HloModule:
-    """The program of a case, from its text or its (exact) proto."""
+    """Return the program of a case, from its text or its (exact) proto."""
     path = folder / (case.get("hlo") or case["name"] + ".hlo")
     if proto:
         return HloModule.from_proto(path.with_suffix(".pb").read_bytes())
@@ -43,14 +43,14 @@ def load(folder: Path, case: dict[str, Any], *, proto: bool) -> HloModule:
 
 
 def evaluated(module: HloModule, arguments: list[Any], backend: str) -> Any:
-    """The result of a program on a backend."""
+    """Return the result of a program on a backend."""
     if backend == "evaluator":
         return Evaluator().run(module.entry, arguments)
     return hloom.compile(module, backend=backend)(*arguments)
 
 
 def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any, backend: str) -> str:
-    """Empty if a case of one program passes, else what is wrong."""
+    """Return a message if a case of one program fails, else ""."""
     module = load(folder, case, proto=proto)
     module.verify()
     if case.get("subset") == "dynamic":
@@ -70,7 +70,7 @@ def check_single(folder: Path, case: dict[str, Any], *, proto: bool, check: Any,
 
 
 def rounding_difference(module: HloModule, inputs: list[Any], found: list[Any], wanted: list[Any]) -> str:
-    """Empty if results lie within the rounding error of the program, else what is wrong."""
+    """Return a message if results exceed the rounding error of the program, else ""."""
     try:
         bounds = agreement.flat(ErrorAnalysis(module).run(inputs)[1])
         agreement.within([flushed(f) for f in found], wanted, bounds)
@@ -94,7 +94,7 @@ def _typed(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 
 
 def check_parallel(folder: Path, case: dict[str, Any], *, check: Any, backend: str, **_: Any) -> str:
-    """Empty if the programs of several devices give what is expected, else what is wrong."""
+    """Return a message if the programs of several devices fail, else ""."""
     stored = json.loads((folder / case["json"]).read_text())
     impossible = [f"{name}: {p['error'][:200]}" for name, p in stored["programs"].items() if "hlo" not in p]
     if impossible:
@@ -125,7 +125,7 @@ def _argument(stored: Any) -> Any:
 
 
 def check_text(folder: Path, case: dict[str, Any], **_: Any) -> str:
-    """Empty if a text is accepted and printed (or refused) as XLA does, else what is wrong."""
+    """Return a message if a text is not accepted and printed (or refused) as by XLA, else ""."""
     text = (folder / (case["name"] + ".hlo")).read_text()
     try:
         module = HloModule.from_text(text)
@@ -140,7 +140,7 @@ def check_text(folder: Path, case: dict[str, Any], **_: Any) -> str:
     if printed.strip() != wanted.strip():
         return "\n".join(_first_difference(printed, wanted))
     if not case.get("full_fixed_point"):
-        return ""  # XLA's own print does not read back to itself
+        return ""  # XLA cannot parse its own print
     again = HloModule.from_text(printed).to_text()
     return "" if again == printed else "print -> parse -> print differs"
 

@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis draws, and the collection of HLO file tests."""
+"""Configuration of all tests: hypothesis' profile, and the collection of HLO file tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ settings.register_profile("ci", derandomize=True, deadline=None, suppress_health
 settings.register_profile("hand", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "hand")
 
-# Compiled code of earlier runs is not looked at; the processes of one run share theirs.
+# Compiled code of earlier runs is not used; the processes of one run share a cache.
 if "HLOOM_CACHE_DIR" not in os.environ:
     os.environ["HLOOM_CACHE_DIR"] = tempfile.mkdtemp(prefix="hloom-cache-")
     atexit.register(shutil.rmtree, os.environ["HLOOM_CACHE_DIR"], ignore_errors=True)

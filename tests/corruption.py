@@ -15,10 +15,10 @@ LARGE = 0.25
 
 
 def corruptions(wanted: Array, bound: Any, *, exact: bool) -> Iterator[tuple[str, Array]]:
-    """Values that a comparison with these bounds must refuse, each with its name.
+    """Yield values that a comparison with these bounds must refuse, each with its name.
 
-    Zeros, negated, reversed and rolled ones are judged by the values alone: bounds as large as the values do
-    not excuse an oracle. The others change one element beyond its bound.
+    Zeros, negated, reversed and rolled values are judged without bounds: bounds as large as the values do not
+    excuse a comparison. The others change one element beyond its bound.
     """
     if not wanted.size:
         return
@@ -42,7 +42,7 @@ def corruptions(wanted: Array, bound: Any, *, exact: bool) -> Iterator[tuple[str
 
 
 def _at(wanted: Array, place: int, allowed: float, exact: bool) -> Iterator[tuple[str, Array]]:
-    """One element beyond its bound, stale, or NaN."""
+    """Yield values with one element beyond its bound, stale, or NaN."""
     number = wide(wanted).reshape(-1)[place]
     for name, moved in (
         ("off by four bounds", _moved(wanted, place, allowed)),
@@ -59,7 +59,7 @@ def _at(wanted: Array, place: int, allowed: float, exact: bool) -> Iterator[tupl
 
 
 def _moved(wanted: Array, place: int, allowed: float) -> Any:
-    """The element moved away from 0 by four times its bound, or to the next number; None if there is none."""
+    """Return the element moved from 0 by four times its bound, or to the next number; None if impossible."""
     kind = ElementType.from_dtype(wanted.dtype)
     element = wanted.reshape(-1)[place]
     if kind.is_predicate:
@@ -85,7 +85,7 @@ def _converted(value: Any, like: Array) -> Any:
 
 
 def _stale(wanted: Array, place: int) -> Any:
-    """The bytes that memory held before, of the value: the element in front of it."""
+    """Return the value with one element stale: replaced by the element before it."""
     return wanted.reshape(-1)[place - 1] if wanted.size > 1 else None
 
 
@@ -100,7 +100,7 @@ def _negated(wanted: Array) -> Array:
 
 
 def _large(made: Array, numbers: Array, finite: Array) -> bool:
-    """Whether some element moved by a large part of the largest number."""
+    """Return whether some element moved by a large part of the largest number."""
     if not finite.any():
         return False
     both = finite & np.isfinite(made)

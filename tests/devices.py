@@ -24,12 +24,12 @@ add {
 
 
 def program(body: str, computations: str = "") -> str:
-    """A module whose entry has these instructions."""
+    """Return a module whose entry has these instructions."""
     return f"HloModule test\n{computations}\nENTRY entry {{\n{body}\n}}"
 
 
 def executable(*texts: str, replicas: int | None = None, partitions: int | None = None) -> Executable:
-    """One program for all devices, or one for each, that does not wait for the host."""
+    """Return an executable of a program for all devices, or one for each, that does not wait for the host."""
     modules = [parse(text) for text in texts]
     exe = hloom.compile(
         modules[0] if len(modules) == 1 else modules, num_replicas=replicas, num_partitions=partitions
@@ -41,17 +41,17 @@ def executable(*texts: str, replicas: int | None = None, partitions: int | None 
 def on_devices(
     text: str, arguments: Sequence[Sequence[Any]], *, replicas: int = 1, partitions: int = 1
 ) -> list[Any]:
-    """The results of one program on replicas x partitions devices, replica-major."""
+    """Return the results of one program on replicas x partitions devices, replica-major."""
     return executable(text, replicas=replicas, partitions=partitions).run(arguments)
 
 
 def fails(exe: Executable, arguments: Sequence[Sequence[Any]]) -> HloError:
-    """The error with which a run ends."""
+    """Return the error with which a run ends."""
     with pytest.raises(HloError) as caught:
         exe.run(arguments)
     return caught.value
 
 
 def lists(results: Sequence[Any]) -> list[Any]:
-    """Arrays as nested lists."""
+    """Return arrays as nested lists."""
     return [r if r is None else lists(r) if isinstance(r, tuple) else np.asarray(r).tolist() for r in results]

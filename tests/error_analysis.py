@@ -1,17 +1,17 @@
-"""Bound the rounding error of every element that a program computes, for the arguments at hand.
+"""Bound the rounding error of every element that a program computes, for given arguments.
 
-Forward error analysis, instruction by instruction: beside its value each array carries, element by element,
-the largest distance at which the result of another correct computation may lie: one that adds in another
-order, or evaluates a function with another error. A bound consists of
+Forward error analysis, instruction by instruction: each array has, element by element, the largest distance
+to the result of another correct computation: one that adds in another order, or evaluates a function with
+another error. A bound consists of
 
-- what the errors of the operands grow to (the operation's Lipschitz constant, or its value at both ends);
+- the propagated errors of the operands (the operation's Lipschitz constant, or its value at both ends);
 - of a sum of n products the sum of their magnitudes, times eps of the type of accumulation, times
   `growth` (n): twice, because both computations round;
 - for functions `ULPS` units in the last place of the result;
 - one unit in the last place where a result is rounded and the operands may differ.
 
 Operations that round once, or not at all, have the bound 0 if their operands are exact: there bits must be
-equal. What depends on a comparison of inexact numbers has no bound, and is refused (`NoBound`).
+equal. A value that depends on a comparison of inexact numbers has no bound, and is refused (`NoBound`).
 
 Magnitudes and errors go through the program's own operations, in f64: a copy of the module in which every
 float type is f64 (`widened`) evaluates a dot, a window or a gather of them. So no dimension number is read.
@@ -37,7 +37,7 @@ from hloom.shape.element_type import ElementType
 from normwise import FACTORIZATIONS
 
 ULPS: Final = 4.0
-"""Distance of two results of a real function, each at most 2 units in the last place off."""
+"""Maximum distance in ulp of two results of a real function, each at most 2 ulp off."""
 COMPLEX_ULPS: Final = 32.0
 """The same of a complex function, in units of the larger part."""
 
@@ -46,7 +46,7 @@ LINEAR: Final = frozenset({
     "gather", "get-dimension-size", "imag", "opt-barrier", "pad", "real", "reshape", "reverse", "select",
     "set-dimension-size", "slice", "transpose", "complex",
 })  # fmt: skip
-"""Operations through which an error goes as the number does."""
+"""Operations that change an error as they change the number."""
 SUMMED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 ROUNDED: Final = frozenset({
     "abs", "add", "add-dependency", "after-all", "and", "async-done", "async-start", "async-update",
@@ -83,7 +83,7 @@ class Bounded:
 
     @property
     def spread(self) -> Array:
-        """The errors as an array."""
+        """Return the errors as an array."""
         return np.zeros(np.shape(self.value)) if self.error is None else self.error
 
 
@@ -91,37 +91,37 @@ Tree = Bounded | tuple["Tree", ...]
 
 
 def leaves(value: Any) -> list[Bounded]:
-    """The arrays of a value."""
+    """Return the arrays of a value."""
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
 
 
 def plain(value: Any) -> Any:
-    """A value without its bounds."""
+    """Return a value without its bounds."""
     return tuple(map(plain, value)) if isinstance(value, tuple) else value.value
 
 
 def exact(value: Any) -> Any:
-    """A value whose errors are 0."""
+    """Return a value whose errors are 0."""
     return tuple(map(exact, value)) if isinstance(value, tuple) else Bounded(value)
 
 
 def errors(value: Any) -> Any:
-    """The bounds of a value in its form; 0 where it is exact."""
+    """Return the bounds of a value in its form; 0 where it is exact."""
     return tuple(map(errors, value)) if isinstance(value, tuple) else value.spread
 
 
 def growth(terms: Any) -> Any:
-    """Of the error of a sum of so many terms, in eps of the sum of magnitudes: n, and from 16 terms on 4 √n.
+    """Return the error of a sum of n terms in eps of the sum of magnitudes: n, from 16 terms on 4 √n.
 
-    Roundings that do not conspire grow with the root (Higham and Mary 2019); four times that is not reached
-    by chance.
+    Independent roundings grow with the root (Higham and Mary 2019); four times that is practically never
+    reached.
     """
     count = np.maximum(np.asarray(terms, np.float64), 1.0)
     return np.minimum(count, 4 * np.sqrt(count))
 
 
 def widened(module: HloModule) -> HloModule:
-    """The module with f64 for every float type and c128 for c64."""
+    """Return the module with f64 for every float type and c128 for c64."""
     text = re.sub(r"\b(?:f32|f16|bf16|f[468]e\w+)(?=\[)", "f64", module.to_text())
     return HloModule.from_text(re.sub(r"\bc64(?=\[)", "c128", text))
 
@@ -135,7 +135,7 @@ class ErrorAnalysis:
         self._wide: dict[tuple[str, str], HloInstruction] | None = None
 
     def run(self, arguments: Sequence[Any]) -> Any:
-        """(the value that the evaluator gives, its bounds)."""
+        """Return (the evaluator's value, its bounds)."""
         given = [exact(a) for a in arguments]
         alone = self.evaluator.alone
         assert alone is not None
@@ -144,7 +144,7 @@ class ErrorAnalysis:
         return plain(found), errors(found)
 
     def call(self, computation: HloComputation, arguments: Sequence[Any]) -> Any:
-        """The root of a computation."""
+        """Return the root of a computation."""
         known: dict[HloInstruction, Any] = dict(zip(computation.parameters, arguments, strict=True))
         for instruction in computation.post_order():
             if instruction.opcode != "parameter":
@@ -152,7 +152,7 @@ class ErrorAnalysis:
         return known[computation.root]
 
     def step(self, instruction: HloInstruction, operands: list[Any]) -> Any:
-        """One instruction."""
+        """Evaluate one instruction."""
         opcode = instruction.opcode
         structural = STRUCTURE.get(opcode)
         if structural is not None:
@@ -173,7 +173,7 @@ class ErrorAnalysis:
         return Bounded(value, np.broadcast_to(np.nan_to_num(error, nan=np.inf, posinf=np.inf), value.shape))
 
     def rounds_once(self, instruction: HloInstruction) -> bool:
-        """Whether exact operands have an exact result."""
+        """Return whether exact operands have an exact result."""
         opcode, shape = instruction.opcode, instruction.shape
         kinds = [o.shape.element_type for o in instruction.operands if o.shape.is_array]
         if opcode in LINEAR or not any(
@@ -189,7 +189,7 @@ class ErrorAnalysis:
         return opcode in ROUNDED and not any(adds(c) for c in instruction.called_computations)
 
     def decided(self, instruction: HloInstruction, operands: list[Any], value: Array) -> Bounded:
-        """An integer or predicate of inexact numbers: exact if all within the bounds have the same."""
+        """Return an integer or predicate of inexact numbers: exact if equal at all numbers within bounds."""
         for sign in (-1, 1):
             moved = [
                 o.value if o.error is None else shifted(o, sign if n == 0 else -sign)
@@ -202,7 +202,7 @@ class ErrorAnalysis:
     # -- through the operations in f64
 
     def wide(self, instruction: HloInstruction) -> HloInstruction:
-        """The instruction of the same name in f64."""
+        """Return the instruction of the same name in f64."""
         if self._wide is None:
             module = widened(self.module)
             self._wide = {(c.name, i.name): i for c in module.computations for i in c.instructions}
@@ -210,7 +210,7 @@ class ErrorAnalysis:
         return self._wide[instruction.parent.name, instruction.name]
 
     def applied(self, instruction: HloInstruction, operands: Sequence[Any]) -> Array:
-        """The value of the instruction in f64."""
+        """Return the value of the instruction in f64."""
         step = self.wide(instruction)
         given = [
             np.asarray(a).astype(o.shape.element_type.numpy_dtype) if o.shape.is_array else a
@@ -220,7 +220,7 @@ class ErrorAnalysis:
         return np.abs(found) if found.dtype.kind == "c" else found.astype(np.float64)
 
     def error(self, i: HloInstruction, operands: list[Bounded], value: Array, inexact: bool) -> Array:
-        """The bound of a float or complex result."""
+        """Return the bound of a float or complex result."""
         opcode = i.opcode
         sizes = [finite(o.value) for o in operands]
         spreads = [o.spread for o in operands]
@@ -244,7 +244,7 @@ class ErrorAnalysis:
         return grown + self.rounding(opcode, value, grown, inexact)
 
     def rounding(self, opcode: str, value: Array, grown: Array, inexact: bool) -> Array:
-        """The bound of the rounding of an elementwise result."""
+        """Return the bound of the rounding of an elementwise result."""
         if opcode in ("negate", "abs", "maximum", "minimum", "clamp", *STEPS) and value.dtype.kind != "c":
             return np.zeros(value.shape)
         once = opcode in ROUNDED
@@ -260,7 +260,7 @@ class ErrorAnalysis:
     def grown(
         self, i: HloInstruction, operands: list[Bounded], sizes: Any, spreads: Any, value: Array
     ) -> Array:
-        """What an elementwise operation makes of its operands' errors."""
+        """Return the operands' errors propagated through an elementwise operation."""
         opcode = i.opcode
         if opcode in ("add", "subtract"):
             return spreads[0] + spreads[1]
@@ -288,7 +288,7 @@ class ErrorAnalysis:
         raise NoBound(f"{opcode} %{i.name} of inexact {value.dtype}")
 
     def ends(self, i: HloInstruction, operands: list[Bounded], spreads: Any) -> Array:
-        """The largest change of a function at the ends of its arguments' intervals."""
+        """Return the largest change of a function at the ends of its arguments' intervals."""
         values = [wide(o.value) for o in operands]
         middle = self.applied(i, values)
         worst = np.zeros(middle.shape)
@@ -305,7 +305,7 @@ class ErrorAnalysis:
     def sum_of_products(
         self, i: HloInstruction, operands: Any, sizes: Any, spreads: Any, value: Array
     ) -> Array:
-        """Of a contraction: twice `growth` times eps of the sum of the products' magnitudes."""
+        """Bound a contraction by twice `growth` times eps of the sum of the products' magnitudes."""
         whole = [z + e if is_inexact_type(o.value) else o.value for o, z, e in zip(operands, sizes, spreads)]
         magnitude = self.applied(i, whole)
         grown = np.zeros(value.shape)
@@ -315,7 +315,7 @@ class ErrorAnalysis:
         return grown + accumulated(value, magnitude, growth(self.terms(i, operands)), grown)
 
     def terms(self, i: HloInstruction, operands: Any) -> float:
-        """The largest number of terms of an element of a contraction or reduction."""
+        """Return the largest number of terms of an element of a contraction or reduction."""
         shapes = [np.shape(o.value) for o in operands if not isinstance(o, tuple)]
         if i.opcode == "convolution":
             labels = i.operation.dim_labels  # type: ignore[attr-defined]
@@ -327,7 +327,7 @@ class ErrorAnalysis:
         return 1 + math.prod(d.size for d in i.operation.window)  # type: ignore[attr-defined]
 
     def reduction(self, i: HloInstruction, operands: Any, sizes: Any, spreads: Any, value: Array) -> Array:
-        """Of a reduction, a window, or a scatter by one of sum, product, maximum, minimum."""
+        """Return the bound of a reduction, window or scatter by sum, product, maximum or minimum."""
         opcode = combiner(i.called_computations[-1])
         floats = [is_inexact_type(o.value) for o in operands]
         if i.opcode == "select-and-scatter":
@@ -358,7 +358,7 @@ class ErrorAnalysis:
 
 
 def accumulated(value: Array, magnitude: Array, rate: Any, grown: Array, *, in_place: bool = False) -> Array:
-    """The rounding of sums, both of them: in f32 at least, or in the result's own type if it is added to."""
+    """Return the rounding of both sums: in f32 at least, or in the result's type if it accumulates."""
     kind = ElementType.from_dtype(value.dtype).component
     if not kind.is_floating:
         return np.zeros(value.shape)
@@ -372,12 +372,12 @@ def accumulated(value: Array, magnitude: Array, rate: Any, grown: Array, *, in_p
 
 
 def finite(array: Any) -> Array:
-    """Magnitudes in f64; infinities and NaN, which must match whatever the bound, count as 0."""
+    """Return magnitudes in f64; infinities and NaN, which must match for any bound, count as 0."""
     return np.nan_to_num(np.abs(wide(np.asarray(array))), nan=0.0, posinf=0.0)
 
 
 def is_inexact_type(array: Any) -> bool:
-    """Whether an array is of floats or complex numbers."""
+    """Return whether an array is of floats or complex numbers."""
     if not hasattr(array, "dtype"):
         return False
     kind = ElementType.from_dtype(array.dtype)
@@ -385,14 +385,14 @@ def is_inexact_type(array: Any) -> bool:
 
 
 def shifted(operand: Bounded, sign: int) -> Array:
-    """An end of the interval, in the operand's type."""
+    """Return an end of the interval, in the operand's type."""
     assert operand.error is not None
     with np.errstate(all="ignore"):
         return (wide(operand.value) + sign * operand.error).astype(operand.value.dtype)
 
 
 def adds(computation: HloComputation) -> bool:
-    """Whether a called computation rounds, so that the order in which it is applied matters."""
+    """Return whether a called computation rounds, so that the order of its applications matters."""
     return any(
         i.opcode in ("add", "subtract", "multiply", "divide", "dot", "reduce")
         and (i.shape.element_type.is_floating or i.shape.element_type.is_complex)
@@ -401,7 +401,7 @@ def adds(computation: HloComputation) -> bool:
 
 
 def combiner(computation: HloComputation) -> str:
-    """The one operation of a reducing computation."""
+    """Return the only operation of a reducing computation."""
     found = [i.opcode for i in computation.instructions if i.opcode not in PASSING]
     return found[0] if len(found) == 1 else f"several operations, {found}"
 
@@ -425,7 +425,7 @@ def _map(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
 
 
 def converted(x: Bounded, dtype: Any) -> Bounded:
-    """An array in the type that a parameter has."""
+    """Return an array in the type of a parameter."""
     if x.value.dtype == dtype:
         return x
     value = convert(x.value, dtype)
@@ -464,12 +464,12 @@ def _scan(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
 
 
 def taken(x: Bounded, number: int, axis: int) -> Bounded:
-    """A slice."""
+    """Return a slice."""
     return Bounded(x.value.take(number, axis), None if x.error is None else x.error.take(number, axis))
 
 
 def stacked(column: Sequence[Bounded], axis: int) -> Bounded:
-    """Slices put together."""
+    """Concatenate slices."""
     error = None if all(c.error is None for c in column) else np.stack([c.spread for c in column], axis)
     return Bounded(np.stack([c.value for c in column], axis), error)
 

@@ -14,14 +14,14 @@ from hloom.ir.module import HloModule
 
 
 def parse(text: str) -> HloModule:
-    """The module of a text; a bare list of instructions becomes the body of an entry."""
+    """Parse a module; a bare list of instructions becomes the body of an entry."""
     if "HloModule" not in text:
         text = "HloModule test\n" + (text if "ENTRY" in text else f"ENTRY entry {{\n{text}\n}}")
     return HloModule.from_text(text)
 
 
 def evaluate(text: str, *arguments: Any) -> Any:
-    """The value of a program after it was verified."""
+    """Verify a program and return its value."""
     module = parse(text)
     module.verify()
     values = [a if isinstance(a, tuple) or a is None else np.asarray(a) for a in arguments]
@@ -29,7 +29,7 @@ def evaluate(text: str, *arguments: Any) -> Any:
 
 
 def refused(text: str) -> HloError:
-    """The error with which parsing or verifying a program ends."""
+    """Return the error of parsing or verifying a program."""
     with pytest.raises(HloError) as caught:
         parse(text).verify()
     return caught.value

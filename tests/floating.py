@@ -1,4 +1,4 @@
-"""Floats of every type in f64: sizes, units in the last place, roundoff, overflow."""
+"""Floats of every type in f64: magnitudes, units in the last place, roundoff, overflow."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Array = np.ndarray[Any, Any]
 
 
 def wide(array: Any) -> Array:
-    """The numbers in f64 or c128."""
+    """Return the numbers in f64 or c128."""
     array = np.asarray(array)
     with np.errstate(all="ignore"):
         return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def component(dtype: Any) -> ElementType:
-    """The element type of a numpy type; of a complex one that of its parts."""
+    """Return the element type of a numpy type; for a complex one that of its parts."""
     return ElementType.from_dtype(np.dtype(dtype)).component
 
 
 def eps(dtype: Any) -> float:
-    """The distance from 1 to the next number of a float type."""
+    """Return the distance from 1 to the next number of a float type."""
     return float(ml_dtypes.finfo(component(dtype).numpy_dtype).eps)
 
 
 def ulp(sizes: Any, dtype: Any) -> Array:
-    """The unit in the last place at numbers of these sizes; at infinite ones and NaN as at 0."""
+    """Return the unit in the last place at numbers of these magnitudes; for infinity and NaN that at 0."""
     information: Any = ml_dtypes.finfo(component(dtype).numpy_dtype)
     held = np.clip(np.nan_to_num(np.abs(sizes), nan=0.0, posinf=0.0), 0, float(information.max))
     exponent = np.maximum(np.frexp(held)[1] - 1, int(information.minexp))
@@ -38,7 +38,7 @@ def ulp(sizes: Any, dtype: Any) -> Array:
 
 
 def same_bits(ours: Array, theirs: Array) -> Array:
-    """Where bits are equal, or both are NaN."""
+    """Return a mask of the elements with equal bits, or NaN in both."""
     if ours.dtype.kind == "c":
         return same_bits(ours.real, theirs.real) & same_bits(ours.imag, theirs.imag)
     kind = ElementType.from_dtype(ours.dtype)
@@ -50,7 +50,7 @@ def same_bits(ours: Array, theirs: Array) -> Array:
 
 
 def just_overflowed(one: Array, other: Array, allowed: Any) -> Array:
-    """Where one is infinite (or NaN, in a type without infinity) and the other nearly the largest number."""
+    """Return a mask of pairs of an infinity (or NaN, in a type without it) and almost the largest number."""
     kind = ElementType.from_dtype(one.dtype)
     value, number = wide(one), wide(other)
     slack = np.maximum(allowed, ulp(number, one.dtype))

@@ -1,7 +1,7 @@
 """Mutated texts and protos: ``python -m tests.fuzz --cases 100000 [FILES ...]``.
 
-Whatever bytes come in, the only exception is HloError, and no case takes long. A mutation is a splice, a
-deletion, a doubling, a bit flip or a token from another place; half of the cases mutate more than once.
+For any bytes, the only exception is HloError, and no case takes long. A mutation is a splice, a deletion, a
+duplication, a bit flip or a token from another position; half of the cases mutate more than once.
 Accepted modules are verified and printed too.
 """
 
@@ -29,7 +29,7 @@ SLOW_SECONDS = 1.0
 
 
 def mutate_text(text: str, choose: random.Random) -> str:
-    """A text with one thing changed."""
+    """Return a text with one mutation."""
     at, to = sorted(choose.randrange(len(text) + 1) for _ in range(2))
     match choose.randrange(6):
         case 0:
@@ -54,7 +54,7 @@ def mutate_text(text: str, choose: random.Random) -> str:
 
 
 def mutate_bytes(data: bytes, choose: random.Random) -> bytes:
-    """Bytes with one thing changed."""
+    """Return bytes with one mutation."""
     changed = bytearray(data)
     at = choose.randrange(len(data) + 1)
     match choose.randrange(4):
@@ -84,8 +84,8 @@ def try_bytes(data: bytes) -> None:
 
 
 def run_case(attempt: Callable[[], None]) -> str:
-    """Empty, or what was wrong with a case: an exception that is no HloError, or too much time."""
-    start = time.process_time()  # of this process alone: the machine may be busy
+    """Return a message if a case raises an exception other than HloError, or takes too long; else ""."""
+    start = time.process_time()  # of this process alone: other processes may use the machine
     try:
         attempt()
     except HloError as error:

@@ -1,4 +1,4 @@
-"""HLO file tests: a program, and what is expected of it, in one `.hlo` file that reads like documentation.
+"""HLO file tests: a program and its expectations in one `.hlo` file.
 
 ::
 
@@ -45,7 +45,7 @@ SHAPE = re.compile(r"[a-z]\w*\[[^\]]*\]")
 
 
 BACKENDS = ("evaluator", "cpu")
-"""The backends that every run line is sent to; a program says `// BACKENDS: names` if it is for some only."""
+"""Backends of every run line; a program restricts them by `// BACKENDS: names`."""
 
 
 # -- values
@@ -68,7 +68,7 @@ class _Reader:
         return found
 
     def values(self) -> Iterator[Literal]:
-        """Values up to a bar or the end."""
+        """Parse values up to a bar or the end."""
         self.skip()
         while self.position < len(self.text) and not self.text.startswith("|", self.position):
             yield self.value()
@@ -103,7 +103,7 @@ class _Reader:
 
 
 def devices(text: str) -> list[list[Literal]]:
-    """The values of every device: lists divided by bars."""
+    """Parse the values of every device: lists separated by bars."""
     reader = _Reader(text)
     groups = [list(reader.values())]
     while reader.accept("|"):
@@ -112,7 +112,7 @@ def devices(text: str) -> list[list[Literal]]:
 
 
 def value_text(literal: Literal) -> str:
-    """A value as run lines write it."""
+    """Return a value as run lines write it."""
     if literal.shape.is_tuple:
         return "(" + ", ".join(value_text(element) for element in literal.elements) + ")"
     if literal.shape.is_token:
@@ -123,14 +123,14 @@ def value_text(literal: Literal) -> str:
 
 
 def plain(literal: Literal) -> Any:
-    """A literal as backends take it."""
+    """Return a literal as backends take it."""
     if literal.shape.is_tuple:
         return tuple(plain(element) for element in literal.elements)
     return None if literal.shape.is_token else literal.array
 
 
 def check_near(section: Section, run: RunLine, device: int, actual: Literal, expected: Literal) -> None:
-    """Assert that a value lies within the rounding error of the program, or some units in the last place."""
+    """Assert that a value is within the rounding error of the program, or some units in the last place."""
     found, wanted = plain(actual), plain(expected)
     if run.units is not None:
         agreement.near(found, wanted, run.units)
@@ -174,7 +174,7 @@ class Section:
 
 
 def sections(text: str) -> Iterator[Section]:
-    """The programs of a file."""
+    """Return the programs of a file."""
     start = 0
     for divider in [*DIVIDER.finditer(text), None]:
         end = len(text) if divider is None else divider.start()
@@ -217,7 +217,7 @@ def _run_line(number: int, text: str) -> RunLine:
 
 
 def command_output(section: Section, command: str) -> str:
-    """What a RUN command prints; raises HloError."""
+    """Return the output of a RUN command; raises HloError."""
     name, *words = command.split()
     module = section.module()
     module.verify()
@@ -249,7 +249,7 @@ def _check_absent(lines: Sequence[str], forbidden: Sequence[str]) -> None:
 
 
 def results(section: Section, run: RunLine, backend: str) -> list[Literal]:
-    """What a backend gives for the arguments of a run line, as literals; raises HloError."""
+    """Return a backend's result for the arguments of a run line, as literals; raises HloError."""
     module = section.module()
     module.verify()
     result = module.entry.root.shape
@@ -342,7 +342,7 @@ class HloItem(pytest.Item):
 
 
 def bless(path: Path, section: Section, run: RunLine | None, what: str) -> None:
-    """Rewrite the expectations of one check from what happens now, in the file and in the section."""
+    """Rewrite the expectations of one check by its present output, in the file and in the section."""
     lines = path.read_text().split("\n")
     if run is not None:
         head = lines[run.line].split(f" {run.relation} ")[0]

@@ -1,4 +1,4 @@
-"""Compile HLO text for this machine in tests, and hold what it gives against the reference evaluator."""
+"""Compile HLO text for this machine in tests, and compare results with the reference evaluator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ define i32 @hloom_parallel(ptr %context, ptr %task, ptr %packed, i64 %trips, i64
 
 
 class Native:
-    """A compiled program, run without a pool of threads; the bytes around results must stay as they are."""
+    """A compiled program, run without a thread pool; the bytes around results must not change."""
 
     def __init__(self, module: HloModule, machine: target.Target | None = None) -> None:
         machine = machine or target.host()
@@ -70,20 +70,20 @@ class Native:
 
 
 def guarded(shape: Shape) -> np.ndarray[Any, Any]:
-    """Bytes for an array, between bytes that must not change."""
+    """Return bytes for an array, between bytes that must not change."""
     size = shape.element_count * shape.element_type.numpy_dtype.itemsize if shape.is_array else 0
     return np.full(size + 128, 0xA5, np.uint8)
 
 
 def ungarded(memory: np.ndarray[Any, Any], shape: Shape) -> Any:
-    """The array in guarded bytes."""
+    """Return the array in guarded bytes."""
     if not shape.is_array:
         return None
     return memory[64:-64].copy().view(shape.element_type.numpy_dtype).reshape(shape.dimensions)
 
 
 def flatten(shape: Shape, value: Any) -> list[Any]:
-    """The leaves of an argument; an empty array for a token."""
+    """Return the leaves of an argument; an empty array for a token."""
     if shape.is_tuple:
         parts = elements_of(value) or ()
         return [x for s, v in zip(shape.tuple_shapes, parts, strict=True) for x in flatten(s, v)]
@@ -93,7 +93,7 @@ def flatten(shape: Shape, value: Any) -> list[Any]:
 
 
 def unflatten(shape: Shape, arrays: Any) -> Any:
-    """Arrays in the form of a shape."""
+    """Return arrays in the form of a shape."""
     if shape.is_tuple:
         return tuple([unflatten(s, arrays) for s in shape.tuple_shapes])
     return next(arrays)
@@ -101,14 +101,14 @@ def unflatten(shape: Shape, arrays: Any) -> Any:
 
 @cache
 def compiled(text: str) -> Native:
-    """The program of a text."""
+    """Compile a program."""
     module = parse(text)
     module.verify()
     return Native(module)
 
 
 def both(text: str, *arguments: Any) -> tuple[Any, Any]:
-    """(what native code gives, what the evaluator gives)."""
+    """Return (the result of native code, the evaluator's result)."""
     native = compiled(text)
     values = [a if isinstance(a, tuple) or a is None else np.asarray(a) for a in arguments]
     module = parse(text)
@@ -116,11 +116,11 @@ def both(text: str, *arguments: Any) -> tuple[Any, Any]:
 
 
 def agree(text: str, *arguments: Any, rounded: bool = False, signs: bool = True) -> Any:
-    """Assert that native code gives what the evaluator gives; returns it.
+    """Assert that native code agrees with the evaluator; return the result.
 
     Args:
-        rounded: each element within the rounding error that the program can have there; else bit for bit.
-        signs: zeros have the signs of the evaluator's.
+        rounded: compare each element within the program's rounding error there, else bit for bit.
+        signs: zeros must have the signs of the evaluator's.
     """
     if rounded:
         values = [a if isinstance(a, tuple) or a is None else np.asarray(a) for a in arguments]
@@ -133,7 +133,7 @@ def agree(text: str, *arguments: Any, rounded: bool = False, signs: bool = True)
 
 
 def draw(rng: np.random.Generator, shape: Shape | str) -> Any:
-    """Random values of a shape: small integers, normal floats with some special ones, nested tuples."""
+    """Draw random values of a shape: small integers, normal floats with some special ones, nested tuples."""
     if isinstance(shape, str):
         shape = Shape.parse(shape)
     if shape.is_tuple:
@@ -155,12 +155,12 @@ def draw(rng: np.random.Generator, shape: Shape | str) -> Any:
 
 
 def arguments(rng: np.random.Generator, text: str) -> Sequence[Any]:
-    """Random arguments of a program."""
+    """Draw random arguments of a program."""
     return [draw(rng, p.shape) for p in parse(text).entry.parameters]
 
 
 def special_values(rng: np.random.Generator, kind: str, sizes: tuple[int, ...]) -> Any:
-    """Random numbers, floats with all sorts of zeros, NaNs and infinities among them."""
+    """Draw random numbers, among them zeros of both signs, NaNs and infinities for floats."""
     made = np.array(draw(rng, f"{kind}[{','.join(map(str, sizes))}]"))
     if kind[0] in "fb" and made.size:
         flat = made.reshape(-1)

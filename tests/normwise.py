@@ -1,7 +1,7 @@
 """Error bounds of factorizations, solves, transforms and normalizations, for `error_analysis`.
 
 They are those of Higham, Accuracy and Stability of Numerical Algorithms (2nd edition): chapters 8 (triangular
-systems), 10 (Cholesky) and 24 (Fourier transforms), applied to the matrices at hand. Two computations are
+systems), 10 (Cholesky) and 24 (Fourier transforms), applied to the given matrices. Two computations are
 compared, so every bound counts twice. Types below 32 bits are computed in f32 and rounded once.
 """
 
@@ -20,12 +20,12 @@ Bound = Callable[[HloInstruction, list[Any], tuple[Array, ...]], tuple[Array, ..
 
 
 def roundoff(dtype: Any) -> float:
-    """eps of the type in which numbers of a type are computed."""
+    """Return eps of the type in which numbers of a type are computed."""
     return max(eps(np.float64), min(eps(dtype), eps(np.float32)))
 
 
 def rounded(error: Array, value: Array) -> Array:
-    """The bound after rounding to a type narrower than that of the computation."""
+    """Return the bound after rounding to a type narrower than that of the computation."""
     if component(value.dtype).bits >= 32:
         return error
     return error + ulp(np.abs(wide(value)) + error, value.dtype)
@@ -43,14 +43,14 @@ def _magnitude(array: Any) -> Array:
 
 
 def fft(i: HloInstruction, operands: list[Any], values: tuple[Array, ...]) -> tuple[Array, ...]:
-    """8 log2 N eps of the operand's norm: roundings of N log2 N sums that do not conspire."""
+    """Bound by 8 log2 N eps of the operand's norm: independent roundings of N log2 N sums."""
     operation: Any = i.operation
     (x,), (value,) = operands, values
     axes = tuple(range(-len(operation.fft_length), 0))
     count = float(np.prod(operation.fft_length))
     size = _magnitude(x.value)
     if operation.fft_type == "IRFFT":
-        size = size * np.sqrt(2.0)  # every element but the first stands for two
+        size = size * np.sqrt(2.0)  # every element but the first represents two
     norm = np.sqrt((size * size).sum(axis=axes, keepdims=True))
     error = 8 * (1 + np.log2(max(count, 1.0))) * roundoff(value.dtype) * norm + x.spread.sum(
         axis=axes, keepdims=True
@@ -60,7 +60,7 @@ def fft(i: HloInstruction, operands: list[Any], values: tuple[Array, ...]) -> tu
 
 
 def cholesky(i: HloInstruction, operands: list[Any], values: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The factor of A + E with |E| <= growth(n + 1) eps |L| |L|*, to first order."""
+    """Bound the factor of A + E with |E| <= growth(n + 1) eps |L| |L|*, to first order."""
     operation: Any = i.operation
     (a,), (value,) = operands, values
     n = value.shape[-1]
@@ -100,7 +100,7 @@ def triangular_solve(i: HloInstruction, operands: list[Any], values: tuple[Array
     error = np.zeros(x.shape)
     for index in np.ndindex(*x.shape[:-2]):
         if not np.isfinite(t[index]).all() or (np.diagonal(t[index]) == 0).any():
-            continue  # infinities and NaN, which must match whatever the bound
+            continue  # infinities and NaN, which must match for any bound
         inverse = np.abs(np.linalg.inv(t[index]))
         matrix = 2 * _growth(float(m)) * roundoff(value.dtype) * np.abs(t[index]) + spread[index]
         error[index] = 2 * inverse @ (matrix @ x[index] + e[index])
@@ -133,20 +133,20 @@ class Approximate:
         return self._rounded(self.value * other.value, error)
 
     def sum(self, axes: tuple[int, ...]) -> Approximate:
-        """Along axes that stay, of size 1."""
+        """Sum along axes, keeping them with size 1."""
         count = float(np.prod([self.value.shape[a] for a in axes]))
         size = _growth(count) * np.abs(self.value).sum(axis=axes, keepdims=True)
         total = self.value.sum(axis=axes, keepdims=True)
         return self._rounded(total, self.error.sum(axis=axes, keepdims=True), size)
 
     def mean(self, axes: tuple[int, ...]) -> Approximate:
-        """The same divided by the number of terms."""
+        """Average along axes, keeping them with size 1."""
         count = max(1.0, float(np.prod([self.value.shape[a] for a in axes])))
         total = self.sum(axes)
         return Approximate(total.value / count, total.error / count, self.eps)
 
     def inverse_root(self) -> Approximate:
-        """1 / sqrt."""
+        """Return 1 / sqrt with its bound."""
         value = self.value**-0.5
         ends = [np.abs(np.maximum(self.value + s * self.error, 1e-300) ** -0.5 - value) for s in (-1, 1)]
         return self._rounded(value, np.maximum(*ends), 2 * value)
@@ -155,7 +155,7 @@ class Approximate:
 def batch_norm(
     i: HloInstruction, operands: list[Any], values: tuple[Array, ...], step: float = 0.0
 ) -> tuple[Array, ...]:
-    """The formulas of the page, each step rounded with an eps: that of f32 at least, unless stated."""
+    """Evaluate the page's formulas, each step rounded with an eps: that of f32 at least, unless stated."""
     operation: Any = i.operation
     rank, feature = operands[0].value.ndim, operation.feature_index
     axes = tuple(d for d in range(rank) if d != feature)

@@ -14,31 +14,31 @@ from hloom.shape.shape import Shape
 
 
 def array(element_type: str, values: Any) -> np.ndarray[Any, Any]:
-    """The values in an element type."""
+    """Return the values in an element type."""
     with np.errstate(all="ignore"):
         return np.asarray(values).astype(ElementType.parse(element_type).numpy_dtype)
 
 
 def apply(opcode: str, *operands: Any, attributes: str = "", result: Any = "") -> Any:
-    """The value of ``opcode(operands)``; a result shape is stated where one is given."""
+    """Return the value of ``opcode(operands)``; the result shape is stated if one is given."""
     shapes = [str(Shape.of(np.asarray(o))) for o in operands]
     return evaluate(program(opcode, *shapes, attributes=attributes, result=result), *operands)
 
 
 def refusal(opcode: str, *shapes: str, attributes: str = "", result: str = "") -> HloError:
-    """The error for an operation on operands of these shapes."""
+    """Return the error for an operation on operands of these shapes."""
     return refused(program(opcode, *shapes, attributes=attributes, result=result))
 
 
 def program(opcode: str, *shapes: str, attributes: str = "", result: str = "") -> str:
-    """The text of a program with one operation."""
+    """Return the text of a program with one operation."""
     parameters = "".join(f"  p{i} = {shape} parameter({i})\n" for i, shape in enumerate(shapes))
     names = ", ".join(f"p{i}" for i in range(len(shapes)))
     return f"{parameters}  ROOT r = {result} {opcode}({names}){', ' * bool(attributes)}{attributes}"
 
 
 def every(element_type: str) -> np.ndarray[Any, Any]:
-    """All values of a type of at most 16 bits."""
+    """Return all values of a type of at most 16 bits."""
     kind = ElementType.parse(element_type)
     if kind.is_integer and kind.bits < 8:
         lowest = -(1 << (kind.bits - 1)) if kind.is_signed else 0
@@ -47,15 +47,15 @@ def every(element_type: str) -> np.ndarray[Any, Any]:
 
 
 def numbers(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Floats of any type in f64."""
+    """Return floats of any type in f64."""
     with np.errstate(all="ignore"):
         return values.astype(np.float64)
 
 
 def nearest(values: Any, element_type: str) -> np.ndarray[Any, Any]:
-    """Numbers rounded to a type of at most 16 bits by looking among its values, ties to even patterns.
+    """Round numbers to a type of at most 16 bits by a search among its values, ties to even patterns.
 
-    What lies beyond the largest number by half a step is infinite, or NaN in a type without infinities.
+    Numbers beyond the largest one by half a step are infinite, or NaN in a type without infinities.
     """
     known = numbers(every(element_type))
     positive = np.unique(known[np.isfinite(known) & (known >= 0)])

@@ -1,4 +1,4 @@
-"""jaxlib's CPU client as a second opinion; tests that use it are skipped where jax is not installed."""
+"""jaxlib's CPU client as a second oracle; tests that use it are skipped if jax is not installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def run(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:
-    """The leaves of the result of an HLO program on XLA:CPU."""
+    """Return the leaves of the result of an HLO program on XLA:CPU."""
     pytest.importorskip("jax")
     from hloom.tools.xla_cpu import run_on_xla
 

@@ -1,4 +1,4 @@
-"""Run passes on programs in tests; values must stay the same, and the verifier content."""
+"""Run passes on programs in tests; the verifier must pass and values must not change."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def after(text: str, *passes: Pass, arguments: list[Any] | None = None) -> HloMo
 
 
 def opcodes(module: HloModule) -> Counter[str]:
-    """How often each opcode occurs in a module."""
+    """Count the instructions of each opcode in a module."""
     return Counter(i.opcode for i in module.instructions())

@@ -1,8 +1,8 @@
 """Record which rules tests really break: those of every `HloError` that a `pytest.raises` catches.
 
-A name in a test says what its author expected; that the rule is the one that is raised only the error says.
-After a run of all tests, rules by which some code can refuse and that no test broke fail the run.
-Workers of pytest-xdist send what they saw to the process that started them.
+A name in a test states the expected rule; only the error states the raised one. A run of all tests fails if
+code can raise a rule that no test broke. Workers of pytest-xdist send their rules to the process that started
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _exit(self: Any, kind: Any, value: Any, traceback: Any) -> bool:
 
 
 def printed(output: str) -> str:
-    """An output of the command line, whose errors name their rules in brackets: they count as caught."""
+    """Return an output of the command line, whose errors contain their rules: they count as caught."""
     _CAUGHT.update(re.findall(r" \[([a-z0-9\-]+\.[a-z0-9_\-]+)\]$", output, re.MULTILINE))
     return output
 
@@ -42,7 +42,7 @@ class RaisedRules:
         pytest.RaisesExc.__exit__ = _exit  # type: ignore[method-assign]
 
     def is_whole(self, session: pytest.Session) -> bool:
-        """Whether all tests ran, and none failed: only then a rule that nobody broke is missing a test."""
+        """Return whether all tests ran and passed: only then an unbroken rule is a missing test."""
         option = self.config.option
         chosen = option.keyword or option.markexpr or getattr(option, "lf", False) or option.collectonly
         args = self.config.args_source == pytest.Config.ArgsSource.TESTPATHS
@@ -61,7 +61,7 @@ class RaisedRules:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
-        """What a worker saw."""
+        """Merge the rules that a worker saw."""
         self.caught |= set(getattr(node, "workeroutput", {}).get("rules", ()))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -73,7 +73,7 @@ class RaisedRules:
 
 
 def unbroken(caught: Iterable[str]) -> list[str]:
-    """The rules of hloom that are not among the caught ones, with the place of each."""
+    """Return the rules of hloom that are not among the caught ones, with their positions."""
     from rule_names import UNREACHABLE, rules
 
     seen = set(caught)

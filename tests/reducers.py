@@ -12,7 +12,7 @@ from hloom.shape.shape import Shape
 
 
 def binary(opcode: str, element_type: str = "f32", name: str = "f") -> str:
-    """``f(x, y) = opcode(x, y)``."""
+    """Return ``f(x, y) = opcode(x, y)``."""
     return (
         f"{name} {{\n x = {element_type}[] parameter(0)\n y = {element_type}[] parameter(1)\n"
         f" ROOT r = {element_type}[] {opcode}(x, y)\n}}\n"
@@ -20,7 +20,7 @@ def binary(opcode: str, element_type: str = "f32", name: str = "f") -> str:
 
 
 def comparison(direction: str, element_type: str = "f32", name: str = "g") -> str:
-    """``g(x, y) = x direction y``."""
+    """Return ``g(x, y) = x direction y``."""
     return (
         f"{name} {{\n x = {element_type}[] parameter(0)\n y = {element_type}[] parameter(1)\n"
         f" ROOT r = pred[] compare(x, y), direction={direction}\n}}\n"
@@ -38,7 +38,7 @@ ARGMAX = """f {
   ROOT r = (f32[], s32[]) tuple(best, where)
 }
 """
-"""The page's reduction function: the largest value and where it is."""
+"""The page's reduction function: the largest value and its index."""
 
 JAX_ARGMAX = """f {
   a = f32[] parameter(0)
@@ -64,7 +64,7 @@ LATER = "f {\n x = f32[] parameter(0)\n ROOT y = f32[] parameter(1)\n}\n"
 
 
 def selecting(direction: str, element_type: str = "f32", comparison: str = "") -> str:
-    """``f(a, b) = a direction b ? a : b``."""
+    """Return ``f(a, b) = a direction b ? a : b``."""
     return (
         f"f {{\n a = {element_type}[] parameter(0)\n b = {element_type}[] parameter(1)\n"
         f" c = pred[] compare(a, b), direction={direction}{comparison}\n"
@@ -73,7 +73,7 @@ def selecting(direction: str, element_type: str = "f32", comparison: str = "") -
 
 
 def program(computations: str, operation: str, *shapes: str) -> str:
-    """A program of one operation whose operands are called p0, p1 ...; ``@`` stands for all of them."""
+    """Return a program of one operation with operands p0, p1 ...; ``@`` stands for all of them."""
     parameters = "".join(f"  p{i} = {shape} parameter({i})\n" for i, shape in enumerate(shapes))
     names = ", ".join(f"p{i}" for i in range(len(shapes)))
     entry = f"ENTRY entry {{\n{parameters}  ROOT root = {operation.replace('@', names)}\n}}\n"
@@ -81,11 +81,11 @@ def program(computations: str, operation: str, *shapes: str) -> str:
 
 
 def apply(computations: str, operation: str, *operands: Any) -> Any:
-    """The value of an operation with called computations."""
+    """Return the value of an operation with called computations."""
     arrays = [np.asarray(operand) for operand in operands]
     return evaluate(program(computations, operation, *(str(Shape.of(a)) for a in arrays)), *arrays)
 
 
 def refusal(computations: str, operation: str, *shapes: str) -> HloError:
-    """The error for an operation with called computations."""
+    """Return the error of an operation with called computations."""
     return refused(program(computations, operation, *shapes))

@@ -43,7 +43,7 @@ ORDER = (
 
 @dataclass(frozen=True)
 class Example:
-    """A program in which a rule fits.
+    """A program that a rule matches.
 
     Attributes:
         parameters: as ``x: T[3], y: s32[]``.
@@ -56,7 +56,7 @@ class Example:
     types: Sequence[str] = ("f32",)
 
     def programs(self) -> Iterable[str]:
-        """The program for every type."""
+        """Return the program for every type."""
         found = re.findall(r"(\w+): (\([^)]*\)|\w+\[[^\]]*\])", self.parameters)
         lines = [f"{name} = {shape} parameter({n})" for n, (name, shape) in enumerate(found)]
         steps = [s.strip() for s in re.split(r"[;\n]", self.body) if s.strip()]
@@ -69,7 +69,7 @@ class Example:
 
 
 def rewritten(rule: Rule, module: HloModule) -> bool:
-    """Apply one rule alone to a module; returns whether it fitted."""
+    """Apply one rule alone to a module; return whether it matched."""
     changed = RuleTable([rule]).rewrite_module(module)
     DeadCodeElimination().run(module)
     module.verify()
@@ -92,7 +92,7 @@ def check(rule: Rule, example: Example) -> None:
 
 
 def check_refused(rule: Rule, example: Example) -> None:
-    """Assert that a rule leaves an example alone, for every type."""
+    """Assert that a rule does not match an example, for every type."""
     for text in example.programs():
         module = parse(text)
         module.verify()
@@ -100,7 +100,7 @@ def check_refused(rule: Rule, example: Example) -> None:
 
 
 def argument(shape: Shape, seed: int, *, plain: bool = False) -> Any:
-    """A value of a shape: special numbers of all kinds, or plain ones where sums take another order."""
+    """Draw a value of a shape: special numbers of all kinds, or plain ones if sums are reordered."""
     if shape.is_tuple:
         return tuple(argument(s, seed + 7 * n, plain=plain) for n, s in enumerate(shape.tuple_shapes))
     if not shape.is_array:
@@ -123,7 +123,7 @@ def check_values(got: Any, before: HloModule, arguments: Sequence[Any], rule: Ru
 
 
 def parts(value: Any) -> Any:
-    """A value with the parts of its complex numbers beside each other."""
+    """Return a value with the parts of its complex numbers in adjacent elements."""
     if isinstance(value, tuple):
         return tuple(map(parts, value))
     return (value.real, value.imag) if value is not None and value.dtype.kind == "c" else value

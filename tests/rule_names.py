@@ -1,4 +1,4 @@
-"""The rules by which some code of hloom can refuse, and where each is named."""
+"""The rules that code of hloom can raise, and the positions that name each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.tools.rules import named_in_source, rules_of
 
 SOURCE = Path(__file__).parents[1] / "src" / "hloom"
 
-# Rules of functions that several operations share, which one of them cannot break.
+# Rules of functions shared by several operations, some of which cannot break them.
 UNREACHABLE = {
     "concatenate.dimensions-unique": "one dimension is never the same twice",
     "complex.same-element-type": "it takes f32 and f64 only, which may be mixed",
@@ -30,7 +30,7 @@ UNREACHABLE = {
 
 @cache
 def rules() -> dict[str, str]:
-    """Every rule that some code can refuse by, and where it is named."""
+    """Return every rule that some code can raise, and where it is named."""
     found: dict[str, str] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         for name, line in named_in_source(path):

@@ -18,7 +18,7 @@ COMPLEX = ("c64", "c128")
 
 
 def sample(name: str, count: int = 512, seed: int = 0) -> Array:
-    """``count`` numbers of a type, the same ones for the same seed."""
+    """Return ``count`` numbers of a type, deterministic for a seed."""
     kind = ElementType.parse(name)
     generator = np.random.default_rng([seed, kind.number])
     dtype = kind.numpy_dtype
@@ -67,7 +67,7 @@ def _special_floats(dtype: Any) -> Array:
 
 
 def equal_bits(got: Any, wanted: Any) -> Array:
-    """Where two arrays of one type are the same: NaN as NaN, -0 unlike +0."""
+    """Return a mask of the elements that are equal: NaN as NaN, -0 unlike +0."""
     got, wanted = np.asarray(got), np.asarray(wanted)
     assert got.dtype == wanted.dtype
     if got.dtype.kind == "c":
@@ -88,7 +88,7 @@ def assert_equal_bits(got: Any, wanted: Any, *operands: Any) -> None:
 
 
 def steps_off(got: Array, wanted: Array) -> Array:
-    """Errors in units in the last place of the wanted value; infinite where only one is NaN."""
+    """Return errors in units in the last place of the wanted value; infinite if only one is NaN."""
     a, b = numbers(got), numbers(wanted)
     limits = np.finfo(wanted.dtype)
     with np.errstate(all="ignore"):

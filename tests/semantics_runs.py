@@ -1,4 +1,4 @@
-"""Run small programs on the backend of the test: every test that takes `backend` runs on each."""
+"""Run small programs on the backend of the test: every test with the fixture `backend` runs on each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INF, NAN = np.float32(np.inf), np.float32(np.nan)
 
 @pytest.fixture(params=["evaluator", "cpu"], autouse=True)
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test here runs on both."""
+    """Parametrize a test by both backends."""
     monkeypatch.setattr(THIS, "backend", request.param)
     return request.param
 
@@ -27,18 +27,18 @@ class THIS:
 
 
 def compiled(module: hloom.HloModule, **options) -> hloom.Executable:
-    """A module on the backend of the test."""
+    """Compile a module for the backend of the test."""
     module.verify()
     return hloom.compile(module, backend=THIS.backend, **options)
 
 
 def evaluate(text: str, *arguments):
-    """The value of a program on the backend of the test."""
+    """Return the value of a program on the backend of the test."""
     return compiled(parse(text))(*map(np.asarray, arguments))
 
 
 def binary(opcode: str, x, y, attributes: str = "", result: str = ""):
-    """One operation on two arrays of one shape."""
+    """Apply one operation to two arrays of one shape."""
     shape = hloom.Shape.of(np.asarray(x)).to_string(layout=False)
     return evaluate(
         f"x = {shape} parameter(0)\ny = {shape} parameter(1)\n"
@@ -49,11 +49,11 @@ def binary(opcode: str, x, y, attributes: str = "", result: str = ""):
 
 
 def unary(opcode: str, x, result: str = "", attributes: str = ""):
-    """One operation on one array."""
+    """Apply one operation to one array."""
     shape = hloom.Shape.of(np.asarray(x)).to_string(layout=False)
     return evaluate(f"x = {shape} parameter(0)\nROOT r = {result or shape} {opcode}(x){attributes}", x)
 
 
 def shown(value) -> str:
-    """The elements as text, in which -0.0 is not 0.0 and NaN is equal to itself."""
+    """Return the elements as text, which distinguishes -0.0 from 0.0 and equates NaNs."""
     return str(np.asarray(value).tolist())

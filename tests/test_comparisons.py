@@ -20,7 +20,7 @@ FORBIDDEN = {
     "allclose", "isclose", "assert_allclose", "approx", "assert_almost_equal", "assert_array_almost_equal",
     "assert_approx_equal", "assert_array_almost_equal_nulp", "assert_array_max_ulp", "assert_array_equal",
 }  # fmt: skip
-"""Of numpy and pytest: their tolerances fit no element, and nothing tries them on corrupted values."""
+"""Comparisons of numpy and pytest: their tolerances belong to no element and never see corruptions."""
 
 
 def test_arrays_are_compared_by_oracles_only() -> None:
@@ -39,7 +39,7 @@ def test_arrays_are_compared_by_oracles_only() -> None:
     assert not found, "use tests/agreement.py:\n" + "\n".join(found)
 
 
-# -- what oracles accept and refuse
+# -- values that oracles accept and refuse
 
 F = np.float32
 VALUES: tuple[Any, ...] = (
@@ -108,7 +108,7 @@ def test_bounds_that_let_errors_through_are_refused(wanted: Any, bound: float) -
 
 @pytest.mark.parametrize("name", ["all", "any", "norm", "unordered", "finite"])
 def test_oracles_that_overlook_elements_are_refused(name: str) -> None:
-    """Each looks at values as a whole, or not at all of them."""
+    """Each of these compares values as a whole, or ignores some."""
     oracle = {
         "all": lambda g, w, b: np.ones(w.shape, bool),
         "any": lambda g, w, b: np.full(w.shape, bool((g == w).any())),

@@ -1,4 +1,4 @@
-"""The page about the compiler runs, and says what is true."""
+"""The code of the compiler's page runs, and its claims are true."""
 
 from __future__ import annotations
 

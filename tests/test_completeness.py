@@ -1,6 +1,6 @@
-"""Nothing is left out: opcodes are declared, with shape rules and values; rules have proper names.
+"""Completeness: all opcodes are declared, with shape rules and values; rules have well-formed names.
 
-That every rule is broken by a test, a run of all tests says (`raised_rules`).
+A run of all tests checks that every rule is broken by a test (`raised_rules`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rule_names import rules
 
 TESTS = Path(__file__).parent
 
-# The names of jaxlib's HloOpcode whose text is not just their words with dashes.
+# jaxlib's HloOpcode names that are not the text's words joined by dashes.
 IRREGULAR = {
     "Clz": "count-leading-zeros",
     "Cos": "cosine",

@@ -46,7 +46,7 @@ def _code(document: Path) -> Iterator[str]:
 
 
 def _exists(name: str) -> bool:
-    """Return whether a name, perhaps a pattern, is a tracked path or the end of one."""
+    """Return whether a name or pattern matches a tracked path or the end of one."""
     return any(fnmatch(path, name) or fnmatch(path, f"*/{name}") for path in TRACKED)
 
 
@@ -91,7 +91,7 @@ def test_the_page_of_the_compiler_names_every_variable() -> None:
 
 
 def test_the_makefile_explains_every_target() -> None:
-    """Its first comment is what ``make`` prints; ``help`` and ``clean`` need no explanation."""
+    """Its first comment is the output of ``make``; ``help`` and ``clean`` need no explanation."""
     explained = re.findall(r"^# {3}make (\w+)", MAKEFILE, re.M)
     phony = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.M)
     assert set(explained) | {"help", "clean"} == set(" ".join(phony).split())

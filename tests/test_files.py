@@ -1,4 +1,4 @@
-"""Programs in files: every form, recognized by what is in it."""
+"""Programs in files: every form, recognized by content."""
 
 from __future__ import annotations
 

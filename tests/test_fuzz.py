@@ -1,4 +1,4 @@
-"""A small seeded run of `fuzz.py`: whatever text or bytes come in, only HloError comes out, and soon."""
+"""A small seeded run of `fuzz.py`: any text or bytes give at most an HloError, quickly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def protos() -> list[bytes]:
     for text in texts():
         try:
             found.append(HloModule.from_text(text).to_proto())
-        except HloError:  # a program that is there to be refused
+        except HloError:  # a program that must be refused
             continue
     return found
 

@@ -1,4 +1,4 @@
-"""Files that import each other in a cycle stay few, counting deferred and type-checking imports too."""
+"""The number of files in import cycles is bounded, counting deferred and type-checking imports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 LARGEST = 11
 RECURSIVE = {"builder", "ir", "jax", "shape"}
-"""Rooms of types that refer to each other: tuples of shapes, computations whose instructions call others."""
+"""Rooms of mutually recursive types: tuples of shapes, computations whose instructions call others."""
 
 
 def module_name(file: Path, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""What users touch: the names of `hloom`, used together as a first reader would; what importing costs."""
+"""The public interface: the names of `hloom` used together, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_errors_say_where() -> None:
 
 
 def loaded_by(statements: str) -> set[str]:
-    """The packages that a fresh interpreter has loaded after some statements."""
+    """Return the packages that a fresh interpreter has loaded after some statements."""
     code = f"import sys\n{statements}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())

@@ -1,8 +1,8 @@
-"""The house has rooms, and data goes one way through them.
+"""Layering: packages import only from the packages below them.
 
-The tables below are the plan of `docs/architecture.md` in a form that a machine can hold the sources to:
-which room may import which, and which room may load which heavy package. Imports under `if TYPE_CHECKING:`
-load nothing and are free here; `test_import_cycles.py` counts them. An `EntryPoint` is a deferred import.
+The tables below are the plan of `docs/architecture.md` in checkable form: the packages (rooms) that each may
+import, and the heavy packages that each may load. Imports under `if TYPE_CHECKING:` load nothing and are not
+counted here; `test_import_cycles.py` counts them. An `EntryPoint` is a deferred import.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ MAY_LOAD: dict[str, set[str]] = {
 
 
 class Import(NamedTuple):
-    """One import: the dotted module, the line, and whether it happens as soon as the file is loaded."""
+    """One import: the dotted module, the line, and whether it happens when the file is loaded."""
 
     module: str
     line: int
@@ -94,14 +94,14 @@ def entry_point(node: ast.AST) -> str | None:
 
 
 def imports(node: ast.AST, package: list[str], eager: bool = True) -> Iterator[Import]:
-    """Every import below `node` that can be executed, relative ones resolved against `package`."""
+    """Yield every import below `node` that can be executed, relative ones resolved against `package`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from (Import(alias.name, child.lineno, eager) for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
             base = package[: len(package) - child.level + 1] if child.level else []
             parts = [*base, *(child.module.split(".") if child.module else [])]
-            # `from hloom import text` names a room just as `import hloom.text` does
+            # `from hloom import text` names a package as `import hloom.text` does
             yield from (Import(".".join([*parts, alias.name]), child.lineno, eager) for alias in child.names)
         elif (entry := entry_point(child)) is not None:
             yield Import(entry, child.lineno, eager=False)
@@ -114,7 +114,7 @@ def imports(node: ast.AST, package: list[str], eager: bool = True) -> Iterator[I
 
 
 def room_of(file: Path) -> str:
-    """`errors` for errors.py, `ir` for everything below ir/; files such as __init__.py belong to no room."""
+    """Return `errors` for errors.py, `ir` for files below ir/; "" for files such as __init__.py."""
     return room_of_module(".".join(file.relative_to(SOURCE).with_suffix("").parts))
 
 

@@ -1,4 +1,4 @@
-"""Every Python block of the README runs, one after the other, as a reader would type them."""
+"""The Python blocks of the README run, one after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def test_examples_run(capsys) -> None:
-    """The blocks share their names; what they print is what their comments say."""
+    """The blocks share their names; they print what their comments state."""
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
     assert len(blocks) == 10

@@ -1,6 +1,6 @@
-"""What operations do in the corners: one test for every decision, named for its case. Numbers.
+"""Semantics of numbers that XLA's page leaves open: one test for each decision, named for its case.
 
-The decisions are those of `docs/semantics.md`; where XLA's page leaves a value open, hloom has one.
+The decisions are those of `docs/semantics.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What operations do in the corners, as `test_semantics.py`: indices, windows, random numbers, refusals."""
+"""Semantics that XLA's page leaves open: indices, windows, random numbers, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tour runs, and shows what it promises."""
+"""The tour runs and prints its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Escapes from the type checker stay few in the rooms between the data model and the machine code."""
+"""The number of escapes from the type checker is bounded between the data model and the machine code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times, agreement, and what is made of many of them."""
+"""Times, agreement, and summaries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Clock:
         self.called: list[str] = []
 
     def call(self, name: str, *durations: float) -> Callable[[], str]:
-        """A call whose runs take these times, the last one for ever."""
+        """Return a call whose runs take these times, the last one repeatedly."""
         left = list(durations)
 
         def run() -> str:

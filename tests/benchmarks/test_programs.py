@@ -32,7 +32,7 @@ MACHINE = Machine("a processor", 1, 0.0, {}, 1e11, 1e10)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of two programs, one of which has no inputs."""
+    """Return a directory of two programs, one of which has no inputs."""
     monkeypatch.setattr("benchmarks.__main__.this_machine", lambda: MACHINE)
     monkeypatch.setattr("benchmarks.complaints.this_machine", lambda: MACHINE)
     (tmp_path / "adding.hlo").write_text(ADDING)
@@ -204,7 +204,7 @@ def test_some_of_the_cases(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_loop_is_the_same_everywhere() -> None:
     a, x = scan.scan_inputs()
-    steps = 8  # each multiplies what the rounding of an element can do to all by up to 4
+    steps = 8  # each multiplies the effect of one element's rounding by up to 4
     module = hloom.HloModule.from_text(scan.scan_text(steps))
     made = on_hloom(scan.scan_text(steps), [a, x])
     computed(made.values(made.call())[0], module, [a, x])

@@ -30,7 +30,7 @@ COLUMNS = [*RUN, *LIMIT, *COMPILE, *MEMORY, *AGREEMENT]
 
 
 class Terminal(io.StringIO):
-    """Text that goes to a terminal."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

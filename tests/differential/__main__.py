@@ -12,11 +12,11 @@ from .families import FAMILIES, draw_case, round_robin
 from .xla import Xla
 
 GROUP = 160
-"""So many cases are drawn at a time."""
+"""Number of cases drawn at once."""
 
 
 def main() -> None:
-    """Draw cases of the families in turn, compare them, and print what nothing explains."""
+    """Draw cases of the families alternately, compare them, and print unexplained differences."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
-"""What the compiler and the reference evaluator owe each other, which is more than either owes XLA.
+"""The agreement required between compiler and reference evaluator, stricter than that with XLA.
 
-Bit for bit, any NaN for any NaN, wherever a result has one right value: arithmetic, square roots,
-comparisons, conversions, integers, orders. Where data only moves, the bits of NaN stay, too, but for floats
-of 16 bits and fewer: those lie in wider registers, where a signaling NaN becomes quiet.
+Results that have one right value must be equal bit for bit, any NaN for any NaN: arithmetic, square roots,
+comparisons, conversions, integers, orders. If data only moves, the bits of NaN must be kept, except for
+floats of 16 bits and fewer: those are held in wider registers, where a signaling NaN becomes quiet.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ ROUNDED_ONCE = MOVEMENT | {
     "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign", "sort", "sqrt",
     "subtract", "topk", "while", "xor",
 }  # fmt: skip
-"""Operations whose results have one right value each."""
+"""Operations whose results have one right value."""
 
 COMPLEX_FUNCTIONS = frozenset({"abs", "divide", "sign", "sqrt"})
-"""Which of them are rounded more than once for complex numbers."""
+"""Those of them that are rounded more than once for complex numbers."""
 
 
 def opcodes(case: Case) -> frozenset[str]:
-    """The operations of a case."""
+    """Return the operations of a case."""
     module = HloModule.from_text(program([case]))
     return frozenset(i.opcode for c in module.computations for i in c.instructions)
 
 
 def owed(case: Case, kind: ElementType | None = None) -> Tolerance:
-    """How far the compiler's results of a case may lie from the evaluator's.
+    """Return the tolerance of the compiler's results of a case against the evaluator's.
 
     Sums of narrow floats, such as results of that ``kind`` are, are formed in f32 and rounded once.
     """
@@ -66,7 +66,7 @@ def owed(case: Case, kind: ElementType | None = None) -> Tolerance:
 def disagrees(
     case: Case, compiled: Array, evaluated: Array, sizes: Array | None = None, bound: Array | None = None
 ) -> Array:
-    """Where the compiler's result is not what the evaluator's wants it to be; the shapes are the same."""
+    """Return a mask of the elements in which results of equal shapes disagree."""
     if opcodes(case) <= MOVEMENT and ElementType.from_dtype(compiled.dtype).bits >= 32:
         octets = [np.ascontiguousarray(a)[..., None].view(np.uint8) for a in (compiled, evaluated)]
         return (octets[0] != octets[1]).any(axis=-1)

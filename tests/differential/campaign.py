@@ -1,4 +1,4 @@
-"""Runs cases on hloom and on XLA and sorts what differs into known and unexplained differences."""
+"""Run cases on hloom and on XLA and sort differences into known and unexplained ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCH = 16
 
 @dataclass(frozen=True)
 class Finding:
-    """A difference that nothing explains."""
+    """An unexplained difference."""
 
     case: Case
     what: str
@@ -43,12 +43,12 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a campaign found.
+    """The result of a campaign.
 
     Attributes:
-        cases: how many cases of each family were compared.
-        known: how many cases show each known difference.
-        explained: the differences of values of which known ones explain a part.
+        cases: number of compared cases of each family.
+        known: number of cases that show each known difference.
+        explained: value differences that known ones explain in part.
         findings: the unexplained differences.
     """
 
@@ -88,10 +88,10 @@ class Campaign:
             for start in range(0, len(accepted), BATCH):
                 self._compare(accepted[start : start + BATCH])
 
-    # -- what needs no XLA
+    # -- checks without XLA
 
     def _accepted(self, case: Case) -> bool:
-        """Whether hloom takes the case; and it does so again from its own text and proto."""
+        """Check that hloom accepts the case, and again from its own text and proto."""
         try:
             module = HloModule.from_text(program([case]))
             module.verify()
@@ -100,7 +100,7 @@ class Campaign:
                 ("text", HloModule.from_text(printed)),
                 ("proto", HloModule.from_proto(module.to_proto())),
             ):
-                # As in XLA, computations may change places.
+                # As in XLA, computations may be reordered.
                 if sorted(again.to_text().splitlines()) != sorted(printed.splitlines()):
                     self._found(
                         case,
@@ -114,7 +114,7 @@ class Campaign:
     # -- with XLA
 
     def _compare(self, cases: Sequence[Case]) -> None:
-        """Run cases as one program; each by itself if XLA does not run them together."""
+        """Run cases as one program; separately if XLA does not run them together."""
         text = program(cases)
         module = HloModule.from_text(text)
         try:
@@ -177,7 +177,7 @@ class Campaign:
         self.report.known.update(explained)
 
     def _run(self, case: Case, backend: str) -> tuple[Executable, list[list[Array]]] | tuple[None, None]:
-        """The case ready to run with any arguments, and what it gives for its own; a finding if it fails."""
+        """Return a function that runs the case with any arguments, and its results; a finding if it fails."""
         try:
             executable = compiled(dataclasses.replace(case, folded=False), backend)
             if case.folded:
@@ -192,7 +192,7 @@ class Campaign:
         return None, None
 
     def _compare_with_evaluator(self, case: Case, backend: str, ours: Sequence[Sequence[Array]]) -> None:
-        """Hold what a backend gives against the reference; nothing explains a difference here."""
+        """Compare a backend's results with the evaluator's; no difference is known here."""
         executable, reference = self._run(case, "evaluator")
         if reference is None:
             return
@@ -213,7 +213,7 @@ class Campaign:
                     self._found(case, f"{place}: " + "\n".join(elements))
 
     def _explain(self, difference: Difference, place: str) -> set[str]:
-        """The known differences that explain it; a finding if they leave something."""
+        """Return the known differences that explain it; a finding if they do not."""
         rest = difference.where.copy()
         names: set[str] = set()
         for known in DIFFERENCES:
@@ -237,19 +237,19 @@ class Campaign:
 
 
 def analysed(case: Case) -> Sequence[Array]:
-    """The error that each element of each result of a case may have."""
+    """Return the possible error of each element of each result of a case."""
     module = HloModule.from_text(program([dataclasses.replace(case, folded=False)]))
     bounds: Sequence[Array] = ErrorAnalysis(module).run(case.arguments)[1]
     return bounds
 
 
 def compiled(case: Case, backend: str) -> Executable:
-    """A case ready to run on hloom."""
+    """Compile a case for hloom."""
     return hloom.compile(HloModule.from_text(program([case])), backend, num_replicas=case.replicas)
 
 
 def values(executable: Executable, case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
-    """The leaves that hloom gives, for every replica."""
+    """Return the leaves that hloom computes, for every replica."""
     return [list(result) for result in executable.run(_by_replica(case, arguments))]
 
 
@@ -259,13 +259,13 @@ def _by_replica(case: Case, arguments: Sequence[Array]) -> list[list[Array]]:
 
 
 def _inputs(cases: Sequence[Case]) -> list[list[Array]]:
-    """The arguments of a program of several cases, for every replica."""
+    """Return the arguments of a program of several cases, for every replica."""
     rows = [_by_replica(case, case.arguments) for case in cases if not case.folded]
     return [[a for row in rows for a in row[replica]] for replica in range(cases[0].replicas)]
 
 
 def _sizes(arguments: Sequence[Array]) -> list[Array]:
-    """Floats and complex numbers by their absolute values, the latter as real parts."""
+    """Return the magnitudes of floats and complex numbers, the latter as real parts."""
     result: list[Array] = []
     for array in arguments:
         if array.dtype.kind == "c":
@@ -276,7 +276,7 @@ def _sizes(arguments: Sequence[Array]) -> list[Array]:
 
 
 def _print_difference(module: HloModule, answer: Answer) -> str:
-    """Where XLA's print of a program, in some way, is not hloom's; empty if they are equal."""
+    """Return the difference between XLA's and hloom's prints of a program; "" if they are equal."""
     for way, theirs in answer.prints.items():
         options = PrintOptions() if way in ("text", "proto") else getattr(PrintOptions, way)()
         printed = module.to_text(options)
@@ -286,7 +286,7 @@ def _print_difference(module: HloModule, answer: Answer) -> str:
 
 
 def _first(ours: str, theirs: str) -> str:
-    """The first line in which two texts differ."""
+    """Return the first line in which two texts differ."""
     for a, b in zip((ours + "\n-").splitlines(), (theirs + "\n-").splitlines(), strict=False):
         if a != b:
             at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
@@ -296,7 +296,7 @@ def _first(ours: str, theirs: str) -> str:
 
 
 def _innermost(error: Exception) -> str:
-    """The last places that an error went through."""
+    """Return the innermost frames of an error."""
     places = traceback.extract_tb(error.__traceback__)[-6:]
     return "\n".join(f"  {Path(p.filename).name}:{p.lineno} {p.name}" for p in places)
 
@@ -304,7 +304,7 @@ def _innermost(error: Exception) -> str:
 def _elements(
     case: Case, ours: Array, theirs: Array, where: Array, other: str = "XLA", most: int = 6
 ) -> Iterator[str]:
-    """Some of the elements that differ, with the arguments at their place if these are of the same shape."""
+    """Return some of the differing elements, with the arguments at their index if shapes are equal."""
     yield f"{int(where.sum())} of {where.size} elements differ"
     for index in list(zip(*np.nonzero(where), strict=True))[:most] if where.ndim else [()]:
         place = tuple(map(int, index))

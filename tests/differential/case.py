@@ -1,7 +1,7 @@
-"""A case: one operation, or a few that belong together, with its arguments; and programs made of cases.
+"""Cases: one operation, or a few that belong together, with arguments; and programs of cases.
 
-Text of a case marks its own names with ``@``. Many independent cases stand in one program, because XLA
-compiles one program of sixteen operations in less time than sixteen of one.
+Names in the text of a case are marked with ``@``. Many independent cases form one program, because XLA
+compiles one program of sixteen operations faster than sixteen programs of one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .draw import Array, Draw
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a result may lie from XLA's: the sum of all three.
+    """The tolerance of a result against XLA's: the sum of all three.
 
     Parts of complex numbers are measured by the size of the number.
 
     Attributes:
         ulps: units in the last place of the result.
         terms: the length of a sum; each of its roundings may cost a unit in the last place of the sum of
-            the terms' sizes. Those are found by running the program on the sizes of the arguments.
+            magnitudes, which comes from running the program on the magnitudes of the arguments.
         analysed: the bounds of `error_analysis` for the program and its arguments.
     """
 
@@ -42,21 +42,21 @@ EXACT = Tolerance()
 
 @dataclass(frozen=True)
 class Case:
-    """One program piece.
+    """A part of a program.
 
     Attributes:
-        name: family and number, by which it can be drawn again.
-        operation: what it is about; differences are counted by it.
+        name: family and number, from which it can be drawn again.
+        operation: the tested operation; differences are counted by it.
         parameters: shapes of the arguments, in text.
         arguments: their values.
         lines: instructions without those of the parameters, which are ``@p0``, ``@p1`` ...
         roots: names of the results.
         computations: called computations, in text.
         tolerance: of the results.
-        dynamic: results have dynamic dimensions. XLA gives arrays as large as the bound, with the actual
-            elements in front.
-        folded: arguments are constants in the program, and XLA evaluates what it can before it compiles.
-        replicas: how many devices run the program; the arguments are those of all, one after the other.
+        dynamic: results have dynamic dimensions. XLA returns arrays of the bound's size, with the actual
+            elements first.
+        folded: arguments are constants in the program, which XLA folds while it compiles.
+        replicas: number of devices; the arguments are those of all, one after the other.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Body:
     computations: list[str] = field(default_factory=list)
 
     def parameter(self, values: Any, shape: str | None = None) -> str:
-        """An argument; its name."""
+        """Add an argument; return its name."""
         array = np.asarray(values)
         bare = Shape.of(array)
         self.shapes.append(shape or self.draw.shape(bare.element_type.name, bare.dimensions))
@@ -94,13 +94,13 @@ class Body:
         return f"@p{len(self.shapes) - 1}"
 
     def let(self, expression: str) -> str:
-        """An instruction, ``[shape] opcode(operands), attributes``; its name."""
+        """Add an instruction, ``[shape] opcode(operands), attributes``; return its name."""
         name = f"@v{len(self.lines)}"
         self.lines.append(f"{name} = {expression}")
         return name
 
     def computation(self, parameters: Sequence[str], *lines: str) -> str:
-        """A called computation ``(a, b, ...) -> last line``; its name. Parameters are %a, %b ..."""
+        """Add a called computation ``(a, b, ...) -> last line`` (parameters %a, %b ...); return its name."""
         name = f"@f{len(self.computations)}"
         text = [f"  {chr(97 + i)} = {shape} parameter({i})" for i, shape in enumerate(parameters)]
         text += [f"  {line}" for line in lines[:-1]] + [f"  ROOT {lines[-1]}"]
@@ -108,19 +108,19 @@ class Body:
         return name
 
     def binary(self, element_type: str, opcode: str) -> str:
-        """A called computation of one operation on two scalars."""
+        """Add a called computation of one operation on two scalars."""
         scalar = f"{element_type}[]"
         return self.computation([scalar, scalar], f"r = {opcode}(a, b)")
 
     def elements(self, value: str, count: int) -> list[str]:
-        """The elements of a tuple."""
+        """Add the elements of a tuple."""
         return [self.let(f"get-tuple-element({value}), index={i}") for i in range(count)]
 
     def case(
         self, operation: str, *roots: str, tolerance: Tolerance = EXACT, dynamic: bool = False,
         replicas: int = 1,
     ) -> Case:  # fmt: skip
-        """The case with these results."""
+        """Return the case with these results."""
         return Case(
             "", operation, tuple(self.shapes), tuple(self.arguments), tuple(self.lines), roots,
             tuple(self.computations), tolerance, dynamic, replicas,
@@ -131,12 +131,12 @@ Generator = Callable[[Draw], Case]
 
 
 def constant_text(array: Array, shape: str) -> str:
-    """An array as HLO text has it. XLA prints -0 for the float but reads -0 as an integer."""
+    """Return an array as HLO text. XLA prints -0 for the float but parses -0 as an integer."""
     return re.sub(r"-0(?![\w.])", "-0.0", Literal(array, Shape.parse(shape)).to_text())
 
 
 def program(cases: Sequence[Case]) -> str:
-    """The text of a program that computes some cases, the tuple of all their roots."""
+    """Return the text of a program that computes some cases, with the tuple of all their roots."""
     computations: list[str] = []
     lines: list[str] = []
     roots: list[str] = []

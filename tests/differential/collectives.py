@@ -15,12 +15,12 @@ TYPES = ("s32", "f32", "u8", "f64", "s64", "f16", "bf16", "c64", "u32")
 
 
 def group_size(groups: str) -> int:
-    """How many replicas one group has."""
+    """Return the number of replicas in a group."""
     return REPLICAS if groups == "{}" else len(groups[2:].split("}")[0].split(","))
 
 
 def collective(draw: Draw) -> Case:
-    """One collective of four replicas with arguments of their own."""
+    """Draw a collective of four replicas with separate arguments."""
     body = Body(draw)
     element_type, groups = draw.one(TYPES), draw.one(GROUPS)
     count = group_size(groups)

@@ -1,4 +1,4 @@
-"""What counts as equal: bit for bit (any NaN for any NaN), or within a bound of each element."""
+"""Equality of results: bit for bit (any NaN for any NaN), or within a bound of each element."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .draw import Array
 def differs(
     ours: Array, theirs: Array, tolerance: Tolerance, sizes: Array | None = None, bound: Array | None = None
 ) -> Array:
-    """Where two arrays of one type and shape are not equal, within a tolerance.
+    """Return a mask of the elements in which two arrays of one type and shape differ beyond a tolerance.
 
     Args:
-        sizes: where the tolerance has terms, the sum of the terms' sizes for each element.
-        bound: where it is analysed, the error that each element may have.
+        sizes: the sum of the terms' magnitudes for each element, if the tolerance has terms.
+        bound: the possible error of each element, if the tolerance is analysed.
     """
     kind = ElementType.from_dtype(ours.dtype)
     different = ~same_bits(ours, theirs)
@@ -30,7 +30,7 @@ def differs(
             allowed = allowed + tolerance.terms * ulp(bounded(sizes), ours.dtype)
         near = np.abs(wide(ours) - wide(theirs)) <= allowed
         if kind.is_complex:
-            # Where one part is infinite or NaN, the number has no size: each part counts by itself.
+            # A number with an infinite or NaN part has no magnitude: each part is compared separately.
             parts = [
                 differs(a, b, tolerance) for a, b in ((ours.real, theirs.real), (ours.imag, theirs.imag))
             ]
@@ -41,6 +41,6 @@ def differs(
 
 
 def bounded(sizes: Array) -> Array:
-    """Sums of sizes in f64, overflowed ones as the largest number."""
+    """Return sums of magnitudes in f64, overflowed ones as the largest number."""
     largest = ElementType.from_dtype(sizes.dtype).component.limits[1]
     return np.nan_to_num(np.abs(wide(sizes)), nan=largest, posinf=largest)

@@ -19,7 +19,7 @@ WIDER = {
 
 
 def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool) -> Array:
-    """Values whose products and sums are exact, or ordinary ones; any integers."""
+    """Return values whose products and sums are exact, or ordinary ones; any integers."""
     if element_type[0] in "su" and not exact:
         return draw.any_values(element_type, sizes)
     if exact:
@@ -28,7 +28,7 @@ def operand_values(draw: Draw, element_type: str, sizes: list[int], exact: bool)
 
 
 def sum_tolerance(element_type: str, terms: int, exact: bool) -> Tolerance:
-    """Exact where values are small enough, else a rounding for each term."""
+    """Return an exact tolerance if values are small enough, else a rounding per term."""
     kind = ElementType.parse(element_type)
     if not (kind.is_floating or kind.is_complex) or (exact and kind.component.bits >= 16):
         return EXACT
@@ -36,7 +36,7 @@ def sum_tolerance(element_type: str, terms: int, exact: bool) -> Tolerance:
 
 
 def dot(draw: Draw) -> Case:
-    """A dot of any dimension numbers. XLA has none of two-bit integers."""
+    """Draw a dot with any dimension numbers. XLA has none of two-bit integers."""
     body = Body(draw)
     element_type = (
         draw.one([t for t in EVERY if t not in ("s2", "u2")])
@@ -72,7 +72,7 @@ def dot(draw: Draw) -> Case:
 
 
 def labels(draw: Draw, letters: str, rank: int) -> tuple[str, list[int]]:
-    """Dimension labels in random order, and for each role (letters first) its dimension."""
+    """Return dimension labels in random order, and for each role (letters first) its dimension."""
     roles = [*letters, *map(str, range(rank))]
     order = draw.permutation(len(roles)) if draw.chance(0.6) else list(range(len(roles)))
     text = [""] * len(roles)
@@ -82,7 +82,7 @@ def labels(draw: Draw, letters: str, rank: int) -> tuple[str, list[int]]:
 
 
 def laid_out(sizes: list[int], order: list[int]) -> list[int]:
-    """Sizes by role, put where the roles are."""
+    """Return sizes by role, at the positions of the roles."""
     result = [0] * len(sizes)
     for size, at in zip(sizes, order, strict=True):
         result[at] = size
@@ -90,7 +90,7 @@ def laid_out(sizes: list[int], order: list[int]) -> list[int]:
 
 
 def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -> tuple[str, list[int]]:
-    """A window with strides, paddings, dilations, reversal, as text; and the number of its positions."""
+    """Return a window with strides, padding, dilations and reversal as text, and its number of positions."""
     rank = len(base)
     ones = [1] * rank
     stride = [draw.integer(1, 3) for _ in base] if draw.chance(0.5) else ones
@@ -123,7 +123,7 @@ def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -
 
 
 def convolution(draw: Draw) -> Case:
-    """Any window, feature or batch groups, up to three spatial dimensions.
+    """Draw a convolution: any window, feature or batch groups, up to three spatial dimensions.
 
     Where XLA crops f16, it reads beyond the array.
     """

@@ -16,7 +16,7 @@ STEPS = ("add", "subtract", "maximum", "minimum", "multiply")
 
 
 def while_(draw: Draw) -> Case:
-    """A loop over a counter, which may run no times, and arrays; sometimes with a loop inside."""
+    """Draw a loop over a counter, perhaps with no iterations, and arrays; sometimes with a nested loop."""
     body = Body(draw)
     element_type, counter = draw.one(TYPES), draw.one(["s32", "u8", "s64", "u32"])
     shape = shape_of(element_type, draw.sizes(high=2))
@@ -52,7 +52,7 @@ def while_(draw: Draw) -> Case:
 
 
 def conditional(draw: Draw) -> Case:
-    """By a predicate, or by an index that may be out of range."""
+    """Draw a conditional by a predicate, or by an index that may be out of range."""
     body = Body(draw)
     element_type = draw.one(TYPES)
     sizes = draw.sizes(high=3)
@@ -77,7 +77,7 @@ def conditional(draw: Draw) -> Case:
 
 
 def calls(draw: Draw) -> Case:
-    """Calls, fusions, nested tuples, barriers and dependencies around simple arithmetic."""
+    """Draw calls, fusions, nested tuples, barriers and dependencies around simple arithmetic."""
     body = Body(draw)
     element_type = draw.one(TYPES)
     kind = draw.one(["call", "fusion", "tuple", "barrier", "dependency"])
@@ -155,7 +155,7 @@ def multiplied(body: Body, value: str, element_type: str, sizes: list[int], axis
 
 
 def summed_up(body: Body, value: str, element_type: str, sizes: list[int], axis: int) -> str:
-    # XLA leaves padding out when it computes the dynamic size of a result, so there is none here.
+    # XLA ignores padding in the dynamic size of a result, so there is none here.
     zero = body.let(f"{element_type}[] constant(0)")
     function = body.binary(element_type, "add")
     window = "x".join("2" if d == axis and size > 1 else "1" for d, size in enumerate(sizes))
@@ -177,17 +177,17 @@ ENDS: dict[str, Callable[[Body, str, str, list[int], int], str]] = {
     "reduce": reduced, "size": measured, "slice": sliced, "reverse": reversed_, "sort": sorted_,
     "dot": multiplied, "window": summed_up, "concatenate": joined, "whole": itself,
 }  # fmt: skip
-"""What may be done with an array of dynamic size in the end."""
+"""Final operations on an array of dynamic size."""
 
 
 def dynamic(draw: Draw) -> Case:
-    """Dimensions with a size known at run time, through operations that respect it."""
+    """Draw dimensions of run-time size, through operations that respect it."""
     body = Body(draw)
     element_type = draw.one(["s32", "f32", "u8"])
     sizes = [draw.integer(1, 6) for _ in range(draw.integer(1, 3))]
     axis = draw.integer(0, len(sizes) - 1)
     end = draw.one(list(ENDS))
-    # XLA dies where a window is larger than what there is.
+    # XLA's process ends if a window is larger than the array.
     actual = draw.integer(min(2, sizes[axis]) if end == "window" else 0, sizes[axis])
     operand = body.parameter(draw.small_values(element_type, sizes))
     size = body.parameter(np.array(actual, np.int32))

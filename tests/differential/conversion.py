@@ -9,7 +9,7 @@ from .draw import COMPLEX, EVERY, FLOATS, WIDE_FLOATS, Draw
 
 
 def convert(draw: Draw) -> Case:
-    """Any type to any other. On complex numbers to integers or pred XLA dies."""
+    """Draw a conversion between any types. XLA's process ends for complex numbers to integers or pred."""
     body = Body(draw)
     source, target = draw.one(EVERY), draw.one(EVERY)
     if source in COMPLEX and target not in FLOATS:
@@ -22,7 +22,7 @@ def convert(draw: Draw) -> Case:
 
 
 def bitcast_convert(draw: Draw) -> Case:
-    """Bits to a type as wide, to a narrower one with a new minor dimension, to a wider one without it."""
+    """Draw a bitcast to a type as wide, to a narrower one with a new minor dimension, or to a wider one."""
     body = Body(draw)
     types = [t for t in EVERY if t != "pred" and t not in COMPLEX]
     source = ElementType.parse(draw.one(types))
@@ -44,7 +44,7 @@ def bitcast_convert(draw: Draw) -> Case:
 
 
 def reduce_precision(draw: Draw) -> Case:
-    """Formats of fewer and of more bits."""
+    """Draw a format of fewer or more bits."""
     body = Body(draw)
     element_type = draw.one(WIDE_FLOATS)
     exponent_bits, mantissa_bits = draw.integer(1, 12), draw.integer(0, 25)
@@ -56,7 +56,7 @@ def reduce_precision(draw: Draw) -> Case:
 
 
 def shape_of(element_type: str, sizes: list[int] | tuple[int, ...]) -> str:
-    """The text of a shape without layout."""
+    """Return the text of a shape without layout."""
     return f"{element_type}[{','.join(map(str, sizes))}]"
 
 

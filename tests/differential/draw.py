@@ -1,6 +1,6 @@
 """Random choices: element types, sizes, layouts and the values of arrays.
 
-Everything follows from the key of a case, so that one case can be drawn again by itself.
+All are determined by the key of a case, so that one case can be drawn again alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NARROW_FLOATS = (
 FLOATS = WIDE_FLOATS + NARROW_FLOATS
 COMPLEX = ("c64", "c128")
 EVERY = ("pred", *INTEGERS, *FLOATS, *COMPLEX)
-"""Element types of arrays. s1 and u1 are missing: XLA:CPU takes them for pred."""
+"""Element types of arrays. s1 and u1 are missing: XLA:CPU treats them as pred."""
 INDEX_TYPES = ("s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64")
 
 
@@ -40,43 +40,43 @@ class Draw:
         self.numbers = np.random.default_rng(self._choose.getrandbits(64))
 
     def one(self, options: Sequence[T]) -> T:
-        """One of some options."""
+        """Return one of some options."""
         return self._choose.choice(options)
 
     def chance(self, probability: float) -> bool:
-        """True so often."""
+        """Return true with a probability."""
         return self._choose.random() < probability
 
     def integer(self, low: int, high: int) -> int:
-        """An integer between two, both included."""
+        """Return an integer between two, inclusive."""
         return self._choose.randint(low, high)
 
     def subset(self, options: Sequence[T], size: int | None = None) -> list[T]:
-        """Some of the options, in random order."""
+        """Return some of the options, in random order."""
         count = self.integer(0, len(options)) if size is None else size
         return self._choose.sample(list(options), count)
 
     def permutation(self, size: int) -> list[int]:
-        """The numbers from 0 in random order."""
+        """Return a permutation of the numbers from 0."""
         return self.subset(range(size), size)
 
     # -- shapes
 
     def size(self, largest: int) -> int:
-        """The size of a dimension: now and then 0, often 1."""
+        """Return the size of a dimension: sometimes 0, often 1."""
         if self.chance(0.03):
             return 0
         return 1 if self.chance(0.15) else self.integer(1, largest)
 
     def sizes(self, low: int = 0, high: int = 4, largest: int = 6, most: int = 300) -> tuple[int, ...]:
-        """The dimensions of an array of at most so many elements, of a rank between two."""
+        """Return the dimensions of an array of at most ``most`` elements, of a rank between two."""
         while True:
             found = tuple(self.size(largest) for _ in range(self.integer(low, high)))
             if math.prod(found) <= most:
                 return found
 
     def shape(self, element_type: str, sizes: Sequence[int]) -> str:
-        """The text of an array shape, one time in three with a random layout."""
+        """Return the text of an array shape, with a random layout in one of three."""
         text = f"{element_type}[{','.join(map(str, sizes))}]"
         if len(sizes) > 1 and self.chance(0.3):
             text += "{" + ",".join(map(str, self.permutation(len(sizes)))) + "}"
@@ -85,7 +85,7 @@ class Draw:
     # -- values
 
     def any_values(self, element_type: str, sizes: Sequence[int]) -> Array:
-        """All sorts of values: special ones, extremes, random bit patterns, ordinary numbers."""
+        """Return values of all kinds: special ones, extremes, random bit patterns, ordinary numbers."""
         kind = ElementType.parse(element_type)
         if kind.is_complex:
             part = kind.component.name
@@ -103,7 +103,7 @@ class Draw:
         return np.asarray(chosen).astype(kind.numpy_dtype)
 
     def small_values(self, element_type: str, sizes: Sequence[int], largest: int = 4) -> Array:
-        """Small whole numbers, whose sums and products are exact."""
+        """Return small whole numbers, whose sums and products are exact."""
         kind = ElementType.parse(element_type)
         if kind.is_complex:
             part = kind.component.name
@@ -118,7 +118,7 @@ class Draw:
         return np.asarray(self.numbers.integers(low, high + 1, sizes)).astype(kind.numpy_dtype)
 
     def ordinary_values(self, element_type: str, sizes: Sequence[int], largest: float = 4.0) -> Array:
-        """Numbers of moderate size; whole ones for integers."""
+        """Return numbers of moderate magnitude; whole ones for integers."""
         kind = ElementType.parse(element_type)
         if kind.is_complex:
             part = kind.component.name
@@ -128,7 +128,7 @@ class Draw:
         return np.asarray(self.numbers.uniform(-largest, largest, sizes)).astype(kind.numpy_dtype)
 
     def values(self, element_type: str, sizes: Sequence[int]) -> Array:
-        """Values that an operation on data as such may meet: of one of the three sorts."""
+        """Return values for operations that only move data, of one of the three kinds."""
         return self.one([self.any_values, self.small_values, self.ordinary_values])(element_type, sizes)
 
     def _patterns(self, kind: ElementType, sizes: Sequence[int]) -> Array:
@@ -149,7 +149,7 @@ class Draw:
 
 
 def special_values(kind: ElementType) -> Array:
-    """The values at which operations of a real number type are likely to go wrong."""
+    """Return values at which operations of a real number type are likely to be wrong."""
     if kind.is_integer:
         low, high = kind.limits
         bits = kind.bits
@@ -198,7 +198,7 @@ def special_values(kind: ElementType) -> Array:
 
 
 def compose(real: Array, imag: Array) -> Array:
-    """Complex numbers of two parts, bit by bit."""
+    """Return complex numbers of two parts, bit by bit."""
     result = np.empty(real.shape, np.complex64 if real.dtype == np.float32 else np.complex128)
     result.real, result.imag = real, imag
     return result

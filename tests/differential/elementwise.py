@@ -30,8 +30,8 @@ TRANSCENDENTAL = (
 )  # fmt: skip
 """Operations with rounded results.
 
-The inverse and hyperbolic functions that have an opcode of their own (asin, acosh ...) are missing: jaxlib's
-client takes programs as StableHLO, into which it does not convert them.
+Inverse and hyperbolic functions with opcodes (asin, acosh ...) are missing: jaxlib's client takes programs as
+StableHLO and does not convert these.
 """
 
 REAL_ONLY = ("cbrt", "erf")
@@ -57,12 +57,12 @@ ROUNDED_BINARY = {"power": (*FLOATS, *COMPLEX), "atan2": (*FLOATS, *COMPLEX), "d
 
 
 def accuracy(element_type: str) -> Tolerance:
-    """What rounded functions may differ by: XLA approximates them in f32 and f64."""
+    """Return the tolerance of rounded functions: XLA approximates them in f32 and f64."""
     return Tolerance(ulps={"f32": 16, "f64": 16, "c64": 32, "c128": 32}.get(element_type, 1))
 
 
 def unary(draw: Draw) -> Case:
-    """An operation of one operand."""
+    """Draw an operation of one operand."""
     body = Body(draw)
     if draw.chance(0.5):
         opcode = draw.one(list(EXACT_UNARY))
@@ -79,7 +79,7 @@ def unary(draw: Draw) -> Case:
 
 
 def binary(draw: Draw) -> Case:
-    """An operation of two operands."""
+    """Draw an operation of two operands."""
     body = Body(draw)
     table, tolerance = (EXACT_BINARY, EXACT) if draw.chance(0.85) else (ROUNDED_BINARY, None)
     opcode = draw.one(list(table))
@@ -93,7 +93,7 @@ def binary(draw: Draw) -> Case:
 
 
 def compare(draw: Draw) -> Case:
-    """A comparison, in the type's own order or in total order."""
+    """Draw a comparison, in the type's own order or in total order."""
     body = Body(draw)
     element_type = draw.one(EVERY)
     directions = ["EQ", "NE"] if element_type in COMPLEX else ["EQ", "NE", "LT", "LE", "GT", "GE"]

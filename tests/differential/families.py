@@ -1,4 +1,4 @@
-"""Generators of cases, by family. Each takes a `Draw` and gives a `Case`."""
+"""Generators of cases, by family: functions from a `Draw` to a `Case`."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def draw_case(family: str, number: int, seed: int) -> Case:
 
 
 def foldable(case: Case) -> bool:
-    """Whether arguments may be constants.
+    """Return whether arguments may be constants.
 
-    Text does not keep all bits of NaN; XLA reads a complex number one of whose parts is NaN as NaN in both,
-    and refuses the largest number as a part; it reads the smallest f8e8m0fnu as twice that, and computes with
-    the type otherwise than compiled code does; it dies when it divides constants narrower than a byte, and
-    when it converts complex ones.
+    Text does not keep all bits of NaN. XLA parses a complex number with a NaN part as NaN in both and refuses
+    the largest number as a part; it parses the smallest f8e8m0fnu as twice its value, and folds the type
+    differently from compiled code; its process ends when it divides constants narrower than a byte, and when
+    it converts complex ones.
     """
     if case.replicas > 1 or case.dynamic or case.operation.startswith(EXCLUDED):
         return False

@@ -12,7 +12,7 @@ from .movement import braces
 
 @dataclass(frozen=True)
 class Plan:
-    """Dimension numbers that gather and scatter share.
+    """Dimension numbers common to gather and scatter.
 
     Attributes:
         sizes: of the operand.
@@ -39,7 +39,7 @@ class Plan:
 
 
 def plan(draw: Draw, low: int = 0, windows_last: bool = False) -> Plan:
-    """Random dimension numbers that fit together, for an operand of at least a rank.
+    """Draw consistent dimension numbers, for an operand of at least a rank.
 
     The dimensions of windows may be kept behind those of the batch.
     """
@@ -80,7 +80,7 @@ def plan(draw: Draw, low: int = 0, windows_last: bool = False) -> Plan:
 
 
 def index_values(draw: Draw, index_type: str, sizes: Sequence[int]) -> Array:
-    """Indices near the bounds; now and then any."""
+    """Return indices near the bounds; sometimes any."""
     if draw.chance(0.25):
         return draw.any_values(index_type, sizes)
     low = -2 if index_type[0] == "s" else 0
@@ -88,7 +88,7 @@ def index_values(draw: Draw, index_type: str, sizes: Sequence[int]) -> Array:
 
 
 def gather(draw: Draw) -> Case:
-    """A gather."""
+    """Draw a gather."""
     body, p = Body(draw), plan(draw)
     index_type = draw.one(INDEX_TYPES)
     operand = body.parameter(draw.values(draw.one(EVERY), p.sizes))
@@ -106,7 +106,7 @@ COMBINERS = ("add", "multiply", "maximum", "minimum", "replace", "subtract")
 
 
 def scatter(draw: Draw) -> Case:
-    """A scatter of one operand or of two. Into scalars XLA writes wrong programs.
+    """Draw a scatter of one operand or of two. XLA miscompiles scatters into scalars.
 
     The order of updates matters where they replace each other: that of the updates' elements in hloom, that
     of the windows, one after the other, in XLA. So windows are last there.
@@ -137,7 +137,7 @@ def scatter(draw: Draw) -> Case:
 
 
 def combiner(body: Body, opcode: str, element_type: str, count: int) -> str:
-    """A computation that combines ``count`` current elements with as many updates."""
+    """Return a computation that combines ``count`` current elements with as many updates."""
     scalar = f"{element_type}[]"
     if count == 1:
         if opcode == "replace":

@@ -1,6 +1,6 @@
-"""The differences from XLA:CPU that are understood, as data: what they are about, and what hloom goes by.
+"""Understood differences from XLA:CPU, as data: the operations concerned, and the reason of hloom's value.
 
-A difference explains some elements of some results, and says how far off XLA's may be there.
+A difference explains some elements of some results, and limits how far XLA's values may be off there.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class KnownDifference:
     Attributes:
         name: a short name.
         operations: patterns of the operations of cases that show it.
-        reason: whose doing it is, and what hloom goes by.
-        explains: which of the elements that differ it explains: those that it is about.
-        limit: where XLA's value is no farther off than it can make it; none if ``explains`` looks at XLA's
-            values itself.
+        reason: the cause, and the definition that hloom follows.
+        explains: selects the differing elements that it explains.
+        limit: selects values of XLA that are within the reach of the cause; none if ``explains`` tests XLA's
+            values.
     """
 
     name: str
@@ -64,22 +64,22 @@ class KnownDifference:
     limit: Callable[[Difference], Array] | None = None
 
     def of(self, difference: Difference) -> Array:
-        """The elements that it explains, within its limit."""
+        """Return the elements that it explains, within its limit."""
         found = self.explains(difference)
         return found if self.limit is None else found & self.limit(difference)
 
     def about(self, case: Case) -> bool:
-        """Whether a case may show it."""
+        """Return whether a case may show it."""
         return any(fnmatch(case.operation, pattern) for pattern in self.operations)
 
 
 def everywhere(difference: Difference) -> Array:
-    """All elements."""
+    """Select all elements."""
     return difference.where
 
 
 def smallest_normal(array: Array) -> float:
-    """Of the type in which XLA:CPU computes with an array: f32 for narrower floats."""
+    """Return the smallest normal number of the type in which XLA:CPU computes: f32 for narrower floats."""
     kind = ElementType.from_dtype(array.dtype).component
     return float(np.finfo(np.float64 if kind.bits == 64 else np.float32).tiny)
 
@@ -100,7 +100,7 @@ def flushed(array: Array) -> Array:
 
 
 def flushes(difference: Difference) -> Array:
-    """The elements that agree if subnormal arguments and results are zero."""
+    """Select elements that agree if subnormal arguments and results are zero."""
     ours = flushed(difference.again([flushed(a) for a in difference.case.arguments]))
     if ours.shape != difference.theirs.shape:
         return np.zeros_like(difference.where)
@@ -111,36 +111,36 @@ def flushes(difference: Difference) -> Array:
 
 
 def subnormal_keys_in_f16(difference: Difference) -> Array:
-    """All elements, if several of the first operand's are subnormal numbers of f16."""
+    """Select all elements, if several of the first operand's are subnormal numbers of f16."""
     keys = np.abs(wide(difference.case.arguments[0]))
     return difference.where & (np.count_nonzero((keys > 0) & (keys < 2.0**-14)) > 1)
 
 
 def six_bits_of_the_exponent(difference: Difference) -> Array:
-    """Integer powers with exponents that six bits do not hold, or negative ones."""
+    """Select integer powers with exponents beyond six bits, or negative ones."""
     exponent = difference.case.arguments[1]
     return (exponent < 0) | (exponent.astype(np.uint64) > 63)
 
 
 def of_constants(difference: Difference) -> Array:
-    """All elements, where the arguments are constants."""
+    """Select all elements, if the arguments are constants."""
     return difference.where & difference.case.folded
 
 
 def largest_number(difference: Difference) -> Array:
-    """Where the argument is the largest number of its type, or the lowest."""
+    """Select elements whose argument is the largest or lowest number of its type."""
     (argument,) = difference.case.arguments
     return np.abs(wide(argument)) == ElementType.from_dtype(argument.dtype).limits[1]
 
 
 def below_zero(difference: Difference) -> Array:
-    """Where the argument is negative."""
+    """Select elements whose argument is negative."""
     (argument,) = difference.case.arguments
     return wide(argument).real < 0
 
 
 def ill_conditioned_power(case: Case, ours: Array, theirs: Array) -> Array:
-    """Where x^y = exp(y log x) is farther off by the error of y log x, a few units of its size."""
+    """Select powers x^y = exp(y log x) with the error of y log x, a few units of its magnitude."""
     x, y = (wide(a) for a in case.arguments)
     with np.errstate(all="ignore"):
         size = np.abs(y) * (np.abs(np.log(np.abs(x))) + np.pi)
@@ -152,7 +152,7 @@ def ill_conditioned_power(case: Case, ours: Array, theirs: Array) -> Array:
 
 
 def squares_out_of_range(difference: Difference) -> Array:
-    """Where the square of a part of an argument is infinite or subnormal, or a part is no number at all."""
+    """Select elements with an argument part that is infinite, NaN, or has an infinite or subnormal square."""
     where = np.zeros_like(difference.where)
     for argument in difference.case.arguments:
         limits = np.finfo(argument.dtype)
@@ -163,7 +163,7 @@ def squares_out_of_range(difference: Difference) -> Array:
 
 
 def within_64_units_of_one(difference: Difference) -> Array:
-    """Where the angles differ by little, measured against 1, or by the whole circle besides."""
+    """Select angles that differ by little, measured against 1, possibly modulo 2 π."""
     with np.errstate(all="ignore"):
         angle = wide(difference.ours) - wide(difference.theirs)
         distance = np.minimum(np.abs(angle), np.abs(np.abs(angle) - 2 * np.pi))
@@ -171,7 +171,7 @@ def within_64_units_of_one(difference: Difference) -> Array:
 
 
 def within_64_units_of_the_largest_square(difference: Difference) -> Array:
-    """Where the values differ by little, measured against the square of the largest number of the operand."""
+    """Select values that differ by little, measured against the square of the operand's largest number."""
     operand = wide(difference.case.arguments[0])
     square = max(1.0, float(np.max(np.abs(operand)) ** 2))
     distance = np.abs(wide(difference.ours) - wide(difference.theirs))
@@ -179,7 +179,7 @@ def within_64_units_of_the_largest_square(difference: Difference) -> Array:
 
 
 def infinite_arguments(difference: Difference) -> Array:
-    """Where a part of an argument is infinite."""
+    """Select elements whose argument has an infinite part."""
     where = np.zeros_like(difference.where)
     for argument in difference.case.arguments:
         where |= np.isinf(argument.real) | np.isinf(argument.imag)
@@ -187,12 +187,12 @@ def infinite_arguments(difference: Difference) -> Array:
 
 
 def infinite_parts(difference: Difference) -> Array:
-    """Where a part of hloom's result is infinite."""
+    """Select elements in which hloom's result has an infinite part."""
     return np.isinf(difference.ours.real) | np.isinf(difference.ours.imag)
 
 
 def subnormal_parts(difference: Difference) -> Array:
-    """Where a part of an argument is subnormal."""
+    """Select elements whose argument has a subnormal part."""
     where = np.zeros_like(difference.where)
     for argument in difference.case.arguments:
         tiny = np.finfo(argument.dtype).tiny
@@ -202,12 +202,12 @@ def subnormal_parts(difference: Difference) -> Array:
 
 
 def beyond_the_actual_size(difference: Difference) -> Array:
-    """Zeros of hloom's where the actual size is 0."""
+    """Select hloom's zeros where the actual size is 0."""
     return (difference.ours == 0) & (difference.case.arguments[1] == 0)
 
 
 def rounded_at_every_step(difference: Difference) -> Array:
-    """Where normalizations differ by what rounding every step to the operands' own type may do."""
+    """Select normalizations that differ by rounding every step to the operands' type."""
     case = difference.case
     module = HloModule.from_text(program([case]))
     (instruction,) = [i for i in module.entry.instructions if i.opcode.startswith("batch-norm")]
@@ -225,7 +225,7 @@ def rounded_at_every_step(difference: Difference) -> Array:
 
 
 def among_the_arguments(difference: Difference) -> Array:
-    """Where XLA's value is one of the numbers of an argument of its type."""
+    """Select elements for which XLA's value occurs in an argument of its type."""
     given = [a.reshape(-1) for a in difference.case.arguments if a.dtype == difference.theirs.dtype]
     flat = difference.theirs.reshape(-1)[:, None]
     found = [same_bits(flat, a[None, :].repeat(flat.size, 0)).any(axis=1) for a in given if a.size]
@@ -235,7 +235,7 @@ def among_the_arguments(difference: Difference) -> Array:
 
 
 def rearranged(difference: Difference) -> Array:
-    """Everywhere, if the numbers are the same in another order."""
+    """Select all elements, if the numbers are the same in another order."""
     bits = [np.sort(np.ascontiguousarray(a).reshape(-1).view(f"u{a.itemsize}")) for a in (
         difference.ours, difference.theirs
     )]  # fmt: skip
@@ -243,7 +243,7 @@ def rearranged(difference: Difference) -> Array:
 
 
 def six_bit_power(difference: Difference) -> Array:
-    """Where XLA's value is the power by the lower six bits of the exponent; 0 or 1 for negative ones."""
+    """Select powers for which XLA uses the lower six bits of the exponent; 0 or 1 for negative ones."""
     base, exponent = (a.astype(object) for a in difference.case.arguments)
     modulus = 1 << ElementType.from_dtype(difference.theirs.dtype).bits
     powers = np.frompyfunc(lambda b, e: int(b == 1) if e < 0 else pow(int(b), int(e) & 63, modulus), 2, 1)
@@ -251,7 +251,7 @@ def six_bit_power(difference: Difference) -> Array:
 
 
 def bits_of_the_byte(difference: Difference) -> Array:
-    """Where XLA's value is the number of bits of the sign-extended byte, in the result's type."""
+    """Select counts for which XLA counts the bits of the sign-extended byte, in the result's type."""
     (argument,) = difference.case.arguments
     octets = argument.astype(np.int8).view(np.uint8)
     count = np.unpackbits(octets.reshape(-1, 1), axis=1).sum(axis=1).reshape(octets.shape)
@@ -260,33 +260,33 @@ def bits_of_the_byte(difference: Difference) -> Array:
 
 
 def as_infinity(difference: Difference) -> Array:
-    """Where XLA's value is that of an infinite argument."""
+    """Select elements in which XLA's value is that of an infinite argument."""
     (argument,) = difference.case.arguments
     infinite = convert(np.copysign(np.inf, wide(argument)), difference.theirs.dtype)
     return same_bits(infinite, difference.theirs)
 
 
 def without_sign(difference: Difference) -> Array:
-    """Where XLA's value is that of the argument's absolute value, to half a power of two."""
+    """Select elements in which XLA's value is that of the absolute value, to half a power of two."""
     (argument,) = difference.case.arguments
     size, theirs = np.abs(wide(argument)), wide(difference.theirs)
     return (theirs >= size / 2) & (theirs <= size * 2) | (size > 2.0**127) | (size < 2.0**-126)
 
 
 def with_nan(difference: Difference) -> Array:
-    """Where an argument is NaN."""
+    """Select elements whose argument is NaN."""
     return np.logical_or.reduce([np.isnan(wide(a)) for a in difference.case.arguments])
 
 
 def in_a_wider_type(difference: Difference) -> Array:
-    """Where the argument is negative and XLA's value is the width of its type less that of a wider one."""
+    """Select negative arguments for which XLA's value is the width less that of a wider type."""
     (argument,) = difference.case.arguments
     bits = ElementType.from_dtype(argument.dtype).bits
     return (argument < 0) & np.isin(wide(difference.theirs), [bits - n for n in (8, 16, 32, 64)])
 
 
 def of_one_update(difference: Difference) -> Array:
-    """Where XLA's value is that of an operand combined with one of the updates at most."""
+    """Select elements in which XLA's value combines the operand with at most one of the updates."""
     opcode, theirs = difference.case.operation.split()[1], difference.theirs
     combine: Callable[[Array, Array], Array] = {
         "add": np.add, "multiply": np.multiply, "subtract": np.subtract, "maximum": np.maximum,
@@ -303,13 +303,13 @@ def of_one_update(difference: Difference) -> Array:
 
 
 def no_larger_than_computed(difference: Difference) -> Array:
-    """Where XLA's value is no larger than two additions make the arguments."""
+    """Select elements in which XLA's value is at most the one that two additions give."""
     largest = max(float(np.nanmax(np.abs(wide(a)), initial=0)) for a in difference.case.arguments)
     return np.abs(wide(difference.theirs)) <= 4 * largest
 
 
 def same_total(difference: Difference) -> Array:
-    """Everywhere, if all elements together have the same sum, product or maximum, whichever gets which."""
+    """Select all elements, if all of them together have the same sum, product or maximum."""
     total = {"add": np.sum, "multiply": np.prod, "maximum": np.max}[difference.case.operation.split()[2]]
     values = (difference.ours, difference.theirs)
     kind = ElementType.from_dtype(difference.ours.dtype)
@@ -321,25 +321,25 @@ def same_total(difference: Difference) -> Array:
 
 
 def saturated(difference: Difference) -> Array:
-    """Where XLA's value is the largest or the least number of the type."""
+    """Select elements in which XLA's value is the largest or the lowest number of the type."""
     return np.isin(
         wide(difference.theirs), [float(x) for x in ElementType.from_dtype(difference.theirs.dtype).limits]
     )
 
 
 def vanished(difference: Difference) -> Array:
-    """Where XLA's value is 0 and hloom's a subnormal number of f16 or bf16."""
+    """Select elements in which XLA's value is 0 and hloom's a subnormal number of f16 or bf16."""
     least = 2.0**-14 if difference.ours.dtype == np.float16 else 2.0**-126
     return (wide(difference.theirs) == 0) & (np.abs(wide(difference.ours)) < least)
 
 
 def no_number(difference: Difference) -> Array:
-    """Where a part of XLA's value is NaN."""
+    """Select elements in which XLA's value has a NaN part."""
     return np.isnan(difference.theirs.real) | np.isnan(difference.theirs.imag)
 
 
 def neither_finite_nor_far(difference: Difference) -> Array:
-    """Where a part of XLA's value is infinite or NaN, or it lies within the largest angle or logarithm."""
+    """Select elements in which XLA's value is not finite, or at most the largest angle or logarithm."""
     theirs = wide(difference.theirs)
     with np.errstate(all="ignore"):
         distance = np.abs(wide(difference.ours) - theirs)
@@ -347,7 +347,7 @@ def neither_finite_nor_far(difference: Difference) -> Array:
 
 
 def on_the_other_side(difference: Difference) -> Array:
-    """Where XLA's value is hloom's with other signs, or another branch, or not finite."""
+    """Select elements in which XLA's value has other signs, is on another branch, or is not finite."""
     ours, theirs = wide(difference.ours), wide(difference.theirs)
     with np.errstate(all="ignore"):
         size = np.abs(ours) + 2 * np.pi
@@ -356,7 +356,7 @@ def on_the_other_side(difference: Difference) -> Array:
 
 
 def zeros(difference: Difference) -> Array:
-    """Where values are equal but for the signs of zeros."""
+    """Select elements that are equal except for the signs of zeros."""
     return difference.ours == difference.theirs
 
 

@@ -20,7 +20,7 @@ def made(
     operation: str, line: str, *arguments: Any, computations: Sequence[str] = (), folded: bool = False,
     tolerance: Tolerance = EXACT, shapes: Sequence[str] = (), roots: Sequence[str] = ("@v0",),
 ) -> Case:  # fmt: skip
-    """A case of one instruction (or several lines)."""
+    """Return a case of one instruction (or several lines)."""
     arrays = tuple(np.asarray(a) for a in arguments)
     stated = tuple(shapes) or tuple(Shape.of(a).to_string(layout=False) for a in arrays)
     lines = tuple(line.split("\n"))
@@ -38,17 +38,17 @@ def made(
 
 
 def unary(opcode: str, kind: str, *numbers: Any, **options: Any) -> Case:
-    """One operation of one array."""
+    """Return a case of one operation of one array."""
     return made(f"{opcode} {kind}", f"@v0 = {opcode}(@p0)", *numbers, **options)
 
 
 def binary(opcode: str, kind: str, lhs: Any, rhs: Any, **options: Any) -> Case:
-    """One operation of two arrays."""
+    """Return a case of one operation of two arrays."""
     return made(f"{opcode} {kind}", f"@v0 = {opcode}(@p0, @p1)", lhs, rhs, **options)
 
 
 def combine(opcode: str, kind: str, result: str = "") -> str:
-    """A computation of two scalars."""
+    """Return a computation of two scalars."""
     text = f"@f0 {{\n  a = {kind}[] parameter(0)\n  b = {kind}[] parameter(1)\n"
     return text + f"  ROOT r = {result or kind}[] {opcode}\n}}\n"
 

@@ -17,7 +17,7 @@ MATRIX_TYPES = ("f32", "f64", "c64", "c128")
 
 
 def cholesky(draw: Draw) -> Case:
-    """Well-conditioned matrices; the triangle that is not read holds anything."""
+    """Draw well-conditioned matrices; the triangle that is not read has any content."""
     body = Body(draw)
     element_type = draw.one(MATRIX_TYPES)
     n = draw.integer(0, 5)
@@ -30,7 +30,7 @@ def cholesky(draw: Draw) -> Case:
     matrix = np.where(other, 7, matrix).astype(ElementType.parse(element_type).numpy_dtype)
     operand = body.parameter(matrix)
     root = body.let(f"cholesky({operand}), lower={str(lower).lower()}")
-    # What XLA leaves in the other triangle is not part of the result.
+    # The content of the other triangle, which XLA leaves, is not compared.
     mask = body.parameter(np.broadcast_to(~other, matrix.shape))
     zero = body.parameter(np.zeros((), matrix.dtype))
     zeros = body.let(f"{shape_of(element_type, matrix.shape)} broadcast({zero}), dimensions={{}}")
@@ -39,7 +39,7 @@ def cholesky(draw: Draw) -> Case:
 
 
 def triangular_solve(draw: Draw) -> Case:
-    """All sides, triangles and transpositions; the other triangle holds anything."""
+    """Draw all sides, triangles and transpositions; the other triangle has any content."""
     body = Body(draw)
     element_type = draw.one(MATRIX_TYPES)
     n, columns = draw.integer(0, 5), draw.integer(0, 4)
@@ -57,7 +57,7 @@ def triangular_solve(draw: Draw) -> Case:
 
 
 def fft(draw: Draw) -> Case:
-    """All kinds, one to three dimensions."""
+    """Draw all kinds, in one to three dimensions."""
     body = Body(draw)
     kind, double = draw.one(["FFT", "IFFT", "RFFT", "IRFFT"]), draw.chance(0.4)
     lengths = [draw.integer(1, 8) for _ in range(draw.integer(1, 3))]
@@ -73,7 +73,7 @@ def fft(draw: Draw) -> Case:
 
 
 def batch_norm(draw: Draw) -> Case:
-    """Training, inference and gradient."""
+    """Draw training, inference or gradient."""
     body = Body(draw)
     element_type = draw.one(["f32", "f32", "f64", "f16", "bf16"])
     sizes = tuple(max(1, size) for size in draw.sizes(low=1, largest=5))
@@ -108,7 +108,7 @@ def batch_norm(draw: Draw) -> Case:
 
 
 def rng_bit_generator(draw: Draw) -> Case:
-    """Both generators, any shape. Of signed bits XLA's client makes unsigned ones."""
+    """Draw both generators, any shape. XLA's client makes signed bits unsigned."""
     body = Body(draw)
     algorithm = draw.one(["rng_three_fry", "rng_philox", "rng_default"])
     words = 2 if algorithm == "rng_three_fry" else draw.one([2, 3])

@@ -1,8 +1,8 @@
 """Run generated modules: ``python -m tests.differential.module_runs --count 2000 [--seed S] [--first N]``.
 
-Each is compiled and evaluated in a process of its own kind, so that a crash of native code is a finding like
-any other. A failing module is made smaller before it is shown: results are left out, and instructions become
-parameters with the value that the evaluator gives them, as long as it still fails.
+They are compiled and evaluated in child processes, so that a crash of native code is a finding. A failing
+module is shrunk before it is shown: results are removed, and instructions become parameters with their
+evaluated values, as long as the module still fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .shrinking import smaller
 
 
 def differences(module: Module) -> list[str]:
-    """What is wrong with a module on the cpu backend; empty if nothing is."""
+    """Return the differences of a module on the cpu backend from its reference values."""
     text = program([module.case])
     parsed = HloModule.from_text(text)
     parsed.verify()
@@ -52,7 +52,7 @@ def differences(module: Module) -> list[str]:
 
 
 def complaints_of(module: Module) -> list[str]:
-    """The same, errors included."""
+    """Return the differences, or the error that is raised."""
     try:
         return differences(module)
     except HloError as error:
@@ -62,7 +62,7 @@ def complaints_of(module: Module) -> list[str]:
 
 
 def checked(number: int, seed: int) -> str:
-    """What is wrong with the module of a number, with its text; empty if nothing is."""
+    """Check the module of a number; return its differences with its text, or ""."""
     module = draw_module(number, seed)
     if not complaints_of(module):
         return ""
@@ -83,7 +83,7 @@ def serve(first: int, count: int, seed: int) -> None:
 
 
 def run(first: int, count: int, seed: int) -> list[str]:
-    """Findings of some modules, checked in child processes; a crash is a finding."""
+    """Check modules in child processes and return the findings; a crash is one."""
     findings: list[str] = []
     end = first + count
     name = f"{__package__}.module_runs"
@@ -108,7 +108,7 @@ def run(first: int, count: int, seed: int) -> list[str]:
 
 
 def main() -> None:
-    """Check modules and print what is wrong."""
+    """Check modules and print the findings."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential.module_runs", description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)

@@ -1,7 +1,7 @@
-"""Whole modules: 10 to 60 instructions of many kinds, in nested control flow, of many types and sizes.
+"""Generated modules: 10 to 60 instructions of many kinds, types and sizes, in nested control flow.
 
-Held against the reference evaluator alone: exact values bit for bit, others within the error that each may
-have. Run ``python -m tests.differential.module_runs``.
+They are compared with the reference evaluator only: exact values bit for bit, others within the error of
+each. Run ``python -m tests.differential.module_runs``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEEPEST = 2
 
 @dataclass(frozen=True)
 class Module:
-    """A module and what its results may be off by.
+    """A module with the tolerances of its results.
 
     Attributes:
         case: parameters, arguments and text.
@@ -34,7 +34,7 @@ class Module:
     results: tuple[Known, ...]
 
     def wrong(self, number: int, ours: Array, theirs: Array) -> Array:
-        """Where a result is not what the reference gives."""
+        """Return a mask of the elements in which a result disagrees with the reference."""
         value = self.results[number]
         if value.exact:
             return ~same(ours, theirs)
@@ -44,7 +44,7 @@ class Module:
 
 
 def same(ours: Array, theirs: Array) -> Array:
-    """Where bits are equal, or both are NaN."""
+    """Return a mask of the elements with equal bits, or NaN in both."""
     if ours.dtype.kind == "c":
         return same(ours.real, theirs.real) & same(ours.imag, theirs.imag)
     if ours.dtype.kind in "biu":
@@ -55,7 +55,7 @@ def same(ours: Array, theirs: Array) -> Array:
 
 
 def draw_module(number: int, seed: int) -> Module:
-    """The module of a number."""
+    """Draw the module of a number."""
     draw = Draw(seed, "module", number)
     large = draw.chance(0.08)
     sizes = tuple(draw.subset(SIZES, 3)) + ((draw.one([256, 500, 1025]), 130) if large else ())
@@ -86,7 +86,7 @@ def draw_module(number: int, seed: int) -> Module:
 
 
 def take_steps(s: Scope, count: int) -> None:
-    """So many steps, now and then into control flow."""
+    """Take a number of steps, some of them into control flow."""
     for _ in range(count):
         if s.depth < DEEPEST and s.draw.chance(0.13):
             s.draw.one([loop, loop, branch, call, fuse, hold])(s)
@@ -98,7 +98,7 @@ def take_steps(s: Scope, count: int) -> None:
 
 
 def inside(s: Scope, values: list[Known], first: int = 0) -> tuple[Scope, str]:
-    """A nested computation of the tuple of some values, with the elements from ``first`` on for values."""
+    """Enter a computation of the tuple of some values, with the elements from ``first`` on as values."""
     scope = Scope(s.writer, s.depth + 1)
     state = f"({', '.join(v.shape for v in values)})"
     whole = scope.line(state, "parameter(0)")
@@ -110,13 +110,13 @@ def inside(s: Scope, values: list[Known], first: int = 0) -> tuple[Scope, str]:
 
 
 def some_exact(s: Scope, most: int) -> list[Known]:
-    """A few exact values, perhaps one of them several times."""
+    """Return a few exact values, some perhaps repeated."""
     found = [v for v in (s.any(lambda v: v.exact) for _ in range(s.draw.integer(1, most))) if v is not None]
     return found or [s.like(Known("", "s32", (3,)))]
 
 
 def returned(s: Scope, wanted: list[Known]) -> str:
-    """The tuple of values of these types and sizes, made in a nested computation; its name."""
+    """Return the tuple of values of these types and sizes from a nested computation; its name."""
     names: list[str] = []
     for v in wanted:
         fitting = [
@@ -130,14 +130,14 @@ def returned(s: Scope, wanted: list[Known]) -> str:
 
 
 def taken(s: Scope, whole: str, values: list[Known], first: int = 0) -> None:
-    """The elements of a result, for further use."""
+    """Add the elements of a result for further use."""
     for n, v in enumerate(values):
         if n >= first:
             s.add(f"get-tuple-element({whole}), index={n}", v.element_type, v.sizes)
 
 
 def loop(s: Scope) -> None:
-    """A loop over a counter; its body updates in place, changes places, hands on, and loops again."""
+    """Add a loop over a counter whose body updates in place, permutes, passes on, and nests loops."""
     counter = s.draw.one(["s32", "s32", "u8", "s64", "u32"])
     index = Known(s.constant(counter, s.draw.integer(0, 2)), counter, ())
     values = [index, *some_exact(s, 4)]
@@ -164,7 +164,7 @@ def loop(s: Scope) -> None:
 
 
 def _condition(s: Scope, values: list[Known], state: str) -> str:
-    """Whether the counter, the first value, is below a limit, and perhaps a predicate holds."""
+    """Emit the condition that the counter, the first value, is below a limit, perhaps with a predicate."""
     condition = Scope(s.writer, s.depth + 1)
     whole = condition.line(state, "parameter(0)")
     number = condition.line(f"{values[0].element_type}[]", f"get-tuple-element({whole}), index=0")
@@ -178,7 +178,7 @@ def _condition(s: Scope, values: list[Known], state: str) -> str:
 
 
 def branch(s: Scope) -> None:
-    """One of several computations of a tuple, by a predicate or a number."""
+    """Add one of several computations of a tuple, by a predicate or a number."""
     values = some_exact(s, 3)
     results = some_exact(s, 2)
     shape = f"({', '.join(v.shape for v in results)})"
@@ -204,7 +204,7 @@ def branch(s: Scope) -> None:
 
 
 def call(s: Scope) -> None:
-    """A computation of a tuple, called once or twice."""
+    """Call a computation of a tuple once or twice."""
     values, results = some_exact(s, 3), some_exact(s, 2)
     scope, state = inside(s, values)
     take_steps(scope, s.draw.integer(1, 5))
@@ -217,7 +217,7 @@ def call(s: Scope) -> None:
 
 
 def fuse(s: Scope) -> None:
-    """A fusion that the program states itself."""
+    """Add a fusion stated in the program."""
     x = s.any(lambda v: v.exact and v.element_type in (*FLOATS, *INTEGERS))
     if x is None:
         return
@@ -228,7 +228,7 @@ def fuse(s: Scope) -> None:
 
 
 def hold(s: Scope) -> None:
-    """A barrier around nested tuples."""
+    """Add a barrier around nested tuples."""
     values = some_exact(s, 3)
     shape = f"({', '.join(v.shape for v in values)})"
     inner = s.line(shape, f"tuple({', '.join(v.name for v in values)})")
@@ -239,5 +239,5 @@ def hold(s: Scope) -> None:
 
 
 def largest(module: Module) -> int:
-    """Elements of its largest result."""
+    """Return the elements of its largest result."""
     return max((math.prod(v.sizes) for v in module.results), default=0)

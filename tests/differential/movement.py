@@ -15,17 +15,17 @@ from .draw import EVERY, INDEX_TYPES, Array, Draw
 
 
 def braces(numbers: Sequence[int]) -> str:
-    """``{1,0}``."""
+    """Return numbers in braces: ``{1,0}``."""
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def plain_shape(array: Array) -> str:
-    """The text of an array's shape with the default layout."""
+    """Return the text of an array's shape with the default layout."""
     return str(Shape.of(array))
 
 
 def broadcast(draw: Draw) -> Case:
-    """New dimensions anywhere, those of the operand in any order."""
+    """Draw new dimensions anywhere, and those of the operand in any order."""
     body = Body(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(high=3)
@@ -40,7 +40,7 @@ def broadcast(draw: Draw) -> Case:
 
 
 def factors(draw: Draw, count: int) -> list[int]:
-    """Sizes with a product."""
+    """Return sizes with a given product."""
     sizes: list[int] = []
     while count > 1 and len(sizes) < 4:
         divisors = [d for d in range(1, count + 1) if count % d == 0]
@@ -51,7 +51,7 @@ def factors(draw: Draw, count: int) -> list[int]:
 
 
 def reshape(draw: Draw) -> Case:
-    """As many elements in other dimensions."""
+    """Draw a reshape to other dimensions."""
     body = Body(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes()
@@ -62,7 +62,7 @@ def reshape(draw: Draw) -> Case:
 
 
 def transpose(draw: Draw) -> Case:
-    """Any permutation."""
+    """Draw any permutation."""
     body = Body(draw)
     sizes = draw.sizes(high=5, largest=4)
     operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
@@ -72,7 +72,7 @@ def transpose(draw: Draw) -> Case:
 
 
 def reverse(draw: Draw) -> Case:
-    """Any dimensions."""
+    """Draw any dimensions."""
     body = Body(draw)
     sizes = draw.sizes()
     operand = body.parameter(draw.any_values(draw.one(EVERY), sizes))
@@ -82,7 +82,7 @@ def reverse(draw: Draw) -> Case:
 
 
 def slice_(draw: Draw) -> Case:
-    """Starts, limits and strides; empty ranges too."""
+    """Draw starts, limits and strides; empty ranges too."""
     body = Body(draw)
     sizes = draw.sizes(largest=9)
     ranges: list[str] = []
@@ -99,7 +99,7 @@ def slice_(draw: Draw) -> Case:
 
 
 def pad(draw: Draw) -> Case:
-    """Edges that add or crop, interior padding."""
+    """Draw edges that add or crop, and interior padding."""
     body = Body(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(low=1)
@@ -116,7 +116,7 @@ def pad(draw: Draw) -> Case:
 
 
 def concatenate(draw: Draw) -> Case:
-    """One to five operands along any dimension, empty ones too. On integers of less than a byte XLA dies."""
+    """Draw one to five operands, empty ones too. XLA's process ends for integers narrower than a byte."""
     body = Body(draw)
     element_type = draw.one([t for t in EVERY if t not in ("s2", "s4", "u2", "u4", "f4e2m1fn")])
     sizes = draw.sizes(low=1)
@@ -129,7 +129,7 @@ def concatenate(draw: Draw) -> Case:
 
 
 def iota(draw: Draw) -> Case:
-    """Any numeric type, also where the numbers do not fit into it."""
+    """Draw any numeric type, also types that cannot represent the numbers."""
     body = Body(draw)
     element_type = draw.one(EVERY[1:])
     sizes = list(draw.sizes(low=1, high=3))
@@ -142,7 +142,7 @@ def iota(draw: Draw) -> Case:
 
 
 def copy(draw: Draw) -> Case:
-    """Arrays into another layout."""
+    """Copy arrays into another layout."""
     body = Body(draw)
     element_type = draw.one(EVERY)
     sizes = draw.sizes(low=2)
@@ -152,7 +152,7 @@ def copy(draw: Draw) -> Case:
 
 
 def start_index(draw: Draw, index_type: str, size: int) -> np.ndarray:
-    """A start index, often out of bounds."""
+    """Draw a start index, often out of bounds."""
     if draw.chance(0.3):
         return draw.any_values(index_type, ())
     low = -3 if index_type[0] == "s" else 0
@@ -160,7 +160,7 @@ def start_index(draw: Draw, index_type: str, size: int) -> np.ndarray:
 
 
 def sliced_sizes(draw: Draw, index_type: str, low: int) -> list[int]:
-    """Sizes to slice. Where the largest start is more than the index type holds, XLA wraps it or dies."""
+    """Draw sizes to slice. If the index type cannot hold the largest start, XLA wraps it or crashes."""
     sizes = list(draw.sizes(low=low, largest=7))
     if sizes and index_type not in ("s8", "u8") and draw.chance(0.1):
         sizes = [300, *sizes[1:2]]

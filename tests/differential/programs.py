@@ -1,6 +1,6 @@
-"""Whole programs: a dozen operations of many kinds, each on results of earlier ones.
+"""Programs of a dozen operations of many kinds, each on results of earlier ones.
 
-Values stay small whole numbers, so that every result is exact in any order of computation.
+Values are small whole numbers, so that every result is exact in any order of computation.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Program:
             self.values.append(Known(name, element_type, sizes))
 
     def any(self) -> Known:
-        """One of the values; newer ones more often."""
+        """Return one of the values, newer ones more often."""
         return self.values[-1 - min(self.draw.integer(0, 3), len(self.values) - 1)]
 
     def add(self, expression: str, element_type: str, sizes: tuple[int, ...] | list[int]) -> Known:
-        """A new value."""
+        """Add a value."""
         value = Known(self.body.let(expression), element_type, tuple(sizes))
         self.values.append(value)
         return value
 
     def like(self, value: Known) -> Known:
-        """A value of the same type and sizes, made from another one where need be."""
+        """Return a value of the same type and sizes, made from another one if necessary."""
         fitting = [v for v in self.values if (v.element_type, v.sizes) == (value.element_type, value.sizes)]
         if len(fitting) > 1 and self.draw.chance(0.7):
             return self.draw.one(fitting)
@@ -67,7 +67,7 @@ class Program:
         )
 
     def bounded(self, value: Known) -> Known:
-        """The value held to small numbers."""
+        """Return the value limited to small numbers."""
         low, high = (0 if value.element_type[0] == "u" else -LIMIT), LIMIT
         ends = [self.body.let(f"{value.element_type}[] constant({n})") for n in (low, high)]
         return self.add(f"clamp({ends[0]}, {value.name}, {ends[1]})", value.element_type, value.sizes)
@@ -236,7 +236,7 @@ def dynamic_slicing(p: Program) -> None:
     )
     part = p.add(expression, x.element_type, window)
     if p.draw.chance(0.5):
-        part = p.like(part)  # of a part of the same array XLA may read what it has just written
+        part = p.like(part)  # XLA may read what it has just written to a part of the same array
         if part.name.startswith("@p") or "slice" in p.body.lines[int(part.name[2:])]:
             return
         zero = p.body.let("s32[] constant(1)")
@@ -291,7 +291,7 @@ def calling(p: Program) -> None:
     shape = shape_of(x.element_type, x.sizes)
     opcodes = [p.draw.one(["add", "subtract", "maximum", "minimum"]) for _ in range(2)]
     function = p.body.computation([shape, shape], f"m = {opcodes[0]}(a, b)", f"r = {opcodes[1]}(m, b)")
-    # No fusion here: XLA's passes, which run before its own fusion, do not look into it, or die of it.
+    # No fusion here: XLA's passes before its own fusion ignore its content, or their process ends.
     p.bounded(p.add(f"call({x.name}, {y.name}), to_apply={function}", x.element_type, x.sizes))
 
 
@@ -353,7 +353,7 @@ STEPS: tuple[Callable[[Program], None], ...] = (
 
 
 def whole_program(draw: Draw) -> Case:
-    """Four to fourteen steps; the last values are the results."""
+    """Take four to fourteen steps; the last values are the results."""
     p = Program(draw)
     names: list[str] = []
     for _ in range(draw.integer(4, 14)):

@@ -28,7 +28,7 @@ REDUCERS = {
 
 
 def neutral(opcode: str, element_type: str) -> Array:
-    """The value that changes nothing."""
+    """Return the neutral element."""
     kind = ElementType.parse(element_type)
     dtype = kind.numpy_dtype
     if opcode in ("maximum", "minimum"):
@@ -49,7 +49,7 @@ def neutral(opcode: str, element_type: str) -> Array:
 
 
 def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
-    """Operation, element type, an initial value, and whether values must be kept small."""
+    """Draw operation, element type and initial value, and whether values must be kept small."""
     opcode = draw.one(list(REDUCERS))
     element_type = draw.one(REDUCERS[opcode])
     if draw.chance(0.4):
@@ -60,7 +60,7 @@ def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
 
 
 def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...], exact: bool) -> Array:
-    """Any values where the order of combination does not matter, else such that rounding is in bounds."""
+    """Return any values if the order of combination is irrelevant, else values with bounded rounding."""
     kind = ElementType.parse(element_type)
     if opcode not in ("add", "multiply") or not (kind.is_floating or kind.is_complex):
         return draw.values(element_type, sizes)
@@ -70,12 +70,12 @@ def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...
 
 
 def tolerance_of(opcode: str, element_type: str, terms: int, exact: bool) -> Tolerance:
-    """Sums are rounded in some order; all else is exact."""
+    """Return a rounding per term for sums, in some order; exact for all else."""
     return sum_tolerance(element_type, terms, exact) if opcode == "add" else EXACT
 
 
 def reduce(draw: Draw) -> Case:
-    """One array, any dimensions."""
+    """Reduce one array along any dimensions."""
     body = Body(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes()
@@ -91,7 +91,7 @@ def reduce(draw: Draw) -> Case:
 
 
 def argument_of_extreme(body: Body, value: str, index: str, direction: str) -> str:
-    """The combiner with which JAX finds the index of the largest or smallest: NaN first, then lower index."""
+    """Return JAX's combiner for the index of the largest or smallest: NaN first, then the lower index."""
     return body.computation(
         [f"{value}[]", f"{index}[]"] * 2,
         f"better = compare(a, c), direction={direction}",
@@ -108,9 +108,9 @@ def argument_of_extreme(body: Body, value: str, index: str, direction: str) -> s
 
 
 def reduce_several(draw: Draw) -> Case:
-    """Two arrays together: the index of the extreme, or two independent reductions.
+    """Reduce two arrays together: the index of the extreme, or two independent reductions.
 
-    XLA wants one layout for both, element sizes included, and one float type.
+    XLA requires one layout for both, including element sizes, and one float type.
     """
     body = Body(draw)
     sizes = draw.sizes(low=1)
@@ -145,7 +145,7 @@ def reduce_several(draw: Draw) -> Case:
 
 
 def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -> tuple[str, list[int]]:
-    """A window for every dimension, and the sizes of the result."""
+    """Return a window for every dimension, and the sizes of the result."""
     window = [draw.integer(1, min(max(size, 1), 4)) for size in sizes]
     stride = [draw.integer(1, 3) if draw.chance(0.4) else 1 for _ in sizes]
     base = [draw.integer(1, 2) if dilations and draw.chance(0.2) else 1 for _ in sizes]
@@ -172,7 +172,7 @@ def window_text(draw: Draw, sizes: tuple[int, ...], *, dilations: bool = True) -
 
 
 def reduce_window(draw: Draw) -> Case:
-    """Strides, padding, both dilations; sums as long as the axis."""
+    """Draw strides, padding and both dilations; sums as long as the axis."""
     body = Body(draw)
     opcode, element_type, init, exact = reduction(draw)
     sizes = draw.sizes(low=1, high=3)
@@ -190,7 +190,7 @@ def reduce_window(draw: Draw) -> Case:
 
 
 def reduce_windows(draw: Draw) -> Case:
-    """The index of the extreme in every window."""
+    """Draw the index of the extreme in every window."""
     body = Body(draw)
     sizes = draw.sizes(low=1, high=3)
     value = draw.one(["f32", "s32", "u8", "f64", "s16"])
@@ -208,9 +208,9 @@ def reduce_windows(draw: Draw) -> Case:
 
 
 def select_and_scatter(draw: Draw) -> Case:
-    """The gradient of pooling: windows overlap, selections tie.
+    """Draw a gradient of pooling: windows overlap, selections tie.
 
-    XLA goes through a window in the order of a layout that it chooses, so most cases have no equals.
+    XLA visits a window in the order of a layout that it chooses, so most cases have no equal elements.
     """
     body = Body(draw)
     element_type = draw.one(["f32", "f32", "f64", "bf16", "f16", "s32", "u8", "s64"])
@@ -244,7 +244,7 @@ def select_and_scatter(draw: Draw) -> Case:
 
 
 def map_(draw: Draw) -> Case:
-    """A computation of scalars on whole arrays."""
+    """Draw a computation of scalars on whole arrays."""
     body = Body(draw)
     element_type = draw.one([*INTEGERS, "f32", "f64", "f16"])
     scalar = f"{element_type}[]"

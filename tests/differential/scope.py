@@ -1,7 +1,7 @@
-"""Computations under construction: what rich modules are written with, and how far their values may be off.
+"""Computations under construction, from which generated modules are built, with the errors of their values.
 
-A value is exact, or it has an absolute error bound that grows with every operation on it. Exact values may be
-anything, infinities and NaN included; the others are bounded, so that errors stay small.
+A value is exact, or has an absolute error bound that grows with every operation on it. Exact values may be
+anything, including infinities and NaN; the others are bounded, so that errors stay small.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ class Known:
 
     @property
     def shape(self) -> str:
-        """In text."""
+        """Return the shape as text."""
         return shape_of(self.element_type, self.sizes)
 
     @property
     def exact(self) -> bool:
-        """Whether there is one right value."""
+        """Return whether there is one right value."""
         return self.error == 0.0
 
     @property
     def is_float(self) -> bool:
-        """Whether elements are real floats."""
+        """Return whether elements are real floats."""
         return self.element_type in FLOATS
 
     @property
     def count(self) -> int:
-        """Elements."""
+        """Return the number of elements."""
         return math.prod(self.sizes)
 
 
 def roundoff(element_type: str) -> float:
-    """A few roundings of a float type, relative."""
+    """Return the relative error of a few roundings of a float type."""
     return 8.0 * 2.0 ** -float_format(ElementType.parse(element_type)).mantissa_bits
 
 
@@ -70,9 +70,9 @@ class Writer:
     """A module under construction.
 
     Attributes:
-        most: values have at most so many elements.
+        most: maximum number of elements of a value.
         shared: computations that may be called from several places.
-        sizes: the sizes that dimensions have, but for those that operations make.
+        sizes: the sizes of dimensions, except those that operations compute.
         order: draws control dependencies; None for a module without any.
     """
 
@@ -85,7 +85,7 @@ class Writer:
     order: Draw | None = None
 
     def ordered(self, lines: Sequence[str]) -> list[str]:
-        """The lines of a computation, some of them with control dependencies on earlier ones."""
+        """Return the lines of a computation, some of them with control dependencies on earlier ones."""
         lines = list(lines)
         later = [n for n, line in enumerate(lines) if n and " parameter(" not in line]
         if self.order is None or not later:
@@ -97,7 +97,7 @@ class Writer:
         return lines
 
     def fresh(self, letter: str = "v") -> str:
-        """A name."""
+        """Return a new name."""
         self.count += 1
         return f"@{letter}{self.count}"
 
@@ -118,7 +118,7 @@ class Scope:
     # -- writing
 
     def line(self, shape: str, expression: str) -> str:
-        """An instruction; its name."""
+        """Add an instruction; return its name."""
         name = self.writer.fresh()
         self.lines.append(f"{name} = {shape} {expression}")
         return name
@@ -127,7 +127,7 @@ class Scope:
         self, expression: str, element_type: str, sizes: Sequence[int], of: Sequence[Known] = (),
         limit: float | None = None, error: float | None = None,
     ) -> Known:  # fmt: skip
-        """A new value; as inexact as those that it is made of, unless it is stated otherwise."""
+        """Add a value; as inexact as its operands, unless stated otherwise."""
         name = self.line(shape_of(element_type, tuple(sizes)), expression)
         if error is None:
             error = max((v.error for v in of), default=0.0)
@@ -138,16 +138,16 @@ class Scope:
         return value
 
     def constant(self, element_type: str, number: float | int | str) -> str:
-        """A scalar constant; its name."""
+        """Add a scalar constant; return its name."""
         return self.line(f"{element_type}[]", f"constant({number})")
 
     def full(self, element_type: str, sizes: Sequence[int], number: float | int | str) -> str:
-        """An array of one number; its name."""
+        """Add an array of one number; return its name."""
         scalar = self.constant(element_type, number)
         return self.line(shape_of(element_type, tuple(sizes)), f"broadcast({scalar}), dimensions={{}}")
 
     def function(self, parameters: Sequence[str], *lines: str) -> str:
-        """A computation of scalars or arrays (a, b, ...) -> last line; its name."""
+        """Add a function of scalars or arrays (a, b, ...) -> last line; return its name."""
         name = self.writer.fresh("f")
         text = [f"  {chr(97 + i)} = {shape} parameter({i})" for i, shape in enumerate(parameters)]
         text += [f"  {line}" for line in lines[:-1]] + [f"  ROOT {lines[-1]}"]
@@ -155,7 +155,7 @@ class Scope:
         return name
 
     def binary(self, element_type: str, opcode: str) -> str:
-        """A computation of one operation on two scalars."""
+        """Add a computation of one operation on two scalars."""
         known = self.writer.shared.get((element_type, opcode))
         if known is not None and self.draw.chance(0.6):
             return known
@@ -164,7 +164,7 @@ class Scope:
         return made
 
     def finish(self, root: str) -> str:
-        """Close a nested computation whose last value is the root; its name."""
+        """End a nested computation whose last value is the root; return its name."""
         name = self.writer.fresh("f")
         self.lines = self.writer.ordered(self.lines)
         lines = [("ROOT " if line.startswith(f"{root} =") else "") + line for line in self.lines]
@@ -174,7 +174,7 @@ class Scope:
     # -- choosing
 
     def any(self, fits: Callable[[Known], bool] = lambda v: True) -> Known | None:
-        """One of the values that fit, newer ones more often; None if there is none."""
+        """Return one of the values that fit, newer ones more often; None if there is none."""
         fitting = [v for v in self.values if fits(v)]
         if not fitting:
             return None
@@ -183,13 +183,13 @@ class Scope:
         return self.draw.one(fitting[-6:] if self.draw.chance(0.6) else fitting)
 
     def some(self) -> Known:
-        """One of the values."""
+        """Return one of the values."""
         found = self.any()
         assert found is not None
         return found
 
     def like(self, value: Known) -> Known:
-        """An exact value of the same type and sizes, made if need be."""
+        """Return an exact value of the same type and sizes, made if necessary."""
 
         def fits(v: Known) -> bool:
             return (v.element_type, v.sizes, v.exact) == (value.element_type, value.sizes, True)
@@ -219,7 +219,7 @@ class Scope:
     # -- values of small size
 
     def tamed(self, value: Known) -> Known:
-        """Whole numbers from -4 to 4 of an exact float, without -0: sums and products of them are exact."""
+        """Map an exact float to whole numbers in [-4, 4] without -0, whose sums and products are exact."""
         element_type, sizes = value.element_type, value.sizes
         finite = self.line(shape_of("pred", sizes), f"is-finite({value.name})")
         one = self.full(element_type, sizes, 1)
@@ -230,12 +230,12 @@ class Scope:
         return self.settled(near, element_type, sizes)
 
     def settled(self, name: str, element_type: str, sizes: Sequence[int]) -> Known:
-        """The value with +0 for every zero: the sign of a sum of zeros depends on the order."""
+        """Return the value with +0 for every zero: the sign of a sum of zeros depends on the order."""
         zero = self.full(element_type, sizes, 0)
         return self.add(f"add({name}, {zero})", element_type, sizes)
 
     def smooth(self, fits: Callable[[Known], bool] = lambda v: True) -> Known | None:
-        """A bounded float: an inexact one, or a tamed one with the limit and error that it has."""
+        """Return a bounded float: an inexact one, or an exact one with limited values."""
         found = self.any(lambda v: v.is_float and fits(v))
         if found is None or not found.exact:
             return found
@@ -243,14 +243,14 @@ class Scope:
         return Known(made.name, made.element_type, made.sizes, 4.0, roundoff(made.element_type))
 
     def bounded(self, value: Known) -> Known:
-        """The value itself, or its hyperbolic tangent if it may be large."""
+        """Return the value itself, or its hyperbolic tangent if it may be large."""
         if value.limit <= 16:
             return value
         error = min(2.0, value.error + roundoff(value.element_type))
         return self.add(f"tanh({value.name})", value.element_type, value.sizes, [value], 1.0, error)
 
     def sizes(self, low: int = 0, high: int = 3) -> tuple[int, ...]:
-        """Dimensions of a new array."""
+        """Return dimensions of a new array."""
         draw = self.draw
         while True:
             found = tuple(
@@ -261,7 +261,7 @@ class Scope:
                 return found
 
     def argument(self, element_type: str, sizes: Sequence[int]) -> Array:
-        """Values of an argument."""
+        """Return values of an argument."""
         draw = self.draw
         kind = draw.one([draw.small_values, draw.small_values, draw.ordinary_values, draw.any_values])
         return np.asarray(kind(element_type, tuple(sizes)))

@@ -1,4 +1,4 @@
-"""Failing modules made smaller: fewer results, and values from outside instead of what computes them."""
+"""Shrink failing modules: fewer results, and parameters in place of computed values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"@\w+")
 
 
 def smaller(module: Module, fails: Callable[[Module], bool]) -> Module:
-    """The module with as little as still fails: one result if that is enough, few instructions."""
+    """Return the smallest module found that still fails: one result if that is enough, few instructions."""
     for value in module.results:
         alone = Module(pruned(dataclasses.replace(module.case, roots=(value.name,))), (value,))
         if fails(alone):
@@ -34,7 +34,7 @@ def smaller(module: Module, fails: Callable[[Module], bool]) -> Module:
 
 
 def pruned(case: Case) -> Case:
-    """Without instructions and computations that no result needs."""
+    """Remove instructions and computations that no result needs."""
     needed = set(case.roots)
     kept: list[str] = []
     for line in reversed(case.lines):
@@ -52,7 +52,7 @@ def pruned(case: Case) -> Case:
 
 
 def values_of(case: Case) -> dict[str, Array]:
-    """What the evaluator gives for every array that the entry computes, by name."""
+    """Return the evaluator's value of every array that the entry computes, by name."""
     names = [
         name for name, expression in (line.split(" = ", 1) for line in case.lines) if expression[0] != "("
     ]
@@ -64,7 +64,7 @@ def values_of(case: Case) -> dict[str, Array]:
 
 
 def with_argument(case: Case, name: str, value: Array) -> Case:
-    """With an argument in the place of an instruction."""
+    """Replace an instruction by an argument."""
     parameter = f"@p{len(case.parameters)}"
     shape = next(line.split(" = ", 1)[1].split(" ")[0] for line in case.lines if line.startswith(f"{name} ="))
     lines = [re.sub(rf"{name}\b", parameter, line) for line in case.lines if not line.startswith(f"{name} =")]

@@ -13,13 +13,13 @@ from .draw import FLOATS, INTEGERS, Draw
 from .movement import braces, plain_shape
 
 REAL = tuple(t for t in (*INTEGERS, *FLOATS) if ElementType.parse(t).bits >= 8)
-"""Key types. XLA refuses to sort narrower ones together with others, and dies of sorting them alone."""
+"""Key types. XLA refuses to sort narrower ones with others; its process ends for them alone."""
 
 
 def sort(draw: Draw) -> Case:
-    """One to three operands: by the first key, or by two, or by a computed key.
+    """Sort one to three operands by the first key, by two, or by a computed key.
 
-    An unstable sort gets an index as the last key, so that its order is determined. XLA wants one
+    An unstable sort has an index as the last key, so that its order is determined. XLA requires one
     layout for all.
     """
     body = Body(draw)
@@ -84,7 +84,7 @@ def sort(draw: Draw) -> Case:
 
 
 def topk(draw: Draw) -> Case:
-    """The largest or smallest, ties and NaN included."""
+    """Draw the largest or smallest elements, with ties and NaN."""
     body = Body(draw)
     element_type = draw.one(["f32", "f32", "bf16", "f16", "f64", "s32", "u8", "s8", "u32", "s64"])
     sizes = draw.sizes(low=1, high=3, largest=12)

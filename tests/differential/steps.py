@@ -1,4 +1,4 @@
-"""The operations that rich modules are made of: each adds a few instructions to a scope."""
+"""Operations of generated modules: each adds a few instructions to a scope."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def conversion(s: Scope) -> None:
 
 
 def chain(s: Scope) -> None:
-    """Several operations in a row on one value, which is used again."""
+    """Add several consecutive operations on one value, which is used again."""
     x = s.any(_real)
     if x is None:
         return
@@ -208,7 +208,7 @@ def joining(s: Scope) -> None:
 
 
 def _start(s: Scope) -> str:
-    """A start index."""
+    """Return a start index."""
     scalar = s.any(lambda v: v.element_type == "s32" and not v.sizes and v.exact)
     if scalar is not None and s.draw.chance(0.7):
         return scalar.name
@@ -225,7 +225,7 @@ def dynamic_slicing(s: Scope) -> None:
 
 
 def updating(s: Scope) -> None:
-    """An update in place if it can be, of something that may be used afterwards."""
+    """Add an update that may be in place, of a value that may be used afterwards."""
     x = s.any(lambda v: bool(v.sizes) and v.exact)
     if x is None:
         return
@@ -326,7 +326,7 @@ def _neutral(opcode: str, element_type: str) -> str:
 
 
 def reducing_two(s: Scope) -> None:
-    """The place of the largest element, the first of equals and of NaN; or a sum and a maximum at once."""
+    """Add the index of the largest element, the first of equals and of NaN; or a sum and a maximum."""
     x = s.any(lambda v: _real(v) and bool(v.sizes))
     if x is None:
         return
@@ -425,7 +425,7 @@ def sorting(s: Scope) -> None:
     x = s.any(lambda v: bool(v.sizes) and _numeric(v))
     if x is None:
         return
-    if x.is_float and x.exact:  # the sign of a NaN, and so its place in total order, is nobody's business
+    if x.is_float and x.exact:  # the sign of a NaN, and so its position in total order, is unspecified
         number = s.line(shape_of("pred", x.sizes), f"compare({x.name}, {x.name}), direction=EQ")
         one = s.full(x.element_type, x.sizes, 1)
         x = s.add(f"select({number}, {x.name}, {one})", x.element_type, x.sizes)
@@ -498,7 +498,7 @@ def smooth_arithmetic(s: Scope) -> None:
 
 
 def normalization(s: Scope) -> None:
-    """A softmax, or a division by a norm, along one dimension."""
+    """Add a softmax, or a division by a norm, along one dimension."""
     x = s.smooth(lambda v: bool(v.sizes) and v.element_type in ("f32", "f64") and 0 not in v.sizes)
     if x is None or not math.isfinite(x.limit):
         return

@@ -1,4 +1,4 @@
-"""Random programs give on hloom what they give on XLA:CPU, and are read and printed alike."""
+"""Random programs give the same results on hloom and XLA:CPU, and are parsed and printed alike."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_random_programs(xla: Xla) -> None:
 
 
 def test_compiled_programs(xla: Xla) -> None:
-    """Native code, held against XLA:CPU and against the evaluator."""
+    """Native code is compared with XLA:CPU and with the evaluator."""
     cases = [
         draw_case(family, number, SEED + 1) for family, number in round_robin(sorted(FAMILIES), COMPILED)
     ]
@@ -58,7 +58,7 @@ def test_compiled_programs(xla: Xla) -> None:
 
 
 def test_whole_modules() -> None:
-    """Native code of generated modules, in a process of its own, held against the evaluator."""
+    """Native code of generated modules runs in a separate process and is compared with the evaluator."""
     assert module_runs.run(0, MODULES, SEED) == []
 
 
@@ -148,7 +148,7 @@ def test_every_known_difference_has_a_reason_and_an_example() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_known_differences_are_still_seen(xla: Xla, name: str) -> None:
-    """And within their limits: another value in place of XLA's would be a finding."""
+    """Known differences occur, within their limits: another value in place of XLA's is a finding."""
     report = compared(xla, [EXAMPLES[name]])
     assert not report.findings
     assert name in report.known
@@ -161,7 +161,7 @@ def test_known_differences_are_still_seen(xla: Xla, name: str) -> None:
 
 
 def elsewhere(difference: Difference, where: np.ndarray) -> np.ndarray:
-    """Values that are neither hloom's nor XLA's: far away, or a bit apart for narrow types."""
+    """Return values that are neither hloom's nor XLA's: far away, or slightly apart for narrow types."""
     ours, theirs = difference.ours, difference.theirs
     if ours.dtype.kind in "fc":
         far = 1000 + 1000 * np.abs(np.nan_to_num(ours, nan=0.0, posinf=0.0, neginf=0.0))

@@ -1,4 +1,4 @@
-"""XLA:CPU as an oracle that survives its own crashes: a process that is started anew when it dies."""
+"""XLA:CPU as an oracle in a child process, which is started again if it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 from .draw import Array
 
 PATIENCE_SECONDS = 120.0
-"""A program that takes longer is taken for one that never ends."""
+"""Seconds after which a program counts as one that never ends."""
 
 
 class XlaRefused(Exception):
@@ -28,10 +28,10 @@ class XlaCrashed(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What XLA makes of a program.
+    """XLA's answer for a program.
 
     Attributes:
-        prints: its print of the ``text``, of hloom's ``proto``, and with the print options of other names.
+        prints: XLA's print of the ``text``, of hloom's ``proto``, and with other print options, by name.
         results: for every replica the leaves of the result.
     """
 
@@ -62,7 +62,7 @@ class Xla:
             self._process = None
 
     def run(self, text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> Answer:
-        """What XLA makes of a program and its proto with the arguments of every replica.
+        """Return XLA's answer for a program and its proto with the arguments of every replica.
 
         Without any replica the program is only printed.
         Raises XlaRefused or XlaCrashed.

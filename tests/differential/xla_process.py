@@ -1,6 +1,6 @@
-"""The process that runs programs on XLA:CPU; started by `xla`, with which it speaks in pickles.
+"""The process that runs programs on XLA:CPU; `xla` starts it and exchanges pickles with it.
 
-XLA ends the whole process on some inputs, so it has one of its own.
+XLA ends the process on some inputs, so it has a separate one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-# What the flags switch off is where XLA trades meaning for speed; one thread, for the sake of other users.
+# The flags disable optimizations that change values; one thread leaves cores to others.
 os.environ["XLA_FLAGS"] = " ".join([
     "--xla_allow_excess_precision=false",
     "--xla_cpu_enable_fast_min_max=false",
@@ -32,7 +32,7 @@ PRESETS = ("canonical", "short_parsable", "fingerprint")
 
 
 def run(text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> tuple[Prints, list[Leaves]]:
-    """XLA's prints of a program's text and of hloom's proto of it, and the leaves that every replica gives.
+    """Return XLA's prints of a program's text and of hloom's proto of it, and the leaves of every replica.
 
     Without arguments of any replica, the program is only printed.
     """
@@ -49,7 +49,7 @@ def run(text: str, proto: bytes, arguments: Sequence[Sequence[Any]]) -> tuple[Pr
 
 
 def run_replicas(module: Any, arguments: Sequence[Sequence[Any]]) -> list[Leaves]:
-    """The leaves that every replica gives."""
+    """Return the leaves of every replica."""
     client = xla_cpu.client()
     devices = client.local_devices()[: len(arguments)]
     options = xla_client.CompileOptions()
@@ -60,7 +60,7 @@ def run_replicas(module: Any, arguments: Sequence[Sequence[Any]]) -> list[Leaves
     stablehlo = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
     executable = client.compile_and_load(stablehlo, xla_client.DeviceList(tuple(devices)), options)
     mesh = jax.sharding.Mesh(np.array(devices), ("replica",))
-    # Each device has an array of its own; that XLA believes all of them to be equal changes nothing.
+    # Each device has a separate array; XLA assumes that all of them are equal, which has no effect here.
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     inputs: list[Any] = []
     for column in zip(*arguments, strict=True):
@@ -79,7 +79,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             return
         try:
             answer: Any = ("ran", run(*request))
-        except Exception as error:  # whatever XLA has to say is an answer
+        except Exception as error:  # any error of XLA is an answer
             answer = ("refused", str(error))
         pickle.dump(answer, answers)
         answers.flush()
@@ -87,5 +87,5 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 if __name__ == "__main__":
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is not an answer
+    os.dup2(2, 1)  # output of libraries is not an answer
     serve(sys.stdin.buffer, out)

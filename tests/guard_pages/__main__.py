@@ -1,7 +1,7 @@
 """Run programs next to unmapped pages: ``cd tests; python -m guard_pages [--all] [--only TEXT]``.
 
-Every program runs twice, its arrays before an unmapped page and behind one, in child processes; the results
-of both must be the same. A program that ends its process is reported, and the next one goes on.
+Every program runs twice in child processes, with its arrays before an unmapped page and after one; both
+results must be equal. A program that ends its process is reported, and the others continue.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 SAMPLE_STRIDE: Final = 23
-"""Without ``--all``, one program in so many."""
+"""Without ``--all``, one of this many programs runs."""
 
 
 def serve(options: Any) -> None:
-    """Run programs, each one's number on a line before it begins."""
+    """Run programs; print the number of each before it begins."""
     from guard_pages.memory import BEGINNING, END, guarded
     from guard_pages.programs import all_programs
     from hloom import HloError
@@ -47,7 +47,7 @@ def serve(options: Any) -> None:
 
 
 def run(arguments: list[str]) -> tuple[int, list[str]]:
-    """(number of programs, what is wrong with some) for the arguments of the command line."""
+    """Return (number of programs, failures) for the arguments of the command line."""
     findings: list[str] = []
     first = 0
     while True:
@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> tuple[int, list[str]]:
 
 
 def main() -> None:
-    """Run programs and print what is wrong."""
+    """Run programs and print the failures."""
     parser = argparse.ArgumentParser(prog="python -m guard_pages", description=__doc__)
     parser.add_argument("--all", action="store_true", help="every program, not a sample")
     parser.add_argument("--only", default="", help="programs whose name holds a text")

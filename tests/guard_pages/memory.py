@@ -1,9 +1,9 @@
 """Memory of compiled programs between unmapped pages: arguments, results, temporaries, constants.
 
-`guarded` replaces where `NativeExecutable` puts them. Each array ends at a page that is not mapped (`END`),
-or begins behind one (`BEGINNING`); arguments cannot be written. An access beyond an array then ends the
-process, also one that only reads. Temporaries and constants are aligned to 64 bytes, so that up to 63 bytes
-behind them remain unguarded.
+`guarded` replaces the allocations of `NativeExecutable`. Each array ends at an unmapped page (`END`), or
+begins after one (`BEGINNING`); arguments cannot be written. A read or write beyond an array then ends the
+process.
+Temporaries and constants are aligned to 64 bytes, so that up to 63 bytes after them are unguarded.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def pages(size: int) -> int:
-    """Bytes of the pages that hold so many bytes."""
+    """Return the bytes of the pages that hold a number of bytes."""
     return -(-size // PAGE) * PAGE
 
 
 def protect(address: int, size: int, protection: int) -> None:
-    """Change what may be done with pages."""
+    """Set the access rights of pages."""
     if size and _LIBC.mprotect(address, size, protection):
         raise OSError(ctypes.get_errno(), "mprotect")
 
@@ -69,7 +69,7 @@ class Region:
         protect(self._base + self._mapped - PAGE, PAGE, 0)
         self.size = size
         self.address = self._base + PAGE + (pages(size) - size if place == END else 0)
-        # pages are 0 at first; other bytes show what is used without having been written
+        # pages are 0 at first; other bytes reveal reads of memory that was never written
         ctypes.memset(self._base + PAGE, 0xA5, pages(size))
 
     def fill(self, data: bytes) -> None:
@@ -78,7 +78,7 @@ class Region:
         protect(self._base + PAGE, self._mapped - 2 * PAGE, mmap.PROT_READ)
 
     def array(self, dtype: np.dtype[Any], sizes: Sequence[int]) -> Array:
-        """The bytes as an array, which must not be used after `free`."""
+        """Return the bytes as an array, which must not be used after `free`."""
         memory = (ctypes.c_char * self.size).from_address(self.address)
         return np.frombuffer(memory, dtype, count=math.prod(sizes)).reshape(sizes)
 
@@ -88,10 +88,10 @@ class Region:
 
 
 class GuardedOffsets:
-    """Places temporaries so that none shares a page with another, with a page that nobody uses between.
+    """Place temporaries so that none shares a page with another, with an unused page between them.
 
     Attributes:
-        unused: (offset, size) of the pages that nobody uses, by the size of the arena.
+        unused: (offset, size) of the unused pages, by the size of the arena.
     """
 
     def __init__(self, place: str) -> None:
@@ -116,7 +116,7 @@ class GuardedOffsets:
 
 
 def guarded_constants(entry: Entry, place: str) -> LoadedObject:
-    """Load code with every constant next to a page that nobody may touch."""
+    """Load code with every constant next to an inaccessible page."""
     names: list[str] = entry.facts["data"]
     count = len(entry.parts) - len(names)
     data: dict[str, bytes] = {}
@@ -141,7 +141,7 @@ def guarded_constants(entry: Entry, place: str) -> LoadedObject:
 
 
 class Guarded:
-    """What a program gets instead of memory of numpy and of the arena.
+    """Guarded memory for a program, instead of numpy's and the arena.
 
     Attributes:
         regions: all in use.
@@ -152,12 +152,12 @@ class Guarded:
         self.regions: list[Region] = []
 
     def region(self, size: int) -> Region:
-        """Bytes next to an unmapped page."""
+        """Return bytes next to an unmapped page."""
         self.regions.append(Region(size, self._place))
         return self.regions[-1]
 
     def argument(self, value: Array | None, shape: Shape) -> Array | None:
-        """An argument that cannot be written."""
+        """Return an argument that cannot be written."""
         if value is None or not shape.is_array:
             return value
         held = np.ascontiguousarray(value, shape.element_type.dtype)
@@ -166,14 +166,14 @@ class Guarded:
         return region.array(held.dtype, held.shape)
 
     def result(self, shape: Shape) -> Array:
-        """Memory for a leaf of a result."""
+        """Return memory for a leaf of a result."""
         dtype = shape.element_type.dtype if shape.is_array else np.dtype(np.uint8)
         sizes = shape.dimensions if shape.is_array else (0,)
         return self.region(dtype.itemsize * math.prod(sizes)).array(dtype, sizes)
 
     @contextmanager
     def arena(self, size: int) -> Generator[int]:
-        """The address of an arena whose temporaries have unmapped pages between them."""
+        """Return the address of an arena whose temporaries have unmapped pages between them."""
         region = self.region(pages(size))
         for offset, unused in self._offsets.unused.get(size, ()):
             protect(region.address + offset, unused, 0)
@@ -191,7 +191,7 @@ def guarded(place: str) -> Generator[None]:
     offsets = GuardedOffsets(place)
     plain = native.NativeExecutable._run
 
-    # devices run in threads of their own
+    # devices run in separate threads
     current = threading.local()
 
     def run(

@@ -44,14 +44,14 @@ class Program:
 
 
 def flat(value: Any) -> list[Any]:
-    """The leaves of a result."""
+    """Return the leaves of a result."""
     if isinstance(value, list | tuple):
         return [leaf for part in value for leaf in flat(part)]
     return [] if value is None else [np.asarray(value)]
 
 
 def of_text(name: str, text: str, arguments: Callable[[], Sequence[Any]]) -> Program:
-    """The program of a text."""
+    """Return the program of a text."""
 
     def run() -> list[Any]:
         module = HloModule.from_text(text)
@@ -62,7 +62,7 @@ def of_text(name: str, text: str, arguments: Callable[[], Sequence[Any]]) -> Pro
 
 
 def hlo_tests() -> Iterator[Program]:
-    """Every run line of the HLO file tests."""
+    """Yield every run line of the HLO file tests."""
     for path in sorted(_HLO.rglob("*.hlo")):
         for number, section in enumerate(sections(path.read_text())):
             for run in section.runs:
@@ -82,14 +82,14 @@ def hlo_tests() -> Iterator[Program]:
 
 
 def workloads() -> Iterator[Program]:
-    """The example programs."""
+    """Yield the example programs."""
     folder = examples()
     for path in sorted(folder.glob("*.hlo")):
         yield of_text(f"examples/{path.stem}", path.read_text(), lambda n=path.stem: draw_inputs(folder, n))
 
 
 def modules(count: int, seed: int) -> Iterator[Program]:
-    """Generated modules."""
+    """Yield generated modules."""
     for number in range(count):
 
         def run(number: int = number) -> list[Any]:
@@ -101,7 +101,7 @@ def modules(count: int, seed: int) -> Iterator[Program]:
 
 
 def products() -> Iterator[Program]:
-    """Matrix products: sizes that leave something over, factors in rows and in columns."""
+    """Yield matrix products: sizes with remainders, factors in rows and in columns."""
     for kind, (m, k, n), left, right in itertools.product(_PRODUCT_TYPES, _PRODUCT_SIZES, (0, 1), (0, 1)):
         a, b = [(k, m), (m, k)][left], [(k, n), (n, k)][right]
         text = (
@@ -113,7 +113,7 @@ def products() -> Iterator[Program]:
 
 
 def convolutions() -> Iterator[Program]:
-    """Convolutions whose kernels and inputs have their features at small strides."""
+    """Yield convolutions whose kernels and inputs have their features at small strides."""
     labels = ("b01f_01io->b01f", "bf01_oi01->bf01", "f01b_i01o->f01b", "b01f_01oi->b01f", "01bf_oi01->bf01")
     sizes = ((1, 5, 3, 2), (2, 9, 8, 3), (3, 4, 16, 17), (1, 8, 5, 33))
     for label, (batch, size, features, out), kind in itertools.product(
@@ -137,7 +137,7 @@ def _ones(text: str) -> list[Any]:
 
 
 def corpus(folder: Path) -> Iterator[Program]:
-    """The programs of a conformance corpus of XLA's and StableHLO's tests."""
+    """Yield the programs of a conformance corpus of XLA's and StableHLO's tests."""
     spec = importlib.util.spec_from_file_location("corpus_check", folder / "check.py")
     assert spec is not None and spec.loader is not None
     checks = importlib.util.module_from_spec(spec)
@@ -161,7 +161,7 @@ def corpus(folder: Path) -> Iterator[Program]:
 
 
 def all_programs(seeds: int, corpus_folder: Path | None) -> Iterator[Program]:
-    """All of them; so many generated modules."""
+    """Yield all of them, with a number of generated modules."""
     yield from products()
     yield from convolutions()
     yield from hlo_tests()

@@ -1,4 +1,4 @@
-"""Mutation testing: are wrong one-line changes of hloom's sources found by its tests?
+"""Mutation testing: check that the tests fail for wrong one-line changes of hloom's sources.
 
 ``python -m tests.mutation --count 300 --seed 1`` (``make mutation N=300 SEED=1``), by hand and weekly:
 

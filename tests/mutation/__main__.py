@@ -19,7 +19,7 @@ EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 
 
 def equivalent() -> set[tuple[str, str, str]]:
-    """(path, line before, line after) of the changes that change nothing, from the list."""
+    """Return (path, line before, line after) of the equivalent changes, from the list."""
     found: set[tuple[str, str, str]] = set()
     lines = [line for line in EQUIVALENT.read_text().splitlines() if not line.startswith("#")]
     for entry in "\n".join(lines).split("\n\n"):
@@ -32,7 +32,7 @@ def equivalent() -> set[tuple[str, str, str]]:
 
 
 def candidates(covered: CoverageMap, only: str) -> list[Mutant]:
-    """All mutants of lines that tests run, of files that have not changed since the map was made."""
+    """Return all mutants of lines that tests run, in files unchanged since the map was made."""
     known = equivalent()
     made: list[Mutant] = []
     for path in sorted(covered.lines):
@@ -49,7 +49,7 @@ def candidates(covered: CoverageMap, only: str) -> list[Mutant]:
 
 
 def report(outcomes: list[Outcome], candidates: int) -> str:
-    """The table, then the survivors."""
+    """Print the table, then the survivors."""
     counts = Counter(o.result for o in outcomes)
     kinds = sorted({o.mutant.kind for o in outcomes})
     lines = [f"{len(outcomes)} of {candidates} mutants", "", f"{'':24}  killed  out of time  survived"]

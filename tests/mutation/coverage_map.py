@@ -1,7 +1,7 @@
-"""Which tests run which lines: made by one run of all tests, and kept.
+"""Coverage map: the tests that run each line, made by one run of all tests and stored.
 
-The run is one process (coverage.py follows no others), with a plugin that gives every test function a context
-of its own. Lines that only run while modules are imported belong to no test.
+The run is one process (coverage.py follows no others), with a plugin that gives every test function a
+separate context. Lines that only run while modules are imported belong to no test.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pytest
 
 @dataclass(frozen=True)
 class CoverageMap:
-    """What runs what.
+    """The tests that run each line.
 
     Attributes:
-        tests: names of tests as pytest takes them; seconds that each takes.
+        tests: names of tests as pytest takes them; seconds of each.
         lines: for every file and line the numbers of the tests that run it.
-        digests: of the files, to see whether lines still have these numbers.
+        digests: of the files, to detect changed line numbers.
     """
 
     tests: list[tuple[str, float]]
@@ -36,12 +36,12 @@ class CoverageMap:
 
 
 def digest(file: Path) -> str:
-    """Of the contents of a file."""
+    """Return the digest of a file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def function_of(nodeid: str) -> str:
-    """A test without its parameters."""
+    """Return the name of a test without its parameters."""
     return nodeid if ".hlo" in nodeid else nodeid.split("[")[0]
 
 
@@ -56,12 +56,12 @@ class Recorder:
         self.seconds: dict[str, float] = defaultdict(float)
 
     def pytest_sessionstart(self) -> None:
-        """Begin."""
+        """Start measuring."""
         self.coverage.start()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        """One test."""
+        """Measure one test in its own context."""
         name = function_of(item.nodeid)
         self.coverage.switch_context(name)
         begin = time.perf_counter()
@@ -91,14 +91,14 @@ class Recorder:
 
 
 def load(file: Path) -> CoverageMap:
-    """The map in a file."""
+    """Load the map from a file."""
     stored = json.loads(file.read_text())
     lines = {path: {int(n): tests for n, tests in of.items()} for path, of in stored["lines"].items()}
     return CoverageMap([tuple(t) for t in stored["tests"]], lines, stored["digests"])
 
 
 def make(root: Path, file: Path, tests: list[str]) -> CoverageMap:
-    """Run tests (all, if none are named) of a tree in a process of their own and keep the map."""
+    """Run tests (all, if none are named) of a tree in a separate process and store the map."""
     file.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.mutation.coverage_map", str(file), *tests]
     environment = os.environ | {"PYTHONPATH": str(root / "src"), "CI": "1"}
@@ -107,5 +107,5 @@ def make(root: Path, file: Path, tests: list[str]) -> CoverageMap:
 
 
 if __name__ == "__main__":
-    # Failing tests are no obstacle: what they ran is known.
+    # Failing tests are allowed: their lines are recorded.
     pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[Recorder(Path(sys.argv[1]))])

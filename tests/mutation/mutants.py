@@ -55,7 +55,7 @@ NEIGHBOURS = {
 
 
 def mutants_of(root: Path, path: str) -> list[Mutant]:
-    """All mutants of a file that still compile."""
+    """Return all mutants of a file that still compile."""
     text = (root / path).read_text()
     lines = text.split("\n")
     made: dict[tuple[int, str], Mutant] = {}
@@ -70,7 +70,7 @@ def mutants_of(root: Path, path: str) -> list[Mutant]:
 
 
 def compiles(text: str) -> bool:
-    """Whether a text is Python."""
+    """Return whether a text is valid Python."""
     try:
         compile(text, "mutant", "exec", dont_inherit=True)
     except SyntaxError:
@@ -79,7 +79,7 @@ def compiles(text: str) -> bool:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.AST]:
-    """The statements of functions, without docstrings: what runs when a function is called."""
+    """Return the statements of functions, without docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in node.body:
@@ -88,8 +88,8 @@ def functions(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those in annotations, in ``strict=`` of zip (lengths are known to be equal there), and in
-    f-strings (whose places Python 3.11 does not know)."""
+    """Yield all nodes but those in annotations, in ``strict=`` of zip (where lengths are known to be equal),
+    and in f-strings (for which Python 3.11 has no positions)."""
     if isinstance(node, ast.keyword) and node.arg == "strict":
         return
     yield node
@@ -103,7 +103,7 @@ Change = tuple[int, int, int, str, str]
 
 
 def changes(statement: ast.AST, lines: list[str]) -> Iterator[Change]:
-    """(line, first byte, end, kind, new text) of every change of a statement."""
+    """Yield (line, first byte, end, kind, new text) of every change of a statement."""
     returns = [n for n in ast.walk(statement) if isinstance(n, ast.Return) and n.value is not None]
     for node in walk(statement):
         line = getattr(node, "lineno", None)
@@ -155,7 +155,7 @@ def _changes_of(node: ast.AST, line: str, returns: list[ast.Return]) -> Iterator
 def _between(
     left: ast.AST, right: ast.AST, kind: str, words: tuple[str, str], line: str
 ) -> Iterator[tuple[int, int, str, str]]:
-    """The operator between two operands of one line."""
+    """Return the operator between two operands of one line."""
     old, new = words
     first, last = left.end_col_offset, right.col_offset  # type: ignore[attr-defined]
     place = line.encode()[first:last].find(old.encode())

@@ -21,7 +21,7 @@ from .mutants import Mutant
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: killed, out of time, or survived; by how many of the tests that run it."""
+    """The outcome of a mutant: killed, out of time, or survived; and the number of tests that ran."""
 
     mutant: Mutant
     result: str
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def choose(covered: CoverageMap, mutant: Mutant, budget: float) -> tuple[list[str], int]:
-    """The tests of a mutant that fit a time budget, and the number of all.
+    """Return the tests of a mutant that fit a time budget, and the number of all.
 
     Tests of the file's own name come first, then quick ones that run few lines elsewhere.
     """
@@ -62,7 +62,7 @@ def choose(covered: CoverageMap, mutant: Mutant, budget: float) -> tuple[list[st
 def try_all(
     root: Path, scratch: Path, covered: CoverageMap, mutants: Sequence[Mutant], workers: int, limit: float
 ) -> Iterator[Outcome]:
-    """The outcomes, in the order of the mutants."""
+    """Return the outcomes, in the order of the mutants."""
     trees: queue.Queue[Path] = queue.Queue()
     for number in range(workers):
         tree = scratch / f"tree{number}"
@@ -82,7 +82,7 @@ def try_all(
 
 
 def copy_tree(root: Path, tree: Path) -> None:
-    """Every file that git tracks or would."""
+    """Copy every file that git tracks or would track."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode().split("\0")
     shutil.rmtree(tree, ignore_errors=True)

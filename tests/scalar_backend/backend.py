@@ -164,7 +164,7 @@ class ScalarDeviceProgram(DeviceProgram):
 
 
 class _Branches:
-    """What evaluating a conditional asks of a run."""
+    """The interface by which conditional's evaluation runs its branches."""
 
     def __init__(self, instruction: HloInstruction, call: Callable[..., Any]) -> None:
         self.instruction, self._call = instruction, call

@@ -1,4 +1,4 @@
-"""A toy target runs programs with passes, plans and code generation that know nothing of it."""
+"""A toy target runs programs with passes, plans and code generation that do not refer to it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _registered() -> Iterator[None]:
 
 
 def drawn(rng: np.random.Generator, shape: Shape) -> Any:
-    """Numbers of a shape around 0; of positive integers from 0 on."""
+    """Draw numbers of a shape around 0; nonnegative for unsigned integers."""
     kind = shape.element_type
     if kind.is_complex:
         parts = rng.normal(size=(2, *shape.dimensions))
