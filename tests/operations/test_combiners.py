@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.analysis.combiners import grouping
+from hloom.analysis.combiners import grouping, is_choice
 from hloom.ir.computation import HloComputation
 from hloom.operations.combiners import Grouping
 from reducers import ARGMAX, JAX_ARGMAX, LATER, binary, selecting
@@ -82,6 +82,28 @@ KNOWN = {
 @pytest.mark.parametrize("text, wanted", KNOWN.values(), ids=KNOWN)
 def test_known_combiners(text: str, wanted: str) -> None:
     assert grouping(combiner(text)).name == wanted
+
+
+CHOICES = {
+    "jax": (JAX_ARGMAX, [1], True),
+    "jax, with the value": (JAX_ARGMAX, [0, 1], False),  # of zeros with signs, the last
+    "jax u8, with the value": (JAX_ARGMAX.replace("f32", "u8"), [0, 1], True),
+    "the page's argmax": (ARGMAX, [1], False),  # not associative for NaN
+    "the page's argmax of integers": (ARGMAX.replace("f32", "s32"), [0, 1], True),
+    "the last": (LATER, [0], True),
+    "select by GT of integers": (selecting("GT", "s8"), [0], True),
+    "clamped": (KNOWN["clamped"][0], [0], False),
+    "sum": (binary("add"), [0], False),
+    "sum and maximum": (KNOWN["sum and maximum"][0], [0, 1], False),
+    "the larger of both slots": (of_two(
+        "x = s32[] maximum(a, c)", "y = s32[] maximum(b, d)", "ROOT r = (s32[], s32[]) tuple(x, y)",
+        kind="s32"), [0, 1], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text, live, wanted", CHOICES.values(), ids=CHOICES)
+def test_combiners_that_choose_one_of_their_arguments(text: str, live: list[int], wanted: bool) -> None:
+    assert is_choice(combiner(text), live) is wanted
 
 
 @pytest.mark.parametrize("text, _", KNOWN.values(), ids=KNOWN)

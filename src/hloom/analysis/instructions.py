@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation
-from hloom.operations.structure import Constant
+from hloom.operations.structure import Constant, GetTupleElement
 
 T = TypeVar("T", bound=Operation)
 
@@ -26,6 +26,15 @@ def splat(i: HloInstruction) -> Array | None:
         return None
     literal = i.operation.literal
     return None if literal.is_elided or literal.shape.is_dynamic else literal.array.reshape(())
+
+
+def used_results(i: HloInstruction) -> list[int]:
+    """Return the numbers of the results of an instruction that are used."""
+    if not i.shape.is_tuple:
+        return [0]
+    taken = {u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
+    whole = i.is_root or any(not isinstance(u.operation, GetTupleElement) for u in i.users)
+    return list(range(len(i.shape.tuple_shapes))) if whole else sorted(taken)
 
 
 def _keeps_type(i: HloInstruction) -> bool:

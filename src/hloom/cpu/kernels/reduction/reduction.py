@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
-from hloom.analysis.combiners import grouping
-from hloom.analysis.instructions import operation_of
+from hloom.analysis.combiners import grouping, is_choice
+from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, Indices, View
-from hloom.codegen.llvm import I32, I64, PTR, Function, Module
+from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.loops import LoopKernel, emit_loop_kernel, outer_loops, vector_lanes
 from hloom.codegen.types import Element, register_type
 from hloom.cpu.kernels.reduction.ordered_reduction import OrderedReduction
@@ -18,6 +18,7 @@ from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.combiners import Grouping
 from hloom.operations.reduction import Reduce
+from hloom.operations.structure import Iota
 from hloom.plan.accesses import Accesses
 from hloom.plan.index import Variable, linearize
 from hloom.plan.index_maps import reduced_operand_indices, reduced_sizes
@@ -43,8 +44,9 @@ def emit_reduce(program: ProgramEmitter, plan: KernelPlan) -> None:
         program.elements(plan)
         return
     parts = plan.parts
+    used = used_results(plan.instruction)
     kernel = program.shared(
-        lambda name: emit_row_reduction(program.module, name, parts.inputs, root, parts.members)
+        lambda name: emit_row_reduction(program.module, name, parts.inputs, root, parts.members, used)
     )
     pointers = [*program.input_pointers(plan.instruction), *(t.pointer for t in targets)]
     program.call(plan.instruction, kernel, pointers)
@@ -56,12 +58,12 @@ def emit_row_reduction(
     inputs: Sequence[HloInstruction],
     root: HloInstruction,
     members: Sequence[HloInstruction],
+    used: Container[int],
 ) -> LoopKernel:
     """Emit a reduction along rows: several vectors of accumulators, reduced across lanes at the end.
 
-
     Parameters of the function: pointers of the inputs, pointers of the results, begin and end of the
-    outermost loop over results.
+    outermost loop over results. ``used`` numbers the results that are used.
     """
     half = len(root.operands) // 2
     results = root.shape.tuple_shapes if root.shape.is_tuple else (root.shape,)
@@ -73,7 +75,10 @@ def emit_row_reduction(
     order = Grouping.FREE if plain else grouping(combiner)
     if order is Grouping.SEQUENTIAL or not (plain or Combiner(combiner).uniform):
         return emit_loop_kernel(module, name, inputs, [root] * half, members)
-    in_lanes = plain or (order is Grouping.FREE and len(reduced.variables) == 1)
+    position = None
+    if order is Grouping.ASSOCIATIVE and is_choice(combiner, used):
+        position = position_operand(root)
+    in_lanes = plain or ((order is Grouping.FREE or position is not None) and len(reduced.variables) == 1)
     function = module.function(name, [PTR] * (len(inputs) + half) + [I64, I64])
     *pointers, begin, end = function.parameters
     views = {
@@ -87,7 +92,7 @@ def emit_row_reduction(
     vectors = Elements(function, lanes, views)
     with outer_loops(function, kept.variables, begin, end), scalars.scope(), vectors.scope():
         if in_lanes:
-            made = RowReduction(function, scalars, vectors, root, kept.indices, reduced).run()
+            made = RowReduction(function, scalars, vectors, root, kept.indices, reduced, position).run()
         else:
             made = OrderedReduction(function, scalars, vectors, root, kept.indices, reduced, order).run()
         for number, (shape, value) in enumerate(zip(results, made, strict=True)):
@@ -96,6 +101,21 @@ def emit_row_reduction(
     function.finish()
     trips = kept.variables[0].trips if kept.variables else 1
     return LoopKernel(name, trips, 1, math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members)))
+
+
+def position_operand(root: HloInstruction) -> int | None:
+    """Return the number of an operand that counts along the only reduced dimension; None if there is none."""
+    reduce = operation_of(root, Reduce)
+    for number, operand in enumerate(root.operands[: len(root.operands) // 2]):
+        sizes, kind = operand.shape.dimensions, operand.shape.element_type
+        long = [d for d in reduce.dimensions if sizes[d] != 1]
+        match operand.operation:
+            case Iota(iota_dimension=along) if kind.is_integer and long == [along]:
+                if sizes[along] - 1 <= kind.limits[1]:
+                    return number
+            case _:
+                pass
+    return None
 
 
 def _planned(
@@ -115,14 +135,24 @@ def _planned(
 
 
 class RowReduction:
-    """Emit one row, or one whole reduction, with vector accumulators."""
+    """Emit one row, or one whole reduction, with vector accumulators.
+
+    Args:
+        function: the function that receives the code.
+        scalars, vectors: emit elements one by one, and a vector at a time.
+        root: the reduction.
+        kept: the index of the result.
+        reduced: loops over the reduced dimensions.
+        position: the number of an operand that tells positions in the row, if the combiner chooses one of its
+            arguments; the choices of the lanes are then combined in the order of their positions.
+    """
 
     def __init__(
         self, function: Function, scalars: Elements, vectors: Elements, root: HloInstruction, kept: Indices,
-        reduced: Space,
+        reduced: Space, position: int | None = None,
     ) -> None:  # fmt: skip
         self.function, self.scalars, self.vectors = function, scalars, vectors
-        self.root, self.kept, self.reduced = root, kept, reduced
+        self.root, self.kept, self.reduced, self._position = root, kept, reduced, position
         half = len(root.operands) // 2
         self.operands, self.initial = root.operands[:half], root.operands[half:]
         self.combiner = Combiner(root.called_computations[0])
@@ -195,9 +225,22 @@ class RowReduction:
             low = [_lanes(a, range(half)) for a in accumulators]
             high = [_lanes(a, range(half, lanes)) for a in accumulators]
             narrow = Elements(self.function, half, {})
+            if self._position is not None:
+                low, high = self._in_order(narrow, low, high)
             accumulators = [spread(narrow, x) for x in self.combiner.combine(narrow, low, high)]
             lanes = half
         return [_lane_zero(a) for a in accumulators]
+
+    def _in_order(
+        self, e: Elements, low: list[Element], high: list[Element]
+    ) -> tuple[list[Element], list[Element]]:
+        """Exchange two choices in the lanes where the second one lies before the first."""
+        assert self._position is not None
+        first, second = low[self._position], high[self._position]
+        assert isinstance(first, Value) and isinstance(second, Value)
+        ordered = first.compare("ult", second)
+        pairs = list(zip(low, high, strict=True))
+        return [e.choose(ordered, a, b) for a, b in pairs], [e.choose(ordered, b, a) for a, b in pairs]
 
 
 def _lanes(element: Element, lanes: Sequence[int]) -> Element:

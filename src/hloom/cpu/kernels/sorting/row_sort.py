@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from hloom.analysis.instructions import operation_of
+from hloom.analysis.instructions import operation_of, used_results
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.loops import LoopKernel, vector_loop
@@ -26,7 +26,7 @@ from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.movement import Broadcast
 from hloom.operations.sorting import Sort
-from hloom.operations.structure import GetTupleElement, Iota
+from hloom.operations.structure import Iota
 from hloom.plan.index import Index, Variable
 from hloom.shape import element_type as et
 
@@ -102,13 +102,6 @@ def slots(i: HloInstruction) -> int:
 def slot_bytes(plan: KeySort, n: int) -> int:
     """Return the bytes of scratch memory for the records of a row, twice."""
     return 2 * (-(-n * plan.record.bytes // 64) * 64 + 64)
-
-
-def used_results(i: HloInstruction) -> list[int]:
-    """Return the numbers of the operands whose sorted values are used."""
-    taken = {u.operation.index for u in i.users if isinstance(u.operation, GetTupleElement)}
-    whole = any(not isinstance(u.operation, GetTupleElement) for u in i.users)
-    return list(range(len(i.operands))) if i.is_root or not i.shape.is_tuple or whole else sorted(taken)
 
 
 def counts_along(operand: HloInstruction, dimension: int) -> bool:
