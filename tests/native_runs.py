@@ -14,6 +14,7 @@ import agreement
 from evaluation import parse
 from hloom.buffers.buffers import ALIGNMENT, leaves
 from hloom.codegen import target
+from hloom.codegen.llvm import print_module
 from hloom.cpu import emitters  # noqa: F401  (registers emitters)
 from hloom.cpu.jit.llvm import generate, simplified_names
 from hloom.cpu.jit.loader import LoadedObject
@@ -47,7 +48,7 @@ class Native:
         self.program = emit_program(self.optimized, machine)
         emitted = self.program.module
         serial = _SERIAL if emitted.declarations.pop("hloom_parallel", None) else ""
-        code = generate(emitted.text() + serial, machine, simplified=simplified_names(emitted))
+        code = generate(print_module(emitted) + serial, machine, simplified=simplified_names(emitted))
         self._loaded = LoadedObject([code], external_address, emitted.data)
         prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
         self._entry = prototype(self._loaded.symbols[ENTRY])
