@@ -12,8 +12,8 @@ from fnmatch import fnmatch
 import numpy as np
 
 from hloom.ir.module import HloModule
-from hloom.operations.rounding import float_format
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 
 from .case import EXACT, Case, Tolerance, program
 from .comparison import differs

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hloom.operations.rounding import float_format
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 
 from .conversion import shape_of
 from .draw import Array, Draw

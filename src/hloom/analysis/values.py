@@ -13,10 +13,10 @@ from hloom.ir.operation import Operation
 from hloom.operations.arithmetic import Add, Multiply
 from hloom.operations.conversion import Convert
 from hloom.operations.reduction import Reduce
-from hloom.operations.rounding import float_format
 from hloom.operations.structure import Constant
 from hloom.operations.transcendental import SquareRoot
 from hloom.shape.element_type import BF16, F8E8M0FNU, F16, F32, F64, ElementType
+from hloom.shape.float_format import float_format
 
 _IEEE: Final = frozenset((BF16, F16, F32, F64))
 """Types with infinities, NaN, both zeros and subnormals."""

@@ -7,14 +7,12 @@ aligns the format's exponent field, and so its subnormal numbers, with f32's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 from hloom.codegen.llvm import F32, I32, Type, Value
-from hloom.operations.rounding import float_format
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import FloatFormat, float_format
 
 SIGN: Final = -0x80000000
 _MAGNITUDE: Final = 0x7FFFFFFF
@@ -23,50 +21,9 @@ _NAN: Final = 0x7FC00000
 _ONE: Final = 127
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A float format of sign, exponent and mantissa.
-
-    Attributes:
-        bits: total width.
-        mantissa_bits: width of the mantissa, without the implicit bit.
-        smallest_exponent: of the normal numbers.
-        largest: the largest finite number.
-        infinite: whether there are infinities; if not, overflow gives NaN.
-        saturates: overflow, including infinity, gives the largest number; there is no NaN.
-        lone_nan: the only NaN is the pattern of -0, which does not exist.
-    """
-
-    bits: int
-    mantissa_bits: int
-    smallest_exponent: int
-    largest: float
-    infinite: bool
-    saturates: bool
-    lone_nan: bool
-
-    @property
-    def scale(self) -> float:
-        """Return the factor after which exponent fields and subnormal numbers coincide with those of f32."""
-        return 2.0 ** (-126 - self.smallest_exponent)
-
-    @property
-    def magnitude(self) -> int:
-        """Return the mask of all bits but the sign."""
-        return (1 << (self.bits - 1)) - 1
-
-
-@cache
-def format_of(element_type: ElementType) -> Format:
-    """Return the format of a float type other than f8e8m0fnu."""
-    number = float_format(element_type)
-    name = element_type.name
-    return Format(
-        element_type.bits, number.mantissa_bits, number.smallest_exponent, number.largest,
-        infinite=name in ("f16", "f8e5m2", "f8e4m3", "f8e3m4"),
-        saturates=name.startswith(("f4", "f6")),
-        lone_nan=name.endswith("fnuz"),
-    )  # fmt: skip
+def _scale(kind: FloatFormat) -> float:
+    """Return the factor after which exponent fields and subnormal numbers coincide with those of f32."""
+    return 2.0 ** (-126 - kind.smallest_exponent)
 
 
 def round_small(value: Value, element_type: ElementType) -> Value:
@@ -76,7 +33,7 @@ def round_small(value: Value, element_type: ElementType) -> Value:
     """
     if element_type is et.F8E8M0FNU:
         return _round_scale(value)
-    kind = format_of(element_type)
+    kind = float_format(element_type)
     f = value.function
     integer = I32.vector(value.type.lanes)
     size = f.intrinsic("fabs", value)
@@ -88,14 +45,14 @@ def round_small(value: Value, element_type: ElementType) -> Value:
     )
     aligned = power.bitcast(value.type)
     rounded = (size + aligned) - aligned
-    beyond = float("inf") if kind.infinite else kind.largest if kind.saturates else float("nan")
+    beyond = float("inf") if kind.has_infinity else float("nan") if kind.has_nan else kind.largest
     rounded = rounded.compare("ogt", kind.largest).select(beyond, rounded)
     signed = f.intrinsic("copysign", rounded, value)
-    if kind.saturates:
+    if not kind.has_nan:
         return value.compare("ord", value).select(signed, 0.0)
-    if kind.lone_nan:
+    if not kind.has_negative_zero:
         return rounded.compare("oeq", 0.0).select(0.0, signed)
-    if kind.infinite and element_type is not et.F16:
+    if kind.has_infinity and element_type is not et.F16:
         return value.compare("ord", value).select(signed, quiet_nan(value))
     return signed
 
@@ -123,20 +80,20 @@ def pack(value: Value, element_type: ElementType, stored: Type) -> Value:
     integer = I32.vector(lanes)
     if element_type is et.F8E8M0FNU:
         return value.bitcast(integer).logical_shift_right(23).cast("trunc", stored)
-    kind = format_of(element_type)
+    kind = float_format(element_type)
     f = value.function
     bits = value.bitcast(integer)
-    scaled = (f.intrinsic("fabs", value) * kind.scale).bitcast(integer)
+    scaled = (f.intrinsic("fabs", value) * _scale(kind)).bitcast(integer)
     magnitude = scaled.logical_shift_right(23 - kind.mantissa_bits)
-    if kind.infinite:
+    if kind.has_infinity:
         # the multiplication would make a signaling NaN quiet; moved elements keep their bits
         absent = (bits & _MAGNITUDE).logical_shift_right(23 - kind.mantissa_bits)
         magnitude = value.compare("uno", value).select(absent, magnitude) & kind.magnitude
-    elif not kind.saturates and not kind.lone_nan:
+    elif kind.has_nan and kind.has_negative_zero:
         magnitude = value.compare("uno", value).select(kind.magnitude, magnitude)
     sign = bits.logical_shift_right(32 - kind.bits) & (kind.magnitude + 1)
     pattern = magnitude | sign
-    if kind.lone_nan:
+    if not kind.has_negative_zero:
         pattern = value.compare("uno", value).select(kind.magnitude + 1, pattern)
     return pattern.cast("trunc", stored)
 
@@ -150,16 +107,16 @@ def unpack(stored: Value, element_type: ElementType) -> Value:
         power = bits << 23
         power = bits.compare("eq", 0).select(0x400000, power)
         return bits.compare("eq", 255).select(_NAN, power).bitcast(real)
-    kind = format_of(element_type)
+    kind = float_format(element_type)
     magnitude = bits & kind.magnitude
-    value = (magnitude << (23 - kind.mantissa_bits)).bitcast(real) * (1.0 / kind.scale)
+    value = (magnitude << (23 - kind.mantissa_bits)).bitcast(real) * (1.0 / _scale(kind))
     pattern = value.bitcast(I32.vector(lanes))
     sign = (bits << (32 - kind.bits)) & SIGN
-    if kind.infinite:
+    if kind.has_infinity:
         infinity = ((1 << (kind.bits - 1 - kind.mantissa_bits)) - 1) << kind.mantissa_bits
         pattern = magnitude.compare("uge", infinity).select(pattern | _EXPONENT, pattern)
-    elif kind.lone_nan:
+    elif kind.has_nan and not kind.has_negative_zero:
         pattern = bits.compare("eq", kind.magnitude + 1).select(_NAN, pattern)
-    elif not kind.saturates:
+    elif kind.has_nan:
         pattern = magnitude.compare("eq", kind.magnitude).select(_NAN, pattern)
     return (pattern | sign).bitcast(real)

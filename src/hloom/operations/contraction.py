@@ -20,8 +20,9 @@ from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
 from hloom.ir.traits import ElementCost, Family, shape_elements
-from hloom.operations.rounding import convert, float_format
+from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 from hloom.shape.shape import Shape
 
 SHORT_SUM: Final = 32

@@ -19,8 +19,9 @@ from hloom.operations.elementwise import (
     check_element_types,
     same_dimensions,
 )
-from hloom.operations.rounding import convert, double, float_format, narrow, widen, wrap
+from hloom.operations.rounding import convert, double, narrow, widen, wrap
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 from hloom.shape.index import physical_byte_size
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape

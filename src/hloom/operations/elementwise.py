@@ -10,8 +10,9 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.operation import Array, Operation, ProgramShape, Run
 from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_elements
-from hloom.operations.rounding import float_format, narrow, widen
+from hloom.operations.rounding import narrow, widen
 from hloom.shape.element_type import C64, C128, F32, F64, PRED, ElementType
+from hloom.shape.float_format import float_format
 from hloom.shape.shape import Shape
 
 FLOATING = frozenset(t for t in ElementType.all() if t.is_floating)

@@ -6,11 +6,8 @@ correctly rounded value of + - * / and sqrt. Integers narrower than a byte are c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from hloom.ir.operation import Array
@@ -36,36 +33,6 @@ def _quiet(array: Array) -> Array:
         return array
     bits = np.ascontiguousarray(array).view(np.uint32).reshape(array.shape)
     return np.where(absent, bits | np.uint32(0x400000), bits).view(np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class FloatFormat:
-    """The field widths and the range of a float type.
-
-    Attributes:
-        exponent_bits, mantissa_bits: widths of the fields, the implicit bit not counted.
-        smallest_exponent, largest_exponent: of normal numbers 2^e to 2^(e+1).
-        largest: the largest finite number.
-    """
-
-    exponent_bits: int
-    mantissa_bits: int
-    smallest_exponent: int
-    largest_exponent: int
-    largest: float
-
-
-@cache
-def float_format(element_type: ElementType) -> FloatFormat:
-    """Return the format of a real float type."""
-    information = cast(Any, ml_dtypes).finfo(element_type.numpy_dtype)
-    return FloatFormat(
-        int(information.nexp),
-        int(information.nmant),
-        int(information.minexp),
-        int(information.maxexp) - 1,
-        float(information.max),
-    )
 
 
 def double(array: Array) -> Array:

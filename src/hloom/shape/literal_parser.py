@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from hloom.errors import HloError, ShapeError
-from hloom.shape.element_type import F4E2M1FN, F6E2M3FN, F6E3M2FN, F8E8M0FNU, S64, U64, ElementType
+from hloom.shape.element_type import F8E8M0FNU, S64, U64, ElementType
+from hloom.shape.float_format import float_format
 from hloom.shape.literal import Literal
-from hloom.shape.literal_text import NAN_PAYLOAD_TYPES
 from hloom.shape.packing import bit_patterns
 from hloom.shape.scanner import Scanner
 from hloom.shape.shape import Shape
@@ -38,7 +38,6 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _ODD_NUMBER = re.compile(r"(?<![eE])\+|(?<![-0-9])\.")
 _BRACES_TO_BLANKS = bytes.maketrans(b"{}()", b"    ")
 _MOST_DIMENSIONS = 64
-_ALWAYS_FINITE = frozenset((F4E2M1FN, F6E2M3FN, F6E3M2FN))
 _ALL_64: Final = (1 << 64) - 1
 _LARGEST_FILL = 1 << 28
 
@@ -175,7 +174,7 @@ def _rounded(doubles: Array, element_type: ElementType) -> tuple[Array, Array]:
     """
     with np.errstate(all="ignore"):
         elements = doubles.astype(element_type.numpy_dtype)
-    if element_type in _ALWAYS_FINITE:
+    if not float_format(element_type).has_nan:
         return elements, np.zeros(doubles.shape, np.bool_)
     bad = np.isfinite(doubles) & ~np.isfinite(elements.astype(np.float64))
     if element_type is F8E8M0FNU:
@@ -318,7 +317,7 @@ class _Scanner(Scanner):
         return value
 
     def payload(self, payload: int, element_type: ElementType, position: int) -> None:
-        if element_type not in NAN_PAYLOAD_TYPES:
+        if not float_format(element_type).has_infinity:
             self.refuse(f"{element_type} has no NaN payloads", "literal.nan-payload", position)
         most = (1 << element_type.mantissa_bits) - 1
         if not 0 < payload <= most:

@@ -8,25 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.shape.element_type import (
-    BF16,
-    F8E3M4,
-    F8E4M3,
-    F8E5M2,
-    F16,
-    F32,
-    F64,
-    ElementType,
-)
+from hloom.shape.element_type import F32, F64, ElementType
+from hloom.shape.float_format import float_format
 from hloom.shape.packing import bit_patterns
 
 if TYPE_CHECKING:
     from hloom.shape.literal import Literal
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-# The types whose NaNs carry a payload; the others have one NaN, or one of either sign, or none.
-NAN_PAYLOAD_TYPES = frozenset((F8E5M2, F8E4M3, F8E3M4, F16, BF16, F32, F64))
 
 
 def literal_text(literal: Literal, shape: bool, layout: bool, oneline: bool) -> str:
@@ -133,7 +122,7 @@ def _nan_text(element: Array, element_type: ElementType) -> str:
     """Return a NaN with its sign, and with its payload unless only the quiet bit is set."""
     pattern = int(bit_patterns(element, element_type)[0])
     sign = "-" if element_type.limits[0] < 0 and pattern >> (element_type.bits - 1) else ""
-    if element_type not in NAN_PAYLOAD_TYPES:
+    if not float_format(element_type).has_infinity:
         return sign + "nan"
     width = element_type.mantissa_bits
     payload = pattern & ((1 << width) - 1)

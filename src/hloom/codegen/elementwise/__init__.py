@@ -18,15 +18,14 @@ from hloom.codegen.llvm import F64, Value
 from hloom.codegen.types import Element, is_small, round_to, wrap
 from hloom.errors import HloError
 from hloom.ir.operation import Operation
+from hloom.operations.unary import Rounding
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 
 FAMILIES: Final = (arithmetic, bits, comparison, conversion, integral, transcendental)
 
 __all__ = ["FAMILIES", "LOWERINGS", "Context", "lower_elementwise", "lowering"]
-
-_INCOMPLETE: Final = frozenset((et.F8E4M3FNUZ, et.F8E5M2FNUZ, et.F8E4M3B11FNUZ, et.F8E8M0FNU, et.F6E2M3FN))
-"""Float types in which a change of sign, or the next integer, may not exist."""
 
 
 def lower_elementwise(
@@ -47,7 +46,7 @@ def lower_elementwise(
     if isinstance(result, tuple):
         return result
     if result_type.is_floating:
-        if rule.exact and result_type not in _INCOMPLETE and _all_are(operand_types, result_type):
+        if rule.exact and _stays_in(operation, result_type) and _all_are(operand_types, result_type):
             return result
         if result_type is et.F8E8M0FNU and operation.opcode in _ABOVE_ZERO:
             result = _above_zero(result)
@@ -63,6 +62,12 @@ _ABOVE_ZERO: Final = ("power", "atan2")
 def _above_zero(value: Value) -> Value:
     """Replace zeros by the smallest number: f8e8m0fnu has no zero, and small values vanish in f32."""
     return value.compare("oeq", 0.0).select(2.0**-149, value)
+
+
+def _stays_in(operation: Operation, kind: ElementType) -> bool:
+    """Return whether exact results are numbers of a type: some have no -0, some not the next integer."""
+    number = float_format(kind)
+    return number.has_negative_zero and (number.largest.is_integer() or not isinstance(operation, Rounding))
 
 
 def _all_are(operand_types: Sequence[ElementType], result_type: ElementType) -> bool:

@@ -6,13 +6,13 @@ import math
 
 from hloom.codegen.elementwise.registry import Context, lowering
 from hloom.codegen.llvm import F32, F64, I32, I64, Value
-from hloom.codegen.small_floats import format_of, quiet_nan
+from hloom.codegen.small_floats import quiet_nan
 from hloom.codegen.types import Element, is_small, register_type, round_to, wrap
 from hloom.codegen.vector_math.reals import Reals
 from hloom.operations.conversion import ReducePrecision
-from hloom.operations.rounding import float_format
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 
 
 @lowering("copy", exact=True)
@@ -75,12 +75,12 @@ def _resized(part: Value, target: ElementType) -> Value:
 
 
 def _float_to_float(a: Value, source: ElementType, target: ElementType) -> Value:
-    if is_small(source) and source not in (et.F16, et.F8E8M0FNU) and format_of(source).infinite:
+    if is_small(source) and source not in (et.F16, et.F8E8M0FNU) and float_format(source).has_infinity:
         a = a.compare("ord", a).select(a, quiet_nan(a))
     if target is et.F32 and source is not et.F64:
         return a
     rounded = round_to(a, target)
-    if is_small(target) and target is not et.F8E8M0FNU and format_of(target).saturates:
+    if is_small(target) and target is not et.F8E8M0FNU and not float_format(target).has_nan:
         # without NaN, the 0 that replaces it takes the other sign
         f = rounded.function
         zero = f.intrinsic("copysign", f.constant(a.type, 0.0), -a).cast("fptrunc", F32)

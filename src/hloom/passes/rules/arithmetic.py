@@ -32,11 +32,11 @@ from hloom.operations.arithmetic import (
     Xor,
 )
 from hloom.operations.comparison import Clamp
-from hloom.operations.rounding import float_format
 from hloom.operations.unary import Abs, Imag, Negate, Not, Real
 from hloom.passes.rewriting import Family
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, ElementType
+from hloom.shape.float_format import float_format
 
 RULES: Final = Family("arithmetic")
 

@@ -7,9 +7,9 @@ from typing import Final
 from hloom.analysis.values import holds
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.conversion import BitcastConvert, Convert, Copy, ReducePrecision
-from hloom.operations.rounding import float_format
 from hloom.passes.rewriting import Family
 from hloom.passes.writing import Writer
+from hloom.shape.float_format import float_format
 
 RULES: Final = Family("conversion")
 
