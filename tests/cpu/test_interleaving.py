@@ -79,3 +79,20 @@ def test_reversed_and_padded_rows_with_two_results() -> None:
     k = s32[70,3] iota(), iota_dimension=1
     ROOT r = (f32[70,3], f32[70,3], s32[70,3]) tuple(s, u, k)"""
     agree(text, *arguments(np.random.default_rng(0), text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = s16[5,6,2]{1,2,0} parameter(0)\nz = s16[] parameter(1)\n"
+        "ROOT r = s16[13,2,2] pad(x, z), padding=3_1_1x-1_-3x0_0",
+        "x = s16[7,4,2,2]{1,3,2,0} parameter(0)\nz = s16[] parameter(1)\n"
+        "ROOT r = s16[8,3,2,2]{1,3,0,2} pad(x, z), padding=-2_-3_1x-3_-1_1x0_0x0_0",
+        "x = f32[9,2,3] parameter(0)\nz = f32[] parameter(1)\n"
+        "ROOT r = f32[17,2,3] pad(x, z), padding=0_0_1x0_0x0_0",
+    ],
+    ids=["cropped", "permuted", "spread"],
+)  # fmt: skip
+def test_columns_of_merged_dimensions_lie_within_each(text: str) -> None:
+    """A column of two dimensions has an index in each, which conditions of the padding look at."""
+    agree(text, *arguments(np.random.default_rng(0), text))

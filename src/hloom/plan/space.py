@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hloom.plan.index import Index, Variable, refine
@@ -16,13 +16,34 @@ class Space:
     Attributes:
         variables: loop variables, outermost first.
         indices: index of each dimension of the results, affine in the variables.
+        merged: for each loop the variables that it counts, innermost first; empty if none is merged.
+        separate: the indices before loops were merged.
     """
 
     variables: tuple[Variable, ...]
     indices: tuple[Index, ...]
+    merged: tuple[tuple[Variable, ...], ...] = ()
+    separate: tuple[Index, ...] = ()
 
     def __str__(self) -> str:
         return " × ".join(str(v.trips) for v in self.variables) or "scalar"
+
+    def at(self, iterations: Mapping[Variable, int]) -> tuple[Index, ...]:
+        """Return the indices at constant iterations of some loops, each within its dimension."""
+        numbers: dict[Variable, int] = {}
+        parts = dict(zip(self.variables, self.merged, strict=False))
+        for variable, iteration in iterations.items():
+            rest = iteration
+            for part in parts.get(variable, (variable,)):
+                rest, numbers[part] = divmod(rest, part.extent)
+        kept = set(self.variables) - set(iterations)
+        return tuple(
+            Index(
+                index.constant + sum(c * numbers[v] for v, c in index.terms if v in numbers),
+                ((v, c) for v, c in index.terms if v in kept),
+            )
+            for index in self.separate or self.indices
+        )
 
 
 def split_space(dimensions: Sequence[int], shapes: Sequence[Sequence[int]]) -> Space:
@@ -51,10 +72,9 @@ def merge_loops(space: Space, accesses: Collection[Index], pinned: Collection[Va
     """
     coefficients = [dict(index.terms) for index in set(accesses)]
     kept: list[Variable] = []
-    gone: dict[Variable, None] = {}
+    merged: dict[Variable, list[Variable]] = {}
     for variable in reversed(space.variables):
         if variable.extent == 1:
-            gone[variable] = None
             continue
         if kept:
             inner = kept[-1]
@@ -65,8 +85,10 @@ def merge_loops(space: Space, accesses: Collection[Index], pinned: Collection[Va
             )
             if fits:
                 inner.trips *= variable.extent
-                gone[variable] = None
+                merged[inner].append(variable)
                 continue
         kept.append(variable)
-    indices = tuple(Index(i.constant, ((v, c) for v, c in i.terms if v not in gone)) for i in space.indices)
-    return Space(tuple(reversed(kept)), indices)
+        merged[variable] = [variable]
+    indices = tuple(Index(i.constant, ((v, c) for v, c in i.terms if v in merged)) for i in space.indices)
+    variables = tuple(reversed(kept))
+    return Space(variables, indices, tuple(tuple(merged[v]) for v in variables), space.indices)

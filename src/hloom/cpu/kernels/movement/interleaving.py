@@ -62,16 +62,8 @@ class Rows:
     def places(self) -> list[tuple[Index, ...]]:
         """Return the index of every column, in memory order."""
         inner = self.space.variables[-self.columns :]
-        found: list[tuple[Index, ...]] = []
-        for numbers in itertools.product(*(range(v.trips) for v in inner)):
-            values = dict(zip(inner, numbers, strict=True))
-            found.append(tuple(_with_numbers(index, values) for index in self.space.indices))
-        return found
-
-
-def _with_numbers(index: Index, values: dict[Variable, int]) -> Index:
-    known = sum(c * values[v] for v, c in index.terms if v in values)
-    return Index(index.constant + known, ((v, c) for v, c in index.terms if v not in values))
+        iterations = itertools.product(*(range(v.trips) for v in inner))
+        return [self.space.at(dict(zip(inner, numbers, strict=True))) for numbers in iterations]
 
 
 def find_rows(
