@@ -216,9 +216,13 @@ def _beyond_numpy(leaf: tuple[ShapeIndex, Shape]) -> bool:
 
 
 def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Passed]) -> Any:
-    """Evaluate one step; errors name its instruction."""
+    """Evaluate one step; errors name its instruction.
+
+    Where numpy gives a scalar for arrays without dimensions, the value is such an array.
+    """
     try:
-        return evaluate(step, *operands)
+        value = evaluate(step, *operands)
+        return np.asarray(value) if isinstance(value, np.generic) else value
     except HloError as error:
         raise error.at(instruction=step.instruction.name) from error.__cause__
     except MemoryError:

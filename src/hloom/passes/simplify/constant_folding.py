@@ -96,7 +96,7 @@ def work_of(i: HloInstruction) -> int:
     if family is Family.ELEMENTWISE:
         return largest * _WORK_OF_ELEMENT["computed"]
     if family is Family.CONTRACTION:
-        lhs, rhs = (o.shape.element_count for o in i.operands)
+        lhs, rhs = (o.shape.element_count for o in i.operands[:2])
         made = i.shape.element_count
         return largest + (
             made * rhs if isinstance(i.operation, Convolution) else math.isqrt(lhs * rhs * made)
