@@ -157,7 +157,10 @@ def test_exclusive_and_longer_scans() -> None:
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_order_of_combination_is_kept(backward: bool, reverse: bool) -> None:
-    """The second value of two, unless it is zero: associative, not commutative."""
+    """The second value of two, unless it is zero: associative, not commutative.
+
+    Padding that is combined last counts, so that only windows that begin with it are scanned.
+    """
     computation = """f {
   a = s32[] parameter(0)
   b = s32[] parameter(1)
@@ -170,7 +173,7 @@ def test_the_order_of_combination_is_kept(backward: bool, reverse: bool) -> None
         d = cumulative(size, backward=backward)
         window = [WindowDimension(d.size, 1, d.padding_low, d.padding_high, window_reversal=reverse)]
         text = reduction("s32", "add", [size], window, "0").replace(binary("add", "s32"), computation)
-        assert scanned(text)
+        assert scanned(text) is (backward == reverse)
         values = np.random.default_rng(0).integers(-3, 4, size).astype(np.int32)
         agree(text, values)
 
@@ -193,3 +196,45 @@ def test_initial_values_that_are_not_neutral_are_counted_in_the_padding() -> Non
     text = reduction("s32", "add", [6], [cumulative(6, backward=False)], "2")
     assert not scanned(text)
     agree(text, np.arange(6, dtype=np.int32))
+
+
+SECOND = """f {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  z = s32[] constant(0)
+  none = pred[] compare(b, z), direction=EQ
+  ROOT r = s32[] select(none, a, b)
+}
+"""
+HORNER = """f {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  k = s32[] constant(3)
+  m = s32[] multiply(a, k)
+  ROOT r = s32[] add(m, b)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("computation", "init"), [(SECOND, "3"), (SECOND, "0"), (HORNER, "0"), (HORNER, "1")],
+    ids=["second 3", "second 0", "horner 0", "horner 1"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "window",
+    [
+        "size=1x9 pad=0_0x0_8", "size=1x9 pad=0_0x8_0", "size=1x9 pad=0_0x8_0 rhs_reversal=0x1",
+        "size=3x1 pad=2_0x0_0", "size=1x5 stride=1x5 pad=0_0x1_1", "size=2x3 pad=1_0x0_0",
+        "size=2x3 pad=0_0x1_0", "size=2x3 pad=0_1x0_1", "size=3x3 pad=1_1x1_1 rhs_dilate=2x1",
+    ],
+)  # fmt: skip
+def test_padding_after_elements_is_combined(computation: str, init: str, window: str) -> None:
+    """It is the initial value, which need not be neutral from the right, though idempotent."""
+    text = f"""HloModule m
+{computation}
+ENTRY e {{
+  x = s32[5,9] parameter(0)
+  init = s32[] constant({init})
+  ROOT r = reduce-window(x, init), window={{{window}}}, to_apply=f
+}}"""
+    agree(text, np.random.default_rng(0).integers(-3, 4, (5, 9)).astype(np.int32))

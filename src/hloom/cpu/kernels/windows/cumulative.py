@@ -82,7 +82,7 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
     size = i.operands[0].shape.dimensions[axis]
     results = d.output_size(size)
     combiner, flipped = i.called_computations[0], d.window_reversal
-    if not settled(combiner, i.operands[half:]):
+    if not may_skip_padding(window, combiner, i.operands[half:]):
         return None
     if results - 1 <= d.padding_low:
         backward, ahead = False, d.size - d.padding_low
@@ -96,8 +96,14 @@ def cumulative_of(i: HloInstruction) -> Cumulative | None:
     return Cumulative(axis, size, results, ahead, backward, flipped, grouped)
 
 
-def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> bool:
-    """Return true if the initial values are idempotent under the combiner, so that padding has no effect."""
+def may_skip_padding(
+    window: Sequence[WindowDimension], computation: HloComputation, inits: Sequence[HloInstruction]
+) -> bool:
+    """Return whether windows may leave out the padding, which holds the initial values.
+
+    These must be idempotent under the combiner. Padding that is combined after elements has no effect then
+    only if values may be combined in any order.
+    """
     combiner = Combiner(computation)
     if not combiner.uniform:
         return False
@@ -106,12 +112,24 @@ def settled(computation: HloComputation, inits: Sequence[HloInstruction]) -> boo
     literals = [init.operation.literal for init in inits if isinstance(init.operation, Constant)]
     if len(literals) < len(inits):
         return False
+    if not combiner.free and not _begins_with_padding(window):
+        return False
     from hloom.evaluate.evaluator import Evaluator
 
     values = [literal.array for literal in literals]
     made = Evaluator().run(computation, [*values, *values])
     results = [np.asarray(r) for r in (made if isinstance(made, tuple) else [made])]
     return all(bool(np.all((r == v) | ((r != r) & (v != v)))) for r, v in zip(results, values, strict=True))
+
+
+def _begins_with_padding(window: Sequence[WindowDimension]) -> bool:
+    """Return whether all windows combine their padding, if any, before their elements."""
+    wide = [d for d in window if d.size > 1]
+    ends = [
+        (d.padding_high, d.padding_low) if d.window_reversal else (d.padding_low, d.padding_high)
+        for d in wide
+    ]
+    return all(last <= 0 and (first <= 0 or n == 0) for n, (first, last) in enumerate(ends))
 
 
 def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulative) -> LoopKernel:

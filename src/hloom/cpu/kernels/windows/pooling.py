@@ -20,7 +20,7 @@ from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_lo
 from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.convolution.convolution_plan import Axis
-from hloom.cpu.kernels.windows.cumulative import settled
+from hloom.cpu.kernels.windows.cumulative import may_skip_padding
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.plan.index import Index, Variable
@@ -46,7 +46,7 @@ def is_pooling(i: HloInstruction) -> bool:
         return False
     computation = i.called_computations[0]
     ordered = any(d.window_reversal for d in window) and not Combiner(computation).free
-    return not ordered and settled(computation, i.operands[half:])
+    return not ordered and may_skip_padding(window, computation, i.operands[half:])
 
 
 def _axes(i: HloInstruction) -> list[Axis]:
