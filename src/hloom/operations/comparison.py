@@ -20,6 +20,7 @@ from hloom.operations.elementwise import (
     joint_element_type,
     same_dimensions,
 )
+from hloom.operations.rounding import widen
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
 
@@ -93,6 +94,13 @@ class Compare(Elementwise):
             )
         return shape
 
+    def evaluate(self, run: Run, *operands: Any, **keywords: Any) -> Array:
+        """Compare; for the total order compare integer keys, which tell the payloads of NaN apart."""
+        lhs, rhs = operands
+        if self.comparison_type == "TOTALORDER" and lhs.dtype == rhs.dtype:
+            operands = (total_order_key(lhs), total_order_key(rhs))
+        return Elementwise.evaluate(self, run, *operands)
+
     def compute(self, lhs: Array, rhs: Array) -> Array:
         """Compare; for the total order compare integer keys."""
         relation = _COMPARE[self.direction]
@@ -110,10 +118,15 @@ def natural_type(element_type: ElementType) -> str:
 
 
 def total_order_key(array: Array) -> Array:
-    """Return integers in the total order of the f32 or f64 values; integers unchanged."""
-    if array.dtype.kind != "f":
+    """Return integers in the total order of floats, NaN by their payloads; integers unchanged."""
+    kind = ElementType.from_dtype(array.dtype)
+    if not kind.is_floating:
         return array
-    bits = np.asarray(array).view(f"i{array.dtype.itemsize}")
+    value = widen(array)
+    bits = np.asarray(value).view(f"i{value.dtype.itemsize}")
+    if kind.bits == 8:  # whose payloads no conversion keeps
+        payload = np.asarray(array).view(np.uint8).astype(bits.dtype) & 0x7F
+        bits = np.where(np.isnan(value), (bits & ~0x7F) | payload, bits)
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

@@ -68,8 +68,8 @@ def order_keys(values: Array, *, merge_equal: bool = False) -> Array:
         values: of any real type.
         merge_equal: treat -0 as 0 and every NaN as one that is greater than all others.
     """
-    values = widen(values)
-    if merge_equal and values.dtype.kind == "f":
+    if merge_equal and ElementType.from_dtype(values.dtype).is_floating:
+        values = widen(values)
         values = values + values.dtype.type(0)
         values[np.isnan(values)] = np.nan
     return total_order_key(values)
