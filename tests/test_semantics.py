@@ -12,6 +12,8 @@ import pytest
 import agreement
 import hloom
 from evaluation import refused
+from hloom.operations.rounding import float_format
+from hloom.shape.element_type import ElementType
 from semantics_runs import (
     INF,
     MIN,
@@ -258,6 +260,27 @@ def test_total_order() -> None:
     assert np.signbit(ascending[0])
 
 
+@pytest.mark.parametrize("kind", ["f8e5m2", "f8e4m3", "f8e3m4", "bf16", "f32", "f64"])
+def test_total_order_of_nan_is_that_of_the_payloads(kind: str) -> None:
+    element_type = ElementType.parse(kind)
+    infinity = np.array(np.inf, element_type.numpy_dtype).view(f"u{element_type.bytes}")
+    quiet = infinity + infinity.dtype.type(1 << (float_format(element_type).mantissa_bits - 1))
+    ascending = (quiet + np.arange(2).astype(quiet.dtype)).view(element_type.numpy_dtype)
+    assert binary("compare", ascending[:1], ascending[1:], ", direction=LT, type=TOTALORDER", "pred[1]")
+    negative = np.copysign(ascending, -1).astype(ascending.dtype) if kind in ("f32", "f64") else -ascending
+    assert binary("compare", negative[:1], negative[1:], ", direction=GT, type=TOTALORDER", "pred[1]")
+    text = (
+        f"HloModule m\nless {{ a = {kind}[] parameter(0)\n b = {kind}[] parameter(1)\n"
+        " ROOT r = pred[] compare(a, b), direction=LT, type=TOTALORDER }\n"
+        f"ENTRY e {{ x = {kind}[4] parameter(0)\n"
+        f" ROOT r = {kind}[4] sort(x), dimensions={{0}}, to_apply=less }}"
+    )
+    shuffled = np.concatenate([ascending[::-1], negative])
+    found = evaluate(text, shuffled)
+    wanted = np.concatenate([negative[::-1], ascending])
+    assert found.tobytes() == wanted.tobytes()
+
+
 def test_ordering_of_complex_numbers_is_refused() -> None:
     error = refused("x = c64[] parameter(0)\nROOT r = pred[] compare(x, x), direction=LT")
     assert error.rule.startswith("compare.")
@@ -345,6 +368,18 @@ def test_complex_functions_at_the_edges() -> None:
 
 def test_atan2_of_zeros() -> None:
     assert shown(binary("atan2", F([0.0, -0.0, 0.0]), F([0.0, 0.0, -0.0]))) == shown([0.0, -0.0, F(np.pi)])
+
+
+def test_complex_atan2_at_its_cut_and_its_poles() -> None:
+    y = np.complex64([0, 1 - 1j, -1 + 1j, 2 + 1j, -3.1415927 + 3.349206e-30j])
+    x = np.complex64([-2 - 3j, -2 - 2j, -3 - 3j, -2 + 4j, -4 - 1.7014117e38j])
+    found = binary("atan2", y, x)
+    assert (found.real == F(np.pi)).all()
+    near_cut = binary("atan2", np.complex64([1e-30, -1e-30]), np.complex64([-1 + 1j, -1 - 1j]))
+    assert (np.abs(near_cut.real) == F(np.pi)).all()
+    poles = binary("atan2", np.complex64([2 + 4j, -2 - 4j, 1j, -1j]), np.complex64([-4 + 2j, -4 + 2j, 1, 1]))
+    assert np.isnan(poles.real).all()
+    assert poles.imag.tolist() == [-INF, INF, INF, -INF]
 
 
 def test_logarithm_of_an_overflowed_exponential() -> None:

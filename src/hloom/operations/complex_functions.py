@@ -100,6 +100,7 @@ def power(base: Array, exponent: Array) -> Array:
 def atan2(y: Array, x: Array) -> Array:
     """Return -i log((x + y i) / sqrt(x² + y²)); the real angle for real operands.
 
+    At the poles y = ±i x the modulus is infinite and the angle NaN.
     The logarithm determines the number of half turns. The digits come from half the angle between x + y i and
     x - y i, and from the ratio of their moduli, because the logarithm's terms nearly cancel.
     """
@@ -107,7 +108,7 @@ def atan2(y: Array, x: Array) -> Array:
     p, q = extended(x), extended(y)
     point, mirrored = _turned(p, q), _turned(p, -q)
     rough: Array = np.log(point / np.sqrt(p * p + q * q))
-    half = (
+    half: Array = (
         np.arctan2(
             2 * (p.real * q.real + p.imag * q.imag),
             (p.real - q.imag) * (p.real + q.imag) + (p.imag - q.real) * (p.imag + q.real),
@@ -115,12 +116,15 @@ def atan2(y: Array, x: Array) -> Array:
         / 2
     )
     pi = 4 * np.arctan(np.longdouble(1))
-    angle = half + np.rint((rough.imag - half) / pi) * pi
+    turns: Array = np.abs(np.rint((rough.imag - half) / pi))
+    # a half turn goes to the side on which the angle is at most π
+    angle = half - np.copysign(turns * pi, np.where(half > 0, 1, -1))
     difference = 4 * (p.imag * q.real - p.real * q.imag)
     smaller = np.where(difference < 0, _square(point), _square(mirrored))
     imag = -np.copysign(np.log1p(np.abs(difference) / smaller), difference) / 4
     finite = np.isfinite(angle) & np.isfinite(imag)
     result = compose(np.where(finite, angle, rough.imag), np.where(finite, imag, -rough.real))
+    result = np.where((point == 0) | (mirrored == 0), compose(np.full_like(imag, np.nan), imag), result)
     real = (x.imag == 0) & (y.imag == 0)
     return np.where(real, compose(np.arctan2(y.real, x.real), y.imag), result)
 

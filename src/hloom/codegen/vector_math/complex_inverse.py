@@ -27,9 +27,6 @@ _ENDLESS: Final = 2.0**200
 
 _LOG_2: Final = math.log(2.0)
 
-_BEYOND_PI: Final = math.pi * (1.0 + 1e-15)
-"""More than π by more than rounding errors."""
-
 
 def _replaced(r: Reals, z: Pair) -> tuple[Pair, Value]:
     """Replace infinite parts; return the number and whether there were any."""
@@ -168,10 +165,15 @@ def _inverse_tangent(y: Pair, x: Pair, *, single: bool) -> Pair:
     difference = r.fma(-x[0], y[1], product) + lost
     norm = r.fma(minus[0], minus[0], minus[1] * minus[1])
     imag = -(logarithm_plus_one(difference * 4.0 / norm) * 0.25)
-    angle = imag.compare("uno", imag).select(math.nan, angle)
+    undefined = imag.compare("uno", imag) | _is_zero(plus) | _is_zero(minus)
+    angle = undefined.select(math.nan, angle)
     y, x = original
     real = x[1].compare("oeq", 0.0) & y[1].compare("oeq", 0.0)
     return choose(real, (arc_tangent(y[0], x[0]), y[1]), (angle, imag))
+
+
+def _is_zero(z: Pair) -> Value:
+    return z[0].compare("oeq", 0.0) & z[1].compare("oeq", 0.0)
 
 
 def _jointly_scaled(r: Reals, y: Pair, x: Pair) -> tuple[Pair, Pair]:
@@ -197,6 +199,6 @@ def _complex_angle(r: Reals, y: Pair, x: Pair, first: Value, second: Value) -> V
     sum_of_products = r.fma(x[0], y[0], x[1] * y[1])
     difference = (x[0] * x[0] - y[1] * y[1]) + (x[1] * x[1] - y[0] * y[0])
     exact = arc_tangent(sum_of_products + sum_of_products, difference) * 0.5
-    angle = exact + r.round_even((rough - exact) * (1 / math.pi)) * math.pi
-    angle = angle.compare("ogt", _BEYOND_PI).select(angle - 2.0 * math.pi, angle)
-    return angle.compare("olt", -_BEYOND_PI).select(angle + 2.0 * math.pi, angle)
+    turns = r.absolute(r.round_even((rough - exact) * (1 / math.pi)))
+    # a half turn goes to the side on which the angle is at most π
+    return exact + turns * exact.compare("ogt", 0.0).select(r.constant(-math.pi), math.pi)
