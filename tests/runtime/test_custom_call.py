@@ -149,3 +149,17 @@ def test_an_exception_in_a_python_function_stays_the_cause(backend: str) -> None
     frames = traceback.extract_tb(cause.__traceback__)
     assert frames[-1].name == "failing"
     assert caught.value.instruction == "y"
+
+
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+def test_an_exception_of_a_conversion_stays_the_cause(backend: str) -> None:
+    class Unconvertible:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            raise ZeroDivisionError("of the caller")
+
+    hloom.register_custom_call("myfunc", lambda _: Unconvertible())
+    text = 'f32[2] custom-call(x), custom_call_target="myfunc"'
+    module = hloom.HloModule.from_text(f"HloModule m\nENTRY e {{ x = f32[2] parameter(0) ROOT y = {text} }}")
+    with pytest.raises(EvaluationError, match=r"custom-call\.result") as caught:
+        hloom.compile(module, backend=backend)(np.ones(2, np.float32))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -203,10 +203,10 @@ def _result(target: str, value: Any, shape: Shape) -> Value:
     try:
         typed = isinstance(value, (np.ndarray, np.generic))
         array: Array = np.asarray(value, None if typed else shape.element_type.dtype)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:  # whatever the conversion of a value of the caller's own type raises
         given = type(cast("object", value)).__name__
         message = f"custom call target {target!r} gave a {given}, not {shape}: {error}"
-        raise EvaluationError(message, rule="custom-call.result") from None
+        raise EvaluationError(message, rule="custom-call.result") from error
     if not fits(array, shape):
         message = f"custom call target {target!r} gave {described(array)}, not {shape}"
         raise EvaluationError(message, rule="custom-call.result")
