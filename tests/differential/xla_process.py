@@ -25,6 +25,8 @@ from jaxlib import _hlo, xla_client
 
 from hloom.tools import xla_cpu
 
+jax.config.update("jax_enable_x64", True)
+
 Leaves = list[np.ndarray[Any, Any]]
 Prints = dict[str, str]
 PRESETS = ("canonical", "short_parsable", "fingerprint")

@@ -22,7 +22,6 @@ Array = np.ndarray[Any, Any]
 @cache
 def client() -> Any:
     """Return jaxlib's CPU client."""
-    jax.config.update("jax_enable_x64", True)
     return jax.devices("cpu")[0].client
 
 
@@ -44,8 +43,9 @@ def compile_on_xla(text: str) -> Any:
 
 
 def on_device(array: Any) -> Any:
-    """Copy an array to XLA's first device."""
-    return jax.device_put(np.asarray(array), client().local_devices()[0])
+    """Copy an array to XLA's first device; jax's setting for 64-bit numbers stays as it is."""
+    with jax.enable_x64(True):
+        return jax.device_put(np.asarray(array), client().local_devices()[0])
 
 
 def run_on_xla(text: str, arguments: Sequence[Any]) -> list[Array]:
