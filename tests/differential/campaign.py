@@ -23,7 +23,8 @@ from .agreement import disagrees, owed
 from .case import Case, program
 from .comparison import differs
 from .draw import Array
-from .known import DIFFERENCES, Difference
+from .explanations import Difference
+from .known import DIFFERENCES
 from .xla import Answer, Xla, XlaCrashed, XlaRefused
 
 BATCH = 16

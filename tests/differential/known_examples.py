@@ -66,6 +66,11 @@ EXAMPLES: dict[str, Case] = {
         "dot f32", "@v0 = dot(@p0, @p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}", F([-0.0, -0.0]),
         F([1, 1]),
     ),
+    "maxima of constant zeros": draw_case("calls", 49, 26112201),
+    "zeros in place of NaN": binary(
+        "divide", "f4e2m1fn", np.array([0, 1], ml_dtypes.float4_e2m1fn),
+        np.array([0, 2], ml_dtypes.float4_e2m1fn),
+    ),
     "integer power": binary("power", "s32", np.int32([3, -1, 3]), np.int32([100, -3, 2])),
     "bits of narrow integers": unary("popcnt", "s4", np.array([-1, 3], ml_dtypes.int4)),
     "the largest f4e2m1fn as an integer": made(
@@ -97,6 +102,9 @@ EXAMPLES: dict[str, Case] = {
         "reduce-precision f32", "@v0 = f32[2] reduce-precision(@p0), exponent_bits=8, mantissa_bits=0",
         F([np.nan, 1]),
     ),
+    "terms of normalizations": draw_case("batch-norm", 143, 26112201),
+    "signaling NaN of f16": draw_case("sort", 247, 26112201),
+    "range of complex quotients": draw_case("binary", 742, 26112201),
     "narrow normalizations": made(
         "batch-norm-inference f16",
         "@v0 = batch-norm-inference(@p0, @p1, @p2, @p3, @p4), epsilon=0.001, feature_index=1",

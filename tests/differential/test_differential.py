@@ -11,8 +11,9 @@ from differential import module_runs
 from differential.campaign import Campaign, Report
 from differential.case import EXACT, Case, Tolerance, program
 from differential.comparison import differs
+from differential.explanations import Difference
 from differential.families import FAMILIES, draw_case, round_robin
-from differential.known import DIFFERENCES, Difference
+from differential.known import DIFFERENCES
 from differential.known_examples import EXAMPLES
 from differential.modules import Module, draw_module
 from differential.shrinking import smaller

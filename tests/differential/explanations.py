@@ -1,0 +1,400 @@
+"""Which elements a difference from XLA:CPU is about, and how far off XLA's values may be there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from error_analysis import exact
+from floating import eps, same_bits, ulp, wide
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.module import HloModule
+from hloom.operations.rounding import convert
+from hloom.shape.element_type import ElementType
+from normwise import batch_norm
+
+from .case import Case, program
+from .comparison import differs
+from .draw import Array
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One result of a case that differs.
+
+    Attributes:
+        case: the case.
+        ours, theirs: the result by hloom and by XLA.
+        where: the elements that differ.
+        again: hloom's value of this result for other arguments.
+        bound: the rounding error of each element, where it is analysed.
+    """
+
+    case: Case
+    ours: Array
+    theirs: Array
+    where: Array
+    again: Callable[[Sequence[Array]], Array]
+    bound: Array | None = None
+
+
+def everywhere(difference: Difference) -> Array:
+    """Select all elements."""
+    return difference.where
+
+
+def smallest_normal(array: Array) -> float:
+    """Return the smallest normal number of the type in which XLA:CPU computes: f32 for narrower floats."""
+    kind = ElementType.from_dtype(array.dtype).component
+    return float(np.finfo(np.float64 if kind.bits == 64 else np.float32).tiny)
+
+
+def flushed(array: Array) -> Array:
+    """Zero, with its sign, for every subnormal number."""
+    kind = ElementType.from_dtype(array.dtype)
+    if kind.is_complex:
+        result = array.copy()
+        result.real, result.imag = flushed(array.real), flushed(array.imag)
+        return result
+    if not kind.is_floating:
+        return array
+    with np.errstate(all="ignore"):
+        value = wide(array)
+        small = (value != 0) & (np.abs(value) < smallest_normal(array))
+        return np.where(small, np.copysign(0.0, value), value).astype(array.dtype)
+
+
+def flushes(difference: Difference) -> Array:
+    """Select elements that agree if subnormal arguments and results are zero."""
+    ours = flushed(difference.again([flushed(a) for a in difference.case.arguments]))
+    if ours.shape != difference.theirs.shape:
+        return np.zeros_like(difference.where)
+    theirs = flushed(difference.theirs)
+    small = any(bool((flushed(a) != a).any()) for a in difference.case.arguments if a.dtype.kind != "b")
+    zeros = (ours == 0) & (theirs == 0) & (small | (difference.ours != 0) | (difference.theirs != 0))
+    return ~differs(ours, theirs, difference.case.tolerance, bound=difference.bound) | zeros
+
+
+def subnormal_keys_in_f16(difference: Difference) -> Array:
+    """Select all elements, if several of the first operand's are subnormal numbers of f16."""
+    keys = np.abs(wide(difference.case.arguments[0]))
+    return difference.where & (np.count_nonzero((keys > 0) & (keys < 2.0**-14)) > 1)
+
+
+def six_bits_of_the_exponent(difference: Difference) -> Array:
+    """Select integer powers with exponents beyond six bits, or negative ones."""
+    exponent = difference.case.arguments[1]
+    return (exponent < 0) | (exponent.astype(np.uint64) > 63)
+
+
+def of_constants(difference: Difference) -> Array:
+    """Select all elements, if the arguments are constants."""
+    return difference.where & difference.case.folded
+
+
+def largest_number(difference: Difference) -> Array:
+    """Select elements whose argument is the largest or lowest number of its type."""
+    (argument,) = difference.case.arguments
+    return np.abs(wide(argument)) == ElementType.from_dtype(argument.dtype).limits[1]
+
+
+def below_zero(difference: Difference) -> Array:
+    """Select elements whose argument is negative."""
+    (argument,) = difference.case.arguments
+    return wide(argument).real < 0
+
+
+def ill_conditioned_power(case: Case, ours: Array, theirs: Array) -> Array:
+    """Select powers x^y = exp(y log x) with the error of y log x, a few units of its magnitude."""
+    x, y = (wide(a) for a in case.arguments)
+    with np.errstate(all="ignore"):
+        size = np.abs(y) * (np.abs(np.log(np.abs(x))) + np.pi)
+        error = 32 * np.finfo(ours.dtype).eps * size
+        distance = np.abs(wide(ours) - wide(theirs))
+        value = np.abs(wide(ours))
+        overflows = value * (1 + error) > np.finfo(ours.dtype).max
+        return ~(error < 1) | (distance <= error * value) | overflows
+
+
+def squares_out_of_range(difference: Difference) -> Array:
+    """Select elements with an argument part that is infinite, NaN, or has an infinite or subnormal square."""
+    where = np.zeros_like(difference.where)
+    for argument in difference.case.arguments:
+        limits = np.finfo(argument.dtype)
+        for part in (np.abs(argument.real), np.abs(argument.imag)):
+            large, small = np.sqrt(limits.max) / 4, np.sqrt(limits.tiny) * 4
+            where |= ~(part < large) | ((part > 0) & (part < small))
+    return where
+
+
+def near_the_poles(difference: Difference) -> Array:
+    """Where angles of complex numbers differ by rounding, which the distance to a pole y = ±ix magnifies."""
+    y, x = (wide(a) for a in difference.case.arguments)
+    with np.errstate(all="ignore"):
+        distance = np.minimum(np.abs(x + 1j * y), np.abs(x - 1j * y))
+        condition = 1 + (np.abs(x) + np.abs(y)) / distance
+        angle = wide(difference.ours) - wide(difference.theirs)
+        off = np.minimum(np.abs(angle), np.abs(np.abs(angle) - 2 * np.pi))
+        return np.asarray(off <= 64 * condition * np.finfo(difference.ours.dtype).eps)
+
+
+def within_64_units_of_one(difference: Difference) -> Array:
+    """Select angles that differ by little, measured against 1, possibly modulo 2 π."""
+    with np.errstate(all="ignore"):
+        angle = wide(difference.ours) - wide(difference.theirs)
+        distance = np.minimum(np.abs(angle), np.abs(np.abs(angle) - 2 * np.pi))
+    return distance <= 64 * np.finfo(difference.ours.dtype).eps
+
+
+def within_64_units_of_the_largest_square(difference: Difference) -> Array:
+    """Select values that differ by little, measured against the square of the operand's largest number."""
+    operand = wide(difference.case.arguments[0])
+    square = max(1.0, float(np.max(np.abs(operand)) ** 2))
+    distance = np.abs(wide(difference.ours) - wide(difference.theirs))
+    return distance <= 64 * ulp(np.array(square), difference.ours.dtype)
+
+
+def infinite_arguments(difference: Difference) -> Array:
+    """Select elements whose argument has an infinite part."""
+    where = np.zeros_like(difference.where)
+    for argument in difference.case.arguments:
+        where |= np.isinf(argument.real) | np.isinf(argument.imag)
+    return where
+
+
+def infinite_parts(difference: Difference) -> Array:
+    """Select elements in which hloom's result has an infinite part."""
+    return np.isinf(difference.ours.real) | np.isinf(difference.ours.imag)
+
+
+def subnormal_parts(difference: Difference) -> Array:
+    """Select elements whose argument has a subnormal part."""
+    where = np.zeros_like(difference.where)
+    for argument in difference.case.arguments:
+        for part in (np.abs(wide(argument).real), np.abs(wide(argument).imag)):
+            where |= (part > 0) & (part < smallest_normal(argument))
+    return where
+
+
+def beyond_the_actual_size(difference: Difference) -> Array:
+    """Select hloom's zeros where the actual size is 0."""
+    return (difference.ours == 0) & (difference.case.arguments[1] == 0)
+
+
+def within_the_terms_of_a_scaled_sum(difference: Difference) -> Array:
+    """Where normalizations differ by some units in the last place of the terms of x s + (offset - mean s)."""
+    case = difference.case
+    axis = int(re.findall(r"feature_index=(\d+)", case.lines[0])[0])
+    x, *columns = (wide(a) for a in case.arguments)
+    sizes = [-1 if d == axis else 1 for d in range(x.ndim)]
+    scale, offset, mean, variance = (c.reshape(sizes) for c in columns)
+    (epsilon,) = map(float, re.findall(r"epsilon=([\d.e-]+)", case.lines[0]))
+    factor = np.abs(scale) / np.sqrt(variance + epsilon)
+    terms = np.abs(x) * factor + np.abs(mean) * factor + np.abs(offset)
+    distance = np.abs(wide(difference.ours) - wide(difference.theirs))
+    return np.asarray(distance <= 4 * eps(difference.ours.dtype) * terms)
+
+
+def signaling_halves(case: Case) -> bool:
+    """Whether an argument of f16 holds a signaling NaN and the case orders numbers totally."""
+    halves = [a.view(np.uint16) for a in case.arguments if a.dtype == np.float16]
+    found = any(bool(((h & 0x7E00 == 0x7C00) & (h & 0x1FF != 0)).any()) for h in halves)
+    return found and any("TOTALORDER" in line for line in (*case.lines, *case.computations))
+
+
+def rounded_at_every_step(difference: Difference) -> Array:
+    """Select normalizations that differ by rounding every step to the operands' type."""
+    case = difference.case
+    module = HloModule.from_text(program([case]))
+    (instruction,) = [i for i in module.entry.instructions if i.opcode.startswith("batch-norm")]
+    given = [exact(a) for a in case.arguments]
+    value = Evaluator().run(module.entry, case.arguments)
+    bounds = batch_norm(instruction, given, tuple(value), eps(difference.ours.dtype))
+    distance = np.abs(wide(difference.ours) - wide(difference.theirs))
+    for output, bound in zip(value, bounds, strict=True):
+        if output.shape == difference.ours.shape and same_bits(output, difference.ours).all():
+            return np.asarray(distance <= bound)
+    return np.zeros_like(difference.where)
+
+
+# -- how far off XLA's values may be
+
+
+def among_the_arguments(difference: Difference) -> Array:
+    """Select elements for which XLA's value occurs in an argument of its type."""
+    given = [a.reshape(-1) for a in difference.case.arguments if a.dtype == difference.theirs.dtype]
+    flat = difference.theirs.reshape(-1)[:, None]
+    found = [same_bits(flat, a[None, :].repeat(flat.size, 0)).any(axis=1) for a in given if a.size]
+    return np.logical_or.reduce(found, initial=False).reshape(difference.theirs.shape) if found else (
+        np.zeros_like(difference.where)
+    )  # fmt: skip
+
+
+def rearranged(one: Array, other: Array) -> bool:
+    """Whether the numbers are the same in another order."""
+    first, second = (
+        np.sort(np.ascontiguousarray(a).reshape(-1).view(f"u{a.itemsize}")) for a in (one, other)
+    )
+    return bool((first == second).all())
+
+
+def in_another_order(difference: Difference) -> Array:
+    """Everywhere, if the numbers are the same in another order."""
+    return np.full(difference.where.shape, rearranged(difference.ours, difference.theirs))
+
+
+def six_bit_power(difference: Difference) -> Array:
+    """Where XLA's value is the power by the lower six bits of the exponent; 0 or 1 for negative ones.
+
+    An unsigned exponent with its upper bit set may count as negative, too.
+    """
+    base, exponent = (a.astype(object) for a in difference.case.arguments)
+    modulus = 1 << ElementType.from_dtype(difference.theirs.dtype).bits
+    theirs = difference.theirs.astype(object) % modulus
+    low_bits = np.frompyfunc(lambda b, e: pow(int(b), int(e) & 63, modulus), 2, 1)(base, exponent)
+    negative = (exponent < 0) | (exponent >= modulus // 2)
+    one = np.asarray(base == 1, object) * 1
+    return np.asarray((exponent >= 0) & (theirs == low_bits) | negative & (theirs == one), bool)
+
+
+def bits_of_the_byte(difference: Difference) -> Array:
+    """Select counts for which XLA counts the bits of the sign-extended byte, in the result's type."""
+    (argument,) = difference.case.arguments
+    octets = argument.astype(np.int8).view(np.uint8)
+    count = np.unpackbits(octets.reshape(-1, 1), axis=1).sum(axis=1).reshape(octets.shape)
+    modulus = 1 << ElementType.from_dtype(difference.theirs.dtype).bits
+    return np.asarray((difference.theirs.astype(np.int64) - count) % modulus == 0)
+
+
+def as_infinity(difference: Difference) -> Array:
+    """Select elements in which XLA's value is that of an infinite argument."""
+    (argument,) = difference.case.arguments
+    infinite = convert(np.copysign(np.inf, wide(argument)), difference.theirs.dtype)
+    return same_bits(infinite, difference.theirs)
+
+
+def without_sign(difference: Difference) -> Array:
+    """Where XLA's value is that of the argument's absolute value, to half a power of two.
+
+    For constants the sign may have become the upper bit of the exponent.
+    """
+    (argument,) = difference.case.arguments
+    size, theirs = np.abs(wide(argument)), wide(difference.theirs)
+    found = (theirs >= size / 2) & (theirs <= size * 2) | (size > 2.0**127) | (size < 2.0**-126)
+    spoiled = (theirs / 2.0**128 >= size / 2) & (theirs / 2.0**128 <= size * 2)
+    return found | spoiled & difference.case.folded
+
+
+def with_nan(difference: Difference) -> Array:
+    """Select elements whose argument is NaN."""
+    return np.logical_or.reduce([np.isnan(wide(a)) for a in difference.case.arguments])
+
+
+def in_a_wider_type(difference: Difference) -> Array:
+    """Select negative arguments for which XLA's value is the width less that of a wider type."""
+    (argument,) = difference.case.arguments
+    bits = ElementType.from_dtype(argument.dtype).bits
+    return (argument < 0) & np.isin(wide(difference.theirs), [bits - n for n in (8, 16, 32, 64)])
+
+
+def of_one_update(difference: Difference) -> Array:
+    """Select elements in which XLA's value combines the operand with at most one of the updates."""
+    opcode, theirs = difference.case.operation.split()[1], difference.theirs
+    combine: Callable[[Array, Array], Array] = {
+        "add": np.add, "multiply": np.multiply, "subtract": np.subtract, "maximum": np.maximum,
+        "minimum": np.minimum, "replace": lambda old, new: new,
+    }[opcode]  # fmt: skip
+    given = [a for a in difference.case.arguments if a.dtype == theirs.dtype]
+    found = np.zeros(theirs.shape, bool)
+    for operand in (a for a in given if a.shape == theirs.shape):
+        found |= same_bits(operand, theirs)
+        for update in np.concatenate([a.reshape(-1) for a in given]):
+            with np.errstate(all="ignore"):
+                found |= same_bits(combine(operand, update).astype(theirs.dtype), theirs)
+    return found
+
+
+def no_larger_than_computed(difference: Difference) -> Array:
+    """Select elements in which XLA's value is at most the one that two additions give."""
+    largest = max(float(np.nanmax(np.abs(wide(a)), initial=0)) for a in difference.case.arguments)
+    return np.abs(wide(difference.theirs)) <= 4 * largest
+
+
+def same_total(difference: Difference) -> Array:
+    """Select all elements, if all of them together have the same sum, product or maximum."""
+    total = {"add": np.sum, "multiply": np.prod, "maximum": np.max}[difference.case.operation.split()[2]]
+    values = (difference.ours, difference.theirs)
+    kind = ElementType.from_dtype(difference.ours.dtype)
+    if kind.is_integer:
+        one, other = (int(total(v.astype(object))) % (1 << kind.bits) for v in values)
+        return np.full(difference.where.shape, one == other)
+    one, other = (float(total(wide(v))) for v in values)
+    return np.full(difference.where.shape, abs(one - other) <= eps(difference.ours.dtype) * abs(one))
+
+
+def saturated(difference: Difference) -> Array:
+    """Select elements in which XLA's value is the largest or the lowest number of the type."""
+    return np.isin(
+        wide(difference.theirs), [float(x) for x in ElementType.from_dtype(difference.theirs.dtype).limits]
+    )
+
+
+def vanished(difference: Difference) -> Array:
+    """Select elements in which XLA's value is 0 and hloom's a subnormal number of f16 or bf16."""
+    least = 2.0**-14 if difference.ours.dtype == np.float16 else 2.0**-126
+    return (wide(difference.theirs) == 0) & (np.abs(wide(difference.ours)) < least)
+
+
+def no_number(difference: Difference) -> Array:
+    """Select elements in which XLA's value has a NaN part."""
+    return np.isnan(difference.theirs.real) | np.isnan(difference.theirs.imag)
+
+
+def zero_or_not_finite(difference: Difference) -> Array:
+    """Where XLA's value is 0, or a part of it is infinite or NaN."""
+    return not_finite(difference) | (difference.theirs == 0)
+
+
+def not_finite(difference: Difference) -> Array:
+    """Where a part of XLA's value is infinite or NaN."""
+    return ~(np.isfinite(difference.theirs.real) & np.isfinite(difference.theirs.imag))
+
+
+def neither_finite_nor_far(difference: Difference) -> Array:
+    """Select elements in which XLA's value is not finite, or at most the largest angle or logarithm."""
+    theirs = wide(difference.theirs)
+    with np.errstate(all="ignore"):
+        distance = np.abs(wide(difference.ours) - theirs)
+    return ~np.isfinite(theirs) | (distance <= 2 * np.pi + np.log(np.finfo(difference.ours.dtype).max))
+
+
+def on_the_other_side(difference: Difference) -> Array:
+    """Select elements in which XLA's value has other signs, is on another branch, or is not finite."""
+    ours, theirs = wide(difference.ours), wide(difference.theirs)
+    with np.errstate(all="ignore"):
+        size = np.abs(ours) + 2 * np.pi
+        mirrored = np.abs(np.abs(theirs) - np.abs(ours)) <= 64 * ulp(np.abs(ours), difference.ours.dtype)
+    return mirrored | ~(np.abs(theirs - ours) > size) | ~np.isfinite(theirs)
+
+
+def zeros(difference: Difference) -> Array:
+    """Select elements that are equal except for the signs of zeros."""
+    return difference.ours == difference.theirs
+
+
+def no_number_in_f32(difference: Difference) -> Array:
+    """Where the operation gives NaN in f32, and hloom's value is a zero of a type without NaN."""
+    case = difference.case
+    text = program([dataclasses.replace(case, folded=False)])
+    for name in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):
+        text = text.replace(name, "f32")
+    with np.errstate(all="ignore"):
+        given = [wide(a).astype(np.float32) for a in case.arguments]
+    found = Evaluator().run(HloModule.from_text(text).entry, given)
+    values = found if isinstance(found, tuple) else (found,)
+    of_shape = [np.isnan(wide(v)) for v in values if v.shape == difference.ours.shape]
+    return np.logical_or.reduce(of_shape) & (difference.ours == 0)
