@@ -7,7 +7,7 @@ needed) and run many times, so that the overhead of loops with small bodies is l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -222,7 +222,7 @@ def _evaluated(step: _Step, evaluate: Callable[..., Any], operands: list[Passed]
     """
     try:
         value = evaluate(step, *operands)
-        return np.asarray(value) if isinstance(value, np.generic) else value
+        return np.asarray(cast("Any", value)) if isinstance(value, np.generic) else value
     except HloError as error:
         raise error.at(instruction=step.instruction.name) from error.__cause__
     except MemoryError:

@@ -24,6 +24,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.window import WindowDimension
 from hloom.operations.combiners import Grouping
 from hloom.operations.structure import Constant
 from hloom.operations.window_reduction import ReduceWindow
