@@ -1,4 +1,4 @@
-"""Triangular and orthogonal factors: potrf, getrf, geqrf, geqp3, orgqr and ungqr."""
+"""Triangular and orthogonal factors: potrf, getrf, geqrf, geqp3, orgqr and ungqr, ormqr and unmqr."""
 
 from __future__ import annotations
 
@@ -56,3 +56,26 @@ def _product(call: Call, routine: str, operands: Sequence[Array], results: Seque
     (packed, tau), (q,) = operands, results
     q[...] = packed
     call.run_with_work(routine, *q.shape, len(tau), q, leading(q), tau)
+
+
+@register("ormqr", operands=[2, 1, 2], prefixes="sd")
+def orthogonal_product(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Compute (reflectors, their factors, c) -> (c times the product of the reflectors)."""
+    _multiplied(call, "ormqr", b"T", operands, results)
+
+
+@register("unmqr", operands=[2, 1, 2], prefixes="cz")
+def unitary_product(call: Call, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    """Compute (reflectors, their factors, c) -> (c times the product of the reflectors)."""
+    _multiplied(call, "unmqr", b"C", operands, results)
+
+
+def _multiplied(
+    call: Call, routine: str, transposed: bytes, operands: Sequence[Array], results: Sequence[Array]
+) -> None:
+    (packed, tau, c), (product,) = operands, results
+    product[...] = c
+    side = b"L" if call.flag("left") else b"R"
+    form = transposed if call.flag("transpose") else b"N"
+    head = (side, form, *c.shape, len(tau), packed, leading(packed), tau, product, leading(product))
+    call.run_with_work(routine, *head)

@@ -49,10 +49,17 @@ class Call:
 
     def letter(self, name: str) -> bytes:
         """Return an attribute that is the code of a letter, such as 76 for ``L``."""
+        return bytes([int(self._attribute(name))])
+
+    def flag(self, name: str) -> bool:
+        """Return an attribute that is true or false."""
+        return bool(self._attribute(name))
+
+    def _attribute(self, name: str) -> Any:
         if name not in self.attributes:
             message = f"the attribute {name} is missing; the call has {sorted(self.attributes) or 'none'}"
             raise EvaluationError(message, rule="custom-call.attribute")
-        return bytes([int(self.attributes[name])])
+        return self.attributes[name]
 
     def run(self, routine: str, *arguments: Any) -> None:
         """Call ``?routine`` with arrays, and with addresses of integers and letters; None is null."""
