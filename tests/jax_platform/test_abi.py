@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import re
 
+import pytest
+from tests.jax_platform.process import run_program
+
 from hloom.codegen.target import host
 from hloom.jax import abi, handles
 from hloom.jax.native import source
@@ -25,6 +28,24 @@ def test_structs_are_as_large_as_in_native_code() -> None:
     assert ctypes.sizeof(handles.BufferHead) == 64
     assert ctypes.sizeof(handles.ExecutableWords) == 15 * 8
     assert handles.ExecutableWords.queued.offset == 14 * 8
+
+
+@pytest.mark.parametrize("version", [90, 104, 105, abi.CLAIMED_VERSION, abi.MINOR_VERSION])
+def test_callers_of_every_version_are_served(version: int) -> None:
+    program = f"""
+import hloom.jax.abi
+hloom.jax.abi.CLAIMED_VERSION = {version}
+import hloom.jax
+hloom.jax.register(as_cpu=True)
+import jax, jax.numpy as jnp
+print(jax.jit(lambda x: x + 1)(jnp.arange(3.0)), jax.devices()[0].default_memory().kind)
+try:
+    jax.jit(lambda x: x + 2, compiler_options={{"bad": "x"}})(1.0)
+except jax.errors.JaxRuntimeError as error:
+    print(error)
+"""
+    printed = run_program(program, "stock").splitlines()
+    assert printed == ["[1. 2. 3.] device", "INVALID_ARGUMENT: No such compile option: 'bad'"]
 
 
 def test_the_table_has_every_function_once() -> None:

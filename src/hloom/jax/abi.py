@@ -14,8 +14,11 @@ from typing import Any, Final
 MAJOR_VERSION: Final = 0
 MINOR_VERSION: Final = 114
 """The version of the table below."""
-CLAIMED_VERSION: Final = 90
-"""The version that the plug-in claims: JAX then asks only for what that version had."""
+CLAIMED_VERSION: Final = 112
+"""The version that the plug-in claims, jaxlib 0.10.2's: JAX then asks only for what that version had.
+
+Since version 0.105 callers reach errors and memories by tables of functions at which their handles begin.
+"""
 
 _CODES: Final[dict[str, Any]] = {
     "p": ctypes.c_void_p,

@@ -36,7 +36,7 @@ class Memory(Handle):
         self.kind_number = number
         self.id = len(MEMORY_KINDS) * device.id + number
         encoded = self.kind.encode()
-        super().__init__(MemoryWords(encoded, len(encoded), device.handle))
+        super().__init__(MemoryWords(None, len(encoded), device.handle, encoded))
         self.devices = Words([device.handle])
         self.text = Text(f"{self.kind} memory of device {device.id}")
 

@@ -15,7 +15,7 @@ from hloom.jax.api import implements
 from hloom.jax.callbacks import unbind
 from hloom.jax.client import NOTHING, Client, Device, NamedValues
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
-from hloom.jax.handles import ExecutableWords, Handle, Text, Words, object_at
+from hloom.jax.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.transfers import NUMBERS, TYPES
 from hloom.shape.shape import Shape
 
@@ -126,7 +126,8 @@ class LoadedExecutable(Handle):
         """Return the addresses of the names of memory kinds, and their sizes."""
         known = {memory.kind: memory.words for memory in self.devices[0].memories}
         handles = {m.kind: m.handle for m in self.devices[0].memories}
-        addresses = [ctypes.c_void_p.from_address(handles[kind]).value or 0 for kind in kinds]
+        offset = MemoryWords.kind.offset
+        addresses = [ctypes.c_void_p.from_address(handles[kind] + offset).value or 0 for kind in kinds]
         return Words(addresses), Words([known[kind].kind_size for kind in kinds], ctypes.c_size_t)
 
     @cached_property

@@ -31,9 +31,15 @@ class DeviceWords(ctypes.Structure):
 
 
 class MemoryWords(ctypes.Structure):
-    """A memory: its kind, the length of the kind, and its device."""
+    """A memory: null for a table of functions, the length of its kind, its device, and its kind.
 
-    _fields_ = (("kind", ctypes.c_char_p), ("kind_size", ctypes.c_int64), ("device", ctypes.c_void_p))
+    Callers of version 0.105 and later keep data of their own by the functions, if there are any.
+    """
+
+    _fields_ = (
+        ("functions", ctypes.c_void_p), ("kind_size", ctypes.c_int64), ("device", ctypes.c_void_p),
+        ("kind", ctypes.c_char_p),
+    )  # fmt: skip
 
 
 class ExecutableWords(ctypes.Structure):

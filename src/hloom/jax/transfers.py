@@ -71,8 +71,8 @@ def wait_for(head: BufferHead) -> None:
     """Wait for a buffer's elements; raises PjrtError with the error of what should have made them."""
     failure = native().call("pjrt_await", head.event)
     if failure:
-        code, size = words_at(failure, 2)
-        raise PjrtError(code, ctypes.string_at(failure + 16, size).decode("utf-8", "replace"))
+        _, code, size = words_at(failure, 3)
+        raise PjrtError(code, ctypes.string_at(failure + 24, size).decode("utf-8", "replace"))
 
 
 def new_buffer(array: Array, device: Device, memory: Memory | None = None, number: int = 0) -> int:

@@ -412,11 +412,12 @@ define ptr @PJRT_Buffer_Memory(ptr %args) nounwind {
   ret ptr null
 }
 
-; A memory's handle begins with its kind and the kind's length.
+; A memory's handle has the length of its kind in word 1 and the kind in word 3.
 define ptr @PJRT_Memory_Kind(ptr %args) nounwind {
   %memory.at = getelementptr ptr, ptr %args, i64 2
   %memory = load ptr, ptr %memory.at
-  %kind = load ptr, ptr %memory
+  %kind.at = getelementptr ptr, ptr %memory, i64 3
+  %kind = load ptr, ptr %kind.at
   %size.at = getelementptr i64, ptr %memory, i64 1
   %size = load i64, ptr %size.at
   %kind.out = getelementptr ptr, ptr %args, i64 3

@@ -3,7 +3,7 @@
 ; Arguments of the interface's functions are structs whose fields all begin at a multiple of 8 bytes: words 0 and 1
 ; are the struct's size and its extensions, the fields follow in the order of `hloom.jax.abi`.
 
-%error = type { i64, i64 }                ; code, bytes of the message; the message follows
+%error = type { ptr, i64, i64 }           ; table of functions, code, bytes of the message; the message follows
 %event = type { i64, i64, ptr, ptr }      ; state, references, error, callbacks
 %callback = type { ptr, ptr, ptr }        ; next, function, its argument
 
@@ -26,10 +26,12 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 ; Return an error with a copy of the message.
 define ptr @pjrt_error(i64 %code, ptr %message, i64 %bytes) nounwind {
-  %size = add i64 %bytes, 17
+  %size = add i64 %bytes, 25
   %error = call ptr @malloc(i64 %size)
-  store i64 %code, ptr %error
-  %bytes.at = getelementptr %error, ptr %error, i64 0, i32 1
+  store ptr @error.functions, ptr %error
+  %code.at = getelementptr %error, ptr %error, i64 0, i32 1
+  store i64 %code, ptr %code.at
+  %bytes.at = getelementptr %error, ptr %error, i64 0, i32 2
   store i64 %bytes, ptr %bytes.at
   %text = getelementptr %error, ptr %error, i64 1
   call void @llvm.memcpy.p0.p0.i64(ptr %text, ptr %message, i64 %bytes, i1 false)
@@ -45,8 +47,9 @@ entry:
   br i1 %none, label %nothing, label %copy
 
 copy:
-  %code = load i64, ptr %error
-  %bytes.at = getelementptr %error, ptr %error, i64 0, i32 1
+  %code.at = getelementptr %error, ptr %error, i64 0, i32 1
+  %code = load i64, ptr %code.at
+  %bytes.at = getelementptr %error, ptr %error, i64 0, i32 2
   %bytes = load i64, ptr %bytes.at
   %text = getelementptr %error, ptr %error, i64 1
   %made = call ptr @pjrt_error(i64 %code, ptr %text, i64 %bytes)
@@ -69,7 +72,7 @@ define ptr @PJRT_Error_Message(ptr %args) nounwind {
   %text = getelementptr %error, ptr %error, i64 1
   %message.at = getelementptr ptr, ptr %args, i64 3
   store ptr %text, ptr %message.at
-  %bytes.at = getelementptr %error, ptr %error, i64 0, i32 1
+  %bytes.at = getelementptr %error, ptr %error, i64 0, i32 2
   %bytes = load i64, ptr %bytes.at
   %size.at = getelementptr i64, ptr %args, i64 4
   store i64 %bytes, ptr %size.at
@@ -79,7 +82,8 @@ define ptr @PJRT_Error_Message(ptr %args) nounwind {
 define ptr @PJRT_Error_GetCode(ptr %args) nounwind {
   %error.at = getelementptr ptr, ptr %args, i64 2
   %error = load ptr, ptr %error.at
-  %code.64 = load i64, ptr %error
+  %from = getelementptr %error, ptr %error, i64 0, i32 1
+  %code.64 = load i64, ptr %from
   %code = trunc i64 %code.64 to i32
   %code.at = getelementptr i64, ptr %args, i64 3
   store i32 %code, ptr %code.at
@@ -89,6 +93,31 @@ define ptr @PJRT_Error_GetCode(ptr %args) nounwind {
 ; Errors carry no payloads.
 define ptr @PJRT_Error_ForEachPayload(ptr %args) nounwind {
   ret ptr null
+}
+
+; The functions by which callers of version 0.105 and later reach an error: size of the table, of an error, extension;
+; destroy, message, code, payloads.
+@error.functions = internal constant { i64, i64, ptr, ptr, ptr, ptr, ptr } {
+  i64 56, i64 8, ptr null, ptr @free, ptr @error_message, ptr @error_code, ptr @error_payloads }
+
+define internal void @error_message(ptr %error, ptr %message, ptr %size) nounwind {
+  %text = getelementptr %error, ptr %error, i64 1
+  store ptr %text, ptr %message
+  %bytes.at = getelementptr %error, ptr %error, i64 0, i32 2
+  %bytes = load i64, ptr %bytes.at
+  store i64 %bytes, ptr %size
+  ret void
+}
+
+define internal i32 @error_code(ptr %error) nounwind {
+  %code.at = getelementptr %error, ptr %error, i64 0, i32 1
+  %code.64 = load i64, ptr %code.at
+  %code = trunc i64 %code.64 to i32
+  ret i32 %code
+}
+
+define internal void @error_payloads(ptr %error, ptr %visitor, ptr %argument) nounwind {
+  ret void
 }
 
 ; -- events
