@@ -5,7 +5,7 @@
 #   make format    rewrite the sources with ruff
 #   make bench     time the example programs and XLA:CPU (options: BENCH="--json OUT --plot OUT.svg")
 #   make mutation  change single lines of the sources and check that tests fail (N=300 SEED=1; some hours)
-#   make jax-tests DIR=jax  run tests of JAX's sources on hloom and on JAX's own client (COUNT=300 SEED=1)
+#   make jax-tests run JAX's tests on hloom and on JAX's client (DIR=jax COUNT=300 SEED=1)
 #   make docs      rewrite docs/operations/ from the declarations
 #   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make lock      rewrite requirements.lock with the versions in .venv

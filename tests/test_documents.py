@@ -65,8 +65,8 @@ def test_links_lead_to_files(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_named_commands_exist(document: Path) -> None:
     code = "\n".join(_code(document))
-    targets = set(re.findall(r"^make ([a-z]+)", code, re.M))
-    assert targets <= set(re.findall(r"^([a-z]+):", MAKEFILE, re.M))
+    targets = set(re.findall(r"^make ([a-z-]+)", code, re.M))
+    assert targets <= set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
     modules = set(re.findall(r"python -m ([\w.]+)", code)) - {"pip"}
     assert not [name for name in modules if not _exists(f"{name.replace('.', '/')}*.py")]
     commands = set(re.findall(r"^hloom ([a-z]+)\b", code, re.M))
@@ -92,7 +92,7 @@ def test_the_page_of_the_compiler_names_every_variable() -> None:
 
 def test_the_makefile_explains_every_target() -> None:
     """Its first comment is the output of ``make``; ``help`` and ``clean`` need no explanation."""
-    explained = re.findall(r"^# {3}make (\w+)", MAKEFILE, re.M)
+    explained = re.findall(r"^# {3}make ([\w-]+)", MAKEFILE, re.M)
     phony = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.M)
     assert set(explained) | {"help", "clean"} == set(" ".join(phony).split())
 
@@ -109,3 +109,12 @@ def test_decisions_have_the_same_sections() -> None:
             "Consequences",
         ], path.name
         assert re.search(r"^Date: \d{4}-\d\d-\d\d", text, re.M), path.name
+
+
+def test_the_architecture_lists_every_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    listed = {
+        name for row in re.findall(r"^\| (`[^|]*) \|", text, re.M) for name in re.findall(r"`(\w+)/`", row)
+    }
+    packages = {path.parent.name for path in (ROOT / "src" / "hloom").glob("*/__init__.py")}
+    assert packages <= listed

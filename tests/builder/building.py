@@ -13,7 +13,7 @@ from hloom.shape.shape import Shape
 
 
 def built(function: Callable[..., XlaOp], *shapes: str) -> XlaComputation:
-    """The program whose parameters have these shapes and whose result is what `function` makes of them."""
+    """Build a program with parameters of these shapes whose result is that of `function`."""
     b = XlaBuilder("f")
     parameters = [ops.Parameter(b, i, Shape.parse(shape), f"p{i}") for i, shape in enumerate(shapes)]
     result = function(*parameters) if parameters else function(b)
@@ -21,7 +21,7 @@ def built(function: Callable[..., XlaOp], *shapes: str) -> XlaComputation:
 
 
 def value(function: Callable[..., XlaOp], *arguments: Any) -> Any:
-    """What the program gives for these arrays; it also survives being printed and parsed."""
+    """Return the program's value for these arrays; the program must survive printing and parsing."""
     arrays = [np.asarray(a) for a in arguments]
     computation = built(function, *(str(Shape.of(a)) for a in arrays))
     text = computation.to_text(PrintOptions(print_large_constants=True))
@@ -30,7 +30,7 @@ def value(function: Callable[..., XlaOp], *arguments: Any) -> Any:
 
 
 def scalar(function: Callable[..., XlaOp], *types: str) -> XlaComputation:
-    """A computation of scalars, to be reduced or mapped with."""
+    """Return a computation of scalars, to be reduced or mapped with."""
     return built(function, *(f"{t}[]" for t in types))
 
 

@@ -48,14 +48,14 @@ TARGETS = {
 def built(
     body: Body, parameters: Sequence[Type] = (I64, I64), result: Type | None = I64, name: str = "f"
 ) -> Function:
-    """A finished function in a module of its own."""
+    """Return a completed function in a separate module."""
     f = Module(host()).function(name, parameters, result, internal=False)
     f.finish(body(f))
     return f
 
 
 def called(f: Function, *arguments: Any) -> int:
-    """What a function of integers and pointers gives."""
+    """Return the result of a function of integers and pointers."""
     loaded = LoadedObject([generate_module(f.module)], {"memcpy": None, "memset": None}.get, f.module.data)
     kinds = [ctypes.c_int64] * len(arguments)
     return ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(loaded.symbols[f.name])(*arguments)
@@ -374,7 +374,7 @@ entry:
 
 
 def product(f: Function) -> Value:
-    """A loop with a constant, a call, stack memory and a phi node."""
+    """Build a loop with a constant, a call, stack memory and a phi node."""
     place = f.allocate(I64)
     with f.loop(0, f.parameters[0], 1, [f.constant(I64, 1)]) as loop:
         loop.next(loop.values[0] * f.parameters[1] + f.constant(I64, 3))

@@ -1,4 +1,4 @@
-"""Programs compiled ahead of time: C programs link them, and get what the evaluator gives."""
+"""Programs compiled ahead of time: C programs link them, and get the evaluator's results."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Linked:
         )
 
     def __call__(self, arguments: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-        """The leaves of the result."""
+        """Return the leaves of the result."""
         for number, array in enumerate(leaves(tuple(arguments))):
             (self.folder / f"in{number}").write_bytes(np.ascontiguousarray(array).tobytes())
         made = subprocess.run([self.folder / "main"], cwd=self.folder, capture_output=True, check=True)
@@ -212,7 +212,7 @@ def test_a_c_program_links_it_and_gets_the_answer(tmp_path: Path, text: str) -> 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="code for another machine")
 @pytest.mark.parametrize("text", [DENSE, LOOP, TYPES], ids=lambda t: t.split()[1])
 def test_code_for_any_machine_of_the_architecture(tmp_path: Path, text: str) -> None:
-    """What x86-64 itself lacks, such as fused multiplication and addition, comes from the C library."""
+    """Functions that x86-64 lacks, such as fused multiply-add, come from the C library."""
     module = parse(text)
     arguments = random_arguments(module, seed=2)
     linked = Linked(compile_ahead(module, Target.named("x86_64-linux-gnu")), module, tmp_path)

@@ -1,4 +1,4 @@
-"""The cache of compiled code: what is kept, what is thrown away, and what a damaged file does."""
+"""The cache of compiled code: entries that are kept, evicted, and damaged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def key(number: int) -> str:
 
 
 def run(directory: Path, **environment: str) -> str:
-    """Compile and run a program in a process of its own; says whether it loaded LLVM, and the emitters."""
+    """Compile and run a program in a separate process; return whether it loaded LLVM, and the emitters."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("HLOOM_")}
     variables |= {"HLOOM_CACHE_DIR": str(directory), **environment}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=variables)
@@ -136,7 +136,7 @@ def test_an_entry_belongs_to_its_key() -> None:
     ],
 )  # fmt: skip
 def test_a_malformed_body_is_a_miss(tmp_path: Path, pieces: list[bytes]) -> None:
-    """The digest is right, but what it covers is no entry."""
+    """The digest is right, but the content is not an entry."""
     header = b"".join(struct.pack("<Q", n) for n in [len(pieces), *map(len, pieces)])
     for body in (header + b"".join(pieces), header[:-1], header + b"".join(pieces) + b"more", b""):
         data = cache._MAGIC + hashlib.sha256(body).digest() + body

@@ -1,4 +1,4 @@
-"""Collectives of the cpu backend: devices meet in native code, and get what the evaluator gives."""
+"""Collectives of the cpu backend: devices rendezvous in native code, with the evaluator's results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ short { a = bf16[] parameter(0)
 
 @pytest.fixture
 def by_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The opcodes that the host evaluates."""
+    """Return the opcodes that the host evaluates."""
     seen: list[str] = []
     call = HostCalls.call
 
@@ -60,7 +60,7 @@ def compiled(*bodies: str, **options: Any) -> Executable:
 
 
 def check(body: str, arguments: Arguments, **options: Any) -> None:
-    """Both backends give the same, several times."""
+    """Assert several times that both backends agree."""
     wanted = hloom.compile(parse(program(body, ADD + OTHER)), backend="evaluator", **options).run(arguments)
     exe = compiled(body, **options)
     for _ in range(3):
@@ -218,7 +218,7 @@ def test_loops_meet_again_and_again(by_host: list[str]) -> None:
     assert not by_host
 
 
-# -- what goes wrong
+# -- errors
 
 
 def test_who_is_missing_is_named() -> None:
@@ -237,7 +237,7 @@ def test_who_is_missing_is_named() -> None:
 
 
 def test_a_slow_device_is_waited_for() -> None:
-    """One waits for its infeed while the others meet; that is no deadlock."""
+    """One device waits for its infeed while the others are at the rendezvous; that is no deadlock."""
     fed = """x = f32[2] parameter(0)
       t = token[] after-all()
       i = (f32[2], token[]) infeed(t)
@@ -276,7 +276,7 @@ def test_an_error_on_one_device_ends_all(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_groups_that_do_not_fit_are_left_to_the_host(body: str, rule: str) -> None:
-    """It says what is wrong, as on the evaluator."""
+    """The host reports the error, as the evaluator does."""
     assert fails(compiled("x = f32[4] parameter(0)\n" + body, num_replicas=2), drawn(2, 4)).rule == rule
 
 

@@ -19,7 +19,7 @@ FRAME = frozenset((
     "after-all", "call", "conditional", "constant", "fusion", "get-tuple-element", "parameter", "tuple",
     "while",
 ))  # fmt: skip
-"""What the program emitter itself is made of."""
+"""Operations that the program emitter implements."""
 
 EXPANDERS = {
     "batch-norm-grad": "batchnorm_expander",
@@ -30,7 +30,7 @@ EXPANDERS = {
     "rng": "rng-expander",
     "scaled-dot": "scaled-dot-rewriter",
 }
-"""What never reaches the emitter, and the pass that sees to it."""
+"""Operations that never reach the emitter, with the pass that removes them."""
 
 
 def lowering_of(opcode: str) -> str:

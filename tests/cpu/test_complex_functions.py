@@ -27,7 +27,7 @@ SPECIAL = (
 
 
 def points(name: str, count: int = 400, scale: float = 3.0) -> Array:
-    """Random numbers, some with one part much smaller than the other, some on the unit circle."""
+    """Return random numbers, some with one part much smaller than the other, some on the unit circle."""
     generator = np.random.default_rng(count)
     real, imag = generator.normal(size=count) * scale, generator.normal(size=count) * scale
     real[: count // 4] *= 10.0 ** generator.uniform(-8, 1, count // 4)
@@ -38,20 +38,20 @@ def points(name: str, count: int = 400, scale: float = 3.0) -> Array:
 
 
 def pairs(name: str, real: Any, imag: Any) -> Array:
-    """Complex numbers of a type from their parts."""
+    """Return complex numbers of a type from their parts."""
     made = np.empty(len(real), DTYPES[name])
     made.real, made.imag = real, imag
     return made
 
 
 def grid(name: str) -> Array:
-    """All pairs of special values."""
+    """Return all pairs of special values."""
     real, imag = np.meshgrid(SPECIAL, SPECIAL)
     return pairs(name, real.reshape(-1), imag.reshape(-1))
 
 
 def relative_error(got: Array, wanted: Array) -> Array:
-    """The error against the modulus, in units of its last place."""
+    """Return the error relative to the modulus, in units of its last place."""
     size = np.maximum(np.abs(wanted.real), np.abs(wanted.imag))
     return np.maximum(np.abs(got.real - wanted.real), np.abs(got.imag - wanted.imag)) / np.spacing(size)
 
@@ -73,7 +73,7 @@ def test_double_precision(opcode: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", DTYPES)
 def test_special_values(name: str, target: str) -> None:
-    """Zeros, infinities, NaN and parts where exponentials overflow or vanish, in every combination."""
+    """Zeros, infinities, NaN and parts where exponentials overflow or underflow, in every combination."""
     z = grid(name)
     cases = [case(opcode, z) for opcode in FUNCTIONS]
     for one, got in zip(cases, run_compiled(cases, 4, TARGETS[target]), strict=True):
@@ -119,7 +119,7 @@ def test_large_and_small_numbers_neither_overflow_nor_vanish() -> None:
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_quotients_are_the_evaluator_s(name: str) -> None:
-    """Bit for bit, also where parts are infinite, or the divisor is 0."""
+    """Quotients are equal bit for bit, also for infinite parts and the divisor 0."""
     first, second = (a.reshape(-1) for a in np.meshgrid(grid(name), grid(name)))
     assert_as_evaluated(
         [case("divide", first, second), case("divide", points(name), points(name)[::-1].copy())]

@@ -40,13 +40,13 @@ ENTRY main {
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch, flags: str, text: str = PROGRAM) -> Executable:
-    """A program that is compiled while XLA_FLAGS have a value."""
+    """Compile a program while XLA_FLAGS have a value."""
     monkeypatch.setenv("XLA_FLAGS", flags)
     return hloom.compile(parse(text), backend="cpu")
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """The dumps by what stands behind number and name, in the order of their names."""
+    """Return the dumps by the part after number and name, in the order of their names."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         match = re.fullmatch(r"module_\d{4}\.jit_layer\.(.*)", path.name)
@@ -188,7 +188,7 @@ def test_every_run_can_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in XLA: no odd characters, no name of a program at all where it would be too long."""
+    """As in XLA: no special characters, and no program name if it would be too long."""
     module = parse(PROGRAM.replace("jit_layer", "m"))
     monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={tmp_path}")
     for name in ("a/b[c] d\\e", "n" * 260):

@@ -22,12 +22,12 @@ TARGETS = {
 }
 _CALL = re.compile(r"^\t(?:callq?|jmp|bl|b)\t([A-Za-z_][\w.@$]*)", re.MULTILINE)
 _OWN = ("sine.", "cosine.", "tangent.")
-"""Functions that the module itself has."""
+"""Functions that the module defines."""
 ELEMENTWISE = [opcode for opcode, declared in REGISTRY.items() if declared.elementwise]
 
 
 def stated(opcode: str, name: str) -> tuple[list[str], str, str]:
-    """Operand types, attributes and result type of an example."""
+    """Return operand types, attributes and result type of an example."""
     operands = [name] * len(REGISTRY[opcode].operand_names)
     match opcode:
         case "select":
@@ -45,7 +45,7 @@ def stated(opcode: str, name: str) -> tuple[list[str], str, str]:
 
 
 def takes(opcode: str, name: str) -> bool:
-    """Whether the operation takes operands of a type."""
+    """Return whether the operation takes operands of a type."""
     kind = ElementType.parse(name)
     if opcode == "stochastic-convert":
         return kind.is_floating

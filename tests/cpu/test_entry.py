@@ -1,4 +1,4 @@
-"""Calling native programs from Python: what the builtin does itself, what it leaves to Python, memory."""
+"""Calling native programs from Python: the builtin, its fallback to Python, memory."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def compiled(text: str) -> Executable:
 
 
 def both(text: str, *arguments: Any) -> tuple[Any, Any]:
-    """The results of the compiled program and of the evaluator."""
+    """Return the results of the compiled program and of the evaluator."""
     return compiled(text)(*arguments), hloom.compile(parse(text), backend="evaluator")(*arguments)
 
 
 def refusals(text: str, *arguments: Any) -> list[tuple[str, str]]:
-    """Rule and message with which each backend refuses arguments."""
+    """Return rule and message with which each backend refuses arguments."""
     found: list[tuple[str, str]] = []
     for backend in ("cpu", "evaluator"):
         with pytest.raises(HloError) as caught:
@@ -53,7 +53,7 @@ def refusals(text: str, *arguments: Any) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def no_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs run on exactly fitting arrays without Python's help."""
+    """Assert that programs run on exactly fitting arrays without the fallback."""
     assert entry.layout_is_known()
 
     def refuse(self: Executable, *arguments: Any) -> Any:
@@ -62,7 +62,7 @@ def no_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Executable, "_call_checked", refuse)
 
 
-# -- what the builtin does itself
+# -- calls that the builtin handles
 
 
 @pytest.mark.usefixtures("no_python")
@@ -118,7 +118,7 @@ def test_a_parameter_that_is_the_result() -> None:
     assert x.tolist() == [1, 2]
 
 
-# -- what it leaves to Python
+# -- calls that go to the fallback
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_nothing_leaks() -> None:
     p, q = np.float32([1, 2]), np.int32([1, 2, 3])
     exe(p, q)
     counted = (p, q, np.dtype(np.float32), np.dtype(np.int32), entry._runtime()._capsule)
-    # Garbage of earlier tests holds the same data types: collect it before each count.
+    # Garbage of earlier tests refers to the same data types: collect it before each count.
     gc.collect()
     before = [sys.getrefcount(o) for o in counted]
     for _ in range(1000):
@@ -333,6 +333,6 @@ json.late = lambda: kept
 
 
 def test_results_may_live_longer_than_all_modules() -> None:
-    """What another module holds of a program's globals is freed after hloom's own modules are."""
+    """References of another module to a program's globals are freed after hloom's modules are."""
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, (done.returncode, done.stderr)

@@ -1,4 +1,4 @@
-"""Nothing ends the process: programs at the limits, in one of their own."""
+"""Programs at the limits do not end the process; they run in a separate one."""
 
 from __future__ import annotations
 

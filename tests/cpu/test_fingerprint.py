@@ -1,4 +1,4 @@
-"""Fingerprints tell programs apart, and nothing else."""
+"""Fingerprints differ for different programs, and only for these."""
 
 from __future__ import annotations
 

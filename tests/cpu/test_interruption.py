@@ -145,7 +145,7 @@ def interrupted(exe: Any, *arguments: Any) -> float:
 )
 @pytest.mark.parametrize("backend", ["cpu", "evaluator"])
 def test_ctrl_c_ends_a_loop(text: str, shape: Any, backend: str) -> None:
-    """KeyboardInterrupt comes soon, more than once, and what runs next is right."""
+    """KeyboardInterrupt arrives soon, more than once, and the next run is right."""
     hloom.register_custom_call("interruption-test", lambda x: x)
     exe = hloom.compile(parse(text), backend=backend)
     x = np.ones(shape, np.float32)
@@ -167,7 +167,7 @@ def test_ctrl_c_ends_all_devices(text: str, backend: str) -> None:
 
 
 def test_python_handlers_of_other_signals_run() -> None:
-    """A handler that raises nothing does not end the program; its time is taken up in the run."""
+    """A handler that raises nothing does not end the program; its time is part of the run."""
     rung: list[float] = []
     before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
     try:
@@ -180,7 +180,7 @@ def test_python_handlers_of_other_signals_run() -> None:
 
 
 def test_another_thread_is_not_interrupted() -> None:
-    """Ctrl-C belongs to the main thread; a loop in another one goes on to its end."""
+    """Ctrl-C interrupts the main thread; a loop in another one continues to its end."""
     exe = hloom.compile(parse(NESTED))
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(exe(np.int32(5000), np.float32(1))))
@@ -209,12 +209,12 @@ def test_other_threads_run_beside_a_loop_of_unknown_length() -> None:
     end = time.monotonic()
     done.set()
     thread.join()
-    assert end - begin > 0.05  # else this shows nothing
+    assert end - begin > 0.05  # otherwise this shows nothing
     assert sum(begin + 0.02 < t < end for t in ticks) >= 3
 
 
 def test_a_device_that_fails_ends_loops_of_the_others() -> None:
-    """One device raises an error, the other one computes for ever."""
+    """One device raises an error while another one computes without end."""
     text = ENDLESS_ARRAY.replace("HloModule", "").replace(
         "ENTRY e {", "fails { x = f32[64] parameter(0)\n"
         ' ROOT y = f32[64] custom-call(x), custom_call_target="interruption-failure" }\n'
@@ -265,7 +265,7 @@ def test_ctrl_c_between_the_ranges_of_a_kernel(threads: str) -> None:
 
 
 def test_exit_during_a_loop_in_a_daemon_thread() -> None:
-    """The process ends, although a thread is in native code for ever."""
+    """The process ends although a thread is in native code without end."""
     code = f"""
 import threading, time, numpy as np, hloom
 exe = hloom.compile(hloom.HloModule.from_text('''HloModule m\n{ENDLESS_ARRAY}'''))
@@ -291,7 +291,7 @@ def test_short_loops_do_not_poll() -> None:
 
 
 def test_long_elementwise_loops_are_interrupted() -> None:
-    """Of known trip count, and elementwise: it would be a kernel of its own if it had fewer iterations."""
+    """A loop of known trip count and elementwise: with fewer iterations it would become a kernel."""
     counted = ENDLESS_ARRAY.replace("ROOT t = pred[] constant(true)", """
       i = s32[] get-tuple-element(s), index=0
       n = s32[] constant(2000000000)

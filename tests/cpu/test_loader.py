@@ -1,4 +1,4 @@
-"""Object files in memory: references between objects, tables, jumps, and what is damaged."""
+"""Object files in memory: references between objects, tables, jumps, and damaged files."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_memory_goes_with_the_object() -> None:
     assert not mapped(address)
 
 
-# -- what cannot be loaded
+# -- objects that cannot be loaded
 
 
 def refusal(objects: list[bytes]) -> str:
@@ -153,13 +153,13 @@ def instructions(memory: bytearray, start: int, count: int) -> list[int]:
 
 
 def branch_target(address: int, word: int) -> int:
-    """Of BL or B."""
+    """Return the target of BL or B."""
     distance = word & 0x03FFFFFF
     return address + 4 * (distance - (1 << 26) if distance >> 25 else distance)
 
 
 def page_address(address: int, page: int, low: int) -> int:
-    """What ADRP, then ADD or LDR with eight-byte elements, make."""
+    """Return the address that ADRP, then ADD or LDR with eight-byte elements, compute."""
     pages = (page >> 5 & 0x7FFFF) << 2 | page >> 29 & 3
     pages = pages - (1 << 21) if pages >> 20 else pages
     scale = 3 if low >> 24 == 0xF9 else 0

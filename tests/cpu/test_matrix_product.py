@@ -21,7 +21,7 @@ BATCHED = ("bmk,bkn->bmn", "bmk,bnk->bmn", "bkm,bkn->bmn", "mbk,kbn->bmn", "mkb,
 
 
 def dot_text(einsum: str, sizes: dict[str, int], types: str = "f32,f32,f32", rest: str = "") -> str:
-    """A program with one dot, named ``d``; ``rest`` are further instructions, else the dot is the root."""
+    """Return a program with one dot, named ``d``; ``rest`` are later instructions, else it is the root."""
     (lhs, rhs), out = einsum.split("->")[0].split(","), einsum.split("->")[1]
     of_lhs, of_rhs, of_out = types.split(",")
 
@@ -49,7 +49,7 @@ ENTRY main {{
 
 
 def factors(einsum: str, sizes: dict[str, int], types: str, seed: int = 0) -> list[Any]:
-    """Operands of small integers, whose products and sums are exact in every type of sums."""
+    """Return operands of small integers, whose products and sums are exact in every type of sums."""
     rng = np.random.default_rng(seed)
     made: list[Any] = []
     for operand, kind in zip(einsum.split("->")[0].split(","), types.split(","), strict=False):
@@ -221,7 +221,7 @@ LESSER = {
 
 
 def runs_here(name: str) -> bool:
-    """Whether this machine can do all that a processor can."""
+    """Return whether this machine has all features of a processor."""
     machine = host()
     return machine.architecture == "x86_64" and machine.has(*LESSER[name].features)
 
@@ -244,7 +244,7 @@ def test_lesser_processors(name: str, types: str) -> None:
 @pytest.mark.parametrize("k", [1, 2, 3, 7])
 @pytest.mark.parametrize("types", ["f32", "f16", "bf16", "f64"])
 def test_a_vector_of_sums_that_ends_in_more_stays_in_its_place(types: str, k: int) -> None:
-    """With one column the rest of a vector of columns belongs to nobody."""
+    """With one column the remaining lanes of a vector of columns are not stored."""
     wide = "f64" if types == "f64" else "f32"
     text = f"""HloModule ends
 ENTRY entry {{

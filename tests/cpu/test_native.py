@@ -1,4 +1,4 @@
-"""Executables of the cpu backend: what they tell of themselves, several devices, and threads."""
+"""Executables of the cpu backend: inspection, several devices, and threads."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def compiled(text: str, **options: Any) -> Executable:
     return hloom.compile(parse(text), backend="cpu", **options)
 
 
-# -- what they tell
+# -- inspection
 
 
 def test_memory() -> None:

@@ -1,4 +1,4 @@
-"""A module compiled in parts, while it is being made, computes what the whole does."""
+"""A module compiled in parts, while it is being built, computes the same as the whole."""
 
 from __future__ import annotations
 

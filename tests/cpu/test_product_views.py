@@ -1,4 +1,4 @@
-"""Dots that read slices of arrays where they lie, and write their results in other orders."""
+"""Dots that read slices of arrays in place, and write their results in other orders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from native_runs import agree, arguments, compiled
 
 
 def opcodes(text: str) -> list[str]:
-    """The opcodes of the entry of the optimized program, without parameters."""
+    """Return the opcodes of the entry of the optimized program, without parameters."""
     found = [i.opcode for i in compiled(text).optimized.entry.instructions]
     return sorted(o for o in found if o not in ("parameter", "constant", "get-tuple-element", "tuple"))
 
@@ -19,7 +19,7 @@ def program(body: str) -> str:
 
 
 def runs(body: str, kernels: int) -> None:
-    """Run a program beside the evaluator; it must have so many kernels."""
+    """Compare a program with the evaluator; it must have ``kernels`` kernels."""
     text = program(body)
     assert len(opcodes(text)) == kernels, opcodes(text)
     agree(text, *arguments(np.random.default_rng(0), text), rounded=True)

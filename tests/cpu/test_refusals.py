@@ -1,4 +1,4 @@
-"""What the compiler refuses of itself: operations without a kernel, code and objects that are broken."""
+"""Programs and objects that the compiler refuses: operations without a kernel, damaged code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENTRY e { x = f32[4] parameter(0)
 
 
 def rule_of(action: Callable[[], Any]) -> str:
-    """The rule of the error with which an action ends."""
+    """Return the rule of the error that an action raises."""
     with pytest.raises(HloError) as caught:
         action()
     return caught.value.rule
@@ -47,7 +47,7 @@ def test_an_operation_without_elements() -> None:
 
 
 def test_a_computation_of_scalars_that_is_none() -> None:
-    """A sort cannot stand in a computation that is applied to elements."""
+    """A sort cannot be part of a computation that is applied to elements."""
     function = Module(host()).function("f", [F32])
     elements = Elements(function, 0, {})
     scalar = SORT.replace("f32[4]", "f32[]").replace("sort(x), dimensions={0}", "custom-call(x)")
@@ -68,13 +68,13 @@ def test_a_type_without_elements() -> None:
 
 
 def test_llvm_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without llvmlite there is no compiler, and the error says so."""
+    """Without llvmlite the compiler raises an error that names it."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert rule_of(llvm._Library) == "cpu.llvmlite-missing"
 
 
 def test_llvm_emits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A code generator that gives up is an error of ours."""
+    """A failure of LLVM's code generator is raised as hloom's error."""
     monkeypatch.setattr(llvm.library(), "TargetMachineEmitToMemory", lambda *arguments: None)
     assert rule_of(lambda: llvm.generate(PLUS_ONE, host())) == "cpu.llvm-emit"
 
@@ -104,7 +104,7 @@ def test_relocations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_new_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that does not let memory become code."""
+    """A system that does not allow executable memory."""
     code = llvm.generate(PLUS_ONE, host())
 
     class Library:
@@ -137,5 +137,5 @@ def test_too_many_operations_under_way() -> None:
 
 
 def test_targets_have_names() -> None:
-    """The machine of these tests is one that LLVM knows."""
+    """LLVM has the name of this machine's processor."""
     assert Target.named("aarch64-linux-gnu", "neoverse-v2").triple.startswith("aarch64")

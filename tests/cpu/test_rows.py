@@ -1,4 +1,4 @@
-"""Rows at a time: what is reduced along rows and made of the results, for rows of any length."""
+"""Row fusions: reductions along rows and operations on their results, for rows of any length."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENTRY main {{
 
 
 def softmax(kind: str, *sizes: int, result: str = "ROOT r = {kind}[{sizes}] copy(soft)") -> str:
-    """A softmax along the last dimension."""
+    """Return a softmax along the last dimension."""
     words = {
         "kind": kind,
         "sizes": ",".join(map(str, sizes)),
@@ -102,7 +102,7 @@ OTHER_ROWS = {
 
 @pytest.mark.parametrize("place", OTHER_ROWS)
 def test_values_kept_for_one_row_are_not_read_in_others(place: str) -> None:
-    """What the reduction of a row has computed is read again by an operation that moves it elsewhere."""
+    """An operation that moves elements to other rows reads the value that the reduction has computed."""
     text = f"""
 HloModule moved
 max {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a, b) }}

@@ -12,7 +12,7 @@ from reducers import program
 
 
 def step(kind: str, sizes: str) -> str:
-    """(carry, x + 2 carry) of slices."""
+    """Return (carry, x + 2 carry) of slices."""
     shape = f"{kind}[{sizes}]"
     return f"""f {{
   x = {shape} parameter(0)

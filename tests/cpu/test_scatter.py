@@ -1,4 +1,4 @@
-"""scatter with many updates, shared by threads or not, and fused with what it scatters."""
+"""scatter with many updates, shared by threads or not, and fused with the producers of its operands."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ TWO = """f {
 
 
 def check(text: str, *arguments: Any) -> None:
-    """Native code gives the same when threads share the work, and when one has all of it."""
+    """Assert that native code agrees whether threads share the work or not."""
     agree(text, *arguments)
     agreement.same(hloom.compile(parse(text), backend="cpu")(*arguments), evaluate(text, *arguments))
 
 
 def rows(kind: str, index: str, cells: int, updates: int, width: int, f: str) -> str:
-    """Rows, or single elements if the width is 0."""
+    """Return rows, or single elements if the width is 0."""
     tail, window = (f",{width}", "1") if width else ("", "")
     return f"""{f}
     ENTRY e {{

@@ -1,4 +1,4 @@
-"""Integers of 2 and 4 bits: results have no other bits, and other bits of arguments are not looked at."""
+"""Integers of 2 and 4 bits: upper bits of results are zero, and those of arguments are ignored."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ PROGRAMS = {
 
 
 def text_of(kind: str) -> str:
-    """All programs for a type: the tuple of their results."""
+    """Return all programs for a type as one: the tuple of their results."""
     head = "\n  ".join(PARAMETERS)
     bodies = [f"p{n} {{\n  {head}\n  {body}\n}}\n" for n, body in enumerate(PROGRAMS.values())]
     calls = [f"c{n} = call(x, y, z, i), to_apply=p{n}" for n in range(len(PROGRAMS))]
@@ -98,7 +98,7 @@ def text_of(kind: str) -> str:
 
 
 def arguments(kind: str) -> list[Any]:
-    """Random bytes, with bits set beyond those of the type."""
+    """Return random bytes, with bits set beyond those of the type."""
     generator = np.random.default_rng(0)
     dtype = ElementType.parse(kind).numpy_dtype
     raw = [generator.integers(0, 256, sizes, dtype=np.uint8) for sizes in ((6, 40), (40, 9), (6, 40))]

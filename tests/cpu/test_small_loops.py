@@ -21,9 +21,9 @@ from pass_checks import after, opcodes
 def counting(
     step: str, elements: str, inputs: str, results: str = "ROOT r = TYPE tuple(RESULTS)", iterations: int = 7
 ) -> str:
-    """A loop over a counter and ``elements`` (name: type), whose ``step`` makes ``name1`` of each ``name``.
+    """Return a loop over a counter and ``elements`` (name: type); ``step`` computes ``name1`` from ``name``.
 
-    An element without a step is handed on.
+    An element without a step is unchanged.
     """
     named = dict(part.split(":") for part in elements.split())
     state = f"(s32[], {', '.join(named.values())})"
@@ -66,7 +66,7 @@ ENTRY entry {{
 
 
 def parameters(elements: str) -> str:
-    """Every element is an argument."""
+    """Return a parameter for every element."""
     parts = [part.split(":") for part in elements.split()]
     return "\n  ".join(f"{name} = {kind} parameter({n})" for n, (name, kind) in enumerate(parts))
 

@@ -14,7 +14,7 @@ from native_runs import agree, draw, special_values
 
 
 def canonical(name: str, kind: str) -> tuple[str, list[str]]:
-    """What JAX compares in the place of a float: zeros without sign, and one NaN."""
+    """Return the operand of JAX's comparison of floats: zeros without sign, and one NaN."""
     if kind[0] not in "fb":
         return name, []
     return f"{name}_key", [
@@ -28,7 +28,7 @@ def canonical(name: str, kind: str) -> tuple[str, list[str]]:
 
 
 def comparator(kinds: list[str], keys: int, descending: bool) -> str:
-    """The comparator that JAX writes for operands of these types, the first ``keys`` of which are keys."""
+    """Return JAX's comparator for operands of these types, the first ``keys`` of which are keys."""
     lines = [
         f"{side}{k} = {kind}[] parameter({2 * k + n})"
         for k, kind in enumerate(kinds)
@@ -54,7 +54,7 @@ def sort_program(
     kinds: list[str], sizes: tuple[int, ...], dimension: int, *, keys: int = 1, descending: bool = False,
     iota: bool = False, compare: str = "",
 ) -> str:  # fmt: skip
-    """A program that sorts its parameters, and after them perhaps an iota."""
+    """Return a program that sorts its parameters, followed perhaps by an iota."""
     dims = ",".join(map(str, sizes))
     lines = [f"p{k} = {kind}[{dims}] parameter({k})" for k, kind in enumerate(kinds)]
     if iota:

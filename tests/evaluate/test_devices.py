@@ -1,4 +1,4 @@
-"""Virtual devices: how they wait for each other, and how it is noticed that they would wait for ever."""
+"""Virtual devices: waiting for each other, and the detection of deadlocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluator: plans, maps of scalar computations, and what goes wrong."""
+"""The evaluator: plans, maps of scalar computations, and errors."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_narrow_types_element_by_element() -> None:
 
 
 def test_values_that_are_no_longer_needed_are_let_go() -> None:
-    """A chain of a thousand additions needs room for a few arrays only."""
+    """A chain of a thousand additions needs memory for a few arrays only."""
     import tracemalloc
 
     lines = ["x0 = f32[250000] parameter(0)"]

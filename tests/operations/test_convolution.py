@@ -37,7 +37,7 @@ def nested_loops(
 
 
 def _place(d: WindowDimension, position: int, element: int) -> int | None:
-    """Where in the base dimension a kernel element falls; None in a hole."""
+    """Return the index in the base dimension of a kernel element; None in a hole."""
     k = d.size - 1 - element if d.window_reversal else element
     padded = position * d.stride + k * d.window_dilation - d.padding_low
     return padded // d.base_dilation if padded % d.base_dilation == 0 else None

@@ -1,4 +1,4 @@
-"""What elementwise operations have in common: which operands they take and what shape they have."""
+"""Rules that elementwise operations share: accepted operands and result shapes."""
 
 from __future__ import annotations
 

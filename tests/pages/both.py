@@ -1,4 +1,4 @@
-"""Programs of the builder, run on the reference evaluator and as native code; what both give."""
+"""Run programs of the builder on the reference evaluator and as native code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKENDS = ("evaluator", "cpu")
 
 
 def each_value(function: Callable[..., XlaOp], *arguments: Any) -> list[Any]:
-    """What each backend gives for these arrays; the program also survives being printed and parsed."""
+    """Return each backend's value for these arrays; the program must survive printing and parsing."""
     arrays = [np.asarray(a) for a in arguments]
     module = built(function, *(str(Shape.of(a)) for a in arrays))
     text = module.to_text(PrintOptions(print_large_constants=True))
@@ -27,14 +27,14 @@ def each_value(function: Callable[..., XlaOp], *arguments: Any) -> list[Any]:
 
 
 def value(function: Callable[..., XlaOp], *arguments: Any) -> Any:
-    """What both backends give for these arrays, bit by bit the same."""
+    """Return the value of both backends for these arrays, which must be equal bit for bit."""
     wanted, got = each_value(function, *arguments)
     agreement.same(got, wanted)
     return wanted
 
 
 def on_replicas(function: Callable[..., XlaOp], *inputs: Any) -> list[Any]:
-    """What each replica gets, on both backends, from a program of one parameter."""
+    """Return each replica's value, on both backends, of a program of one parameter."""
     module = built(function, str(Shape.of(np.asarray(inputs[0]))))
     wanted, got = (
         hloom.compile(module, backend, num_replicas=len(inputs)).run([[each] for each in inputs])
@@ -45,17 +45,17 @@ def on_replicas(function: Callable[..., XlaOp], *inputs: Any) -> list[Any]:
 
 
 def rule_of(function: Callable[..., XlaOp], *shapes: str) -> str:
-    """The rule by which the builder refuses a program."""
+    """Return the rule by which the builder refuses a program."""
     with pytest.raises(HloError) as caught:
         built(function, *shapes)
     return caught.value.rule
 
 
 def shape_of(function: Callable[..., XlaOp], *shapes: str) -> str:
-    """The shape of a program's result, without layout."""
+    """Return the shape of a program's result, without layout."""
     return built(function, *shapes).entry.root.shape.to_string(layout=False)
 
 
 def dtype(name: str) -> np.dtype[Any]:
-    """The numpy type of an element type."""
+    """Return the numpy type of an element type."""
     return ElementType.parse(name).numpy_dtype

@@ -1,4 +1,4 @@
-"""tree-reduction-rewriter: pieces that threads can share, whatever is reduced to little."""
+"""tree-reduction-rewriter: pieces that threads can share, for any reduction to few values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pass_checks import opcodes
 
 
 def reductions(text: str) -> int:
-    """How many reductions there are after the pass; values must stay the same, compiled code's too."""
+    """Count the reductions after the pass; values must not change, also in compiled code."""
     module = parse(text)
     given = arguments(np.random.default_rng(0), text)
     TreeReductionRewriter(least=256).run(module)
@@ -27,7 +27,7 @@ def reductions(text: str) -> int:
 def reduction(
     kind: str, sizes: str, dimensions: str, opcode: str = "add", initial: str = "3", before: str = ""
 ) -> str:
-    """A reduction of an array, or of what ``before`` makes of it."""
+    """Return a reduction of an array, or of the result of ``before``."""
     extents = [int(s) for s in sizes.split(",")]
     reduced = {int(d) for d in dimensions.split(",")}
     kept = ",".join(str(s) for d, s in enumerate(extents) if d not in reduced)

@@ -1,4 +1,4 @@
-"""Loops: what they carry, how often they turn, and what leaves them."""
+"""Loops: carried values, trip counts, and elements that are removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE = "(s32[], f32[4], f32[4])"
 def loop(
     step: str, *, begin: int = 0, test: str = "LT", end: int = 5, by: int = 1, state: str = STATE
 ) -> str:
-    """A loop that counts; ``step`` makes ``x1`` and ``y1`` of ``x`` and ``y``."""
+    """Return a loop with a counter; ``step`` computes ``x1`` and ``y1`` from ``x`` and ``y``."""
     return f"""HloModule loop
 body {{
   p = {state} parameter(0)

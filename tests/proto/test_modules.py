@@ -43,7 +43,7 @@ ENTRY entry {
 
 @cache
 def texts() -> dict[str, str]:
-    """A program for every opcode, and larger ones."""
+    """Return a program for every opcode, and larger ones."""
     found = {path.stem: path.read_text() for path in WORKLOADS}
     for opcode in REGISTRY:
         example = example_of(opcode)
@@ -64,7 +64,7 @@ def read(message: HloModuleProto) -> HloModule:
 
 
 def again(message: HloModuleProto) -> HloModuleProto:
-    """What is written of what was read."""
+    """Return the print of a module that was written and read."""
     return HloModuleProto.FromString(read(message).to_proto())
 
 
@@ -174,7 +174,7 @@ def test_new_ids_count_computations_and_instructions() -> None:
 
 
 def renumbered() -> HloModuleProto:
-    """The program with ids that nobody would give now: old ones, not contiguous, not ascending."""
+    """Return the program with unusual ids: old ones, not contiguous, not ascending."""
     message = message_of()
     ids = {i.id: 1000 - 7 * n for c in message.computations for n, i in enumerate(c.instructions, c.id)}
     for computation in message.computations:
@@ -233,7 +233,7 @@ def test_names_become_well_formed() -> None:
     assert named(read(message), "the_sum_").opcode == "add"
 
 
-# -- what only protos say
+# -- fields that only protos have
 
 
 LEVELS: dict[str, Callable[[HloModuleProto], Any]] = {

@@ -1,4 +1,4 @@
-"""How hypothesis draws shapes, layouts and literals."""
+"""Hypothesis strategies for shapes, layouts and literals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no program is refused, with its place and the name of a rule."""
+"""Invalid programs are refused, with a position and the name of a rule."""
 
 from __future__ import annotations
 

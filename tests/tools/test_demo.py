@@ -1,4 +1,4 @@
-"""The demonstration runs, and what it shows is so."""
+"""The demonstration runs, and its output is right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.tools import demo
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As few steps as show everything."""
+    """Run as few steps as print every kind of line."""
     for name, value in (("EVALUATED_STEPS", 1), ("COMPILED_STEPS", 4), ("SHOWN", 2), ("ROUNDS", 1)):
         monkeypatch.setattr(demo, name, value)
 

@@ -1,4 +1,4 @@
-"""What counts as a difference of two programs, and what does not."""
+"""Differences of two programs: those that count and those that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hloom layout`: the words, the drawing in the terminal, and pictures read back pixel by pixel."""
+"""`hloom layout`: the explanation, the drawing in the terminal, and pictures read back pixel by pixel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIGURE_1, FIGURE_2 = S("F32[3,5]{1,0:(2,2)}"), S("bf16[4,8]{1,0:T(2,4)(2,1)}")
 LARGE = S("bf16[8,1,1280,16384]{3,2,0,1:T(8,128)(2,1)S(1)}")
 
 
-# The words.
+# The explanation.
 
 
 def test_every_component_is_explained() -> None:
@@ -96,7 +96,7 @@ def test_the_words_come_fast_and_without_heavy_packages() -> None:
     assert not loaded.strip()
 
 
-# What is drawn.
+# The drawing.
 
 
 def test_the_grid_of_figure_1() -> None:
@@ -189,7 +189,7 @@ def test_there_is_nothing_to_draw_without_elements() -> None:
 
 
 def decoded(png: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The pixels of a PNG file of 8-bit RGB."""
+    """Return the pixels of a PNG file of 8-bit RGB."""
     image = Image.open(io.BytesIO(png))
     assert (image.format, image.mode) == ("PNG", "RGB")
     return np.asarray(image)
@@ -204,7 +204,7 @@ def test_png_without_pillow_is_refused_and_svg_is_not(monkeypatch: pytest.Monkey
 
 
 def missing(text: str) -> set[str]:
-    """The characters for which Pillow's font has no glyph."""
+    """Return the characters for which Pillow's font has no glyph."""
     font = ImageFont.load_default(20)
     nothing = bytes(font.getmask("\uffff"))
     return {c for c in text if bytes(font.getmask(c)) == nothing}

@@ -276,9 +276,7 @@ def make_operation(opcode: str, attributes: dict[str, Any]) -> Operation:
     """Make the operation value of an opcode; an attribute of None keeps its default."""
     cls = REGISTRY.get(opcode)
     if cls is None:
-        raise HloError(
-            f"there is no opcode {opcode!r}{did_you_mean(opcode, REGISTRY)}", rule="builder.opcode"
-        )
+        raise HloError(f"unknown opcode {opcode!r}{did_you_mean(opcode, REGISTRY)}", rule="builder.opcode")
     fields = {spelling: a.field for a in cls.attributes for spelling in (a.name, a.field)}
     given: dict[str, Any] = {}
     for spelling, value in attributes.items():

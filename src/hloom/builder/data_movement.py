@@ -104,9 +104,7 @@ def _constant_of_rank(
 ) -> XlaOp:
     literal = Literal(value)
     if literal.shape.rank != rank:
-        raise ShapeError(
-            f"a constant of rank {rank} is wanted, got {literal.shape}", rule="builder.constant-rank"
-        )
+        raise ShapeError(f"the constant has rank {rank}, got {literal.shape}", rule="builder.constant-rank")
     return constant(builder, value, element_type)
 
 
@@ -156,7 +154,7 @@ def BroadcastInDim(operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimens
 
 
 def broadcast_to(operand: XlaOp, sizes: Sequence[int], targets: Sequence[int]) -> XlaOp:
-    """Repeat the operand, whose dimensions go to `targets`, to sizes that are known to fit."""
+    """Broadcast the operand, its dimensions becoming `targets`, to sizes that are known to fit."""
     shape = operand.shape
     kept = [i for i in range(shape.rank) if shape.dimensions[i] == sizes[targets[i]]]
     if len(kept) != shape.rank:

@@ -49,8 +49,8 @@ class Binary(Protocol):
         """Apply the function to every pair of elements.
 
         Args:
-            lhs, rhs: arrays of one element type; one of them may be a number or array to become a constant.
-            broadcast_dimensions: where the dimensions of the operand of lower rank go in the other.
+            lhs, rhs: arrays of one element type; one may be a number or array, which becomes a constant.
+            broadcast_dimensions: the other operand's dimensions to which those of the lower rank map.
 
         Raises ShapeError for element types and shapes that do not fit.
         """

@@ -52,7 +52,7 @@ def fields(message: Message, names: Sequence[str], what: str) -> dict[str, Any]:
     found = {name: getattr(message, name) for name in names if hasattr(message, name)}
     if not found:
         wanted = f"a mapping, or a message with {', '.join(names)}"
-        raise HloError(f"{what} is {wanted}; got {message!r}", rule="builder.message")
+        raise HloError(f"{what} is {wanted}, got {message!r}", rule="builder.message")
     return found
 
 

@@ -41,7 +41,7 @@ def page_function(
 
     Args:
         star: the name of the function's starred parameter, which may be given by keyword too.
-        keep_builder: the function looks for a builder in front itself.
+        keep_builder: the function handles a leading builder itself.
         arrange: puts positional arguments that the page writes one by one (`operands...`) into lists.
         aliases: other spellings of keywords, because the page's signatures and tables do not always agree.
     """
@@ -178,7 +178,7 @@ def pair(lhs: Operand, rhs: Operand) -> tuple[XlaOp, XlaOp]:
 
 
 def an_op(*values: Operand) -> XlaOp:
-    """Return the first XlaOp among values and sequences of values; it knows the builder."""
+    """Return the first XlaOp among values and sequences of values, which has the builder."""
     for value in values:
         if isinstance(value, XlaOp):
             return value
@@ -187,7 +187,7 @@ def an_op(*values: Operand) -> XlaOp:
                 if isinstance(element, XlaOp):
                     return element
     raise HloError(
-        "at least one operand must be an XlaOp; others become constants beside it", rule="builder.operand"
+        "at least one operand must be an XlaOp; the others become constants", rule="builder.operand"
     )
 
 
@@ -201,7 +201,7 @@ def op_list(values: Operands) -> list[XlaOp]:
     if isinstance(values, XlaOp):
         return [values]
     if not isinstance(values, list | tuple):
-        raise HloError(f"an XlaOp or a sequence of them is wanted, got {values!r}", rule="builder.operand")
+        raise HloError(f"operands are XlaOps, got {values!r}", rule="builder.operand")
     sequence = cast("Sequence[Any]", values)
     return as_ops(*sequence) if sequence else []
 

@@ -102,5 +102,5 @@ class Operators:
         """Yield the elements of a tuple; arrays are not iterable."""
         op = cast("XlaOp", self)
         if not op.shape.is_tuple:
-            raise HloError(f"{op!r} is no tuple and cannot be iterated over", rule="builder.iterate-tuple")
+            raise HloError(f"{op!r} is not a tuple and cannot be iterated over", rule="builder.iterate-tuple")
         return iter([_GET_TUPLE_ELEMENT(op, i) for i in range(len(op.shape.tuple_shapes))])

@@ -127,7 +127,7 @@ def _parsed(name: str, default: Flag, value: str | None) -> Flag:
                 _check_expression(name, value)
             return value
         wanted = "a value"
-    raise HloError(f"{name} is {value!r}; {wanted} is wanted", rule="dump.flag-value")
+    raise HloError(f"{name} is {wanted}, got {value!r}", rule="dump.flag-value")
 
 
 def _check_expression(name: str, value: str) -> None:

@@ -76,14 +76,13 @@ class NativeExecutable:
     HloError.
 
     Attributes:
-        given: the program as it was given.
+        given: the original program.
         module: the program in static form: arrays of dynamic size have their bounds, and sizes beside them.
         memory: memory that it needs.
         from_cache: it was compiled by an earlier process, or earlier in this one.
-        calls_host: it calls Python, for what only the host can do.
+        calls_host: it calls Python for operations that only the host can run.
         shares: some kernel shares its iterations among the threads of the pool.
-        facts: what was found out about it when it was compiled.
-        dump: writes files about it, if they are wanted.
+        facts: properties recorded when it was compiled.
     """
 
     def __init__(self, module: HloModule, flags: str = "") -> None:
@@ -251,7 +250,7 @@ class NativeExecutable:
         held = (self, self._context)
         return builtin_for(signature, self._address, self._context.address, fallback, held)
 
-    # -- what the program looks like
+    # -- inspection of the program
 
     @cached_property
     def optimized(self) -> HloModule:

@@ -62,14 +62,14 @@ SHARED_WORK: Final = 1 << 17
 """Kernels of less work run in one thread: sharing it would cost more than it gains."""
 
 HOST: Final = "host"
-"""The key of what Python evaluates; see `hloom.cpu.runtime.host`."""
+"""Key of the operations that Python evaluates; see `hloom.cpu.runtime.host`."""
 KERNELS: Final[Kernels[ProgramEmitter, Target]] = Kernels("cpu")
 """The kernels of the CPU that are not plain loops over elements, by the opcode of the hero."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeProgram:
-    """A program in LLVM's language, and what a caller must know of it.
+    """A program as LLVM IR, with the facts that its callers need.
 
     Attributes:
         module: the functions and constants.
@@ -213,18 +213,18 @@ class ProgramEmitter:
                 return f.offset(self.temp, buffer.offset)
 
     def pointer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Value:
-        """The address of a leaf."""
+        """Return the address of a leaf."""
         return self._pointer(self.assignment.buffer(instruction, index))
 
     def view(self, instruction: HloInstruction, index: ShapeIndex = ()) -> View:
-        """A leaf as an array in memory."""
+        """Return a leaf as an array in memory."""
         shape = instruction.shape
         for number in index:
             shape = shape.tuple_shapes[number]
         return View(self.pointer(instruction, index), shape.element_type, shape.dimensions)
 
     def workspace(self, instruction: HloInstruction) -> Value:
-        """The scratch memory of an instruction; see `WORKSPACES`."""
+        """Return the scratch memory of an instruction; see `WORKSPACES`."""
         buffer = self.assignment.workspaces.get(instruction)
         return self.function.constant(PTR, 0) if buffer is None else self._pointer(buffer.find())
 
@@ -233,11 +233,11 @@ class ProgramEmitter:
         return self.assignment.buffer(a) is self.assignment.buffer(b)
 
     def copy_bytes(self, source: Value, target: Value, size: int) -> None:
-        """Memcpy."""
+        """Emit a memcpy."""
         copy_bytes(target, source, size)
 
     def copies(self, copies: Sequence[Copy]) -> None:
-        """Make copies that happen at once; see `hloom.buffers.parallel_copies`."""
+        """Emit parallel copies; see `hloom.buffers.parallel_copies`."""
         for source, target in in_order([(c.source.find(), c.target.find()) for c in copies]):
             if target.kind == "stack" and target not in self._pointers:
                 self._pointers[target] = self.function.allocate(I8, source.size)
@@ -290,7 +290,7 @@ class ProgramEmitter:
                 self.computation(i.called_computations[0])
 
     def loop(self, i: HloInstruction) -> None:
-        """A native loop; its state lies in the buffers of the while's result."""
+        """Emit a native loop whose state is in the buffers of the while's result."""
         f = self.function
         body, condition = i.called_computations
         self.copies(self.assignment.entering[i])
@@ -317,7 +317,7 @@ class ProgramEmitter:
         f.start(after)
 
     def branches(self, i: HloInstruction) -> None:
-        """A native switch; an index out of range takes the last branch."""
+        """Emit a native switch; an index out of range takes the last branch."""
         f = self.function
         chooser = i.operands[0]
         count = len(i.called_computations)
@@ -352,12 +352,12 @@ class ProgramEmitter:
         self.call(plan.instruction, kernel, pointers)
 
     def input_pointers(self, i: HloInstruction) -> list[Value]:
-        """The addresses of a kernel's inputs, in the order of `kernel_parts`."""
+        """Return the addresses of a kernel's inputs, in the order of `kernel_parts`."""
         operands = i.operands if isinstance(i.operation, Fusion) else dict.fromkeys(i.operands)
         return [self.pointer(o) for o in operands if o.shape.is_array]
 
     def leaf_size(self, i: HloInstruction, index: ShapeIndex = ()) -> int:
-        """Bytes of a leaf."""
+        """Return the bytes of a leaf."""
         return self.assignment.values[i][index].size
 
     def scalar(self, plan: KernelPlan) -> None:
@@ -408,7 +408,7 @@ class ProgramEmitter:
             self._polls.after_kernel(kernel.work)
 
     def packed(self, pointers: Sequence[Value]) -> Value:
-        """An array of pointers, for the next call only."""
+        """Return an array of pointers, valid for the next call only."""
         f = self.function
         place = self._packed
         place.count = max(place.count, len(pointers))
@@ -431,5 +431,5 @@ def is_parallel(kernel: LoopKernel) -> bool:
 
 
 def constant_data(constant: HloInstruction) -> bytes:
-    """The bytes of a constant as kernels read them: row-major, a byte or more per element."""
+    """Return the bytes of a constant as kernels read them: row-major, a byte or more per element."""
     return np.ascontiguousarray(operation_of(constant, Constant).literal.array).tobytes()

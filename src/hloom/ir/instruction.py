@@ -125,16 +125,16 @@ class HloInstruction:
         self.control_predecessors = self.control_successors = ()
 
     def bypass_control_dependencies(self) -> None:
-        """Forget the order of this instruction, but keep that of what it stood between; for removal."""
+        """Remove the control dependencies of this instruction; connect its predecessors and successors."""
         for before in self.control_predecessors:
             for after in self.control_successors:
                 before.add_control_dependency_to(after)
         self.drop_control_dependencies()
 
     def hand_over_control_dependencies(self, new: HloInstruction) -> None:
-        """Let an instruction that takes the place of this one have its order too.
+        """Transfer the control dependencies to an instruction that replaces this one.
 
-        The new one may be older than this one, and come before what this one waits for; then it stays there.
+        The new instruction may be older than a control predecessor of this one; that dependency is dropped.
         """
         before, after = self.control_predecessors, self.control_successors
         self.bypass_control_dependencies()

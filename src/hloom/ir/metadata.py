@@ -192,7 +192,7 @@ def _payload(message: Message, payloads: Sequence[bytes]) -> bytes:
         return bytes(message.value)
     number = int(message.id)
     if not 0 <= number < len(payloads):
-        raise ParseError(f"there is no payload number {number}", rule="metadata.payload")
+        raise ParseError(f"no payload has the number {number}", rule="metadata.payload")
     return payloads[number]
 
 

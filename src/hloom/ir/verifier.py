@@ -251,7 +251,7 @@ def _aliases(module: HloModule) -> None:
             raise VerifyError(message, rule="alias.donor-not-shared")
         if not 0 <= number < len(program.parameters) or _leaf(program.parameters[number], index) is None:
             raise VerifyError(
-                f"there is no parameter {number} at {list(index)} to donate", rule="alias.donor"
+                f"no parameter {number} with index {list(index)} exists to donate", rule="alias.donor"
             )
 
 

@@ -35,7 +35,7 @@ class _ThreadCodec(ScalarCodec):
 
 @operation("async-start", "*operands", computations=["calls"])
 class AsyncStart(Operation):
-    """Begins to run a computation; ``async-done`` gives its result.
+    """Begins to run a computation; ``async-done`` returns its result.
 
     Where the computation is one operation, text shows that operation with ``-start``, ``-update`` and
     ``-done`` appended to its opcode. The shape is a tuple of a tuple of the operands, the result, and any
@@ -88,7 +88,7 @@ def check_form(opcode: str, shape: Shape) -> None:
 
 @operation("async-update", "start")
 class AsyncUpdate(Operation):
-    """A point between async-start and async-done; the computation goes on."""
+    """A point between async-start and async-done, during which the computation continues."""
 
     family: ClassVar[Family] = Family.CONTROL
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
@@ -146,7 +146,7 @@ class _PrefetchIndexCodec(ScalarCodec):
 
 @operation("copy-start", "operand")
 class CopyStart(Operation):
-    """Begins to copy an array, usually to another memory space; ``copy-done`` gives the copy.
+    """Begins to copy an array, usually to another memory space; ``copy-done`` returns the copy.
 
     The shape is (copy, operand, u32[]).
 
@@ -188,7 +188,7 @@ class CopyDone(Operation):
         """Return the first element of copy-start."""
         if not start.is_tuple or not start.tuple_shapes:
             raise ShapeError(
-                f"the operand is what copy-start gives, not {start}", rule="copy-done.operand-form"
+                f"the operand is the result of copy-start, got {start}", rule="copy-done.operand-form"
             )
         return start.tuple_shapes[0]
 

@@ -255,7 +255,7 @@ class AllReduce(_AllReducing):
 
 @operation("all-reduce-start", "*operands", computations=["to_apply"])
 class AllReduceStart(_AllReducing):
-    """Begins an all-reduce; ``all-reduce-done`` gives the result. Arguments as for all-reduce."""
+    """Begins an all-reduce; ``all-reduce-done`` returns the result. Arguments as for all-reduce."""
 
     pending_index: ClassVar[tuple[int, ...] | None] = ()
     channel_id: int | None = channel_id()
@@ -390,7 +390,7 @@ def check_group_size(self: Collective, count: int) -> None:
 
 @operation("all-gather-start", "*operands")
 class AllGatherStart(_AllGathering):
-    """Begins an all-gather; ``all-gather-done`` gives the result. Arguments as for all-gather.
+    """Begins an all-gather; ``all-gather-done`` returns the result. Arguments as for all-gather.
 
     The shape is a tuple of the operands' shape and the result's shape.
     """

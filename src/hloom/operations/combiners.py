@@ -1,13 +1,13 @@
-"""The orders in which a reducing computation may combine values without a change of the result.
+"""Orders in which a reducing computation may combine values without changing the result.
 
-The reference is the sequential order: f(... f(f(init, x0), x1) ..., xn). Sums and products, whose rounding
-may differ, and other plain operations may be reordered freely. Any other computation may be regrouped only if
-it is proven associative.
+The reference is the sequential order: f(... f(f(init, x0), x1) ..., xn). Sums, products, whose rounding may
+differ, and other plain operations may be reordered freely. Any other computation may be regrouped only if it
+is proven associative.
 
 The proof covers computations that only compare and select. Such a computation commutes with every
-order-preserving map of its numbers (that fixes the constants, zeros and NaN it can distinguish). So a law of
-three elements holds for all numbers if it holds for all relative orders of three: a table of the computation
-on a few representatives decides it.
+order-preserving map of its numbers that fixes the constants, zeros and NaN it can distinguish. A law of three
+elements therefore holds for all numbers if it holds for all relative orders of three: a table of the
+computation on a few representatives decides it.
 """
 
 from __future__ import annotations
@@ -154,12 +154,12 @@ def _independent(computation: HloComputation, roots: Sequence[HloInstruction]) -
 
 @dataclass(slots=True)
 class _Sort:
-    """Values that may meet in a comparison.
+    """Values that are compared with each other.
 
     Attributes:
         kind: their type.
-        slots: how many slots of an accumulator are of this sort.
-        constants: the numbers that they are compared with, or that take their place.
+        slots: number of accumulator slots of this sort.
+        constants: the numbers that they are compared with or replaced by.
     """
 
     kind: ElementType

@@ -376,7 +376,7 @@ class RaggedDot(_Contraction):
         return convert(self._by_group(member, lhs, rhs, zero), run.dtype)
 
     def _by_group(self, member: Array, lhs: Array, rhs: Array, zero: Array) -> Array:
-        """Return the result for groups of rows, each with a kernel of its own."""
+        """Return the result for groups of rows, each with a separate kernel."""
         group_dim = self.rhs_group_dims[0]
         plain = self.replace(
             rhs_batch_dims=tuple(i - (i > group_dim) for i in self.rhs_batch_dims),

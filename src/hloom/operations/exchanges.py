@@ -198,7 +198,7 @@ class CollectiveBroadcast(Collective):
         return operand
 
     def begin(self, run: Run, *operands: Array) -> Pending:
-        """Contribute; a device in no group waits for nobody."""
+        """Contribute; a device in no group does not wait."""
         if members_of(self.replica_groups.groups, self.group_mode, run.device) is None:
             return Pending(lambda: np.zeros_like(operands[0]))
         return Collective.begin(self, run, *operands)
@@ -387,7 +387,7 @@ class CollectivePermute(_Permuting):
 
 @operation("collective-permute-start", "*operands")
 class CollectivePermuteStart(_Permuting):
-    """Begins a collective-permute; ``collective-permute-done`` gives the result. Arguments as there.
+    """Begins a collective-permute; ``collective-permute-done`` returns the result. Same arguments.
 
     The shape is a tuple of the operands' shape, the result's shape, and any number of u32[] contexts.
     """

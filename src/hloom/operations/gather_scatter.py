@@ -283,8 +283,8 @@ class Scatter(Operation):
     ``scatter_dims_to_operand_dims[k]`` is the operand dimension of its component k, dimensions without one
     start at 0, and batching dimensions at the component of G that goes with them. The element at
     I = start + W, with W spread over the dimensions that are neither inserted nor batching, becomes
-    ``to_apply(current element at I, updates[U])``. A window that does not lie inside the operand in whole is
-    dropped in whole. Updates are applied one after the other, in row-major order of ``updates``.
+    ``to_apply(current element at I, updates[U])``. A window that is not entirely inside the operand is
+    dropped. Updates are applied one after the other, in row-major order of ``updates``.
 
     Arguments:
         arguments: N operands of equal dimensions, ``scatter_indices``, and N updates of equal dimensions.
@@ -295,7 +295,7 @@ class Scatter(Operation):
         scatter_indices_batching_dims: the dimensions of ``scatter_indices`` that they go along with.
         index_vector_dim: the dimension of the index vectors; the rank of the indices if these are scalars.
         indices_are_sorted, unique_indices: promises of the program; they do not change the result.
-        to_apply: takes N current elements and N updates and makes the N new elements.
+        to_apply: maps N current elements and N updates to the N new elements.
     """
 
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS

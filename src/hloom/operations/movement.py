@@ -90,7 +90,7 @@ class Broadcast(Operation):
         for size, dimension in zip(operand.shape, self.dimensions, strict=True):
             sizes[dimension] = size
         if UNBOUNDED in sizes:
-            raise EvaluationError(f"nothing tells the sizes of {run.shape}", rule="broadcast.unbounded")
+            raise EvaluationError(f"no operand gives the sizes of {run.shape}", rule="broadcast.unbounded")
         order = np.argsort(np.asarray(self.dimensions, np.intp))
         ahead = [size if i in self.dimensions else 1 for i, size in enumerate(sizes)]
         return np.broadcast_to(operand.transpose(order).reshape(ahead), sizes)
@@ -395,7 +395,7 @@ class Pad(Operation):
         """Return d + max(d - 1, 0) * interior + low + high elements in each dimension."""
         require_array(self.opcode, operand)
         if not padding_value.is_scalar:
-            raise ShapeError(f"the padding value is no scalar but {padding_value}", rule="pad.value-scalar")
+            raise ShapeError(f"the padding value is a scalar, got {padding_value}", rule="pad.value-scalar")
         if len(self.padding) != operand.rank:
             message = f"{operand} needs {operand.rank} paddings, got {len(self.padding)}"
             raise ShapeError(message, rule="pad.rank")

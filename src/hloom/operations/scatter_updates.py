@@ -1,7 +1,7 @@
 """Sequential semantics of scatter, vectorized.
 
-Updates of different rows are independent. So the updates of each row are numbered in order, and the first
-updates of all rows are applied at once, then the second ones, and so on, with the sequential result.
+Updates of different rows are independent. The updates of each row are numbered in order; the first updates
+of all rows are applied together, then the second ones, and so on, which gives the sequential result.
 """
 
 from __future__ import annotations

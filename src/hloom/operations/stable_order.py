@@ -1,9 +1,9 @@
 """The stable order of lines of elements under any comparator, in few calls on whole arrays.
 
-Most comparators compare one operand, or several lexicographically, in ascending or descending order. So
-orders that numpy's sorts find are tried first: an order is the stable one if no element precedes its
-predecessor and equal elements keep their order, which takes two calls of the comparator to verify. Other
-comparators go to a merge sort that merges all pairs of runs of all lines in one step.
+Most comparators compare one operand, or several lexicographically, in ascending or descending order.
+Therefore the orders of numpy's sorts are tried first: an order is the stable one if no element precedes its
+predecessor and equal elements keep their order, which two calls of the comparator verify. For other
+comparators, a merge sort merges all pairs of runs of all lines in one step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Comparator:
     """The comparator of a sort, on arrays.
 
     Attributes:
-        used: numbers of the operands whose elements it looks at.
+        used: numbers of the operands whose elements it reads.
     """
 
     def __init__(self, run: Run) -> None:
@@ -98,9 +98,9 @@ def _is_stable_order(rows: Sequence[Array], order: Array, comparator: Comparator
 def _merge_sort(rows: Sequence[Array], comparator: Comparator) -> Array:
     """Merge runs of 1, 2, 4 ... elements in pairs.
 
-    In each pair every element of the right run finds by bisection how many of the left run come before it or
-    are equal to it. Those of the left run then fill the places that remain. A comparator that is no weak
-    order may contradict itself; the result is a permutation even then.
+    A binary search gives, for every element of the right run, the number of left elements that are not after
+    it. The elements of the left run take the remaining positions. For a comparator that is not a weak order
+    the result is still a permutation.
     """
     lines, length = rows[0].shape
     places = np.arange(length, dtype=np.int64)

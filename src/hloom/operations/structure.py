@@ -112,7 +112,7 @@ class _LiteralCodec:
 
     def parse(self, cursor: Cursor) -> Literal:
         """Refuse: a literal never stands among the attributes."""
-        raise cursor.error("a literal stands between the parentheses", rule="constant.literal-place")
+        raise cursor.error("a literal is written between the parentheses", rule="constant.literal-place")
 
     def text(self, value: Literal) -> str:
         """Return HLO's text."""
@@ -233,7 +233,7 @@ class GetTupleElement(Operation):
     def infer(self, operand: Shape) -> Shape:
         """Return the element's shape."""
         if not operand.is_tuple:
-            raise ShapeError(f"the operand is no tuple but {operand}", rule="get-tuple-element.operand-tuple")
+            raise ShapeError(f"the operand is a tuple, got {operand}", rule="get-tuple-element.operand-tuple")
         if not 0 <= self.index < len(operand.tuple_shapes):
             message = f"index {self.index} in a tuple of {len(operand.tuple_shapes)} elements"
             raise ShapeError(message, rule="get-tuple-element.index")
@@ -285,7 +285,7 @@ class AddDependency(Operation):
     def infer(self, operand: Shape, token: Shape) -> Shape:
         """Return the operand's shape."""
         if not token.is_token:
-            raise ShapeError(f"the second operand is no token but {token}", rule="add-dependency.token")
+            raise ShapeError(f"the second operand is a token, got {token}", rule="add-dependency.token")
         return operand
 
     def evaluate(self, run: Run, operand: Value, token: Value) -> Value:
@@ -493,7 +493,7 @@ class Iota(Operation):
         """Check for a numeric array that has the dimension."""
         element_type = shape.element_type
         if not shape.is_array or element_type.is_predicate:
-            raise ShapeError(f"iota makes numeric arrays, not {shape}", rule="iota.element-type")
+            raise ShapeError(f"iota returns a numeric array, got {shape}", rule="iota.element-type")
         if not 0 <= self.iota_dimension < shape.rank:
             message = f"iota_dimension {self.iota_dimension} is not one of {shape}"
             raise ShapeError(message, rule="iota.dimension-range")
@@ -502,7 +502,7 @@ class Iota(Operation):
         """Count along the dimension; a dynamic dimension has its bound, since no operand gives a size."""
         sizes = run.shape.dimensions
         if Shape.UNBOUNDED in sizes:
-            raise EvaluationError(f"nothing tells the sizes of {run.shape}", rule="iota.unbounded")
+            raise EvaluationError(f"no operand gives the sizes of {run.shape}", rule="iota.unbounded")
         numbers = np.arange(sizes[self.iota_dimension])
         ahead = [-1 if i == self.iota_dimension else 1 for i in range(len(sizes))]
         return np.broadcast_to(narrow(numbers, run.dtype).reshape(ahead), sizes)

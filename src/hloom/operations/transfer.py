@@ -36,7 +36,7 @@ def pairs_of(instruction: HloInstruction) -> list[tuple[int, int]] | None:
 
 def _require_token(opcode: str, shape: Shape) -> None:
     if not shape.is_token:
-        raise ShapeError(f"the token operand is {shape}", rule=f"{opcode}.token")
+        raise ShapeError(f"the token operand is a token, got {shape}", rule=f"{opcode}.token")
 
 
 class _Channel(Operation):
@@ -107,7 +107,7 @@ class Send(_Channel):
 
 @operation("send-done", "send")
 class SendDone(_Channel):
-    """Ends the transfer that ``send`` began; gives a token.
+    """Ends the transfer that ``send`` began; returns a token.
 
     Arguments:
         send: the send.
@@ -121,7 +121,7 @@ class SendDone(_Channel):
     def infer(self, send: Shape) -> Shape:
         """Return a token."""
         if not send.is_tuple or len(send.tuple_shapes) != 3 or not send.tuple_shapes[2].is_token:
-            raise ShapeError(f"the operand is what send gives, not {send}", rule="send-done.operand-form")
+            raise ShapeError(f"the operand is the result of send, got {send}", rule="send-done.operand-form")
         return Shape.token()
 
     def verify(self, instruction: HloInstruction) -> None:
@@ -197,7 +197,7 @@ class RecvDone(_Channel):
     def infer(self, recv: Shape) -> Shape:
         """Return (value, token[])."""
         if not recv.is_tuple or len(recv.tuple_shapes) != 3 or not recv.tuple_shapes[2].is_token:
-            raise ShapeError(f"the operand is what recv gives, not {recv}", rule="recv-done.operand-form")
+            raise ShapeError(f"the operand is the result of recv, got {recv}", rule="recv-done.operand-form")
         return Shape.tuple_([recv.tuple_shapes[0], Shape.token()])
 
     def verify(self, instruction: HloInstruction) -> None:
@@ -272,7 +272,7 @@ class Infeed(Operation):
 
 @operation("outfeed", "operand token")
 class Outfeed(Operation):
-    """Makes ``operand`` available to the host from this device; gives a token.
+    """Makes ``operand`` available to the host from this device; returns a token.
 
     Arguments:
         operand: the value.

@@ -49,5 +49,5 @@ def pass_named(name: str) -> type[Pass]:
     found = passes().get(name)
     if found is None:
         known = ", ".join(sorted(passes()))
-        raise HloError(f"there is no pass {name}; there are {known}", rule="pass.name")
+        raise HloError(f"unknown pass {name}; known are {known}", rule="pass.name")
     return found

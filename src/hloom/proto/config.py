@@ -105,9 +105,7 @@ def _check_output(index: ShapeIndex, result: Shape) -> None:
 
 def _parameter_place(number: int, index: ShapeIndex, program: ProgramShape) -> tuple[int, ShapeIndex]:
     if not 0 <= number < len(program.parameters) or not _is_index(index, program.parameters[number]):
-        raise ParseError(
-            f"there is no index {list(index)} in parameter {number}", rule="module.alias-parameter"
-        )
+        raise ParseError(f"parameter {number} has no index {list(index)}", rule="module.alias-parameter")
     return number, index
 
 

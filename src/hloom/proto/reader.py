@@ -211,7 +211,7 @@ class _ModuleReader:
         if source == "value":
             return payload.value
         if not 0 <= payload.id < len(self.message.payloads):
-            raise ParseError(f"there is no payload number {payload.id}", rule="proto.payload")
+            raise ParseError(f"no payload has the number {payload.id}", rule="proto.payload")
         return self.message.payloads[payload.id]
 
 

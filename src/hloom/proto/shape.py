@@ -61,7 +61,7 @@ def _shape_of(data: bytes) -> Shape:
 
 def _positive(size: int) -> int:
     if size < 0:
-        raise ParseError(f"a dimension's size is not negative; got {size}", rule="proto.dimension-size")
+        raise ParseError(f"a dimension's size is not negative, got {size}", rule="proto.dimension-size")
     return size
 
 

@@ -60,7 +60,7 @@ def incoming(value: Any, shape: Shape) -> Value:
         if elements is None or len(elements) != len(shape.tuple_shapes):
             given = type(value).__name__ if elements is None else f"{len(elements)} elements"
             raise EvaluationError(
-                f"a tuple of {len(shape.tuple_shapes)} is wanted, got {given}", rule="run.argument"
+                f"a tuple of {len(shape.tuple_shapes)} is expected, got {given}", rule="run.argument"
             )
         return tuple(incoming(v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, list, tuple)):

@@ -72,7 +72,7 @@ def sized(shape: Shape, value: Value) -> Shape:
         return shape
     found = np.shape(cast("Any", value))
     if len(found) != shape.rank:
-        raise EvaluationError(f"an array of sizes {list(found)} is no {shape}", rule="run.argument")
+        raise EvaluationError(f"sizes {list(found)} do not fit {shape}", rule="run.argument")
     open_ = [size == Shape.UNBOUNDED for size in shape.dimensions]
     sizes = [n if o else size for n, o, size in zip(found, open_, shape.dimensions, strict=True)]
     flags = [flag and not o for flag, o in zip(shape.dynamic_dimensions, open_, strict=True)]

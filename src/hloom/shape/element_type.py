@@ -143,7 +143,7 @@ class ElementType:
         found = _BY_NAME.get(text) or _BY_NAME.get(text.lower())
         if found is None:
             raise ParseError(
-                f"{text!r} is no element type; there are {', '.join(_BY_NAME)}", rule="element-type.known"
+                f"unknown element type {text!r}; known are {', '.join(_BY_NAME)}", rule="element-type.known"
             )
         return found
 
@@ -153,7 +153,7 @@ class ElementType:
         try:
             wanted: DType = np.dtype(dtype)  # type: ignore[call-overload]
         except TypeError as error:
-            raise ShapeError(f"{dtype!r} is no numpy dtype", rule="element-type.from-dtype") from error
+            raise ShapeError(f"{dtype!r} is not a numpy dtype", rule="element-type.from-dtype") from error
         found = _BY_DTYPE.get(wanted) or _BY_DTYPE.get(wanted.newbyteorder("="))
         if found is None:
             raise ShapeError(f"numpy's {wanted} has no element type", rule="element-type.from-dtype")

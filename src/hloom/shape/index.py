@@ -128,12 +128,12 @@ def linear_index(shape: Shape, multi_index: Sequence[int]) -> int:
     try:
         index = tuple(map(operator.index, multi_index))
     except TypeError:
-        message = f"an index is a sequence of integers; got {multi_index!r}"
+        message = f"an index is a sequence of integers, got {multi_index!r}"
         raise ShapeError(message, rule="index.integers") from None
     if len(index) != shape.rank or not all(
         0 <= position < size for position, size in zip(index, shape.dimensions, strict=True)
     ):
-        raise ShapeError(f"{list(index)} is no index into {shape}", rule="index.in-bounds")
+        raise ShapeError(f"{list(index)} is not an index into {shape}", rule="index.in-bounds")
     return int(_linear(form, index))
 
 
@@ -185,10 +185,10 @@ def multi_index(shape: Shape, linear: int) -> tuple[int, ...] | None:
     try:
         linear = operator.index(linear)
     except TypeError:
-        raise ShapeError(f"a position is an integer; got {linear!r}", rule="index.integers") from None
+        raise ShapeError(f"a position is an integer, got {linear!r}", rule="index.integers") from None
     if not 0 <= linear < form.element_count:
         raise ShapeError(
-            f"{shape} takes {form.element_count} elements of memory; got position {linear}",
+            f"{shape} takes {form.element_count} elements of memory, got position {linear}",
             rule="index.linear-in-bounds",
         )
     if linear >= math.prod(form.dimensions):

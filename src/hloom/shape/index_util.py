@@ -38,7 +38,7 @@ def BumpIndices(shape: Shape, indices: Sequence[int]) -> tuple[int, ...] | None:
     Raises ShapeError for an index that is not in the array.
     """
     if not IndexInBounds(shape, indices):
-        raise ShapeError(f"{list(indices)} is no index into {shape}", rule="index.in-bounds")
+        raise ShapeError(f"{list(indices)} is not an index into {shape}", rule="index.in-bounds")
     numbers = list(_integers(indices))
     for dimension in reversed(range(shape.rank)):
         if numbers[dimension] + 1 < shape.dimensions[dimension]:
@@ -81,5 +81,5 @@ def _integers(index: Sequence[int]) -> tuple[int, ...]:
         return tuple(map(operator.index, index))
     except TypeError:
         raise ShapeError(
-            f"an index is a sequence of integers; got {index!r}", rule="index.integers"
+            f"an index is a sequence of integers, got {index!r}", rule="index.integers"
         ) from None

@@ -47,7 +47,7 @@ class Tile:
         for size in self.dimensions:
             if size < 1 and size != Tile.COMBINE:
                 raise ShapeError(
-                    f"tile sizes are positive, or * to combine dimensions; got {size} in {self}",
+                    f"tile sizes are positive, or * to combine dimensions, got {size} in {self}",
                     rule="layout.tile-size-positive",
                 )
         if self.dimensions[-1] == Tile.COMBINE:
@@ -122,7 +122,7 @@ class Layout:
         rank = len(self.minor_to_major)
         if sorted(self.minor_to_major) != list(range(rank)):
             raise ShapeError(
-                f"minor_to_major is a permutation of 0 to {rank - 1}; got {list(self.minor_to_major)}",
+                f"minor_to_major is a permutation of 0 to {rank - 1}, got {list(self.minor_to_major)}",
                 rule="layout.minor-to-major-permutation",
             )
         if self.tail_padding_alignment_in_elements < 1:
@@ -139,7 +139,7 @@ class Layout:
             )
         if self.dynamic_shape_metadata_prefix_bytes < 0:
             raise ShapeError(
-                f"the metadata prefix M() is not negative; got {self.dynamic_shape_metadata_prefix_bytes}",
+                f"the metadata prefix M() is not negative, got {self.dynamic_shape_metadata_prefix_bytes}",
                 rule="layout.metadata-prefix-non-negative",
             )
         if self.padded_dimensions and len(self.padded_dimensions) != rank:
@@ -157,7 +157,7 @@ class Layout:
         for use, element_type in (("#", self.index_primitive_type), ("*", self.pointer_primitive_type)):
             if element_type is not None and not element_type.is_unsigned:
                 raise ShapeError(
-                    f"the type in {use}() is an unsigned integer type; got {element_type}",
+                    f"the type in {use}() is an unsigned integer type, got {element_type}",
                     rule="layout.index-type-unsigned",
                 )
 

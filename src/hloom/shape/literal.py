@@ -193,7 +193,7 @@ class Literal:
         """Return the literal of a static shape with these elements `in_layout_order`; else ShapeError."""
         if elements.size != shape.element_count:
             raise ShapeError(
-                f"{shape} has {shape.element_count} elements; got {elements.size}",
+                f"{shape} has {shape.element_count} elements, got {elements.size}",
                 rule="literal.element-count",
             )
         order = (shape.layout or Layout.default(shape.rank)).major_to_minor
@@ -345,7 +345,7 @@ def _check_sizes(sizes: tuple[int, ...], shape: Shape) -> None:
     )
     if not fits:
         raise ShapeError(
-            f"a value of shape {shape.to_string(layout=False)} has these dimensions; got {list(sizes)}",
+            f"a value of shape {shape.to_string(layout=False)} has these dimensions, got {list(sizes)}",
             rule="literal.dimensions",
         )
 
@@ -356,13 +356,13 @@ def _python_array(value: Any) -> Array:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
         raise ShapeError(
-            f"lists of equal lengths and numbers are wanted: {error}", rule="literal.numbers"
+            f"the value consists of numbers in lists of equal lengths: {error}", rule="literal.numbers"
         ) from error
     if array.size == 0 and array.dtype == np.float64:
         array = array.astype(np.float32)
     integers = array.dtype == object and all(isinstance(number, int) for number in array.reshape(-1))
     if array.dtype.kind not in "biufc" and not integers:
-        raise ShapeError(f"numbers are wanted; got {value!r}", rule="literal.numbers")
+        raise ShapeError(f"the value consists of numbers, got {value!r}", rule="literal.numbers")
     return array
 
 
@@ -393,7 +393,7 @@ def _converted(array: Array, element_type: ElementType) -> Array:
         lowest, highest = int(array.min()), int(array.max())
         if lowest < least or highest > most:
             raise ShapeError(
-                f"{element_type} holds {least} to {most}; got {lowest} to {highest}",
+                f"{element_type} holds {least} to {most}, got {lowest} to {highest}",
                 rule="literal.value-in-range",
             )
     if array.dtype == object and not element_type.is_integer:

@@ -321,7 +321,7 @@ class _Scanner(Scanner):
             self.refuse(f"{element_type} has no NaN payloads", "literal.nan-payload", position)
         most = (1 << element_type.mantissa_bits) - 1
         if not 0 < payload <= most:
-            message = f"a NaN payload of {element_type} is 0x1 to {most:#x}; got {payload:#x}"
+            message = f"a NaN payload of {element_type} is 0x1 to {most:#x}, got {payload:#x}"
             self.refuse(message, "literal.nan-payload", position)
         self.payloads[len(self.values)] = payload
 

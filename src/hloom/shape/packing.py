@@ -49,7 +49,7 @@ def unpack_elements(data: bytes, element_type: ElementType, bits: int, count: in
     expected = (count * bits + 7) // 8
     if len(data) != expected:
         raise ParseError(
-            f"{count} elements of {element_type}, {bits} bits each, take {expected} bytes; got {len(data)}",
+            f"{count} elements of {element_type}, {bits} bits each, take {expected} bytes, got {len(data)}",
             rule="literal.byte-size",
         )
     whole = 8 * element_type.bytes

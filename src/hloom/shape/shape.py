@@ -466,7 +466,7 @@ def _sizes(dimensions: Iterable[int]) -> tuple[int, ...]:
     try:
         return tuple(map(index, dimensions))
     except TypeError:
-        message = f"dimensions are a sequence of integers; got {dimensions!r}"
+        message = f"dimensions are a sequence of integers, got {dimensions!r}"
         raise ShapeError(message, rule="shape.dimension-integers") from None
 
 
@@ -475,18 +475,18 @@ def _dynamic_flags(sizes: tuple[int, ...], flags: Iterable[bool] | None) -> tupl
     for size in sizes:
         if size < 0 and size != Shape.UNBOUNDED:
             raise ShapeError(
-                f"a dimension's size is not negative; got {size}", rule="shape.dimension-non-negative"
+                f"a dimension's size is not negative, got {size}", rule="shape.dimension-non-negative"
             )
         if size >= 1 << 63:
             raise ShapeError(
-                f"a dimension's size has 63 bits; got {size}", rule="shape.dimension-fits-64-bits"
+                f"a dimension's size has 63 bits, got {size}", rule="shape.dimension-fits-64-bits"
             )
     if flags is None:
         return tuple(size == Shape.UNBOUNDED for size in sizes)
     dynamic = tuple(map(bool, flags))
     if len(dynamic) != len(sizes):
         raise ShapeError(
-            f"one dynamic flag for each of {len(sizes)} dimensions is wanted; got {len(dynamic)}",
+            f"one dynamic flag for each of {len(sizes)} dimensions is required, got {len(dynamic)}",
             rule="shape.dynamic-flags-rank",
         )
     return tuple(flag or size == Shape.UNBOUNDED for flag, size in zip(dynamic, sizes, strict=True))
@@ -498,7 +498,7 @@ def _check_kind(
     """Check that only arrays have dimensions and layouts, and only tuples and buffers have elements."""
     if not element_type.is_array and (sizes or layout is not None):
         raise ShapeError(
-            f"{element_type} has neither dimensions nor layout; got {list(sizes)}",
+            f"{element_type} has neither dimensions nor layout, got {list(sizes)}",
             rule="shape.only-arrays-have-dimensions",
         )
     if element_type is BUFFER:
@@ -527,7 +527,7 @@ def _check_layout(element_type: ElementType, sizes: tuple[int, ...], layout: Lay
     smallest = 1 if element_type.is_predicate else element_type.bits
     if 0 < layout.element_size_in_bits < smallest:
         raise ShapeError(
-            f"an element of {element_type} takes {smallest} bits; got E({layout.element_size_in_bits})",
+            f"an element of {element_type} takes {smallest} bits, got E({layout.element_size_in_bits})",
             rule="layout.element-size-fits",
         )
     if layout.physical_shape is not None:

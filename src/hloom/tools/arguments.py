@@ -29,7 +29,7 @@ def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
                 one = isinstance(loaded, np.ndarray)
                 arrays += [loaded] if one else [loaded[name] for name in loaded.files]
         except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-            raise HloError(f"{path} is no .npy or .npz file: {error}", rule="run.input-file") from None
+            raise HloError(f"{path} is not a .npy or .npz file: {error}", rule="run.input-file") from None
         except MemoryError:
             raise HloError(f"{path}: not enough memory for its arrays", rule="run.input-file") from None
     return arrays

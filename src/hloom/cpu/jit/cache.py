@@ -44,7 +44,7 @@ _TEMPORARY_SECONDS: Final = 3600.0
 """Age from which a temporary file is taken to be left behind by a process that died."""
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
-_ROOMS: Final = (
+_PACKAGES: Final = (
     "shape", "ir", "operations", "evaluate", "analysis", "passes", "plan", "codegen", "buffers", "cpu",
 )  # fmt: skip
 """Packages of hloom that compiled code depends on."""
@@ -295,7 +295,7 @@ def compiler_identity() -> str:
     """Return a digest of the sizes and times of the compiler's files: hloom's own, numpy's and LLVM's."""
     package = Path(__file__).parents[2]
     described: list[str] = []
-    folders = [str(package / room) for room in _ROOMS]
+    folders = [str(package / name) for name in _PACKAGES]
     while folders:
         with os.scandir(folders.pop()) as files:
             for file in files:

@@ -1,1 +1,1 @@
-"""Kernels of the CPU target, a room for each family."""
+"""Kernels of the CPU target, a package for each family."""

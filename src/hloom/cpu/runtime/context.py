@@ -1,4 +1,4 @@
-"""Context of a native program: what its code knows of the place where it runs, in words of 8 bytes."""
+"""Context of a native program: the thread pool, devices and host of a run, in words of 8 bytes."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ class Context:
 
     @property
     def is_stopped(self) -> bool:
-        """Return true if the stop word is set."""
+        """Return whether the stop word is set."""
         return self._stop is not None and self._stop.value != 0

@@ -1,11 +1,11 @@
-"""Calls from native code into Python: for what only the host can do.
+"""Calls from native code into Python, for operations that only the host can run.
 
-What talks to other devices or to the host (collectives, infeed, send), what is a Python function (custom
-calls) and what no kernel computes is evaluated by its operation's own ``evaluate``, on arrays made of the
-bytes that native code points to. Native code calls ``hloom_host(number, pointers)``: the number of the call
-in its program, and the addresses of the leaves of its operands and results. That calls a Python function
+Operations that communicate with other devices or with the host (collectives, infeed, send), that call
+Python functions (custom calls), or that have no kernel are evaluated by ``evaluate`` of the operation, on
+arrays that view native memory. Native code calls ``hloom_host(number, pointers)``: the number of the call in
+its program, and the addresses of the leaves of its operands and results. That calls a Python function
 through Python's C interface (`native_code/host.ll`), so that any exception, one of a signal included, makes
-native code return at once, and reaches the caller of the program.
+native code return immediately and is raised in the caller of the program.
 
 Collectives run in native code if they can (`hloom.cpu.kernels.collectives`); native code then calls Python
 only if other participants are late.
@@ -140,7 +140,7 @@ class HostCalls:
         if number >= limit or number in self._tickets:
             number = next((n for n in range(1, min(limit, 1 << 20)) if n not in self._tickets), 0)
         if not number:
-            raise EvaluationError(f"more than {limit - 1} operations are under way", rule="cpu.tickets")
+            raise EvaluationError(f"more than {limit - 1} operations are pending", rule="cpu.tickets")
         self._tickets[number] = pending
         return number
 
@@ -149,7 +149,7 @@ class HostCalls:
         try:
             return self._tickets[number]
         except KeyError:
-            raise EvaluationError("nothing is under way here", rule="cpu.tickets") from None
+            raise EvaluationError("no operation is pending here", rule="cpu.tickets") from None
 
 
 class _Thread(threading.local):

@@ -77,7 +77,7 @@ class PollEmitter:
         f.return_if(status.compare("ne", 0), 1)
 
     def _variable(self, value: int) -> Value:
-        """A word on the stack that has a value when the function begins."""
+        """Return a word on the stack that is initialized when the function begins."""
         f = self._function
         place = f.allocate(I64, align=8)
         f.initialize(place, f.constant(I64, value))

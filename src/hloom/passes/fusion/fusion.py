@@ -129,7 +129,7 @@ def _in_place(p: HloInstruction) -> bool:
 
 
 def _gives_starts(p: HloInstruction) -> bool:
-    """Return whether a concatenation serves only as start indices, of which gathers read components."""
+    """Return whether a concatenation is used only as start indices, whose components gathers read."""
     (dimension,) = operation_of(p, Concatenate).dimensions
     return bool(p.users) and all(
         isinstance(u.operation, Gather)

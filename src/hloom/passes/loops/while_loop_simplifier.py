@@ -111,7 +111,7 @@ def is_cheap_constant(i: HloInstruction) -> bool:
 
 
 def know_the_end(loop: Loop, count: TripCount) -> bool:
-    """The counter after the loop → its final value."""
+    """Replace uses of the counter after the loop by its final value."""
     changed = False
     for pick in picks(loop.instruction, count.element):
         if pick.users or pick.is_root:

@@ -1,1 +1,1 @@
-"""Dots: matrix products, inner products, and what does not fit either."""
+"""Dots: matrix products, inner products, and loops over elements for all others."""

@@ -65,7 +65,7 @@ def emit_smallest(module: Module, name: str, count: int) -> LoopKernel:
 
 
 def emit_large_enough(module: Module, name: str, first: int, second: int) -> LoopKernel:
-    """Emit the kernel (found, answer, begin, end) that tests what `emit_smallest` found of two arrays."""
+    """Emit the kernel (found, answer, begin, end) that tests two results of `emit_smallest`."""
     f = module.function(name, [PTR, PTR, I64, I64])
     found, answer, begin, end = f.parameters
     with f.loop(begin, end):

@@ -1,1 +1,1 @@
-"""Reductions: as elements, along rows, and with what is made of rows."""
+"""Reductions: element by element, along rows, and fused with elementwise operations on rows."""
