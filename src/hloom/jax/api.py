@@ -114,6 +114,7 @@ class Table:
 
     def release(self) -> None:
         """Replace Python's functions by native ones that succeed or fail, because the interpreter ends."""
+        import_module("hloom.jax.client").stop()
         symbols = native().symbols
         for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
             if name in self._callbacks:

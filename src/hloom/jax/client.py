@@ -101,6 +101,26 @@ class Client(Handle):
 
 clients: Final[list[Client]] = []
 """The clients of this process."""
+STOP: Final = ctypes.c_uint64(0)
+"""The word that ends queued programs early; set when the interpreter ends."""
+
+
+def stop() -> None:
+    """End programs that run or are queued: the interpreter ends, nobody can see their results."""
+    STOP.value = 1
+    for client in clients:
+        client.drain()
+
+
+def after_fork() -> None:
+    """In a child process: it has no workers, and no other thread holds a lock."""
+    native().call("pjrt_unlock_all")
+    for client in clients:
+        for device in client.devices:
+            ctypes.memset(device.worker, 0, ctypes.sizeof(device.worker))
+
+
+os.register_at_fork(after_in_child=after_fork)
 platform_name: str = "hloom"
 """The platform's name for the next client."""
 

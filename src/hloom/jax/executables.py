@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from hloom.cpu.runtime.context import Context
 from hloom.ir.instruction import HloInstruction
 from hloom.jax import abi
 from hloom.jax.api import implements
 from hloom.jax.callbacks import unbind
-from hloom.jax.client import NOTHING, Client, Device, NamedValues
+from hloom.jax.client import NOTHING, STOP, Client, Device, NamedValues
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.transfers import NUMBERS, TYPES
@@ -102,7 +103,8 @@ class LoadedExecutable(Handle):
         words.device, words.memory = first.handle, first.memories[0].handle
         native = compiled.native
         if native is not None:
-            words.program, words.context = native.address, native.context.address
+            self._context = Context(stop=STOP)
+            words.program, words.context = native.address, self._context.address
             words.temp_bytes = native.memory.temp
             words.long = int(native.facts.work >= LONG_WORK or not native.facts.is_bounded)
 

@@ -180,6 +180,7 @@ done:
   ret void
 }
 
+; Queue a task; wait while the worker has as many as it may have, because each holds memory for its results.
 define internal void @enqueue(ptr %worker, ptr %task) nounwind {
 entry:
   %thread = alloca i64
@@ -190,13 +191,24 @@ entry:
   %unfinished.at = getelementptr %worker, ptr %worker, i64 0, i32 5
   store ptr null, ptr %task
   %l = call i32 @pthread_mutex_lock(ptr %worker)
+  br label %look
+
+look:
+  %count = load i64, ptr %unfinished.at
+  %full = icmp uge i64 %count, 32
+  br i1 %full, label %wait, label %append
+
+wait:
+  %w = call i32 @pthread_cond_wait(ptr %condition, ptr %worker)
+  br label %look
+
+append:
   %first = load ptr, ptr %first.at
   %empty = icmp eq ptr %first, null
   %last = load ptr, ptr %last.at
   %place = select i1 %empty, ptr %first.at, ptr %last ; a task begins with the next one
   store ptr %task, ptr %place
   store ptr %task, ptr %last.at
-  %count = load i64, ptr %unfinished.at
   %more = add i64 %count, 1
   store i64 %more, ptr %unfinished.at
   %runs = load i64, ptr %runs.at

@@ -1,0 +1,156 @@
+"""Buffers, threads, processes: what lives how long, and how everything ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.jax_platform.process import run_program
+
+HEAD = "import jax, jax.numpy as jnp, numpy as np, gc, os, time, threading\n"
+
+
+def test_long_programs_are_queued_and_short_ones_run_at_once() -> None:
+    program = """
+A = jnp.ones((700, 700))
+f = jax.jit(lambda a: a @ a @ a @ a @ a)
+f(A).block_until_ready()
+queued = [f(A) for _ in range(4)]
+print(all(q.is_ready() for q in queued), np.asarray(queued[3]).shape, queued[0].is_ready())
+print(jax.jit(lambda v: v + 1)(jnp.arange(3)).is_ready())
+"""
+    assert run_program(HEAD + program, "cpu").splitlines() == ["False (700, 700) True", "True"]
+
+
+def test_results_of_queued_programs_may_be_used_deleted_and_donated() -> None:
+    program = """
+A = jnp.ones((500, 500))
+f = jax.jit(lambda a: (a @ a @ a) / 250000)
+g = jax.jit(lambda a: a * 2, donate_argnums=0)
+b = f(A)
+c = g(b)
+d = f(A)
+d.delete()
+print(float(c[7, 7]), b.is_deleted(), d.is_deleted())
+try:
+    f(b)
+except (RuntimeError, ValueError) as error:
+    print("deleted" in str(error))
+"""
+    assert run_program(HEAD + program, "cpu").splitlines() == ["2.0 True True", "True"]
+
+
+def test_arrays_of_numpy_are_borrowed_until_they_are_no_longer_read() -> None:
+    program = """
+import weakref
+host = np.ones((300, 300), np.float32)
+x = jnp.asarray(host)
+y = jax.jit(lambda v: v @ v)(x)
+view = np.asarray(y)
+gone = weakref.ref(host)
+del x, host
+gc.collect()
+jax.block_until_ready(y)
+y.delete()
+print(gone() is None, view[0, 0], view.sum())
+"""
+    assert run_program(HEAD + program, "cpu") == "True 300.0 2.7e+07\n"
+
+
+def test_threads_dispatch_at_the_same_time() -> None:
+    program = """
+f = jax.jit(lambda v: v + 1)
+large = jax.jit(lambda a: a @ a / 400)
+def work(n):
+    v, a = jnp.float32(n), jnp.ones((400, 400))
+    for _ in range(300):
+        v = f(v)
+    for _ in range(5):
+        a = large(a)
+    results[n] = float(v) + float(a[0, 0])
+results = {}
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print([results[n] for n in range(8)])
+"""
+    wanted = [n + 301.0 for n in range(8)]
+    assert run_program(HEAD + program, "cpu") == f"{wanted}\n"
+
+
+def test_memory_stays_flat() -> None:
+    program = """
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+f, x = jax.jit(lambda v: v + 1), jnp.ones((256, 256))
+small = jnp.arange(4.0)
+def round():
+    y = x
+    for _ in range(2000):
+        y = f(y)
+        np.asarray(f(small))
+        jnp.asarray(np.ones(1000, np.float32))
+round()
+gc.collect()
+before, files = resident(), len(os.listdir("/proc/self/fd"))
+round()
+gc.collect()
+print(resident() - before < 4 << 20, len(os.listdir("/proc/self/fd")) == files)
+"""
+    assert run_program(HEAD + program, "cpu") == "True True\n"
+
+
+@pytest.mark.parametrize("platform", ["cpu", "hloom"])
+def test_the_process_ends_with_arrays_and_programs_alive(platform: str) -> None:
+    program = """
+A = jnp.ones((900, 900))
+f = jax.jit(lambda a: a @ a @ a)
+keep = [f(A) for _ in range(20)]
+class Late:
+    def __del__(self):
+        keep.clear()
+late = Late()
+"""
+    assert run_program(HEAD + program, platform) == ""  # type: ignore[arg-type]
+
+
+def test_a_forked_child_may_run_what_is_compiled() -> None:
+    # Compiling needs jaxlib's threads, which a child does not have.
+    program = """
+x = jnp.ones((600, 600))
+f = jax.jit(lambda a: a @ a)
+f(x).block_until_ready()
+import warnings
+warnings.simplefilter("ignore")
+child = os.fork()
+if not child:
+    os._exit(0 if np.asarray(f(x))[0, 0] == 600 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), float(f(x)[0, 0]))
+"""
+    assert run_program(HEAD + program, "cpu") == "0 600.0\n"
+
+
+def test_an_endless_loop_ends_on_control_c() -> None:
+    program = """
+import hloom.jax.plugin; hloom.jax.plugin.initialize()
+import jax, jax.numpy as jnp
+loop = jax.jit(lambda n: jax.lax.while_loop(lambda s: s > 0, lambda s: s * 1.0000001 + 1e-3, n))
+compiled = loop.lower(1.0).compile()
+print("running", flush=True)
+jax.block_until_ready(compiled(1.0))
+"""
+    environment = {**os.environ, "HLOOM_AS_CPU": "1", "JAX_PLATFORMS": "cpu"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"running\n"
+    time.sleep(1)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in errors
+    assert child.returncode != 0
