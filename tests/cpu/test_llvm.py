@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -100,6 +101,24 @@ def test_an_error_on_another_thread_is_raised_here() -> None:
     texts = [adder("f"), "nonsense", adder("g"), "more nonsense that is longer than the rest of them" * 9]
     with pytest.raises(CompilerError):
         generate_all(texts, host(), 3)
+
+
+def test_the_last_module_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    start = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    queue = CodeQueue(host(), 4)
+    queue.add(adder("f"), last=True)
+    assert queue.finish() == [generate(adder("f"), host())] and not started
+    queue = CodeQueue(host(), 4)
+    queue.add(adder("f"))
+    queue.add(adder("g"), last=True)
+    assert queue.finish() == [generate(adder(name), host()) for name in "fg"] and len(started) == 1
 
 
 def test_target_machines_are_made_once_for_the_threads_that_use_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from hloom.errors import HloError
@@ -25,8 +26,14 @@ def thread_count() -> int:
 def available_cores() -> int:
     """Return the usable cores: the affinity mask, bounded by the quota of the control group."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = control_group_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    quota = _own_quota()
     return max(1, affinity if quota is None else min(affinity, round(quota)))
+
+
+@cache
+def _own_quota() -> float | None:
+    """Return the quota of this process, read once: reading it takes half a millisecond."""
+    return control_group_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
 
 
 def control_group_quota(membership: Path, root: Path) -> float | None:

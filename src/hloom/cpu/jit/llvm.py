@@ -315,11 +315,16 @@ class CodeQueue:
         self._begun = 0
         self._lock = threading.Lock()
 
-    def add(self, text: str, simplified: Sequence[str] = ()) -> None:
-        """Compile a module's text, in another thread if one is allowed; see `generate`."""
+    def add(self, text: str, simplified: Sequence[str] = (), *, last: bool = False) -> None:
+        """Compile a module's text, in another thread if one is allowed; see `generate`.
+
+        The last text is left to the caller, who comes to `finish` next: it starts no thread.
+        """
         with self._lock:
             self._jobs.append((text, simplified))
             self._made.append(b"")
+            if last:
+                return
             self._helpers = [h for h in self._helpers if h.is_alive()]
             if len(self._helpers) >= self._helpers_wanted:
                 return

@@ -39,15 +39,15 @@ class PartStream:
         """Return the objects of all parts of the finished module; raises CompilerError."""
         if not self._done:
             check_intrinsics(module, self._queue.target)
-            self._queue.add(print_module(module), simplified_names(module))
+            self._queue.add(print_module(module), simplified_names(module), last=True)
         elif self._done < len(module.functions):
-            self._add(module, list(islice(module.functions, self._done, None)))
+            self._add(module, list(islice(module.functions, self._done, None)), last=True)
         return self._queue.finish()
 
-    def _add(self, module: Module, names: list[str]) -> None:
+    def _add(self, module: Module, names: list[str], *, last: bool = False) -> None:
         """Compile some functions of a module as a part."""
         check_intrinsics(module, self._queue.target)
         chosen = set(names)
         simplified = [name for name in simplified_names(module) if name in chosen]
-        self._queue.add(print_part(module, names), simplified)
+        self._queue.add(print_part(module, names), simplified, last=last)
         self._done += len(names)
