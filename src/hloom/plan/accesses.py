@@ -209,14 +209,14 @@ class Accesses:
         found: list[Index] = []
         rest = linear
         for size in reversed(dimensions[1:]):
-            inner = Index(rest.constant % size, ((v, c) for v, c in rest.terms if c % size))
-            if inner.minimum() >= 0 and inner.maximum() < size:
-                found.append(inner)
-                rest = Index(rest.constant // size, ((v, c // size) for v, c in rest.terms if c % size == 0))
-                continue
-            self._pin(rest)
-            found.append(self._opaque(size))
-            rest = self._opaque(rest.maximum() // size + 1)
+            outer = rest.divide(size)
+            if outer is None:
+                self._pin(rest)
+                found.append(self._opaque(size))
+                outer = self._opaque(rest.maximum() // size + 1)
+            else:
+                found.append(rest - outer * size)
+            rest = outer
         if not dimensions:
             return ()
         outside = self._conditional and not (rest.minimum() >= 0 and rest.maximum() < dimensions[0])

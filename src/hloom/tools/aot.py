@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hloom.buffers.buffers import leaves
-from hloom.codegen.llvm import I32, PTR, print_module
+from hloom.codegen.llvm import I1, I8, I32, I64, PTR, print_module
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import check_intrinsics, generate, simplified_names
@@ -53,7 +53,8 @@ define void @{name}_stop() #0 {{
 }}
 """
 """Memory of `hloom.cpu.runtime.pool`: 768 bytes, the number of threads at 680, and 128 bytes per thread."""
-_DECLARED: Final = re.compile(r"^declare .*?@([\w.]+)\(", re.M)
+_PARALLEL: Final = "hloom_parallel"
+_POOL_STOP: Final = "hloom_pool_stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,16 @@ def compile_ahead(
         more = f" and {len(program.host_calls) - 8} more" if len(program.host_calls) > 8 else ""
         message = f"the program calls Python while it runs, for {described}{more}"
         raise HloError(message, rule="aot.host-call")
-    text = _object_text(program, machine, chosen, threads)
+    threaded = threads > 1 and _PARALLEL in program.module.declarations
+    text = _object_text(program, chosen, threads, threaded)
     check_intrinsics(program.module, machine)
-    code = generate(text, machine, simplified=simplified_names(program.module))
+    code = generate(
+        text,
+        machine,
+        simplified=simplified_names(program.module),
+        linked=native_code(machine, "pool") if threaded else "",
+        internal=(_PARALLEL, _POOL_STOP) if threaded else (),
+    )
     header = header_text(module, machine, chosen, temp_bytes=program.temp_bytes, threads=threads)
     return CompiledObject(chosen, code, header, program.temp_bytes)
 
@@ -132,21 +140,21 @@ def _check_shapes(module: HloModule) -> None:
 # -- the object
 
 
-def _object_text(program: NativeProgram, target: Target, name: str, threads: int) -> str:
-    """Return one LLVM module that defines the entry, kernels, constants and threads."""
+def _object_text(program: NativeProgram, name: str, threads: int, threaded: bool) -> str:
+    """Return the module of the entry, kernels and constants, and of the pool's memory if there is a pool."""
     module = program.module
     for constant in module.globals.values():
         constant.external = False
     module.functions[ENTRY].internal = True
-    shared = "hloom_parallel" in module.declarations
-    threaded = shared and threads > 1
     extra = ""
-    if shared:
-        extra = _threads_text(target, name, threads) if threaded else _SERIAL
-        for declared in ("hloom_parallel", *_DECLARED.findall(extra)):
-            module.declarations.pop(declared, None)
+    if threaded:
+        module.declare(_POOL_STOP, None, [PTR])
+        module.declare("llvm.memset.p0.i64", None, [PTR, I8, I64, I1])
+        extra = _pool_text(name, threads)
+    elif module.declarations.pop(_PARALLEL, None) is not None:
+        extra = _SERIAL
     outside = [d for d in module.declarations if d not in module.functions and not d.startswith("llvm.")]
-    unknown = [d for d in outside if d not in _C_FUNCTIONS]
+    unknown = [d for d in outside if d not in (*_C_FUNCTIONS, _PARALLEL, _POOL_STOP)]
     if unknown:
         message = f"the program calls {', '.join(unknown)}, which no C library has"
         raise HloError(message, rule="aot.external")
@@ -159,9 +167,6 @@ def _object_text(program: NativeProgram, target: Target, name: str, threads: int
     return print_module(module) + extra
 
 
-def _threads_text(target: Target, name: str, threads: int) -> str:
-    """Return the code and the memory of the thread pool."""
-    code = re.sub("\ndefine (void|i32)", r"\ndefine internal \1", native_code(target, "pool"))
-    return code + _POOL.format(
-        name=name, threads=threads, rest=768 - 684 + 128 * threads, nulls=", ptr null" * 7
-    )
+def _pool_text(name: str, threads: int) -> str:
+    """Return the memory of the thread pool."""
+    return _POOL.format(name=name, threads=threads, rest=768 - 684 + 128 * threads, nulls=", ptr null" * 7)

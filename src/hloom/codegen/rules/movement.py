@@ -61,16 +61,16 @@ def divided(e: Elements, linear: Index, dimensions: tuple[int, ...]) -> Indices:
     found: list[Index] = []
     rest = linear
     for size in reversed(dimensions[1:]):
-        inner = Index(rest.constant % size, ((v, c) for v, c in rest.terms if c % size))
-        if inner.minimum() >= 0 and inner.maximum() < size:
-            found.append(inner)
-            rest = Index(rest.constant // size, ((v, c // size) for v, c in rest.terms if c % size == 0))
-            continue
-        e.pin(rest)
-        value = e.index_value(rest)
-        quotient = value.unsigned_divide(size)
-        found.append(e.opaque(value - quotient * size, size))
-        rest = e.opaque(quotient, max(1, rest.maximum() // size + 1))
+        outer = rest.divide(size)
+        if outer is not None:
+            found.append(rest - outer * size)
+        else:
+            e.pin(rest)
+            value = e.index_value(rest)
+            quotient = value.unsigned_divide(size)
+            found.append(e.opaque(value - quotient * size, size))
+            outer = e.opaque(quotient, max(1, rest.maximum() // size + 1))
+        rest = outer
     return (held_inside(e, rest, dimensions[0]), *reversed(found)) if dimensions else ()
 
 

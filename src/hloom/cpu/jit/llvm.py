@@ -32,6 +32,8 @@ _SIGNATURES: Final[dict[str, tuple[_CType | None, tuple[_CType, ...]]]] = {
     "ContextDispose": (None, (c_void_p,)),
     "ParseAssembly": (c_void_p, (c_void_p, c_char_p, c_void_p)),
     "DisposeModule": (None, (c_void_p,)),
+    "LinkModules": (c_int, (c_void_p, c_void_p, c_void_p)),
+    "SetLinkage": (None, (c_void_p, c_int)),
     "VerifyModule": (c_int, (c_void_p, c_void_p)),
     "GetTargetFromTriple": (c_void_p, (c_char_p, c_void_p)),
     "CreateTargetMachine": (
@@ -75,6 +77,9 @@ and one that joins the blocks into which `Function.split_block` divides long cod
 
 SIMPLIFIED: Final = Attribute("hloom-simplified", "")
 """Attribute of functions to optimize before code generation, with ``alwaysinline`` callees inlined."""
+
+_INTERNAL: Final = 8
+"""The number of internal linkage in llvmlite."""
 
 _INTRINSIC_FEATURES: Final = (
     ("llvm.x86.avx512bf16.", ("avx512bf16",)),
@@ -193,7 +198,7 @@ def simplified_names(module: Module) -> list[str]:
 
 def generate(
     text: str, target: Target, *, level: int = 2, assembly: bool = False, relocation: str = "pic",
-    code_model: str = "small", simplified: Sequence[str] = (),
+    code_model: str = "small", simplified: Sequence[str] = (), linked: str = "", internal: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
     """Return the object code, or the assembly, of a module's text.
 
@@ -204,6 +209,8 @@ def generate(
         assembly: return assembly instead of an object file.
         relocation, code_model: by LLVM's names.
         simplified: names of functions to optimize before code generation.
+        linked: LLVM IR of a second module, whose definitions the first one declares.
+        internal: names of functions that the object keeps to itself, although the text exports them.
 
     Raises CompilerError if LLVM refuses the text.
     """
@@ -213,9 +220,11 @@ def generate(
         context = lib.ContextCreate()
         module = None
         try:
-            module = lib.ParseAssembly(context, text.encode(), byref(error))
-            if not module:
-                raise CompilerError(_message(error), rule="cpu.llvm-parse")
+            module = _parsed(lib, context, text)
+            if linked and lib.LinkModules(module, _parsed(lib, context, linked), byref(error)):
+                raise CompilerError(_message(error), rule="cpu.llvm-link")
+            for name in internal:
+                lib.SetLinkage(lib.GetNamedFunction(module, name.encode()), _INTERNAL)
             if lib.VerifyModule(module, byref(error)):
                 raise CompilerError(_message(error), rule="cpu.llvm-verify")
             if simplified:
@@ -230,6 +239,15 @@ def generate(
             if module:
                 lib.DisposeModule(module)
             lib.ContextDispose(context)
+
+
+def _parsed(lib: _Library, context: Handle, text: str) -> Handle:
+    """Return the module of a text; raises CompilerError."""
+    error = c_char_p()
+    module = lib.ParseAssembly(context, text.encode(), byref(error))
+    if not module:
+        raise CompilerError(_message(error), rule="cpu.llvm-parse")
+    return module
 
 
 _machines: Final[dict[object, list[Handle]]] = {}

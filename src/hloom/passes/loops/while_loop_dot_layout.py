@@ -17,7 +17,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.movement import Transpose
 from hloom.passes.facts import FLAT
 from hloom.passes.loops.while_loop_invariant_code_motion import invariants
-from hloom.passes.loops.while_loops import loop_of
+from hloom.passes.loops.while_loops import loops_of
 from hloom.passes.registry import register
 from hloom.passes.rules.contraction import batch_of, inner_of, renumbered
 from hloom.passes.writing import Writer
@@ -40,15 +40,11 @@ class WhileLoopDotLayout:
     def run(self, module: HloModule) -> bool:
         """Transpose the matrices of every loop."""
         changed = False
-        for computation in module.post_order():
-            for instruction in computation:
-                loop = loop_of(instruction)
-                if loop is None:
-                    continue
-                steady = invariants(loop)
-                for dot in loop.body.post_order():
-                    if isinstance(dot.operation, Dot) and (number := _wide_operand(dot)) is not None:
-                        changed |= dot.operands[number] in steady and self.turn(dot, number)
+        for loop in loops_of(module):
+            steady = invariants(loop)
+            for dot in loop.body.post_order():
+                if isinstance(dot.operation, Dot) and (number := _wide_operand(dot)) is not None:
+                    changed |= dot.operands[number] in steady and self.turn(dot, number)
         return changed
 
     def turn(self, dot: HloInstruction, number: int) -> bool:

@@ -10,10 +10,9 @@ from hloom.analysis.loops import Loop, element_number
 from hloom.analysis.purity import is_free, is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
-from hloom.passes.loops.while_loops import loop_of, rebuild
+from hloom.passes.loops.while_loops import loops_of, rebuild
 from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.shape.shape import Shape
@@ -38,17 +37,12 @@ class WhileLoopInvariantCodeMotion:
     def run(self, module: HloModule) -> bool:
         """Hoist out of every loop, inner ones first, so that code may leave several loops."""
         changed = False
-        for computation in module.post_order():
-            for instruction in computation:
-                if isinstance(instruction.operation, While):
-                    changed |= self.move(instruction)
+        for loop in loops_of(module):
+            changed |= self.move(loop)
         return changed
 
-    def move(self, instruction: HloInstruction) -> bool:
+    def move(self, loop: Loop) -> bool:
         """Hoist out of one loop; return whether anything changed."""
-        loop = loop_of(instruction)
-        if loop is None:
-            return False
         invariant = invariants(loop)
         chosen = [i for i in frontier(loop, invariant) if self.pays(i, loop)]
         if not chosen:

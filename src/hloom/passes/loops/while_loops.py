@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.loops import Loop, picks
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
 from hloom.operations.control_flow import While
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.writing import Writer
@@ -32,6 +33,15 @@ def loop_of(i: HloInstruction) -> Loop | None:
     if not isinstance(i.operands[0].operation, Tuple):
         i.replace_operand(0, _elements_again(i.operands[0]))
     return loop
+
+
+def loops_of(module: HloModule) -> Iterator[Loop]:
+    """Yield the loops of a module as `loop_of` gives them, inner ones first."""
+    for computation in module.post_order():
+        for instruction in computation:
+            loop = loop_of(instruction)
+            if loop is not None:
+                yield loop
 
 
 def take_apart(whole: HloInstruction) -> None:
