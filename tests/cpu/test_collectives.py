@@ -226,9 +226,9 @@ def test_who_is_missing_is_named() -> None:
     once = "x = f32[2] parameter(0)\nROOT a = f32[2] all-reduce(x), to_apply=add"
     twice = once.replace("ROOT a", "a") + "\nROOT second = f32[2] all-reduce(a), to_apply=add"
     exe = compiled(once, twice)
-    start = time.perf_counter()
+    start = time.monotonic()
     error = fails(exe, drawn(2, 2))
-    assert time.perf_counter() - start < 1.0
+    assert time.monotonic() - start < 20  # seconds, for busy machines; nothing is waited for
     assert error.rule == "devices.deadlock"
     text = str(error)
     assert "(replica 1, partition 0) waits in all-reduce %second for device (replica 0, partition 0)" in text

@@ -127,9 +127,9 @@ def test_a_deadlock_is_noticed_at_once_and_leaves_the_executable_usable() -> Non
     alone { ROOT x = f32[] parameter(0) }""",
     )
     exe = executable(text, replicas=2)
-    start = time.perf_counter()
+    start = time.monotonic()
     error = fails(exe, [[np.True_, np.float32(1)], [np.False_, np.float32(2)]])
-    assert time.perf_counter() - start < 1.0
+    assert time.monotonic() - start < 20  # seconds, for busy machines; nothing is waited for
     assert error.rule == "devices.deadlock"
     assert lists(exe.run([[np.True_, np.float32(1)], [np.True_, np.float32(2)]])) == [3, 3]
 
@@ -173,7 +173,7 @@ def test_a_patient_infeed_waits_for_another_thread_and_gives_up() -> None:
     start = time.perf_counter()
     with pytest.raises(HloError, match="the infeed is empty"):
         exe()
-    assert 0.2 < time.perf_counter() - start < 5.0
+    assert 0.2 < time.perf_counter() - start < 20
     release.set()
     feeder.join()
 

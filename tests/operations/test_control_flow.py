@@ -85,9 +85,9 @@ def test_a_condition_that_fails_at_once_gives_the_initial_state() -> None:
 
 
 def test_iterations_are_cheap() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     evaluate(program(WHILE, LOOP.replace("LIMIT", "5000")), np.zeros(10, np.float32))
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 @pytest.mark.parametrize(("pred", "expected"), [(True, [2, 4]), (False, [-3, -4])])

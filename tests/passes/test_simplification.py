@@ -85,9 +85,9 @@ def test_folding_takes_no_longer_than_it_may() -> None:
         for n in range(1, 60)
     )
     module = parse(f"d0 = f32[64,64] constant({{{rows}}})\n{steps}\nROOT r = f32[64,64] negate(d59)")
-    begin = time.perf_counter()
+    begin = time.process_time()
     ConstantFolding(work=1 << 19, total_work=1 << 21).run(module)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     assert 0 < opcodes(module)["dot"] < 59
 
 

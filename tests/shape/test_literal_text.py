@@ -219,6 +219,6 @@ def test_any_text_is_a_literal_or_an_error(element_type: ElementType, sizes: str
 
 def test_large_constants_are_quick() -> None:
     literal = Literal(np.random.default_rng(0).normal(size=(8, 8, 40, 40)).astype(np.float32))
-    start = time.perf_counter()
+    start = time.process_time()
     assert Literal.parse(literal.to_text(), literal.shape) == literal
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

@@ -142,7 +142,7 @@ def test_any_text_is_a_shape_or_an_error(text: str) -> None:
 def test_known_shapes_are_read_quickly() -> None:
     text = "%x = bf16[8,128]{1,0:T(8,128)(2,1)} add("
     parse_shape_at(text, 5)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(10_000):
         parse_shape_at(text, 5)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
