@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+import agreement
 import hloom
 from hloom.ir.module import HloModule
 from hloom.sharding.partitioner import Partitioned, partition
@@ -28,7 +29,7 @@ def joined(tiles: Sequence[Array], tiling: Tiling) -> Array:
     whole = np.zeros([n * t for n, t in zip(extents, tiling.tiles, strict=True)], tiles[0].dtype)
     seen: dict[tuple[int, ...], Array] = {}
     for tile, place in zip(tiles, tiling.places, strict=True):
-        np.testing.assert_array_equal(seen.setdefault(place, tile), tile)
+        agreement.same(seen.setdefault(place, tile), tile)
         whole[tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))] = tile
     return whole
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.sharding.runs import leaves_of, run_partitioned
 
+import agreement
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
@@ -110,11 +111,11 @@ def test_the_partitioned_program_gives_the_same(name: str, sharding: str) -> Non
     for one, other in zip(found, wanted, strict=True):
         if name == "triangular solve":
             scale = np.abs(other).max()
-            np.testing.assert_allclose(one, other, rtol=0, atol=64 * np.finfo(np.float32).eps * scale)
+            agreement.within(one, other, 64 * np.finfo(np.float32).eps * scale)
         elif name == "constraint":
-            np.testing.assert_allclose(one, other, rtol=0, atol=8 * 4 * 2 * np.finfo(np.float32).eps)
+            agreement.within(one, other, 8 * 4 * 2 * np.finfo(np.float32).eps)
         else:
-            np.testing.assert_array_equal(one, other)
+            agreement.equal(one, other)
     assert partitioned.parameters[2].tiles == (4,)
 
 
@@ -124,7 +125,7 @@ def test_native_code_gives_what_the_evaluator_gives(name: str) -> None:
     _, evaluated = run_partitioned(module, 4, arguments())
     _, compiled = run_partitioned(module, 4, arguments(), "cpu")
     for one, other in zip(compiled, evaluated, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=8 * 4 * 4 * np.finfo(np.float32).eps)
+        agreement.within(one, other, 8 * 4 * 4 * np.finfo(np.float32).eps)
 
 
 LOOP = """HloModule m
@@ -160,7 +161,7 @@ def test_loops_carry_tiles() -> None:
     module = HloModule.from_text(LOOP % SUM)
     x = np.arange(64, dtype=np.float32).reshape(8, 8) % 3
     partitioned, found = run_partitioned(module, 4, [x])
-    np.testing.assert_array_equal(found[0], hloom.compile(module, "evaluator")(x))
+    agreement.equal(found[0], hloom.compile(module, "evaluator")(x))
     assert partitioned.results[0].tiles == (4, 1)
     assert "all-reduce" in partitioned.module.to_text()
     assert "all-gather" not in partitioned.module.to_text()
@@ -188,7 +189,7 @@ def test_summands_are_added_where_their_sum_is_needed(sharding: str) -> None:
     wanted = leaves_of(hloom.compile(module, "evaluator")(*arguments()))
     partitioned, found = run_partitioned(module, 4, arguments())
     for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(one, other)
+        agreement.equal(one, other)
     assert "select" in partitioned.module.to_text()
     assert "all-reduce" in partitioned.module.to_text()
 
