@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
-"""Minimum seconds of a run on one device for which a thread per device is started."""
+"""Minimum CPU seconds of a run on one device for which a thread per device is started."""
 
 T = TypeVar("T")
 
@@ -259,10 +259,10 @@ class Executable:
         Programs that use all cores run one after the other; others that take long run at the same time from
         the next run on.
         """
-        start = time.perf_counter()
+        start = time.thread_time()
         pairs = zip(self._instance.programs, values, strict=True)
         results = [program.run(bound) for program, bound in pairs]
-        seconds = (time.perf_counter() - start) / len(results)
+        seconds = (time.thread_time() - start) / len(results)
         if len(results) > 1 and seconds >= _LONG_RUN and not any(p.uses_all_cores for p in self._programs):
             self._one_by_one = available_cores() < 2
         return results
