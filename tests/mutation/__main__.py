@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import random
 import sys
 import tempfile
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 from .coverage_map import CoverageMap, digest, load, make
@@ -14,13 +17,19 @@ from .mutants import Mutant, mutants_of
 from .trial import Outcome, try_all
 
 ROOT = Path(__file__).parents[2]
-MAP = ROOT / ".mutation" / "coverage.json"
+KEPT = ROOT / ".mutation"
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
+Change = tuple[str, str, str]
 
 
-def equivalent() -> set[tuple[str, str, str]]:
-    """Return (path, line before, line after) of the equivalent changes, from the list."""
-    found: set[tuple[str, str, str]] = set()
+def change_of(mutant: Mutant) -> Change:
+    """Return (path, line before, line after), which identify a mutant after lines have moved."""
+    return mutant.path, mutant.before.strip(), mutant.after.strip()
+
+
+def equivalent() -> set[Change]:
+    """Return the equivalent changes, from the list."""
+    found: set[Change] = set()
     lines = [line for line in EQUIVALENT.read_text().splitlines() if not line.startswith("#")]
     for entry in "\n".join(lines).split("\n\n"):
         parts = [line.strip() for line in entry.strip().splitlines()]
@@ -32,24 +41,21 @@ def equivalent() -> set[tuple[str, str, str]]:
 
 
 def candidates(covered: CoverageMap, only: str) -> list[Mutant]:
-    """Return all mutants of lines that tests run, in files unchanged since the map was made."""
-    known = equivalent()
+    """Return all mutants of the files that have not changed since the map was made."""
     made: list[Mutant] = []
-    for path in sorted(covered.lines):
-        if only not in path:
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        path = str(file.relative_to(ROOT))
+        if only not in path or path.endswith("_pb2.py"):
             continue
-        if not (ROOT / path).is_file() or digest(ROOT / path) != covered.digests[path]:
+        if covered.digests.get(path, digest(file)) != digest(file):
             print(f"{path} has changed since the map was made; --fresh makes a new one", file=sys.stderr)
             continue
-        for mutant in mutants_of(ROOT, path):
-            listed = (path, mutant.before.strip(), mutant.after.strip()) in known
-            if mutant.line in covered.lines[path] and not listed:
-                made.append(mutant)
+        made += mutants_of(ROOT, path)
     return made
 
 
 def report(outcomes: list[Outcome], candidates: int) -> str:
-    """Print the table, then the survivors."""
+    """Return the table, then the survivors."""
     counts = Counter(o.result for o in outcomes)
     kinds = sorted({o.mutant.kind for o in outcomes})
     lines = [f"{len(outcomes)} of {candidates} mutants", "", f"{'':24}  killed  out of time  survived"]
@@ -64,6 +70,14 @@ def report(outcomes: list[Outcome], candidates: int) -> str:
     return "\n".join(lines)
 
 
+def recorded(log: Path) -> dict[Change, Outcome]:
+    """Return the last outcome of each change in a log."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    entries = [json.loads(line) for line in lines]
+    outcomes = [Outcome(**entry | {"mutant": Mutant(**entry["mutant"])}) for entry in entries]
+    return {change_of(o.mutant): o for o in outcomes}
+
+
 def main() -> None:
     """Run."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
@@ -71,24 +85,43 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="a part of the paths of the files to change")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds for the tests of one mutant")
+    parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds of the tests of one mutant")
+    parser.add_argument("--map", type=Path, default=KEPT / "coverage.json", help="the map of coverage")
     parser.add_argument("--fresh", action="store_true", help="make the map of coverage anew")
     parser.add_argument("--tests", nargs="*", default=[], help="for the map only these tests, not all")
-    parser.add_argument("--out", type=Path, help="write the table there, too")
+    parser.add_argument(
+        "--log",
+        type=Path,
+        default=KEPT / "outcomes.jsonl",
+        help="outcomes; mutants in it are not tried again",
+    )
+    parser.add_argument("--again", action="store_true", help="try the survivors in the log, no others")
     options = parser.parse_args()
-    covered = make(ROOT, MAP, options.tests) if options.fresh or not MAP.exists() else load(MAP)
-    every = candidates(covered, options.only)
-    drawn = random.Random(options.seed).sample(every, min(options.count, len(every)))
-    outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="hloom-mutation-") as scratch:
-        for o in try_all(ROOT, Path(scratch), covered, drawn, options.workers, options.limit):
-            outcomes.append(o)
+    if options.fresh or not options.map.exists():
+        covered = make(ROOT, options.map, options.tests, options.workers)
+    else:
+        covered = load(options.map)
+    every, before = candidates(covered, options.only), recorded(options.log)
+    if options.again:
+        survivors = {change for change, o in before.items() if o.result == "survived"}
+        drawn = [m for m in every if change_of(m) in survivors and covered.tests_of(m)]
+    else:
+        shuffled = random.Random(options.seed).sample(every, len(every))
+        drawn = list(islice((m for m in shuffled if m.compiles(ROOT)), options.count))
+    known = equivalent()
+    drawn = [m for m in drawn if change_of(m) not in known]
+    tried = dict(before)
+    new = [m for m in drawn if options.again or change_of(m) not in tried]
+    with (
+        tempfile.TemporaryDirectory(prefix="hloom-mutation-", ignore_cleanup_errors=True) as scratch,
+        options.log.open("a") as log,
+    ):
+        for o in try_all(ROOT, Path(scratch), covered, new, options.workers, options.budget):
+            tried[change_of(o.mutant)] = o
+            print(json.dumps(dataclasses.asdict(o)), file=log, flush=True)
             place = f"{o.mutant.path}:{o.mutant.line}"
             print(f"{o.result:12} {o.seconds:5.0f} s  {place}  {o.killer}", flush=True)
-    text = report(outcomes, len(every))
-    print("\n" + text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    print("\n" + report([tried[change_of(m)] for m in drawn], len(every)))
 
 
 if __name__ == "__main__":

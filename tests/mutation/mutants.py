@@ -15,12 +15,14 @@ class Mutant:
     Attributes:
         path: of the file, relative to the root of the tree.
         line: its number, from 1.
+        statement: the first line of its statement; coverage does not report all lines of long statements.
         kind: of the change.
         before, after: the line.
     """
 
     path: str
     line: int
+    statement: int
     kind: str
     before: str
     after: str
@@ -30,13 +32,20 @@ class Mutant:
             f"{self.path}:{self.line} ({self.kind})\n    - {self.before.strip()}\n    + {self.after.strip()}"
         )
 
-    def apply(self, root: Path) -> None:
-        """Write the changed file below a root."""
-        file = root / self.path
-        lines = file.read_text().split("\n")
+    def text(self, root: Path) -> str:
+        """Return the text of the changed file of a tree."""
+        lines = (root / self.path).read_text().split("\n")
         assert lines[self.line - 1] == self.before, f"{self.path} is another version"
         lines[self.line - 1] = self.after
-        file.write_text("\n".join(lines))
+        return "\n".join(lines)
+
+    def compiles(self, root: Path) -> bool:
+        """Return whether the changed file is valid Python."""
+        try:
+            compile(self.text(root), self.path, "exec", dont_inherit=True)
+        except SyntaxError:
+            return False
+        return True
 
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
@@ -53,33 +62,26 @@ NEIGHBOURS = {
     "min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum",
 }  # fmt: skip
 
+SYMMETRIC = {"min", "max", "minimum", "maximum", "gcd", "lcm"}
+"""Functions whose value does not depend on the order of their arguments."""
+
 
 def mutants_of(root: Path, path: str) -> list[Mutant]:
-    """Return all mutants of a file that still compile."""
+    """Return all mutants of a file, including some that are not valid Python."""
     text = (root / path).read_text()
     lines = text.split("\n")
     made: dict[tuple[int, str], Mutant] = {}
     for function in functions(ast.parse(text)):
-        for line, start, end, kind, new in changes(function, lines):
+        for line, statement, start, end, kind, new in changes(function, lines):
             source = lines[line - 1].encode()
             after = (source[:start] + new.encode() + source[end:]).decode()
-            changed = [*lines[: line - 1], after, *lines[line:]]
-            if after != lines[line - 1] and (line, after) not in made and compiles("\n".join(changed)):
-                made[line, after] = Mutant(path, line, kind, lines[line - 1], after)
+            if after != lines[line - 1]:
+                made.setdefault((line, after), Mutant(path, line, statement, kind, lines[line - 1], after))
     return sorted(made.values(), key=lambda m: (m.line, m.after))
 
 
-def compiles(text: str) -> bool:
-    """Return whether a text is valid Python."""
-    try:
-        compile(text, "mutant", "exec", dont_inherit=True)
-    except SyntaxError:
-        return False
-    return True
-
-
-def functions(tree: ast.AST) -> Iterator[ast.AST]:
-    """Return the statements of functions, without docstrings."""
+def functions(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements of functions, without docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in node.body:
@@ -87,30 +89,31 @@ def functions(tree: ast.AST) -> Iterator[ast.AST]:
                     yield statement
 
 
-def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes but those in annotations, in ``strict=`` of zip (where lengths are known to be equal),
-    and in f-strings (for which Python 3.11 has no positions)."""
+def walk(node: ast.AST, statement: int) -> Iterator[tuple[ast.AST, int]]:
+    """Yield nodes with the first lines of their statements, but none in annotations, in ``strict=`` of zip
+    (where lengths are known to be equal), and in f-strings (for which Python 3.11 has no positions)."""
     if isinstance(node, ast.keyword) and node.arg == "strict":
         return
-    yield node
+    statement = node.lineno if isinstance(node, ast.stmt) else statement
+    yield node, statement
     for name, child in ast.iter_fields(node):
         for part in child if isinstance(child, list) else [child]:
             if isinstance(part, ast.AST) and not isinstance(part, ast.JoinedStr) and name != "annotation":
-                yield from walk(part)
+                yield from walk(part, statement)
 
 
-Change = tuple[int, int, int, str, str]
+Change = tuple[int, int, int, int, str, str]
 
 
-def changes(statement: ast.AST, lines: list[str]) -> Iterator[Change]:
-    """Yield (line, first byte, end, kind, new text) of every change of a statement."""
+def changes(statement: ast.stmt, lines: list[str]) -> Iterator[Change]:
+    """Yield (line, first line of the statement, first byte, end, kind, new text) of every change."""
     returns = [n for n in ast.walk(statement) if isinstance(n, ast.Return) and n.value is not None]
-    for node in walk(statement):
+    for node, first in walk(statement, statement.lineno):
         line = getattr(node, "lineno", None)
         if line is None or node.end_lineno != line:  # type: ignore[attr-defined]
             continue
         for start, end, kind, new in _changes_of(node, lines[line - 1], returns):
-            yield line, start, end, kind, new
+            yield line, first, start, end, kind, new
 
 
 def _changes_of(node: ast.AST, line: str, returns: list[ast.Return]) -> Iterator[tuple[int, int, str, str]]:
@@ -145,7 +148,8 @@ def _changes_of(node: ast.AST, line: str, returns: list[ast.Return]) -> Iterator
         )
     elif isinstance(node, ast.Return) and node.value is not None:
         others = [r for r in returns if r is not node and r.end_lineno == r.lineno and r.value is not None]
-        yield start, end, "return", "return None"
+        if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+            yield start, end, "return", "return None"
         for other in others[:2]:
             yield start, end, "return of a neighbour", f"return {ast.unparse(other.value)}"  # type: ignore[arg-type]
     elif isinstance(node, ast.Expr | ast.AugAssign | ast.Raise | ast.Continue | ast.Break | ast.Delete):
@@ -155,7 +159,7 @@ def _changes_of(node: ast.AST, line: str, returns: list[ast.Return]) -> Iterator
 def _between(
     left: ast.AST, right: ast.AST, kind: str, words: tuple[str, str], line: str
 ) -> Iterator[tuple[int, int, str, str]]:
-    """Return the operator between two operands of one line."""
+    """Yield the change of the operator between two operands of one line."""
     old, new = words
     first, last = left.end_col_offset, right.col_offset  # type: ignore[attr-defined]
     place = line.encode()[first:last].find(old.encode())
@@ -169,7 +173,7 @@ def _changes_of_call(node: ast.Call, text: object) -> Iterator[tuple[int, int, s
         end = node.func.end_col_offset
         yield end - len(name), end, "neighbour", NEIGHBOURS[name]
     plain = [a for a in node.args[:2] if not isinstance(a, ast.Starred)]
-    if len(plain) == 2 and name != "isinstance":
+    if len(plain) == 2 and name not in SYMMETRIC | {"isinstance"}:
         first, second = plain
         whole = f"{text(second)}, {text(first)}"  # type: ignore[operator]
         yield first.col_offset, second.end_col_offset, "arguments swapped", whole  # type: ignore[misc]

@@ -1,15 +1,23 @@
-"""Try mutants: each in a copy of the tree, against the tests that run its line."""
+"""Try mutants: each in a copy of the tree, against the tests that run its line.
+
+Limits are CPU seconds of the session that a trial starts, so that the load of the machine does not change
+outcomes. A trial in a deadlock uses none; it is out of time after `IDLE_SECONDS`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import queue
+import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +25,16 @@ from pathlib import Path
 
 from .coverage_map import CoverageMap
 from .mutants import Mutant
+
+FIRST_SECONDS = 6.0
+"""CPU seconds of the tests that run first; they kill most mutants, and collecting all tests takes longer."""
+SPARE_SECONDS = 30.0
+"""CPU seconds that a run may take in addition to three times those of its tests."""
+IDLE_SECONDS = 120.0
+"""Wall seconds after which a run that used less than 0.1 CPU seconds meanwhile is taken to be stuck."""
+MEMORY_BYTES = 16 << 30
+"""Limit of the address space of each process of a trial; mutants may allocate arrays of any size."""
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -31,38 +49,40 @@ class Outcome:
     killer: str = ""
 
 
-def choose(covered: CoverageMap, mutant: Mutant, budget: float) -> tuple[list[str], int]:
-    """Return the tests of a mutant that fit a time budget, and the number of all.
+def order(covered: CoverageMap, mutant: Mutant) -> list[int]:
+    """Return the tests that run the line of a mutant; first quick and specific ones and those of its name."""
+    breadth = Counter(n for tests in covered.lines.get(mutant.path, {}).values() for n in tests)
+    about = words(mutant.path.removeprefix("src/hloom/").removesuffix(".py"))
 
-    Tests of the file's own name come first, then quick ones that run few lines elsewhere.
-    """
-    numbers = covered.lines[mutant.path][mutant.line]
-    stem = Path(mutant.path).stem
-    breadth = dict.fromkeys(numbers, 0)
-    for tests in covered.lines[mutant.path].values():
-        for n in tests:
-            if n in breadth:
-                breadth[n] += 1
-
-    def order(n: int) -> tuple[bool, float]:
+    def key(n: int) -> float:
         name, seconds = covered.tests[n]
-        return stem not in name, seconds + 0.001 * breadth[n]
+        return (seconds + 0.001 * breadth[n]) / 2 ** len(about & words(name))
 
-    chosen: list[str] = []
+    return sorted(covered.tests_of(mutant), key=key)
+
+
+def words(name: str) -> set[str]:
+    """Return the words of a path or of the name of a test."""
+    return set(re.findall(r"[a-z]+", name))
+
+
+def stages(covered: CoverageMap, mutant: Mutant, budget: float) -> list[list[int]]:
+    """Return the tests of a mutant that fit a budget of CPU seconds: the first few, then the others."""
+    made: list[list[int]] = [[], []]
     spent = 0.0
-    for n in sorted(numbers, key=order):
-        name, seconds = covered.tests[n]
-        if chosen and spent + seconds > budget:
+    for n in order(covered, mutant):
+        seconds = covered.tests[n][1]
+        if made[0] and spent + seconds > budget:
             continue
-        chosen.append(name)
+        made[bool(made[0]) and spent + seconds > FIRST_SECONDS].append(n)
         spent += seconds
-    return chosen, len(numbers)
+    return [stage for stage in made if stage]
 
 
 def try_all(
-    root: Path, scratch: Path, covered: CoverageMap, mutants: Sequence[Mutant], workers: int, limit: float
+    root: Path, scratch: Path, covered: CoverageMap, mutants: Sequence[Mutant], workers: int, budget: float
 ) -> Iterator[Outcome]:
-    """Return the outcomes, in the order of the mutants."""
+    """Yield the outcomes, in the order of the mutants."""
     trees: queue.Queue[Path] = queue.Queue()
     for number in range(workers):
         tree = scratch / f"tree{number}"
@@ -72,7 +92,7 @@ def try_all(
     def work(mutant: Mutant) -> Outcome:
         tree = trees.get()
         try:
-            return try_one(tree, covered, mutant, limit)
+            return try_one(tree, covered, mutant, budget)
         finally:
             shutil.copyfile(root / mutant.path, tree / mutant.path)
             trees.put(tree)
@@ -82,7 +102,11 @@ def try_all(
 
 
 def copy_tree(root: Path, tree: Path) -> None:
-    """Copy every file that git tracks or would track."""
+    """Copy every file that git tracks or would track, and compile the sources.
+
+    Compiled files are validated by the digest of the source: a mutant may have the size and the time of the
+    file that it replaces.
+    """
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode().split("\0")
     shutil.rmtree(tree, ignore_errors=True)
@@ -90,39 +114,72 @@ def copy_tree(root: Path, tree: Path) -> None:
         if (root / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / name, tree / name)
+    arguments = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "src"]
+    subprocess.run([sys.executable, *arguments], cwd=tree, check=True)
 
 
-def try_one(tree: Path, covered: CoverageMap, mutant: Mutant, limit: float) -> Outcome:
-    """Run the tests of one mutant, two thirds of the time for which are theirs by the map."""
-    chosen, covering = choose(covered, mutant, limit / 3)
-    mutant.apply(tree)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        *chosen,
-    ]
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "CI": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.pop("HLOOM_CACHE_DIR", None)
-    begin = time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        output, _ = process.communicate(timeout=limit)
-        result = "survived" if process.returncode == 0 else "killed"
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        result = "out of time"
-    failed = [line.split(" ")[1] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    seconds = time.perf_counter() - begin
-    return Outcome(mutant, result, len(chosen), covering, seconds, failed[0] if failed else "")
+def try_one(tree: Path, covered: CoverageMap, mutant: Mutant, budget: float) -> Outcome:
+    """Run the tests of one mutant until one fails."""
+    (tree / mutant.path).write_text(mutant.text(tree))
+    covering = len(covered.tests_of(mutant))
+    tried, spent = 0, 0.0
+    for stage in stages(covered, mutant, budget):
+        names, seconds = zip(*[covered.tests[n] for n in stage], strict=True)
+        tried += len(names)
+        result, output, used = run_tests(tree, names, SPARE_SECONDS + 3 * sum(seconds))
+        spent += used
+        if result != "survived":
+            failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+            return Outcome(mutant, result, tried, covering, spent, failed[0] if failed else "")
+    return Outcome(mutant, "survived", tried, covering, spent)
+
+
+def run_tests(tree: Path, names: Sequence[str], limit: float) -> tuple[str, str, float]:
+    """Run tests up to the first failure or the limit of CPU seconds; return (result, output, CPU seconds)."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *names]
+    with tempfile.TemporaryDirectory(prefix="hloom-trial-", ignore_cleanup_errors=True) as scratch:
+        environment = os.environ | {"PYTHONPATH": str(tree / "src"), "CI": "1", "TMPDIR": scratch}
+        for name in ("HLOOM_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
+            environment.pop(name, None)
+        with (Path(scratch) / "output").open("w+") as output:
+            process = subprocess.Popen(
+                command, cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+            seconds, stopped = watch(process, limit)
+            # Terminate what the tests have started.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
+            output.seek(0)
+            text = output.read()
+    if stopped:
+        return "out of time", text, seconds
+    return "killed" if status else "survived", text, seconds
+
+
+def watch(process: subprocess.Popen[bytes], limit: float) -> tuple[float, bool]:
+    """Wait for the leader of a session; return its CPU seconds, and whether it was too slow or stuck."""
+    seconds, busy = 0.0, time.monotonic()
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+            return seconds, False
+        now = session_seconds(process.pid)
+        if now > seconds + 0.1:
+            seconds, busy = now, time.monotonic()
+        if seconds > limit or time.monotonic() - busy > IDLE_SECONDS:
+            return seconds, True
+
+
+def session_seconds(session: int) -> float:
+    """Return the CPU seconds of the processes of a session and of their terminated children."""
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name of the program, in parentheses, may hold spaces.
+            fields = file.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                ticks += sum(map(int, fields[11:15]))
+    return ticks / TICK
