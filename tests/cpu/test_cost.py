@@ -49,6 +49,7 @@ def test_reductions_count_their_computation() -> None:
     text = f"HloModule m\n{ADD}\nENTRY e {{ p = f32[8,4] parameter(0)\n z = f32[] constant(0)\n "
     text += "ROOT r = f32[4] reduce(p, z), dimensions={0}, to_apply=add }"
     assert instruction_cost(parse(text).entry.root).flops == 28
+    assert instruction_cost(parse(text.replace("f32[8,4]", "f32[0,4]")).entry.root).flops == 0
 
 
 @pytest.mark.parametrize(

@@ -48,3 +48,12 @@ def test_dependence_by_data_and_by_control() -> None:
     assert i["t"].depends_on(i["x"])
     assert not i["a"].depends_on(i["b"])
     assert not i["a"].depends_on(i["a"])
+
+
+def test_dependence_is_found_without_walking_every_path() -> None:
+    """The paths from the end to the start are 2**200; each instruction is visited once."""
+    steps = "\n".join(f"a{n} = f32[] add(a{n - 1}, a{n - 1})" for n in range(1, 201))
+    text = f"a0 = f32[] parameter(0)\nb = f32[] parameter(1)\n{steps}\nROOT r = f32[] add(a200, b)"
+    i = {i.name: i for i in parse(text).entry.instructions}
+    assert i["a200"].depends_on(i["a0"])
+    assert not i["a200"].depends_on(i["b"])

@@ -22,6 +22,8 @@ EXAMPLES = {
                 "r = f32[3,4] reduce(t, z), dimensions={0}, to_apply=sum"),
         Example("x: f32[3,4,5]", ZERO + "t = f32[5,4,3] transpose(x), dimensions={2,1,0};"
                 "r = f32[5,3] reduce(t, z), dimensions={1}, to_apply=sum"),
+        Example("x: f32[3,1], v: f32[]", "t = f32[1,3] transpose(x), dimensions={1,0};"
+                "r = f32[] reduce(t, v), dimensions={0,1}, to_apply=second"),
     ],
     "reduce_of_reshape": [
         Example("x: f32[3,8]", ZERO + "a = f32[3,2,4] reshape(x); r = f32[3] reduce(a, z), dimensions={1,"
@@ -82,7 +84,10 @@ EXAMPLES = {
     "dot_of_repeated_batch": [
         Example("x: f32[2,3,5], y: f32[5,4]", "b = f32[2,5,4] broadcast(y), dimensions={1,2};"
                 "r = f32[2,3,4] dot(x, b), lhs_batch_dims={0}, rhs_batch_dims={0}, "
-                "lhs_contracting_dims={2}, rhs_contracting_dims={1}")
+                "lhs_contracting_dims={2}, rhs_contracting_dims={1}"),
+        Example("x: f32[2,3,5], y: f32[5,4]", "b = f32[5,2,4] broadcast(y), dimensions={0,2};"
+                "r = f32[2,3,4] dot(x, b), lhs_batch_dims={0}, rhs_batch_dims={1}, "
+                "lhs_contracting_dims={2}, rhs_contracting_dims={0}"),
     ],
     "dot_of_converts": [
         Example("x: bf16[3,5], y: bf16[5,4]", "a = f32[3,5] convert(x); b = f32[5,4] convert(y);"

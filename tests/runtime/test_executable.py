@@ -260,6 +260,16 @@ def test_arrays_beyond_the_address_space_are_refused(backend: str, text: str) ->
     assert (caught.value.rule, caught.value.instruction) == ("compile.array-size", "b")
 
 
+def test_the_largest_array_of_the_address_space_is_taken() -> None:
+    text = """HloModule m
+ENTRY e {
+  x = u8[] parameter(0)
+  b = (u8[9223372036854775807], u8[]) custom-call(x), custom_call_target="f"
+  ROOT t = u8[] get-tuple-element(b), index=1
+}"""
+    hloom.compile(hloom.HloModule.from_text(text), backend="evaluator")
+
+
 # -- backends
 
 

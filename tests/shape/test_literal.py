@@ -226,3 +226,9 @@ def test_shapes_can_be_changed_where_the_value_stays() -> None:
 
 def test_the_shape_may_be_text() -> None:
     assert Literal([[1, 2]], "s4[1,2]{0,1:E(4)}").to_bytes() == b"\x21"
+
+
+def test_only_short_literals_are_represented_whole() -> None:
+    short, long = Literal(np.zeros(100, np.uint8)), Literal(np.zeros(101, np.uint8))
+    assert repr(short) == f"Literal({short.to_text()}, 'u8[100]{{0}}')"
+    assert repr(long) == "Literal({...}, 'u8[101]{0}')"

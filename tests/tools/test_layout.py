@@ -279,6 +279,21 @@ def test_figure_2_has_an_outline_around_every_inner_tile() -> None:
     assert all(frame.height == 55 for frame in tall)
 
 
+def test_outlines_surround_all_cells_of_an_inner_tile() -> None:
+    marks = layout_picture(S("f32[4,8]{1,0:T(4,4)(2,2)}")).marks
+    boxes = [mark for mark in marks if isinstance(mark, Rectangle) and mark.height > 20]
+    frames = [box for box in boxes if box.stroke == OUTLINE_COLORS[0]]
+    cells = [box for box in boxes if box.height == 30][:32]
+    within = [
+        sum(
+            f.x <= c.x + c.width / 2 <= f.x + f.width and f.y <= c.y + c.height / 2 <= f.y + f.height
+            for c in cells
+        )
+        for f in frames
+    ]
+    assert [n for n in within if n] == [4] * 8
+
+
 @pytest.mark.parametrize(
     "shape",
     [FIGURE_1, FIGURE_2, LARGE, S("f32[]"), S("f32[5]"), S("s4[9,6]{1,0:T(4,4)(4,1)(2,1)E(4)}"),

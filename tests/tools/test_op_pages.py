@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import hloom
+from hloom.errors import HloError
 from hloom.ir.operation import REGISTRY
 from hloom.tools.op_example import evaluated, example_of
 from hloom.tools.op_page import op_list, op_markdown, op_page
@@ -41,6 +43,15 @@ def test_examples_are_evaluated(opcode: str, result: list[str]) -> None:
     example = example_of(opcode)
     assert example is not None
     assert evaluated(example) == result
+
+
+def test_an_example_leaves_no_custom_call_registered() -> None:
+    example = example_of("custom-call")
+    assert example is not None
+    evaluated(example)
+    with pytest.raises(HloError) as caught:
+        hloom.compile(example.module(), backend="evaluator")()
+    assert caught.value.rule == "custom-call.target-registered"
 
 
 def test_rules_carry_constants_along_calls() -> None:
