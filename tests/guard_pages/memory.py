@@ -20,11 +20,13 @@ from unittest import mock
 import numpy as np
 
 from hloom.buffers import assignment
-from hloom.buffers.buffers import ALIGNMENT, Buffer
+from hloom.buffers.buffers import Buffer
 from hloom.codegen.llvm import module as llvm_module
 from hloom.cpu import native
+from hloom.cpu.jit import loader
 from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.loader import LoadedObject
+from hloom.cpu.jit.program_facts import ProgramFacts
 from hloom.shape.shape import Shape
 
 Array = np.ndarray[Any, Any]
@@ -103,8 +105,7 @@ class GuardedOffsets:
         unused = [(0, PAGE)]
         for buffer in buffers:
             whole = pages(buffer.size)
-            aligned = -(-buffer.size // ALIGNMENT) * ALIGNMENT
-            buffer.offset = at + (whole - aligned if self._place == END else 0)
+            buffer.offset = at + (whole - buffer.size if self._place == END else 0)
             at += whole
             unused.append((at, PAGE))
             at += PAGE
@@ -115,29 +116,32 @@ class GuardedOffsets:
         return at
 
 
-def guarded_constants(entry: Entry, place: str) -> LoadedObject:
-    """Load code with every constant next to an inaccessible page."""
-    names: list[str] = entry.facts["data"]
-    count = len(entry.parts) - len(names)
+def guarded_constants(entry: Entry, place: str) -> tuple[LoadedObject, ProgramFacts]:
+    """Load code with every constant next to a page that nobody may touch."""
+    facts = ProgramFacts.from_json(entry.facts)
+    assert facts is not None
+    count = len(entry.parts) - len(facts.data)
     data: dict[str, bytes] = {}
     unused: list[str] = []
-    at = 0
-    for number, (name, content) in enumerate(zip(names, entry.parts[count:], strict=True)):
-        aligned = -(-len(content) // ALIGNMENT) * ALIGNMENT
-        ahead = pages(aligned) - aligned if place == END else 0
+    for number, (name, content) in enumerate(zip(facts.data, entry.parts[count:], strict=True)):
+        size = len(content)
+        ahead = pages(size) - size if place == END else 0
         if ahead:
             data[f"ahead {number}"] = bytes(ahead)
         data[name] = content
-        used = ahead + aligned
-        data[f"behind {number}"] = bytes(pages(used) - used + PAGE)
-        at += pages(used)
+        data[f"behind {number}"] = bytes(pages(ahead + size) - ahead - size + PAGE)
         unused.append(f"behind {number}")
-        at += PAGE
-    loaded = LoadedObject(entry.parts[:count], native.external_address, data)
+    with mock.patch.object(loader, "DATA_ALIGNMENT", 1):
+        loaded = LoadedObject(entry.parts[:count], native.external_address, data)
     for name in unused:
-        first = pages(loaded.symbols[name])
-        protect(first, PAGE, 0)
-    return loaded
+        protect(pages(loaded.symbols[name]), PAGE, 0)
+    return loaded, facts
+
+
+def unaligned_constant(module: llvm_module.Module, name: str, data: bytes, *, align: int = 0) -> None:
+    """Add constant bytes of which code may assume no alignment."""
+    external = len(data) > llvm_module.MOST_INLINE
+    module.globals[name] = llvm_module.GlobalConstant(name, data, align=align or 1, external=external)
 
 
 class Guarded:
@@ -208,7 +212,8 @@ def guarded(place: str) -> Generator[None]:
     with (
         mock.patch.object(assignment, "assign_offsets", offsets),
         mock.patch.object(llvm_module, "MOST_INLINE", 0),
-        mock.patch.object(native, "_load", lambda entry: guarded_constants(entry, place)),
+        mock.patch.object(llvm_module.Module, "constant_bytes", unaligned_constant),
+        mock.patch.object(native, "_loaded", lambda entry: guarded_constants(entry, place)),
         mock.patch.object(native, "configured_cache", lambda: None),
         mock.patch.object(native.NativeExecutable, "builtin", lambda _, fallback: fallback),
         mock.patch.object(native.NativeExecutable, "_run", run),

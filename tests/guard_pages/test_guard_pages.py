@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 from guard_pages.__main__ import run
+from guard_pages.memory import END, PAGE, GuardedOffsets
+from hloom.buffers.buffers import Buffer
 
 READS_BEYOND = """
 from guard_pages.memory import END, guarded
@@ -37,3 +39,43 @@ def test_a_read_beyond_an_argument_ends_the_process() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
     assert done.stdout == "fine\n", done.stderr
     assert done.returncode == -signal.SIGSEGV
+
+
+READS_BEYOND_A_CONSTANT = """
+import ctypes
+import numpy as np
+import hloom
+from guard_pages.memory import END, guarded
+
+text = (
+    f"HloModule m\\nENTRY e {{ x = u8[333] parameter(0)\\n"
+    f" c = u8[333] constant({{{', '.join(str(n % 256) for n in range(333))}}})\\n"
+    " ROOT r = u8[333] add(x, c) }"
+)
+with guarded(END):
+    executable = hloom.compile(hloom.HloModule.from_text(text), "cpu")
+    assert (executable(np.zeros(333, np.uint8)) == np.arange(333) % 256).all()
+    symbols = executable._programs[0].native._loaded.symbols
+    (address,) = [a for name, a in symbols.items() if name.startswith("constant")]
+    assert ctypes.string_at(address, 333) == bytes(n % 256 for n in range(333))
+    print("fine", flush=True)
+    ctypes.string_at(address + 333, 1)
+print("not found")
+"""
+
+
+def test_the_first_byte_behind_a_constant_is_guarded() -> None:
+    command = [sys.executable, "-c", READS_BEYOND_A_CONSTANT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+    assert done.stdout == "fine\n", done.stderr
+    assert done.returncode == -signal.SIGSEGV
+
+
+def test_the_first_byte_behind_a_temporary_is_guarded() -> None:
+    offsets = GuardedOffsets(END)
+    buffers = [Buffer(size) for size in (1, 63, 333, PAGE, PAGE + 5)]
+    total = offsets(buffers)
+    unused = {at for start, size in offsets.unused[total] for at in range(start, start + size)}
+    for buffer in buffers:
+        assert buffer.offset + buffer.size in unused
+        assert not unused & {buffer.offset, buffer.offset + buffer.size - 1}

@@ -36,6 +36,8 @@ _MACHINES: Final = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
 
 Externals: TypeAlias = Callable[[str], "int | None"]
 """Return the address of a symbol that no object defines; None if it is unknown."""
+DATA_ALIGNMENT: Final = 64
+"""Alignment of constants in bytes."""
 
 
 class LoadedObject:
@@ -96,7 +98,7 @@ class Image:
         self._data: dict[str, tuple[int, bytes]] = {}
         for name, content in data.items():
             self._data[name] = position, content
-            position = _aligned(position + len(content), 64)
+            position = _aligned(position + len(content), DATA_ALIGNMENT)
         for item in self._objects:
             position = item.place(position, writable=False)
         self._table = _aligned(position, JUMP_BYTES)
