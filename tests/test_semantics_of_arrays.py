@@ -8,6 +8,7 @@ import pytest
 import agreement
 import hloom
 from evaluation import refused
+from hloom.shape.element_type import ElementType
 from semantics_runs import (
     MIN,
     NAN,
@@ -148,6 +149,37 @@ def test_select_and_scatter_with_ge_keeps_the_first_of_equals() -> None:
         F([1, 2]),
     )
     assert found.tolist() == [1, 0, 2, 0]
+
+
+@pytest.mark.parametrize(("kind", "large"), [("bf16", 256), ("f16", 2048)])
+def test_scatters_round_every_combination(kind: str, large: int) -> None:
+    """The larger number and two ones, which one addition at a time does not change."""
+    dtype = ElementType.parse(kind).numpy_dtype
+    source = np.array([large, 1, 1]).astype(dtype)
+    scalars = f"a = {kind}[] parameter(0)\n b = {kind}[] parameter(1)\n"
+    add = f"add {{ {scalars} ROOT r = {kind}[] add(a, b) }}\n"
+    select = f"ge {{ {scalars} ROOT r = pred[] compare(a, b), direction=GE }}\n"
+    chosen = evaluate(
+        f"HloModule m\n{add}{select}ENTRY e {{ x = {kind}[5] parameter(0)\n s = {kind}[3] parameter(1)\n"
+        f" z = {kind}[] constant(0)\n ROOT r = {kind}[5] select-and-scatter(x, s, z), window={{size=3}},"
+        " select=ge, scatter=add }",
+        np.array([0, 1, 9, 1, 0]).astype(dtype),
+        source,
+    )
+    assert chosen.astype(int).tolist() == [0, 0, large, 0, 0]
+    scattered = evaluate(
+        f"HloModule m\n{add}ENTRY e {{ x = {kind}[1] parameter(0)\n i = s32[3,1] parameter(1)\n"
+        f" u = {kind}[3] parameter(2)\n ROOT r = {kind}[1] scatter(x, i, u), update_window_dims={{}},"
+        " inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add }",
+        np.zeros(1, dtype), np.zeros((3, 1), np.int32), source,
+    )  # fmt: skip
+    assert scattered.astype(int).tolist() == [large]
+    summed = evaluate(
+        f"HloModule m\n{add}ENTRY e {{ x = {kind}[3] parameter(0)\n z = {kind}[] constant(0)\n"
+        f" ROOT r = {kind}[] reduce(x, z), dimensions={{0}}, to_apply=add }}",
+        source,
+    )
+    assert int(summed) == large + 2
 
 
 def test_pad_spreads_first_and_crops_then() -> None:

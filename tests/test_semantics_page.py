@@ -51,6 +51,7 @@ LINES = {
     ),
     "conditional, index out of range": "test_a_branch_out_of_range_is_the_last",
     "select-and-scatter": "test_select_and_scatter_with_ge_keeps_the_first_of_equals",
+    "scatter, select-and-scatter of narrow floats": "test_scatters_round_every_combination",
     "pad": "test_pad_spreads_first_and_crops_then",
     "windows": "test_windows_of_dilated_nothing_and_of_too_little",
     "collective-permute": "test_a_device_that_nobody_sends_to_gets_zeros",

@@ -201,10 +201,12 @@ class SelectAndScatter(Operation):
         return operand
 
     def evaluate(self, run: Run, operand: Array, source: Array, init_value: Array) -> Array:
-        """Select in all windows at once; then combine the k-th source element of every place, k = 0, 1, …"""
+        """Select in all windows at once; then combine the k-th source element of every place, k = 0, 1, …
+
+        Every combination is rounded to the result's type, as in a scatter.
+        """
         reducer = Reducer(run, 1, math.prod(d.size for d in self.window))
-        (result,) = reducer.lift([np.broadcast_to(init_value, operand.size)], values=False)
-        result = result.copy()
+        result = convert(np.broadcast_to(init_value, operand.size), run.dtype).copy()
         places = self._selected(run, operand, source.shape).ravel()
         order = np.flatnonzero(places >= 0)
         order = order[np.argsort(places[order], kind="stable")]
@@ -214,8 +216,10 @@ class SelectAndScatter(Operation):
         turn = np.arange(len(places)) - np.repeat(first, np.diff(first, append=len(places)))
         for number in range(int(turn.max()) + 1 if len(turn) else 0):
             now = turn == number
-            (result[places[now]],) = reducer.combine((result[places[now]],), (values[now],))
-        return convert(result, run.dtype).reshape(operand.shape)
+            held = reducer.lift([result[places[now]]], values=False)
+            (combined,) = reducer.combine(held, (values[now],))
+            result[places[now]] = convert(combined, run.dtype)
+        return result.reshape(operand.shape)
 
     def _selected(self, run: Run, operand: Array, positions: tuple[int, ...]) -> Array:
         """Return the linear index of the element selected in every window; -1 where a window holds none."""
