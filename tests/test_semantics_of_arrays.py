@@ -151,6 +151,42 @@ def test_select_and_scatter_with_ge_keeps_the_first_of_equals() -> None:
     assert found.tolist() == [1, 0, 2, 0]
 
 
+DYNAMIC = (
+    "x = f32[5] parameter(0)\nn = s32[] parameter(1)\nd = f32[<=5] set-dimension-size(x, n), dimensions={0}\n"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "f32[5] add(d, d)", "f32[5] negate(d)", "f32[2,5] broadcast(d), dimensions={1}", "(f32[5]) tuple(d)",
+        "f32[5] reverse(d), dimensions={0}", "s32[5] convert(d)", "u32[5] bitcast-convert(d)",
+        "f32[10] concatenate(d, d), dimensions={0}", "f32[7] pad(d, e), padding=1_1", "f32[5] opt-barrier(d)",
+        "f32[5,5] dot(d, d), lhs_contracting_dims={}, rhs_contracting_dims={}",
+    ],
+)  # fmt: skip
+def test_dynamic_sizes_are_not_stated_as_static(line: str) -> None:
+    error = refused(f"{DYNAMIC}e = f32[] constant(0)\nROOT r = {line}")
+    assert error.rule == "instruction.dynamic-dimensions"
+    assert error.instruction == "r"
+
+
+def test_computations_take_dynamic_arguments_only_where_they_say_so() -> None:
+    text = (
+        "HloModule m\nf { y = f32[5] parameter(0)\n ROOT r = f32[5] negate(y) }\n"
+        f"ENTRY e {{ {DYNAMIC} ROOT r = f32[5] call(d), to_apply=f }}"
+    )
+    assert refused(text).rule == "call.arguments"
+
+
+@pytest.mark.parametrize(
+    "line", ["f32[5] set-dimension-size(x, n), dimensions={0}", "f32[5] slice(d), slice={[0:5]}"]
+)
+def test_static_sizes_are_filled_with_zeros(line: str) -> None:
+    found = evaluate(f"{DYNAMIC}ROOT r = {line}", F([1, 2, 3, 4, 5]), I(3))
+    assert found.tolist() == [1, 2, 3, 0, 0]
+
+
 @pytest.mark.parametrize(("kind", "large"), [("bf16", 256), ("f16", 2048)])
 def test_scatters_round_every_combination(kind: str, large: int) -> None:
     """The larger number and two ones, which one addition at a time does not change."""
@@ -335,3 +371,13 @@ def test_branches_of_mismatched_types_are_refused() -> None:
             ROOT c = f32[2] conditional(p, v, v), true_computation=a, false_computation=b }"""
     )
     assert (error.rule, error.instruction, error.line) == ("conditional.arguments", "c", 8)
+
+
+def test_branches_with_different_dynamic_sizes_are_refused() -> None:
+    text = (
+        "HloModule m\na { x = f32[<=4,4] parameter(0)\n ROOT r = f32[<=4,4] negate(x) }\n"
+        "b { y = f32[4,<=4] parameter(0)\n ROOT s = f32[4,<=4] negate(y) }\n"
+        "ENTRY e { p = pred[] parameter(0)\n x = f32[<=4,4] parameter(1)\n y = f32[4,<=4] parameter(2)\n"
+        " ROOT r = f32[<=4,<=4] conditional(p, x, y), true_computation=a, false_computation=b }"
+    )
+    assert refused(text).rule == "conditional.dynamic-results"

@@ -113,6 +113,13 @@ class Run(Protocol):
         ...
 
 
+def require_dynamic(stated: Shape, inferred: Shape) -> None:
+    """Refuse a stated shape in which a dimension is static whose size is known at run time only."""
+    if not stated.admits(inferred):
+        message = f"the shape is stated as {stated}, but sizes of {inferred} are dynamic; state that shape"
+        raise ShapeError(message, rule="instruction.dynamic-dimensions")
+
+
 class Operation(Traits):
     """Base class of all operations; see the docstring of this module."""
 
@@ -127,6 +134,8 @@ class Operation(Traits):
 
     Programs made by passes carry contexts through tuples and loops; the builder does not.
     """
+    fixes_sizes: ClassVar[bool] = False
+    """A dimension of dynamic size may be stated as static: missing elements are zeros."""
     infers: ClassVar[bool] = True
     """The result shape follows from operands and attributes; otherwise the program must state it."""
 
@@ -143,6 +152,8 @@ class Operation(Traits):
         if not inferred.compatible(shape):
             message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
             raise ShapeError(message, rule="instruction.shape-matches")
+        if not self.fixes_sizes:
+            require_dynamic(shape, inferred)
 
     def verify(self, instruction: HloInstruction) -> None:
         """Check rules other than shapes, such as attributes against the module; by default there are none."""

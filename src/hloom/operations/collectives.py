@@ -26,7 +26,7 @@ from hloom.ir.device_groups import (
     members_of,
     replica_groups,
 )
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
 from hloom.ir.traits import ElementCost, Family
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
@@ -377,6 +377,7 @@ class AllGather(_AllGathering):
         if not wanted.compatible(shape):
             message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
             raise ShapeError(message, rule="all-gather.shape-matches")
+        require_dynamic(shape, wanted)
         check_group_size(self, self.shard_count(operands[0], shape))
 
 
@@ -507,6 +508,7 @@ class ReduceScatter(_Reducing):
         if not wanted.compatible(shape):
             message = f"the shape is stated as {shape}, but {wanted} follows from the operands"
             raise ShapeError(message, rule="reduce-scatter.shape-matches")
+        require_dynamic(shape, wanted)
         check_group_size(self, count)
 
     def shard_count(self, operand: Shape, result: Shape) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.traits import ElementCost, Family, shape_elements
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
@@ -55,6 +55,7 @@ def check_result_type(opcode: str, inferred: Shape, stated: Shape) -> None:
     if not stated.is_array or not inferred.with_element_type(stated.element_type).compatible(stated):
         message = f"the shape is stated as {stated}, but {inferred} follows from the operands"
         raise ShapeError(message, rule="instruction.shape-matches")
+    require_dynamic(stated, inferred.with_element_type(stated.element_type))
     natural, preferred = inferred.element_type, stated.element_type
     narrowed = not natural.is_floating and preferred.bits < natural.bits
     part_lost = preferred.is_predicate or (natural.is_complex and not preferred.is_complex)

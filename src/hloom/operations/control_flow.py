@@ -35,7 +35,7 @@ def check_arguments(opcode: str, role: str, program: ProgramShape, arguments: Se
         )
         raise ShapeError(message, rule=f"{opcode}.arguments")
     for number, (parameter, argument) in enumerate(zip(program.parameters, arguments, strict=True)):
-        if not parameter.compatible(argument):
+        if not parameter.admits(argument):
             message = f"parameter {number} of {role} is {parameter}, the argument is {argument}"
             raise ShapeError(message, rule=f"{opcode}.arguments")
 
@@ -104,10 +104,13 @@ class While(Operation):
         if not condition.result.is_scalar or condition.result.element_type is not PRED:
             message = f"condition gives pred[], not {condition.result}"
             raise ShapeError(message, rule="while.condition-result")
+        (state,) = body.parameters
         if not body.result.compatible(init):
             message = f"body gives {body.result}, the state is {init}"
             raise ShapeError(message, rule="while.body-result")
-        return body.result
+        check_arguments(self.opcode, "condition", condition, [body.result])
+        check_arguments(self.opcode, "body", body, [body.result])
+        return body.result if body.result.admits(init) else state
 
     def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
         """Return the roles with the condition first, in the order of printing."""
@@ -169,7 +172,12 @@ class Conditional(Operation):
             if not branch.result.compatible(computations[0].result):
                 message = f"branch {number} gives {branch.result}, branch 0 {computations[0].result}"
                 raise ShapeError(message, rule="conditional.branch-results")
-        return computations[0].result
+        results = [branch.result for branch in computations]
+        for result in results:
+            if all(map(result.admits, results)):
+                return result
+        message = f"no branch has all dynamic sizes of the others: {', '.join(map(str, results))}"
+        raise ShapeError(message, rule="conditional.dynamic-results")
 
     def role_of(self, instruction: HloInstruction) -> list[tuple[Role, list[HloComputation]]]:
         """Return two named branches for pred, otherwise a list."""
@@ -218,7 +226,7 @@ class Fusion(Operation):
         """Check that the computation takes the operands and gives the stated shape."""
         (calls,) = computations
         check_arguments(self.opcode, "the fused computation", calls, operands)
-        if not calls.result.compatible(shape):
+        if not shape.admits(calls.result):
             message = f"the fused computation gives {calls.result}, the fusion {shape}"
             raise ShapeError(message, rule="fusion.result")
         check_aliasing(self.opcode, self.output_to_operand_aliasing, shape, operands)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import integer
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Range
 from hloom.operations.elementwise import (
     ANY,
@@ -51,6 +51,7 @@ class Convert(Elementwise):
         """Check that the result has the operand's dimensions."""
         check_element_types(self.opcode, (*operands, shape), ANY)
         same_dimensions(self.opcode, (*operands, shape))
+        require_dynamic(shape, operands[0].with_element_type(shape.element_type))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Convert each value."""
@@ -83,6 +84,9 @@ class BitcastConvert(Operation):
         if not narrow_.compatible(Shape(narrow_.element_type, dimensions)):
             message = f"{operand} has not the bits of {shape}"
             raise ShapeError(message, rule="bitcast-convert.dimensions")
+        kept = operand.dynamic_dimensions[: min(operand.rank, shape.rank)]
+        dynamic = (*kept, *(False,) * (shape.rank - len(kept)))
+        require_dynamic(shape, Shape(after, shape.dimensions, dynamic))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Reinterpret the bits."""
@@ -243,6 +247,7 @@ class StochasticConvert(Operation):
             message = f"random is unsigned and as wide as {operand.element_type.name}, got {random}"
             raise ShapeError(message, rule="stochastic-convert.random-type")
         same_dimensions(self.opcode, (operand, random, shape))
+        require_dynamic(shape, operand.with_element_type(shape.element_type))
 
     def evaluate(self, run: Run, operand: Array, random: Array) -> Array:
         """Choose between the two neighbours in the result's type."""

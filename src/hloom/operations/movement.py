@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import INTEGER, FirstCodec, attribute, dims
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
 from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_bytes
 from hloom.ir.window import INT64, PaddingDimension, SliceDimension, padding_config, slice_ranges
 from hloom.operations.elementwise import joint_element_type
@@ -83,6 +83,10 @@ class Broadcast(Operation):
                     f"a dimension of {operand} becomes dimension {dimension} of {shape}, of another size"
                 )
                 raise ShapeError(message, rule="broadcast.dimension-size")
+        dynamic = list(shape.dynamic_dimensions)
+        for number, dimension in enumerate(self.dimensions):
+            dynamic[dimension] = operand.is_dynamic_at(number)
+        require_dynamic(shape, Shape(shape.element_type, shape.dimensions, tuple(dynamic)))
 
     def evaluate(self, run: Run, operand: Array) -> Array:
         """Broadcast; sizes come from the operand, elsewhere from the shape (a dynamic one from its bound)."""
@@ -329,6 +333,7 @@ class Slice(Operation):
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     index_mapped: ClassVar[bool] = True
+    fixes_sizes: ClassVar[bool] = True
     slice: tuple[SliceDimension, ...] = slice_ranges()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import Message, attribute, dims, flag, integer
 from hloom.ir.cursor import Cursor
-from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
 from hloom.ir.traits import ElementCost, Family
 from hloom.shape.shape import Shape
 
@@ -90,6 +90,7 @@ class Scan(Operation):
         if not inferred.compatible(shape):
             message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
             raise ShapeError(message, rule="instruction.shape-matches")
+        require_dynamic(shape, inferred)
 
     def _axis(self, inputs: Sequence[Shape]) -> int:
         if len(self.dimensions) != 1:

@@ -442,6 +442,7 @@ class SetDimensionSize(Operation):
     layout_source: ClassVar[LayoutSource] = LayoutSource.OPERANDS
     family: ClassVar[Family] = Family.STRUCTURE
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
+    fixes_sizes: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
     def traffic(self, shape: Shape, *operands: Shape) -> int:

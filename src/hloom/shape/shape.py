@@ -422,6 +422,23 @@ class Shape:
             for mine, theirs in zip(self.tuple_shapes, other.tuple_shapes, strict=True)
         )
 
+    def admits(self, value: Shape) -> bool:
+        """Return whether a value of the other shape may have this one.
+
+        The shapes are compatible, and dimensions whose size is known at run time only are dynamic here too.
+        """
+        return self.compatible(value) and all(
+            mine.is_dynamic_at(d)
+            for (_, mine), (_, theirs) in zip(self.leaves(), value.leaves(), strict=True)
+            for d in range(theirs.rank)
+            if theirs.is_dynamic_at(d)
+        )
+
+    def is_dynamic_at(self, dimension: int) -> bool:
+        """Return whether a dimension is bounded or unbounded, its size known at run time only."""
+        dynamic = bool(self.dynamic_dimensions) and self.dynamic_dimensions[dimension]
+        return dynamic or self.dimensions[dimension] == Shape.UNBOUNDED
+
     # Tuples.
 
     def subshape(self, index: ShapeIndex) -> Shape:
