@@ -10,6 +10,7 @@ import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
 x = jnp.arange(16.0).reshape(4, 4)
+spec = dict(mesh=mesh, in_specs=P("a", "b"), out_specs=P("a", "b"))
 cut = lambda *spec: NamedSharding(mesh, P(*spec))
 """
 PROGRAMS = """
@@ -32,13 +33,19 @@ loss = lambda w, v: jnp.mean((jnp.tanh(v @ w)) ** 2)
 step = jax.jit(jax.grad(loss), out_shardings=cut())
 print(np.asarray(step(jnp.eye(4), jax.device_put(x / 16, cut("a"))), np.float64).round(3).tolist())
 print(jax.jit(lambda v: None)(put))
+def shown(v):
+    jax.debug.print("sum {}", v.sum())
+    return v + jax.pure_callback(lambda a: np.asarray(a) * 2, v, v)
+print(jax.jit(shown)(put).tolist())
+each = jax.shard_map(lambda v: jax.pure_callback(lambda a: np.asarray(a).T, v, v), **spec)
+print(jax.jit(each)(put).tolist())
 print([s.data.shape for s in put.addressable_shards], put.sharding.is_fully_replicated)
 """
 
 
 def test_programs_of_several_devices_give_what_jax_gives() -> None:
     stock = run_program(HEAD + PROGRAMS, "stock", **FOUR)
-    assert len(stock.splitlines()) == 11
+    assert len(stock.splitlines()) == 14
     assert run_program(HEAD + PROGRAMS, "cpu", **FOUR) == stock
 
 

@@ -85,8 +85,10 @@ def _run(
         ]
         for row in rows
     ]
+    if executable.callbacks and not executable.bound:
+        executable.bound = bind(program.host_calls, executable.callbacks)
     if isinstance(program, NativeExecutable):
-        found = [_run_alone(executable, program, arguments[0])]
+        found = [_run_alone(program, arguments[0])]
     else:
         structured: list[Any] = program.run(arguments)
         found = [_flat(result) for result in structured]
@@ -96,11 +98,7 @@ def _run(
     ]
 
 
-def _run_alone(
-    executable: LoadedExecutable, program: NativeExecutable, arguments: Sequence[Array | None]
-) -> list[Array | None]:
-    if executable.callbacks and not executable.bound:
-        executable.bound = bind(program.host_calls, executable.callbacks)
+def _run_alone(program: NativeExecutable, arguments: Sequence[Array | None]) -> list[Array | None]:
     return list(program.run(arguments, program.host() if program.calls_host else None))
 
 

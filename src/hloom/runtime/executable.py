@@ -24,6 +24,7 @@ from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
 from hloom.runtime import cpu_backend as cpu_backend  # registers the backend; the first is the default
@@ -286,6 +287,14 @@ class Executable:
     def cost(self) -> Cost:
         """Operations and bytes moved by a run on the first device."""
         return self._programs[0].cost
+
+    @property
+    def host_calls(self) -> list[HloInstruction]:
+        """The instructions of native programs that may call the host."""
+        natives = dict.fromkeys(
+            p.native for p in self._programs if isinstance(p, cpu_backend.CompiledProgram)
+        )
+        return [call for native in natives for call in native.host_calls]
 
     def to_hlo(self) -> str:
         """Return the program after all passes, as HLO text."""

@@ -19,6 +19,7 @@ from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 from hloom.sharding.factors import Factor, factors_of, with_local_shape
+from hloom.sharding.one_device import device_of, run_on
 from hloom.sharding.resharding import Region, Resharder, fixed
 from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
 from hloom.sharding.tiling import Tiling
@@ -132,6 +133,8 @@ class _Partitioner:
                 self._to_global(i, region)
             case CustomCall() if is_identity(i) and len(i.operands) == 1:
                 self._constraint(i, region)
+            case CustomCall() if not region and device_of(i) is not None:
+                self._on_one_device(i)
             case _:
                 self._computed(i, region)
 
@@ -241,6 +244,18 @@ class _Partitioner:
             i.operation = with_local_shape(i.operation, i.shape)
         if any(f.result is None for f, _ in accepted):
             self._reduced(i, accepted, region)
+
+    def _on_one_device(self, i: HloInstruction) -> None:
+        """Let one device make a call, and send its results to the others."""
+        for number, operand in enumerate(list(i.operands)):
+            fitted = self._fitted(operand, self._uncut(self.whole[operand]))
+            if fitted is not operand:
+                i.replace_operand(number, fitted)
+        device = device_of(i)
+        assert device is not None
+        sent = run_on(i, device, self.devices, self.resharder)
+        self._made(sent, self.whole[i], self._uncut(self.whole[i]), ())
+        Writer(i).replace(sent)
 
     def _reduced(self, i: HloInstruction, accepted: Sequence[tuple[Factor, Tiling]], region: Region) -> None:
         """Combine what the devices have reduced, each from its tiles."""

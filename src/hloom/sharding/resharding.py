@@ -16,6 +16,7 @@ from hloom.operations.arithmetic import Add
 from hloom.operations.collectives import AllGather, AllReduce, PartitionId
 from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.exchanges import CollectiveBroadcast
 from hloom.operations.movement import Reshape
 from hloom.operations.structure import AfterAll, Constant
 from hloom.passes.writing import Writer
@@ -109,6 +110,12 @@ class Resharder:
         )
         computation = writer.combiner(combiner, value.shape.element_type)
         return writer.op(operation, value, shape=value.shape, computations=[computation])
+
+    def broadcast(self, value: HloInstruction, source: int, devices: int) -> HloInstruction:
+        """Return an array of one device on all devices."""
+        group = (source, *(n for n in range(devices) if n != source))
+        operation = CollectiveBroadcast(replica_groups=DeviceList((group,)), channel_id=next(self._channels))
+        return Writer(value).op(operation, value, shape=value.shape)
 
     def renamed(self, value: HloInstruction) -> HloInstruction:
         """Return an instruction of its own with the same value."""
