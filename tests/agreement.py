@@ -69,14 +69,18 @@ def near(got: Any, wanted: Any, units: float = 1.0, *, signs: bool = False) -> N
         within(g, w, units * ulp(np.abs(wide(w)), kind), signs=signs)
 
 
-def computed(got: Any, module: HloModule, arguments: Sequence[Any]) -> None:
+def computed(got: Any, module: HloModule, arguments: Sequence[Any], *, wanted: Any = None) -> None:
     """Assert that a result agrees with a module's, each element within its rounding error.
 
     The result has the form of the module's, or is a list of all its leaves.
+
+    Args:
+        wanted: another computation of it, in the same form; by default the evaluator's.
     """
-    wanted, bounds = ErrorAnalysis(module).run(arguments)
+    evaluated, bounds = ErrorAnalysis(module).run(arguments)
     if isinstance(got, list):
-        wanted, bounds = flat(wanted), flat(bounds)
+        evaluated, bounds = flat(evaluated), flat(bounds)
+    wanted = evaluated if wanted is None else wanted
     for place, g, w in pairs(got, wanted):
         bound = _at(bounds, place)
         hold(agrees if np.any(bound) else _same, g, w, place, bound)

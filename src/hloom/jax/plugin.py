@@ -48,7 +48,7 @@ def register(*, as_cpu: bool = False) -> None:
         raise HloError(message, rule="jax.initialized")
     if client.pjrt_plugin_loaded(name):
         return
-    from hloom.jax import api, callbacks, foreign_functions, lowerings
+    from hloom.jax import api, callbacks, foreign_functions, forks, lowerings
     from hloom.jax import client as own_client
 
     own_client.set_platform(name)
@@ -66,6 +66,7 @@ def register(*, as_cpu: bool = False) -> None:
     )
     callbacks.install(own_client.version())
     foreign_functions.install(name)
+    forks.install()
     if not as_cpu:
         lowerings.install(PLATFORM)
 
