@@ -51,6 +51,7 @@ class Device(Handle):
         self.memories = [Memory(self, kind) for kind in range(len(MEMORY_KINDS))]
         self.words.memory = self.memories[0].handle
         self.memory_handles = Words([m.handle for m in self.memories])
+        self.words.memories = self.memory_handles.address
         self.description = Description(self, platform)
 
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hloom.cpu.native import NativeExecutable
 from hloom.ir.module import HloModule
-from hloom.jax.client import MEMORY_KINDS, Client, Device
+from hloom.jax.client import Client, Device
 from hloom.jax.compile_options import compiler_options, dump_flags
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import Leaf, LoadedExecutable
+from hloom.jax.placements import result_memories
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Compiled:
         module: the program.
         num_replicas, num_partitions: its devices.
         program: native code for one device, or an executable for several.
+        memories: numbers of the memories of the results on their device.
         partitioned: the program of each device, if there are several.
     """
 
@@ -46,6 +48,7 @@ class Compiled:
     num_replicas: int
     num_partitions: int
     program: NativeExecutable | Executable
+    memories: Sequence[int]
     partitioned: Partitioned | None = None
 
     @property
@@ -66,7 +69,8 @@ class Compiled:
     @cached_property
     def outputs(self) -> list[Leaf]:
         """The results."""
-        return [Leaf.of(leaf) for leaf in _leaves(self.local.entry.root.shape)]
+        shapes = _leaves(self.local.entry.root.shape)
+        return [Leaf.of(s, memory) for s, memory in zip(shapes, self.memories, strict=True)]
 
     @cached_property
     def donated(self) -> list[int]:
@@ -92,11 +96,6 @@ class Compiled:
     def code_size(self) -> int:
         """The size of the code in memory, in bytes; 0 for a program of several devices."""
         return self.program.code_size if isinstance(self.program, NativeExecutable) else 0
-
-    @cached_property
-    def output_memory_kinds(self) -> list[str]:
-        """The memory kinds of the results."""
-        return [MEMORY_KINDS[0]] * len(self.outputs)
 
     def cost_properties(self) -> Mapping[str, float]:
         """Return flops and bytes moved, by XLA's names."""
@@ -170,8 +169,9 @@ def _compiled(key: bytes, code: bytes, replicas: int, partitions: int, flags: st
     converter: Any = import_module("jaxlib._jax").mlir
     converted = converter.mlir_module_to_xla_computation(code, use_tuple_args=False, return_tuple=False)
     module = HloModule.from_proto(converted.as_serialized_hlo_module_proto())
+    memories = result_memories(code, len(_leaves(module.entry.root.shape)))
     if replicas * partitions == 1:
-        return Compiled(key, module, 1, 1, NativeExecutable(module, flags))
+        return Compiled(key, module, 1, 1, NativeExecutable(module, flags), memories)
     if replicas > 1:
         raise PjrtError(
             UNIMPLEMENTED, f"programs have one replica and any number of partitions, got {replicas}"
@@ -181,4 +181,4 @@ def _compiled(key: bytes, code: bytes, replicas: int, partitions: int, flags: st
 
     partitioned = partition(module, partitions)
     program = compile_for_devices(partitioned.module, num_partitions=partitions)
-    return Compiled(key, module, replicas, partitions, program, partitioned)
+    return Compiled(key, module, replicas, partitions, program, memories, partitioned)

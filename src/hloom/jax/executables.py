@@ -36,11 +36,13 @@ class Leaf:
         dimensions: the array's.
         number: PJRT's number of the element type.
         is_token: whether it is a token.
+        memory: the number of the memory on its device, for a result.
     """
 
     dimensions: tuple[int, ...]
     number: int
     is_token: bool = False
+    memory: int = 0
 
     @property
     def rank(self) -> int:
@@ -56,11 +58,11 @@ class Leaf:
         return size
 
     @staticmethod
-    def of(shape: Shape) -> Leaf:
+    def of(shape: Shape, memory: int = 0) -> Leaf:
         """Return the leaf for a shape that is no tuple."""
         if not shape.is_array:
-            return Leaf((0,), _PRED, True)
-        return Leaf(shape.dimensions, NUMBERS[shape.element_type])
+            return Leaf((0,), _PRED, True, memory)
+        return Leaf(shape.dimensions, NUMBERS[shape.element_type], memory=memory)
 
 
 class LoadedExecutable(Handle):
@@ -91,7 +93,7 @@ class LoadedExecutable(Handle):
         outputs = [
             word
             for leaf, dims in zip(self.outputs, self._dimensions, strict=True)
-            for word in (leaf.bytes, leaf.number, leaf.rank, dims.address)
+            for word in (leaf.bytes, leaf.number, leaf.rank, dims.address, leaf.memory)
         ]
         self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, compiled.donated)]
         words = self.words
@@ -99,8 +101,7 @@ class LoadedExecutable(Handle):
         words.inputs, words.outputs = len(self.inputs), len(self.outputs)
         words.input_table, words.output_table = self._tables[0].address, self._tables[1].address
         words.donated, words.donated_indices = len(compiled.donated), self._tables[2].address
-        first = self.devices[0]
-        words.device, words.memory = first.handle, first.memories[0].handle
+        words.device = self.devices[0].handle
         native = compiled.native
         if native is not None:
             self._context = Context(stop=STOP)
@@ -124,18 +125,13 @@ class LoadedExecutable(Handle):
         flat = [extent for leaf in self.outputs for extent in leaf.dimensions]
         return Words(flat, ctypes.c_int64), Words([leaf.rank for leaf in self.outputs], ctypes.c_size_t)
 
-    def memory_kinds(self, kinds: Sequence[str]) -> tuple[Words, Words]:
-        """Return the addresses of the names of memory kinds, and their sizes."""
-        known = {memory.kind: memory.words for memory in self.devices[0].memories}
-        handles = {m.kind: m.handle for m in self.devices[0].memories}
-        offset = MemoryWords.kind.offset
-        addresses = [ctypes.c_void_p.from_address(handles[kind] + offset).value or 0 for kind in kinds]
-        return Words(addresses), Words([known[kind].kind_size for kind in kinds], ctypes.c_size_t)
-
     @cached_property
     def output_memory_kinds(self) -> tuple[Words, Words]:
-        """The memory kinds of the results."""
-        return self.memory_kinds(self.compiled.output_memory_kinds)
+        """The memory kinds of the results: the addresses of their names, and the names' sizes."""
+        offset = MemoryWords.kind.offset
+        memories = [self.devices[0].memories[leaf.memory] for leaf in self.outputs]
+        addresses = [ctypes.c_void_p.from_address(memory.handle + offset).value or 0 for memory in memories]
+        return Words(addresses), Words([memory.words.kind_size for memory in memories], ctypes.c_size_t)
 
     @cached_property
     def fingerprint(self) -> Text:

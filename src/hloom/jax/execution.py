@@ -111,7 +111,7 @@ def _flat(value: Any) -> list[Any]:
 def _result(value: Array | None, leaf: Leaf, device: Device) -> int:
     if leaf.is_token or value is None:
         value = np.zeros(0, np.bool_)
-    return new_buffer(np.asarray(value), device, number=leaf.number)
+    return new_buffer(np.asarray(value), device, device.memories[leaf.memory], leaf.number)
 
 
 def _donate(executable: LoadedExecutable, rows: Sequence[Sequence[int]], options: int | None) -> None:

@@ -25,9 +25,9 @@ class BufferHead(ctypes.Structure):
 
 
 class DeviceWords(ctypes.Structure):
-    """A device: its default memory, and its worker."""
+    """A device: its default memory, its worker, and the addresses of all its memories."""
 
-    _fields_ = (("memory", ctypes.c_void_p), ("worker", ctypes.c_void_p))
+    _fields_ = (("memory", ctypes.c_void_p), ("worker", ctypes.c_void_p), ("memories", ctypes.c_void_p))
 
 
 class MemoryWords(ctypes.Structure):
@@ -49,7 +49,7 @@ class ExecutableWords(ctypes.Structure):
         ("program", ctypes.c_void_p), ("context", ctypes.c_void_p), ("temp_bytes", ctypes.c_int64),
         ("num_replicas", ctypes.c_int64), ("num_partitions", ctypes.c_int64), ("inputs", ctypes.c_int64),
         ("outputs", ctypes.c_int64), ("input_table", ctypes.c_void_p), ("output_table", ctypes.c_void_p),
-        ("device", ctypes.c_void_p), ("memory", ctypes.c_void_p), ("donated", ctypes.c_int64),
+        ("device", ctypes.c_void_p), ("donated", ctypes.c_int64),
         ("donated_indices", ctypes.c_void_p), ("long", ctypes.c_int64), ("queued", ctypes.c_int64),
     )  # fmt: skip
 

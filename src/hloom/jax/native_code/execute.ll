@@ -6,12 +6,11 @@
   i64, i64,       ;  3 replicas, partitions
   i64, i64,       ;  5 numbers of inputs and outputs
   ptr, ptr,       ;  7 inputs, outputs
-  ptr, ptr,       ;  9 device, memory
-  i64, ptr,       ; 11 number of donated inputs, their indices
-  i64, i64        ; 13 whether a worker runs it, runs that are queued
+  ptr, i64, ptr,  ;  9 device, number of donated inputs, their indices
+  i64, i64        ; 12 whether a worker runs it, runs that are queued
 }
 %input = type { i64, i64 }             ; bytes, type
-%output = type { i64, i64, i64, ptr }  ; bytes, type, rank, dimensions
+%output = type { i64, i64, i64, ptr, i64 } ; bytes, type, rank, dimensions, number of the memory on its device
 
 %worker = type { [6 x i64], [6 x i64], ptr, ptr, i64, i64 }
 ; mutex, condition, first task, last task, whether its thread runs, unfinished tasks
@@ -296,7 +295,7 @@ drop.event:
   br label %event.of.input
 
 done:
-  %queued.at = getelementptr %executable, ptr %executable, i64 0, i32 14
+  %queued.at = getelementptr %executable, ptr %executable, i64 0, i32 13
   %before = atomicrmw sub ptr %queued.at, i64 1 release
   call void @pjrt_complete(ptr %event, ptr %error)
   call void @pjrt_drop_event(ptr %event)
@@ -331,7 +330,7 @@ begin:
   %outputs = load i64, ptr %outputs.at
   %input.table.at = getelementptr %executable, ptr %executable, i64 0, i32 7
   %input.table = load ptr, ptr %input.table.at
-  %long.at = getelementptr %executable, ptr %executable, i64 0, i32 13
+  %long.at = getelementptr %executable, ptr %executable, i64 0, i32 12
   %long.word = load i64, ptr %long.at
   %long = icmp ne i64 %long.word, 0
   %lists.at = getelementptr ptr, ptr %args, i64 4
@@ -383,31 +382,20 @@ checked:
   %inputs.list = phi ptr [ null, %begin ], [ %arguments, %argument ]
   %own.device.at = getelementptr %executable, ptr %executable, i64 0, i32 9
   %own.device = load ptr, ptr %own.device.at
-  %own.memory.at = getelementptr %executable, ptr %executable, i64 0, i32 10
-  %own.memory = load ptr, ptr %own.memory.at
   %device.at = getelementptr ptr, ptr %args, i64 9
   %device.given = load ptr, ptr %device.at
   %elsewhere = icmp ne ptr %device.given, null
-  br i1 %elsewhere, label %redirect, label %placed
-
-redirect:
-  %its.memory = load ptr, ptr %device.given
-  br label %placed
-
-placed:
-  %device = phi ptr [ %own.device, %checked ], [ %device.given, %redirect ]
-  %memory = phi ptr [ %own.memory, %checked ], [ %its.memory, %redirect ]
+  %device = select i1 %elsewhere, ptr %device.given, ptr %own.device
   %results = call ptr @results_of(ptr %args)
   br i1 %queues, label %queue, label %now
 
 now:
-  %error = call ptr @execute_now(ptr %executable, ptr %inputs.list, ptr %results, ptr %device, ptr %memory)
+  %error = call ptr @execute_now(ptr %executable, ptr %inputs.list, ptr %results, ptr %device)
   br label %ended
 
 queue:
   %event = call ptr @pjrt_event(i64 2)
-  %error.queue = call ptr @execute_later(ptr %executable, ptr %inputs.list, ptr %results, ptr %device, ptr %memory,
-                                         ptr %event)
+  %error.queue = call ptr @execute_later(ptr %executable, ptr %inputs.list, ptr %results, ptr %device, ptr %event)
   br label %ended
 
 ended:
@@ -460,9 +448,9 @@ nothing:
 ; Mark the donated arguments as deleted, which drops their storage, but for those that the options except.
 define internal void @donate(ptr %executable, ptr %args, ptr %inputs) nounwind {
 entry:
-  %count.at = getelementptr %executable, ptr %executable, i64 0, i32 11
+  %count.at = getelementptr %executable, ptr %executable, i64 0, i32 10
   %count = load i64, ptr %count.at
-  %indices.at = getelementptr %executable, ptr %executable, i64 0, i32 12
+  %indices.at = getelementptr %executable, ptr %executable, i64 0, i32 11
   %indices = load ptr, ptr %indices.at
   %options.at = getelementptr ptr, ptr %args, i64 3
   %options = load ptr, ptr %options.at
@@ -514,7 +502,7 @@ ended:
 
 ; Make the buffers of the results, with a reference of the event each; write the addresses of their data to %targets.
 ; Return true if there is memory for all.
-define internal i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %memory, ptr %event)
+define internal i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %event)
     nounwind {
 entry:
   %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
@@ -543,6 +531,12 @@ make:
   %rank = load i64, ptr %rank.at
   %dims.at = getelementptr %output, ptr %table, i64 %j, i32 3
   %dims = load ptr, ptr %dims.at
+  %number.at = getelementptr %output, ptr %table, i64 %j, i32 4
+  %number = load i64, ptr %number.at
+  %memories.at = getelementptr ptr, ptr %device, i64 2
+  %memories = load ptr, ptr %memories.at
+  %memory.at = getelementptr ptr, ptr %memories, i64 %number
+  %memory = load ptr, ptr %memory.at
   %kept = call ptr @kept_event(ptr %event)
   %buffer = call ptr @pjrt_buffer(ptr %storage, ptr %device, ptr %memory, ptr %kept, i64 %bytes, i32 %type, i64 %rank,
                                   ptr %dims)
@@ -590,7 +584,7 @@ done:
 
 @results.message = internal constant [32 x i8] c"not enough memory for the result"
 
-define internal ptr @execute_now(ptr %executable, ptr %arguments, ptr %results, ptr %device, ptr %memory) nounwind {
+define internal ptr @execute_now(ptr %executable, ptr %arguments, ptr %results, ptr %device) nounwind {
 entry:
   %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
   %inputs = load i64, ptr %inputs.at
@@ -598,7 +592,7 @@ entry:
   %outputs = load i64, ptr %outputs.at
   %sources = alloca ptr, i64 %inputs
   %targets = alloca ptr, i64 %outputs
-  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %memory, ptr null)
+  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr null)
   br i1 %made, label %input, label %no.memory
 
 input:
@@ -634,7 +628,7 @@ no.memory:
 }
 
 ; Queue a task that completes the event, of which it takes one reference.
-define internal ptr @execute_later(ptr %executable, ptr %arguments, ptr %results, ptr %device, ptr %memory, ptr %event)
+define internal ptr @execute_later(ptr %executable, ptr %arguments, ptr %results, ptr %device, ptr %event)
     nounwind {
 entry:
   %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
@@ -656,7 +650,7 @@ entry:
   store ptr %executable, ptr %executable.at
   %event.at = getelementptr %task, ptr %task, i64 0, i32 2
   store ptr %event, ptr %event.at
-  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %memory, ptr %event)
+  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %event)
   br i1 %made, label %input, label %no.memory
 
 input:
@@ -699,7 +693,7 @@ hold:
   br label %output
 
 send:
-  %queued.at = getelementptr %executable, ptr %executable, i64 0, i32 14
+  %queued.at = getelementptr %executable, ptr %executable, i64 0, i32 13
   %before = atomicrmw add ptr %queued.at, i64 1 monotonic
   %worker.at = getelementptr ptr, ptr %device, i64 1
   %worker = load ptr, ptr %worker.at
