@@ -12,7 +12,7 @@ import agreement
 import hloom
 from hloom.errors import EvaluationError
 from hloom.runtime.custom_call import unregister_custom_call
-from hloom.runtime.lapack.library import Call
+from hloom.runtime.lapack.library import Call, set_thread_count
 
 TYPES = ((np.float32, np.complex128), (np.float64, np.complex64))
 """Every case has two types, alternately."""
@@ -140,3 +140,40 @@ def test_routines_that_do_not_exist_are_refused() -> None:
     with pytest.raises(EvaluationError) as caught:
         Call("s", {}).run("nonsense", 1)
     assert caught.value.rule == "custom-call.routine"
+
+
+CHOLESKY = """HloModule m
+ENTRY e {
+  a = f64[2,3,3]{1,2,0} parameter(0)
+  ROOT r = (f64[2,3,3]{1,2,0}, s32[2]) custom-call(a), custom_call_target="lapack_dpotrf_ffi",
+    api_version=API_VERSION_TYPED_FFI, backend_config={uplo = 76 : ui8}
+}"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_routines_run_in_the_calling_thread(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS has one thread while a call is under way, and as many as before when it ends."""
+    before = set_thread_count(2)
+    if before == 1 and set_thread_count(2) == 1:
+        pytest.skip("scipy has another library than OpenBLAS")
+    seen: list[int] = []
+    run = Call.run
+
+    def spy(call: Call, routine: str, *arguments: Any) -> None:
+        seen.append(set_thread_count(1))
+        if fails:
+            raise ZeroDivisionError
+        run(call, routine, *arguments)
+
+    monkeypatch.setattr(Call, "run", spy)
+    executable = hloom.compile(hloom.HloModule.from_text(CHOLESKY), "evaluator")
+    try:
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                executable(np.stack([np.eye(3)] * 2))
+        else:
+            agreement.same(executable(np.stack([np.eye(3)] * 2))[0], np.stack([np.eye(3)] * 2))
+        assert set(seen) == {1}
+        assert set_thread_count(2) == 2
+    finally:
+        set_thread_count(before)

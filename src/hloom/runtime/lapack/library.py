@@ -7,6 +7,7 @@ pointers, as in Fortran.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
@@ -123,12 +124,13 @@ def _target(
         results = [np.zeros(leaf.dimensions, leaf.element_type.numpy_dtype) for leaf in leaves]
         call = Call(prefix, parse_attributes(instruction.backend_config))
         _check(call, instruction, arrays, results, batch)
-        for index in np.ndindex(arrays[0].shape[:batch]):
-            given = [np.array(a[index], order="F") for a in arrays]
-            made = [np.array(r[index], order="F") for r in results]
-            kernel(call, given, made)
-            for result, one in zip(results, made, strict=True):
-                result[index] = one
+        with _one_thread:
+            for index in np.ndindex(arrays[0].shape[:batch]):
+                given = [np.array(a[index], order="F") for a in arrays]
+                made = [np.array(r[index], order="F") for r in results]
+                kernel(call, given, made)
+                for result, one in zip(results, made, strict=True):
+                    result[index] = one
         return tuple(results) if shape.is_tuple else results[0]
 
     return target
@@ -159,6 +161,54 @@ def _referred(argument: Array | bytes | int | None) -> tuple[int | None, object]
         return argument.ctypes.data, argument
     cell = ctypes.c_char(argument) if isinstance(argument, bytes) else ctypes.c_int32(argument)
     return ctypes.addressof(cell), cell
+
+
+class _OneThread:
+    """Let the library compute in the calling thread while any call is under way.
+
+    Its own threads would compete with those of the program and of other devices, wait actively between calls,
+    and make the last bits of results depend on their number. The number of threads is a setting of the whole
+    process, so that it is restored when the last of concurrent calls ends.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._before = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._calls:
+                self._before = set_thread_count(1)
+            self._calls += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._calls -= 1
+            if not self._calls:
+                set_thread_count(self._before)
+
+
+_one_thread: Final = _OneThread()
+
+
+def set_thread_count(count: int) -> int:
+    """Set the number of threads of scipy's OpenBLAS; return the number before, 1 for another library."""
+    library = _library()
+    try:
+        get, set_ = library.scipy_openblas_get_num_threads, library.scipy_openblas_set_num_threads
+    except AttributeError:
+        return 1
+    before = int(get())
+    if before != count:
+        set_(count)
+    return before
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """Return scipy's module of LAPACK routines, whose symbols include those of the library behind it."""
+    return ctypes.CDLL(import_module(_MODULES[0]).__file__)
 
 
 @cache
