@@ -32,6 +32,18 @@ print("hloom" in jax.devices()[0].client.platform_version)
 
 
 @BOTH
+def test_modules_come_in_the_newest_version(platform: Platform) -> None:
+    program = """
+import jax
+from jax._src import xla_bridge
+from jaxlib.mlir.dialects import stablehlo
+found = xla_bridge.backend_stablehlo_version(jax.devices()[0].client)
+print(".".join(map(str, found)) == stablehlo.get_current_version())
+"""
+    assert run_program(program, platform) == "True\n"
+
+
+@BOTH
 def test_compiled_programs_show_the_optimized_module_its_cost_and_memory(platform: Platform) -> None:
     program = """
 import jax, jax.numpy as jnp

@@ -11,7 +11,8 @@ import os
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from typing import Any, Final
 
 from hloom import __version__
@@ -182,7 +183,17 @@ class NamedValues:
 
 # -- plug-in and client
 
-_plugin_attributes: Final = NamedValues({"xla_version": 2})
+
+@cache
+def _plugin_attributes() -> NamedValues:
+    """Return the attributes: modules come in the newest version of StableHLO, which jaxlib reads."""
+    stablehlo: Any = import_module("jaxlib.mlir.dialects.stablehlo")
+    newest, oldest = (
+        [int(part) for part in version.split(".")]
+        for version in (stablehlo.get_current_version(), stablehlo.get_minimum_version())
+    )
+    versions = {"stablehlo_current_version": newest, "stablehlo_minimum_version": oldest}
+    return NamedValues({"xla_version": 2, **versions})
 
 
 @implements("Plugin_Initialize")
@@ -192,7 +203,8 @@ def _initialize(args: Any) -> None:
 
 @implements("Plugin_Attributes")
 def _attributes(args: Any) -> None:
-    args.attributes, args.num_attributes = _plugin_attributes.address, _plugin_attributes.size
+    attributes = _plugin_attributes()
+    args.attributes, args.num_attributes = attributes.address, attributes.size
 
 
 @implements("Client_Create")
