@@ -12,8 +12,8 @@ import pytest
 import agreement
 import hloom
 from evaluation import refused
-from hloom.operations.rounding import float_format
 from hloom.shape.element_type import ElementType
+from hloom.shape.float_format import float_format
 from semantics_runs import (
     INF,
     MIN,
@@ -368,6 +368,20 @@ def test_complex_functions_at_the_edges() -> None:
 
 def test_atan2_of_zeros() -> None:
     assert shown(binary("atan2", F([0.0, -0.0, 0.0]), F([0.0, 0.0, -0.0]))) == shown([0.0, -0.0, F(np.pi)])
+
+
+def test_complex_power_of_infinite_and_real_numbers() -> None:
+    bases = np.complex64([1j, -1j, complex(NAN, 1)])
+    for exponent in (complex(INF, INF), complex(-INF, INF), complex(NAN, INF)):
+        found = binary("power", bases, np.full(3, exponent, np.complex64))
+        assert np.isnan(found.real).all()
+        assert np.isnan(found.imag).all()
+    vanishing = binary("power", np.complex64([2 + 1j]), np.complex64([complex(-INF, INF)]))
+    assert vanishing.tolist() == [0]
+    real = binary("power", np.complex64([2, 4, 0]), np.complex64([3, 0.5, 2]))
+    assert real.tolist() == [8, 2, 0]
+    none = binary("power", np.complex64([complex(INF, NAN), 1j]), np.complex64([0, 0]))
+    assert none.tolist() == [1, 1]
 
 
 def test_complex_atan2_at_its_cut_and_its_poles() -> None:

@@ -92,6 +92,9 @@ def power(base: Array, exponent: Array) -> Array:
     """Return exp(exponent * log(base)), or the real power of real operands; 1 if the exponent is 0."""
     base, exponent = np.broadcast_arrays(base, exponent)
     result = np.power(extended(base), extended(exponent)).astype(np.complex128)
+    # C's product of infinite numbers is infinite even where a part of it is not a number
+    endless = np.exp(extended(exponent) * np.log(extended(base))).astype(np.complex128)
+    result = np.where(np.isfinite(base) & np.isfinite(exponent) | (base == 0), result, endless)
     real = (base.imag == 0) & (base.real >= 0) & (exponent.imag == 0)
     result = np.where(real, compose(np.power(base.real, exponent.real), base.imag), result)
     return np.where(exponent == 1, base, np.where(exponent == 0, 1.0, result))
