@@ -25,7 +25,7 @@ def test_fields_that_native_code_reads_are_whole_words() -> None:
 
 
 def test_structs_are_as_large_as_in_native_code() -> None:
-    assert ctypes.sizeof(handles.BufferHead) == 64
+    assert ctypes.sizeof(handles.BufferHead) == 72
     assert ctypes.sizeof(handles.ExecutableWords) == 14 * 8
     assert handles.ExecutableWords.queued.offset == 13 * 8
 

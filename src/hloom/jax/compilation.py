@@ -17,9 +17,10 @@ from hloom.cpu.native import NativeExecutable
 from hloom.ir.module import HloModule
 from hloom.jax.client import Client, Device
 from hloom.jax.compile_options import compiler_options, dump_flags
+from hloom.jax.entry_layouts import lay_out
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import Leaf, LoadedExecutable
-from hloom.jax.placements import result_memories
+from hloom.jax.placements import Placement, Placements, placements_of
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Compiled:
         module: the program.
         num_replicas, num_partitions: its devices.
         program: native code for one device, or an executable for several.
-        memories: numbers of the memories of the results on their device.
+        placements: where arguments and results lie.
         partitioned: the program of each device, if there are several.
     """
 
@@ -48,7 +49,7 @@ class Compiled:
     num_replicas: int
     num_partitions: int
     program: NativeExecutable | Executable
-    memories: Sequence[int]
+    placements: Placements
     partitioned: Partitioned | None = None
 
     @property
@@ -64,13 +65,13 @@ class Compiled:
     @cached_property
     def inputs(self) -> list[Leaf]:
         """The arguments."""
-        return [Leaf.of(leaf) for p in self.local.entry.parameters for leaf in _leaves(p.shape)]
+        shapes = [leaf for p in self.local.entry.parameters for leaf in _leaves(p.shape)]
+        return _placed(shapes, self.placements.arguments)
 
     @cached_property
     def outputs(self) -> list[Leaf]:
         """The results."""
-        shapes = _leaves(self.local.entry.root.shape)
-        return [Leaf.of(s, memory) for s, memory in zip(shapes, self.memories, strict=True)]
+        return _placed(_leaves(self.local.entry.root.shape), self.placements.results)
 
     @cached_property
     def donated(self) -> list[int]:
@@ -108,6 +109,11 @@ class Compiled:
 
         module = self.program.optimized if isinstance(self.program, NativeExecutable) else self.local
         return module_with_config(module, self.num_replicas, self.num_partitions, self.partitioned)
+
+
+def _placed(shapes: Sequence[Shape], placements: Sequence[Placement]) -> list[Leaf]:
+    stated = placements or [Placement()] * len(shapes)
+    return [Leaf.of(shape, placement) for shape, placement in zip(shapes, stated, strict=True)]
 
 
 def _leaves(shape: Shape) -> list[Shape]:
@@ -169,9 +175,10 @@ def _compiled(key: bytes, code: bytes, replicas: int, partitions: int, flags: st
     converter: Any = import_module("jaxlib._jax").mlir
     converted = converter.mlir_module_to_xla_computation(code, use_tuple_args=False, return_tuple=False)
     module = HloModule.from_proto(converted.as_serialized_hlo_module_proto())
-    memories = result_memories(code, len(_leaves(module.entry.root.shape)))
+    placements = placements_of(code)
     if replicas * partitions == 1:
-        return Compiled(key, module, 1, 1, NativeExecutable(module, flags), memories)
+        placements = lay_out(module, placements)
+        return Compiled(key, module, 1, 1, NativeExecutable(module, flags), placements)
     if replicas > 1:
         raise PjrtError(
             UNIMPLEMENTED, f"programs have one replica and any number of partitions, got {replicas}"
@@ -180,5 +187,6 @@ def _compiled(key: bytes, code: bytes, replicas: int, partitions: int, flags: st
     from hloom.sharding.partitioner import partition
 
     partitioned = partition(module, partitions)
+    placements = lay_out(partitioned.module, placements)
     program = compile_for_devices(partitioned.module, num_partitions=partitions)
-    return Compiled(key, module, replicas, partitions, program, memories, partitioned)
+    return Compiled(key, module, replicas, partitions, program, placements, partitioned)

@@ -17,6 +17,8 @@ from hloom.jax.callbacks import unbind
 from hloom.jax.client import NOTHING, STOP, Client, Device, NamedValues
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
+from hloom.jax.memory_layouts import handle_of
+from hloom.jax.placements import Placement
 from hloom.jax.transfers import NUMBERS, TYPES
 from hloom.shape.shape import Shape
 
@@ -37,12 +39,14 @@ class Leaf:
         number: PJRT's number of the element type.
         is_token: whether it is a token.
         memory: the number of the memory on its device, for a result.
+        order: the dimensions, minor to major; empty if the array is row-major.
     """
 
     dimensions: tuple[int, ...]
     number: int
     is_token: bool = False
     memory: int = 0
+    order: tuple[int, ...] = ()
 
     @property
     def rank(self) -> int:
@@ -58,11 +62,14 @@ class Leaf:
         return size
 
     @staticmethod
-    def of(shape: Shape, memory: int = 0) -> Leaf:
-        """Return the leaf for a shape that is no tuple."""
+    def of(shape: Shape, placement: Placement) -> Leaf:
+        """Return the leaf for a shape that is no tuple; it has the dimensions major to minor."""
         if not shape.is_array:
-            return Leaf((0,), _PRED, True, memory)
-        return Leaf(shape.dimensions, NUMBERS[shape.element_type], memory=memory)
+            return Leaf((0,), _PRED, True, placement.memory)
+        dimensions, order = shape.dimensions, placement.order
+        if order:
+            dimensions = tuple(dimensions[len(order) - 1 - order.index(d)] for d in range(len(order)))
+        return Leaf(dimensions, NUMBERS[shape.element_type], False, placement.memory, order)
 
 
 class LoadedExecutable(Handle):
@@ -89,11 +96,11 @@ class LoadedExecutable(Handle):
         self.name = Text(compiled.name)
         self.deleted = False
         self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
-        inputs = [word for leaf in self.inputs for word in (leaf.bytes, leaf.number)]
+        inputs = [word for leaf in self.inputs for word in (leaf.bytes, leaf.number, handle_of(leaf.order))]
         outputs = [
             word
             for leaf, dims in zip(self.outputs, self._dimensions, strict=True)
-            for word in (leaf.bytes, leaf.number, leaf.rank, dims.address, leaf.memory)
+            for word in _output_words(leaf, dims.address)
         ]
         self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, compiled.donated)]
         words = self.words
@@ -180,6 +187,11 @@ class LoadedExecutable(Handle):
             _dying.append(self)
         else:
             super().drop()
+
+
+def _output_words(leaf: Leaf, dimensions: int) -> Sequence[int]:
+    """Return the words of a result in the table of outputs."""
+    return leaf.bytes, leaf.number, leaf.rank, dimensions, leaf.memory, handle_of(leaf.order)
 
 
 _dying: Final[list[LoadedExecutable]] = []

@@ -16,8 +16,9 @@ from hloom.jax.client import Device
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.executables import Leaf, LoadedExecutable, executable_at
 from hloom.jax.handles import object_at, words_at
+from hloom.jax.memory_layouts import order_at
 from hloom.jax.native import native
-from hloom.jax.transfers import array_of, dimensions_of, head_of, new_buffer, wait_for
+from hloom.jax.transfers import dimensions_of, elements_of, head_of, logical, new_buffer, wait_for
 
 Array = np.ndarray[Any, Any]
 _held: Final[list[Any]] = []
@@ -70,6 +71,11 @@ def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
             found = f"{dimensions_of(handle, head)} of type {head.type}, {head.bytes} bytes"
             message = f"argument {number} of {name} is {found}; wanted is {wanted}"
             raise PjrtError(INVALID_ARGUMENT, message)
+        if order_at(head.layout) != wanted.order:
+            message = (
+                f"argument {number} of {name} has the layout {order_at(head.layout)}; wanted is {wanted}"
+            )
+            raise PjrtError(INVALID_ARGUMENT, message)
         wait_for(head)
 
 
@@ -80,7 +86,7 @@ def _run(
     program = executable.compiled.program
     arguments = [
         [
-            None if leaf.is_token else array_of(handle)
+            None if leaf.is_token else elements_of(handle)
             for handle, leaf in zip(row, executable.inputs, strict=True)
         ]
         for row in rows
@@ -111,7 +117,8 @@ def _flat(value: Any) -> list[Any]:
 def _result(value: Array | None, leaf: Leaf, device: Device) -> int:
     if leaf.is_token or value is None:
         value = np.zeros(0, np.bool_)
-    return new_buffer(np.asarray(value), device, device.memories[leaf.memory], leaf.number)
+    array = logical(np.asarray(value), leaf.order)
+    return new_buffer(array, device, device.memories[leaf.memory], leaf.number, leaf.order)
 
 
 def _donate(executable: LoadedExecutable, rows: Sequence[Sequence[int]], options: int | None) -> None:

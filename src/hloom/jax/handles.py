@@ -21,6 +21,7 @@ class BufferHead(ctypes.Structure):
         ("storage", ctypes.c_void_p), ("data", ctypes.c_void_p), ("device", ctypes.c_void_p),
         ("memory", ctypes.c_void_p), ("event", ctypes.c_void_p), ("bytes", ctypes.c_int64),
         ("rank", ctypes.c_int64), ("type", ctypes.c_uint32), ("deleted", ctypes.c_uint32),
+        ("layout", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -55,9 +56,9 @@ class ExecutableWords(ctypes.Structure):
 
 
 class LayoutWords(ctypes.Structure):
-    """A layout: its text, and the length of the text."""
+    """A layout: its text, the length of the text, and the order of the dimensions, minor to major."""
 
-    _fields_ = (("text", ctypes.c_char_p), ("size", ctypes.c_int64))
+    _fields_ = (("text", ctypes.c_char_p), ("size", ctypes.c_int64), ("order", ctypes.c_void_p))
 
 
 class EmptyWords(ctypes.Structure):

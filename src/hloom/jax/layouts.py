@@ -1,4 +1,4 @@
-"""PJRT's extension for layouts. Every buffer is row-major; a layout is serialized as text, ``{1,0}``."""
+"""PJRT's extension for layouts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from hloom.jax import abi
 from hloom.jax.api import callback
-from hloom.jax.executables import executable_at
-from hloom.jax.handles import Handle, LayoutWords, Words
+from hloom.jax.executables import Leaf, executable_at
+from hloom.jax.handles import Words
+from hloom.jax.memory_layouts import layout, row_major
 from hloom.jax.native import native
 
 _HEAD_WORDS: Final = 3
@@ -19,31 +20,18 @@ _RANKS: Final = 65
 """Arrays of JAX have at most 64 dimensions."""
 
 
-class RowMajor(Handle):
-    """The row-major layout of a rank."""
-
-    def __init__(self, rank: int) -> None:
-        text = "{" + ",".join(map(str, range(rank - 1, -1, -1))) + "}"
-        super().__init__(LayoutWords(text.encode(), len(text)))
-
-
 @cache
-def _row_major() -> list[RowMajor]:
-    return [RowMajor(rank) for rank in range(_RANKS)]
-
-
-@cache
-def _layouts(ranks: tuple[int, ...]) -> Words:
-    return Words([_row_major()[rank].handle for rank in ranks])
+def _layouts(leaves: tuple[Leaf, ...]) -> Words:
+    return Words([layout(leaf.order or row_major(leaf.rank)).handle for leaf in leaves])
 
 
 def _of_outputs(args: Any) -> None:
-    layouts = _layouts(tuple(s.rank for s in executable_at(args.executable).outputs))
+    layouts = _layouts(tuple(executable_at(args.executable).outputs))
     args.num_outputs, args.layouts = layouts.size, layouts.address
 
 
 def _of_parameters(args: Any) -> None:
-    layouts = _layouts(tuple(s.rank for s in executable_at(args.executable).inputs))
+    layouts = _layouts(tuple(executable_at(args.executable).inputs))
     args.num_parameters, args.layouts = layouts.size, layouts.address
 
 
@@ -57,7 +45,7 @@ _held: Final[list[Any]] = []
 @cache
 def layouts_extension() -> int:
     """Return the address of the extension."""
-    table = Words([layout.handle for layout in _row_major()])
+    table = Words([layout(row_major(rank)).handle for rank in range(_RANKS)])
     native().call("pjrt_set_layouts", table.address)
     functions = {name: callback(function, name) for name, function in _FUNCTIONS.items()}
     addresses = [

@@ -1,42 +1,84 @@
 """Where arguments and results of a module lie: attributes of StableHLO's ``main`` that HLO does not have.
 
-``mhlo.memory_kind`` names one of a device's memories.
+``mhlo.memory_kind`` names one of a device's memories. ``mhlo.layout_mode`` is the order of dimensions in
+memory, ``{0,1}`` for a matrix by columns, or ``default``, row-major, or ``auto``, the compiler's choice.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
 from hloom.jax.client import MEMORY_KINDS
-from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+from hloom.jax.memory_layouts import canonical
 
 _MEMORY_KIND: Final = "mhlo.memory_kind"
+_LAYOUT: Final = "mhlo.layout_mode"
+_ORDER: Final = re.compile(r"\{(\d+(?:,\d+)*)?\}")
 
 
-def result_memories(artifact: bytes, count: int) -> Sequence[int]:
-    """Return the numbers of the memories of the results of a portable artifact of StableHLO.
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where an argument or a result lies.
 
-    Raises PjrtError for a memory kind that devices have not.
+    Attributes:
+        memory: the number of the memory on its device.
+        order: the dimensions, minor to major; empty if the array is row-major.
+        is_auto: whether the compiler may choose the order.
     """
-    kinds = _attributes(artifact, "res_attrs", _MEMORY_KIND) if _MEMORY_KIND.encode() in artifact else ()
-    for kind in kinds:
-        if kind and kind not in MEMORY_KINDS:
-            message = f"devices have the memories {', '.join(MEMORY_KINDS)}, not {kind!r}"
-            raise PjrtError(INVALID_ARGUMENT, message)
-    return [MEMORY_KINDS.index(kind) if kind else 0 for kind in kinds] or [0] * count
+
+    memory: int = 0
+    order: tuple[int, ...] = ()
+    is_auto: bool = False
 
 
-def _attributes(artifact: bytes, group: str, name: str) -> list[str]:
-    """Return a text attribute of the arguments or results of ``main``, empty where there is none."""
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """Where the arguments and the results of a program lie; of none if nothing is stated."""
+
+    arguments: Sequence[Placement] = ()
+    results: Sequence[Placement] = ()
+
+
+def placements_of(artifact: bytes) -> Placements:
+    """Return the placements that a portable artifact of StableHLO states.
+
+    Raises PjrtError for a memory that devices have not, and for layouts with tiles.
+    """
+    if _MEMORY_KIND.encode() not in artifact and _LAYOUT.encode() not in artifact:
+        return Placements()
     ir: Any = import_module("jaxlib.mlir.ir")
     stablehlo: Any = import_module("jaxlib.mlir.dialects.stablehlo")
     with import_module("jax._src.interpreters.mlir").make_ir_context() as context:
         module = stablehlo.deserialize_portable_artifact(context, artifact)
-        symbols = ir.SymbolTable(module.operation)
-        attributes = symbols["main"].attributes
-        if group not in attributes:
-            return []
-        rows = [ir.DictAttr(row) for row in ir.ArrayAttr(attributes[group])]
-        return [ir.StringAttr(row[name]).value if name in row else "" for row in rows]
+        attributes = ir.SymbolTable(module.operation)["main"].attributes
+
+        def stated(group: str) -> list[Placement]:
+            rows = [ir.DictAttr(r) for r in ir.ArrayAttr(attributes[group])] if group in attributes else []
+            texts = [
+                [ir.StringAttr(row[name]).value if name in row else "" for name in (_MEMORY_KIND, _LAYOUT)]
+                for row in rows
+            ]
+            return [Placement(_memory(kind), _order(layout), layout == "auto") for kind, layout in texts]
+
+        return Placements(stated("arg_attrs"), stated("res_attrs"))
+
+
+def _memory(kind: str) -> int:
+    if kind and kind not in MEMORY_KINDS:
+        message = f"devices have the memories {', '.join(MEMORY_KINDS)}, not {kind!r}"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    return MEMORY_KINDS.index(kind) if kind else 0
+
+
+def _order(layout: str) -> tuple[int, ...]:
+    if layout in ("", "default", "auto"):
+        return ()
+    found = _ORDER.fullmatch(layout)
+    if found is None:
+        raise PjrtError(UNIMPLEMENTED, f"the layout {layout} is more than an order of dimensions")
+    return canonical([int(digit) for digit in (found[1] or "").split(",") if digit])

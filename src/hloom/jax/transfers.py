@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from hloom.jax.api import callback, implements
 from hloom.jax.client import Device, Memory
 from hloom.jax.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, PjrtError
 from hloom.jax.handles import BufferHead, object_at, words_at
+from hloom.jax.memory_layouts import canonical, handle_of, order_at
 from hloom.jax.native import native
 from hloom.shape.element_type import ElementType
 
@@ -54,17 +56,34 @@ def dtype_of(number: int) -> np.dtype[Any]:
     return np.dtype(found.numpy_dtype)
 
 
-def array_of(handle: int) -> Array:
-    """Wait for a buffer and return a view of its elements; raises PjrtError if it is deleted or failed."""
+def elements_of(handle: int) -> Array:
+    """Wait for a buffer and return a view of its elements, with the dimensions major to minor.
+
+    Raises PjrtError if it is deleted or failed.
+    """
     head = head_of(handle)
     if head.deleted:
         raise PjrtError(INVALID_ARGUMENT, "Buffer has been deleted or donated.")
     wait_for(head)
     dimensions, dtype = dimensions_of(handle, head), dtype_of(head.type)
+    dimensions = tuple(dimensions[d] for d in reversed(order_at(head.layout))) or dimensions
     if not head.bytes:
         return np.empty(dimensions, dtype)
     memory: Any = (ctypes.c_uint8 * head.bytes).from_address(head.data)
     return np.frombuffer(memory, np.uint8).view(dtype).reshape(dimensions)
+
+
+def array_of(handle: int) -> Array:
+    """Return the elements of a buffer as its array; raises PjrtError like `elements_of`."""
+    elements = elements_of(handle)
+    return logical(elements, order_at(head_of(handle).layout))
+
+
+def logical(elements: Array, order: Sequence[int]) -> Array:
+    """Return the array of elements whose dimensions are major to minor."""
+    if not order:
+        return elements
+    return elements.transpose([len(order) - 1 - order.index(d) for d in range(len(order))])
 
 
 def wait_for(head: BufferHead) -> None:
@@ -75,13 +94,23 @@ def wait_for(head: BufferHead) -> None:
         raise PjrtError(code, ctypes.string_at(failure + 24, size).decode("utf-8", "replace"))
 
 
-def new_buffer(array: Array, device: Device, memory: Memory | None = None, number: int = 0) -> int:
-    """Return a buffer with a copy of an array; ``number`` is its element type, by default the array's."""
-    contiguous = np.ascontiguousarray(array)
+def new_buffer(
+    array: Array,
+    device: Device,
+    memory: Memory | None = None,
+    number: int = 0,
+    order: tuple[int, ...] = (),
+) -> int:
+    """Return a buffer with a copy of an array.
+
+    ``number`` is its element type, by default the array's; ``order`` its layout, by default row-major.
+    """
+    contiguous = np.ascontiguousarray(array.transpose(order[::-1]) if order else array)
     number = number or NUMBERS[ElementType.from_dtype(contiguous.dtype)]
     handle = _allocate(array.shape, contiguous.nbytes, number, device, memory)
     if contiguous.nbytes:
         ctypes.memmove(BufferHead.from_address(handle).data, contiguous.ctypes.data, contiguous.nbytes)
+    BufferHead.from_address(handle).layout = handle_of(order)
     return handle
 
 
@@ -118,14 +147,13 @@ def from_host(args: Any) -> None:
     """Client_BufferFromHostBuffer: copy an array of any strides or layout."""
     device, memory = place_of(args.device, args.memory)
     dtype = dtype_of(args.type)
-    if args.device_layout:
-        _check_row_major(args.device_layout, args.num_dims)
+    order = canonical(_order_of(args.device_layout)) if args.device_layout else ()
     dimensions = tuple(words_at(args.dims, args.num_dims))
     strides = tuple(words_at(args.byte_strides, args.num_byte_strides)) or None
     array = _host_array(args.data, dimensions, dtype, strides)
     if TYPES[args.type].bits < 8:
         array = np.asarray(array).copy().view(np.uint8).view(dtype)
-    args.buffer = new_buffer(array, device, memory, args.type)
+    args.buffer = new_buffer(array, device, memory, args.type, order)
     args.done_with_host_buffer = native().call("pjrt_ready_event")
 
 
@@ -229,7 +257,7 @@ def _error_buffer(args: Any) -> None:
 
 @implements("Buffer_CopyRawToHost")
 def _raw_to_host(args: Any) -> None:
-    array = array_of(args.buffer)
+    array = elements_of(args.buffer)
     if not 0 <= args.offset <= args.offset + args.transfer_size <= array.nbytes:
         message = f"{args.transfer_size} bytes from {args.offset} of a buffer of {array.nbytes}"
         raise PjrtError(INVALID_ARGUMENT, message)

@@ -1,13 +1,12 @@
 ; Buffers of PJRT: handles of immutable arrays in counted storage.
 
 %storage = type { i64, ptr, ptr, ptr, ptr, [3 x i64] } ; references, data, release, its argument, another one
-%buffer = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i32, i32 }
-; storage, data, device, memory, event that defines it (null: ready), bytes, rank, type, whether it is deleted; then
-; the dimensions
+%buffer = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i32, i32, ptr }
+; storage, data, device, memory, event that defines it (null: ready), bytes, rank, type, whether it is deleted, layout
+; (null: row-major); then the dimensions
 
 @pool = internal global ptr null
 @pool.lock = internal global i64 0
-@minor_to_major = internal global [64 x i64] zeroinitializer ; 63, 62 ... 0
 @deleted.message = internal constant [36 x i8] c"Buffer has been deleted or donated.\00"
 
 declare ptr @hloom_take(ptr, i64)
@@ -19,20 +18,7 @@ declare i32 @sched_yield()
 
 ; Set the recycled memory that large results use; `hloom_take` describes it.
 define void @pjrt_set_pool(ptr %pool) nounwind {
-entry:
   store ptr %pool, ptr @pool
-  br label %next
-
-next:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %next ]
-  %value = sub i64 63, %i
-  %at = getelementptr i64, ptr @minor_to_major, i64 %i
-  store i64 %value, ptr %at
-  %i.next = add i64 %i, 1
-  %more = icmp ult i64 %i.next, 64
-  br i1 %more, label %next, label %done
-
-done:
   ret void
 }
 
@@ -221,7 +207,7 @@ define ptr @pjrt_buffer(ptr %storage, ptr %device, ptr %memory, ptr %event, i64 
                         ptr %dims) nounwind {
 entry:
   %dims.bytes = shl i64 %rank, 3
-  %size = add i64 %dims.bytes, 64
+  %size = add i64 %dims.bytes, 72
   %buffer = call ptr @malloc(i64 %size)
   store ptr %storage, ptr %buffer
   %source.at = getelementptr %storage, ptr %storage, i64 0, i32 1
@@ -242,6 +228,8 @@ entry:
   store i32 %type, ptr %type.at
   %deleted.at = getelementptr %buffer, ptr %buffer, i64 0, i32 8
   store i32 0, ptr %deleted.at
+  %layout.at = getelementptr %buffer, ptr %buffer, i64 0, i32 9
+  store ptr null, ptr %layout.at
   %its.dims = getelementptr %buffer, ptr %buffer, i64 1
   br label %dimension
 
@@ -363,14 +351,15 @@ define ptr @PJRT_Buffer_DynamicDimensionIndices(ptr %args) nounwind {
   ret ptr null
 }
 
-; Layouts are row-major and without tiles.
+; Layouts have no tiles.
 define ptr @PJRT_Buffer_GetMemoryLayout(ptr %args) nounwind {
   %buffer.at = getelementptr ptr, ptr %args, i64 2
   %buffer = load ptr, ptr %buffer.at
   %rank.at = getelementptr %buffer, ptr %buffer, i64 0, i32 6
   %rank = load i64, ptr %rank.at
-  %from = sub i64 64, %rank
-  %order = getelementptr i64, ptr @minor_to_major, i64 %from
+  %layout = call ptr @layout_of(ptr %buffer)
+  %order.from = getelementptr ptr, ptr %layout, i64 2
+  %order = load ptr, ptr %order.from
   %order.at = getelementptr ptr, ptr %args, i64 7
   store ptr %order, ptr %order.at
   %order.size.at = getelementptr i64, ptr %args, i64 8
@@ -518,6 +507,10 @@ define internal ptr @shared(ptr %buffer, ptr %device, ptr %memory) nounwind {
   %dims = getelementptr %buffer, ptr %buffer, i64 1
   %made = call ptr @pjrt_buffer(ptr %storage, ptr %device, ptr %memory, ptr %kept, i64 %bytes, i32 %type, i64 %rank,
                                 ptr %dims)
+  %layout.from = getelementptr %buffer, ptr %buffer, i64 0, i32 9
+  %layout = load ptr, ptr %layout.from
+  %layout.to = getelementptr %buffer, ptr %made, i64 0, i32 9
+  store ptr %layout, ptr %layout.to
   ret ptr %made
 }
 

@@ -9,8 +9,9 @@
   ptr, i64, ptr,  ;  9 device, number of donated inputs, their indices
   i64, i64        ; 12 whether a worker runs it, runs that are queued
 }
-%input = type { i64, i64 }             ; bytes, type
-%output = type { i64, i64, i64, ptr, i64 } ; bytes, type, rank, dimensions, number of the memory on its device
+%input = type { i64, i64, ptr }         ; bytes, type, layout (null: row-major)
+%output = type { i64, i64, i64, ptr, i64, ptr }
+; bytes, type, rank, dimensions, number of the memory on its device, layout
 
 %worker = type { [6 x i64], [6 x i64], ptr, ptr, i64, i64 }
 ; mutex, condition, first task, last task, whether its thread runs, unfinished tasks
@@ -365,7 +366,13 @@ check:
   %wanted.type.at = getelementptr %input, ptr %input.table, i64 %i, i32 1
   %wanted.type = load i64, ptr %wanted.type.at
   %same.type = icmp eq i64 %type, %wanted.type
-  %same = and i1 %same.bytes, %same.type
+  %same.both = and i1 %same.bytes, %same.type
+  %layout.at = getelementptr %buffer, ptr %buffer, i64 0, i32 9
+  %layout = load ptr, ptr %layout.at
+  %wanted.layout.at = getelementptr %input, ptr %input.table, i64 %i, i32 2
+  %wanted.layout = load ptr, ptr %wanted.layout.at
+  %same.layout = icmp eq ptr %layout, %wanted.layout
+  %same = and i1 %same.both, %same.layout
   %right = and i1 %same, %there
   br i1 %right, label %fits, label %python
 
@@ -540,6 +547,10 @@ make:
   %kept = call ptr @kept_event(ptr %event)
   %buffer = call ptr @pjrt_buffer(ptr %storage, ptr %device, ptr %memory, ptr %kept, i64 %bytes, i32 %type, i64 %rank,
                                   ptr %dims)
+  %layout.from = getelementptr %output, ptr %table, i64 %j, i32 5
+  %layout = load ptr, ptr %layout.from
+  %layout.to = getelementptr %buffer, ptr %buffer, i64 0, i32 9
+  store ptr %layout, ptr %layout.to
   %result.at = getelementptr ptr, ptr %results, i64 %j
   store ptr %buffer, ptr %result.at
   %data.at = getelementptr %storage, ptr %storage, i64 0, i32 1

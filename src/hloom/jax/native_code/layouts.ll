@@ -1,5 +1,5 @@
-; The extension for layouts, as far as every transfer asks for it. All layouts are row-major; the handle of one begins
-; with its text and the text's length.
+; The extension for layouts, as far as every transfer asks for it. The handle of a layout begins with its text, the
+; text's length, and the order of dimensions, minor to major.
 
 @layouts = internal global ptr null
 
@@ -16,13 +16,23 @@ define internal ptr @row_major(i64 %rank) nounwind {
   ret ptr %layout
 }
 
+; Return the layout of a buffer.
+define internal ptr @layout_of(ptr %buffer) nounwind {
+  %own.at = getelementptr %buffer, ptr %buffer, i64 0, i32 9
+  %own = load ptr, ptr %own.at
+  %plain = icmp eq ptr %own, null
+  %rank.at = getelementptr %buffer, ptr %buffer, i64 0, i32 6
+  %rank = load i64, ptr %rank.at
+  %default = call ptr @row_major(i64 %rank)
+  %layout = select i1 %plain, ptr %default, ptr %own
+  ret ptr %layout
+}
+
 ; Words of the arguments: 2 buffer, 3 layout.
 define ptr @PJRT_Layouts_PJRT_Buffer_MemoryLayout(ptr %args) nounwind {
   %buffer.at = getelementptr ptr, ptr %args, i64 2
   %buffer = load ptr, ptr %buffer.at
-  %rank.at = getelementptr %buffer, ptr %buffer, i64 0, i32 6
-  %rank = load i64, ptr %rank.at
-  %layout = call ptr @row_major(i64 %rank)
+  %layout = call ptr @layout_of(ptr %buffer)
   %out = getelementptr ptr, ptr %args, i64 3
   store ptr %layout, ptr %out
   ret ptr null
