@@ -180,7 +180,12 @@ def test_computations_take_dynamic_arguments_only_where_they_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["f32[5] set-dimension-size(x, n), dimensions={0}", "f32[5] slice(d), slice={[0:5]}"]
+    "line",
+    [
+        "f32[5] set-dimension-size(x, n), dimensions={0}",
+        "f32[5] slice(d), slice={[0:5]}",
+        "f32[5] dynamic-slice(d, n), dynamic_slice_sizes={5}",
+    ],
 )
 def test_static_sizes_are_filled_with_zeros(line: str) -> None:
     found = evaluate(f"{DYNAMIC}ROOT r = {line}", F([1, 2, 3, 4, 5]), I(3))

@@ -22,7 +22,7 @@ from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
 from hloom.passes.pipeline import Pass
-from native_runs import arguments
+from native_runs import agree, arguments
 
 
 def expanded(expander: Pass, text: str, gone: str = "") -> Any:
@@ -110,6 +110,14 @@ def test_batch_normalization(kind: str, index: int) -> None:
 )
 def test_bitcast(before: str, after: str) -> None:
     expanded(BitcastExpander(), f"x = {before} parameter(0)\nROOT r = {after} bitcast(x)", "bitcast")
+
+
+@pytest.mark.parametrize("layouts", [("T(8)S(1)", "T(8)"), ("T(8)", "T(8)S(1)SC(0:3)"), ("S(1)", "")])
+def test_bitcast_to_another_memory_space_is_the_operand(layouts: tuple[str, str]) -> None:
+    before, after = (f"s32[6]{{0:{layout}}}" if layout else "s32[6]{0}" for layout in layouts)
+    text = f"x = {before} parameter(0)\ny = {before} negate(x)\nROOT r = {after} bitcast(y)"
+    expanded(BitcastExpander(), text, "bitcast")
+    agree(text, np.arange(6, dtype=np.int32))
 
 
 def test_bitcast_of_tiles_stays() -> None:

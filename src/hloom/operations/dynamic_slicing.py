@@ -69,6 +69,7 @@ class DynamicSlice(Operation):
 
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
+    fixes_sizes: ClassVar[bool] = True
     dynamic_slice_sizes: tuple[int, ...] = dims()
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
