@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
@@ -122,7 +122,7 @@ def _target(
         shape = instruction.shape
         leaves = list(shape.tuple_shapes) if shape.is_tuple else [shape]
         results = [np.zeros(leaf.dimensions, leaf.element_type.numpy_dtype) for leaf in leaves]
-        call = Call(prefix, parse_attributes(instruction.backend_config))
+        call = Call(prefix, _attributes(instruction.backend_config))
         _check(call, instruction, arrays, results, batch)
         with _one_thread:
             for index in np.ndindex(arrays[0].shape[:batch]):
@@ -209,6 +209,12 @@ def set_thread_count(count: int) -> int:
 def _library() -> ctypes.CDLL:
     """Return scipy's module of LAPACK routines, whose symbols include those of the library behind it."""
     return ctypes.CDLL(import_module(_MODULES[0]).__file__)
+
+
+@lru_cache(maxsize=1024)
+def _attributes(text: str) -> Attributes:
+    """Return the attributes of a call, which kernels only read."""
+    return parse_attributes(text)
 
 
 @cache
