@@ -18,7 +18,7 @@ from hloom.codegen.llvm import print_module
 from hloom.cpu import emitters  # noqa: F401  (registers emitters)
 from hloom.cpu.jit.llvm import generate, simplified_names
 from hloom.cpu.jit.loader import LoadedObject
-from hloom.cpu.native import external_address
+from hloom.cpu.loaded_program import external_address
 from hloom.cpu.pipeline import CPU_PIPELINE
 from hloom.cpu.program import ENTRY, emit_program
 from hloom.cpu.runtime.host import HostCalls

@@ -12,7 +12,7 @@ import ctypes
 import math
 import mmap
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
@@ -22,11 +22,9 @@ import numpy as np
 from hloom.buffers import assignment
 from hloom.buffers.buffers import Buffer
 from hloom.codegen.llvm import module as llvm_module
-from hloom.cpu import native
+from hloom.cpu import loaded_program, native
 from hloom.cpu.jit import loader
-from hloom.cpu.jit.cache import Entry
-from hloom.cpu.jit.loader import LoadedObject
-from hloom.cpu.jit.program_facts import ProgramFacts
+from hloom.cpu.jit.loader import Externals, LoadedObject
 from hloom.shape.shape import Shape
 
 Array = np.ndarray[Any, Any]
@@ -116,14 +114,13 @@ class GuardedOffsets:
         return at
 
 
-def guarded_constants(entry: Entry, place: str) -> tuple[LoadedObject, ProgramFacts]:
-    """Load code with every constant next to a page that nobody may touch."""
-    facts = ProgramFacts.from_json(entry.facts)
-    assert facts is not None
-    count = len(entry.parts) - len(facts.data)
+def guarded_constants(
+    objects: Sequence[bytes], externals: Externals, constants: Mapping[str, bytes], place: str
+) -> LoadedObject:
+    """Load code with every constant next to an inaccessible page."""
     data: dict[str, bytes] = {}
     unused: list[str] = []
-    for number, (name, content) in enumerate(zip(facts.data, entry.parts[count:], strict=True)):
+    for number, (name, content) in enumerate(constants.items()):
         size = len(content)
         ahead = pages(size) - size if place == END else 0
         if ahead:
@@ -132,10 +129,10 @@ def guarded_constants(entry: Entry, place: str) -> tuple[LoadedObject, ProgramFa
         data[f"behind {number}"] = bytes(pages(ahead + size) - ahead - size + PAGE)
         unused.append(f"behind {number}")
     with mock.patch.object(loader, "DATA_ALIGNMENT", 1):
-        loaded = LoadedObject(entry.parts[:count], native.external_address, data)
+        loaded = LoadedObject(objects, externals, data)
     for name in unused:
         protect(pages(loaded.symbols[name]), PAGE, 0)
-    return loaded, facts
+    return loaded
 
 
 def unaligned_constant(module: llvm_module.Module, name: str, data: bytes, *, align: int = 0) -> None:
@@ -213,7 +210,7 @@ def guarded(place: str) -> Generator[None]:
         mock.patch.object(assignment, "assign_offsets", offsets),
         mock.patch.object(llvm_module, "MOST_INLINE", 0),
         mock.patch.object(llvm_module.Module, "constant_bytes", unaligned_constant),
-        mock.patch.object(native, "_loaded", lambda entry: guarded_constants(entry, place)),
+        mock.patch.object(loaded_program, "LoadedObject", lambda *given: guarded_constants(*given, place)),
         mock.patch.object(native, "configured_cache", lambda: None),
         mock.patch.object(native.NativeExecutable, "builtin", lambda _, fallback: fallback),
         mock.patch.object(native.NativeExecutable, "_run", run),

@@ -15,7 +15,7 @@ from hloom.codegen.target import Target, host
 from hloom.cpu import emitters  # noqa: F401  (element rules; the kernels of cpu are not used)
 from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.jit.loader import LoadedObject
-from hloom.cpu.native import external_address
+from hloom.cpu.loaded_program import external_address
 from hloom.errors import HloError
 from hloom.evaluate.devices import VirtualDevice
 from hloom.ir.cloning import clone_module

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -17,11 +16,9 @@ import numpy as np
 
 from hloom.codegen.target import Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
-from hloom.cpu.jit.externals import address_of
 from hloom.cpu.jit.fingerprint import fingerprint
-from hloom.cpu.jit.loader import LoadedObject
-from hloom.cpu.jit.program_facts import ProgramFacts, signature_of
-from hloom.cpu.jit.relocation import LoadError
+from hloom.cpu.jit.program_facts import signature_of
+from hloom.cpu.loaded_program import ENTRY, LoadedProgram, cached_program
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for, lent_memory
 from hloom.cpu.runtime.support import begin_support, support
@@ -43,30 +40,9 @@ if TYPE_CHECKING:
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
 
-ENTRY: Final = "hloom_run"
 _EXECUTE: Final = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)
 _LONG_WORK: Final = 200_000
 """Elementary operations from which a program releases the GIL: some 10 to 20 us."""
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Memory that a program needs, in bytes.
-
-    Attributes:
-        argument, output: arrays of the caller.
-        temp: the arena.
-        peak: the sum.
-    """
-
-    argument: int
-    output: int
-    temp: int
-
-    @property
-    def peak(self) -> int:
-        """Bytes in use while the program runs."""
-        return self.argument + self.output + self.temp
 
 
 class NativeExecutable:
@@ -83,6 +59,9 @@ class NativeExecutable:
         calls_host: it calls Python for operations that only the host can run.
         shares: some kernel shares its iterations among the threads of the pool.
         facts: properties recorded when it was compiled.
+        key: of the program in the cache; empty if there is no cache.
+        loaded: the code in memory.
+        dump: writes files about it, if they are wanted.
     """
 
     def __init__(self, module: HloModule, flags: str = "") -> None:
@@ -97,25 +76,26 @@ class NativeExecutable:
         self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
         target, cache = host(), configured_cache()
-        key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
+        self.key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
         self.dump = self._dump(flags)
-        entry = cache.get(key) if cache is not None and self.dump is None else None
-        found = _load(entry, signature_of(module)) if entry is not None else None
+        found = cached_program(self.key) if self.key and self.dump is None else None
+        if found is not None and found.facts.signature != signature_of(module):
+            found = None
         self.from_cache = found is not None
         if found is None:
             with collector_paused():
                 entry = self._compile(target)
             if cache is not None:
-                cache.put(key, entry)
-            found = _loaded(entry)
-        self._loaded, facts = found
-        self.facts = facts
-        self.memory = Memory(sum(facts.argument_bytes), sum(facts.result_bytes), facts.temp_bytes)
+                cache.put(self.key, entry)
+            found = LoadedProgram(entry)
+        self.loaded = found
+        self.facts = facts = found.facts
+        self.memory = found.memory
         self.calls_host = facts.host_calls > 0
         self.shares = facts.shares
         self._long = facts.temp_bytes > 0 or facts.work >= _LONG_WORK or not facts.is_bounded
-        self._context = Context()
-        self._address = self._loaded.symbols[ENTRY]
+        self._context = found.context
+        self._address = found.address
 
     def _compile(self, target: Target) -> Entry:
         """Verify, optimize and compile the module."""
@@ -138,6 +118,11 @@ class NativeExecutable:
         from hloom.cpu.pipeline import CPU_PIPELINE
 
         return begin_dump(self.given, CPU_PIPELINE, flags)
+
+    @property
+    def runs_alone(self) -> bool:
+        """Return true if the code needs nothing but memory: no calls of the host, no sizes of arrays."""
+        return not self.calls_host and self.module is self.given
 
     @property
     def host_calls(self) -> Sequence[HloInstruction]:
@@ -192,7 +177,7 @@ class NativeExecutable:
     @property
     def code_size(self) -> int:
         """Return the size of code and constants in memory, in bytes."""
-        return self._loaded.size
+        return self.loaded.size
 
     @property
     def context(self) -> Context:
@@ -239,7 +224,7 @@ class NativeExecutable:
         shapes = [*parameters, *self.result_leaves]
         snapshots = self.dump is not None and self.dump.snapshots
         unwieldy = any(s.is_array and (s.rank > 32 or s.element_count > 1 << 32) for s in shapes)
-        if self.calls_host or self.module is not self.given or snapshots or unwieldy:
+        if not self.runs_alone or snapshots or unwieldy:
             return fallback
         flat = result.is_array or (result.is_tuple and all(s.is_array for s in result.tuple_shapes))
         if not flat or not all(s.is_array and s.is_static for s in shapes):
@@ -290,7 +275,7 @@ class NativeExecutable:
         from hloom.cpu.runtime.profile import Profile, profile_lines
 
         program, code = compile_module(self.optimized, host(), timed=True)
-        loaded, _ = _loaded(code)
+        loaded = LoadedProgram(code)
         table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
         participants = host_calls.table if host_calls is not None else 0
         context = Context(participants=participants, table=ctypes.addressof(table), stop=stop)
@@ -302,37 +287,6 @@ class NativeExecutable:
             seconds = (_clock() - before) / 1e9
         instructions = {i.name: i for i in self.optimized.instructions()}
         return Profile(seconds, profile_lines(instructions, list(program.timed), list(table)))
-
-
-def external_address(name: str) -> int | None:
-    """Return the address of a function that programs may call: of hloom's native code, or of a library."""
-    if name in ("hloom_host", "hloom_rendezvous"):
-        from hloom.cpu.runtime.host import provide_functions
-
-        provide_functions()
-    found = address_of(name)
-    return support().symbols.get(name) if found is None else found
-
-
-def _load(entry: Entry, signature: str) -> tuple[LoadedObject, ProgramFacts] | None:
-    """Load an entry of the cache; None if it is malformed or of another signature, and is compiled again."""
-    facts = ProgramFacts.from_json(entry.facts)
-    if facts is None or facts.signature != signature or len(entry.parts) <= len(facts.data):
-        return None
-    try:
-        found = _loaded(entry)
-    except LoadError:
-        return None
-    return found if ENTRY in found[0].symbols else None
-
-
-def _loaded(entry: Entry) -> tuple[LoadedObject, ProgramFacts]:
-    """Load a well-formed entry; raises LoadError."""
-    facts = ProgramFacts.from_json(entry.facts)
-    assert facts is not None
-    count = len(entry.parts) - len(facts.data)
-    data = dict(zip(facts.data, entry.parts[count:], strict=True))
-    return LoadedObject(entry.parts[:count], external_address, data), facts
 
 
 def _room_for(shape: Shape) -> Array:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Value
 from hloom.operations.custom_call import CustomCall
-
-TARGET: Final = "xla_buffer_python_cpu_callback"
 
 
 class Buffer:

@@ -1,7 +1,8 @@
-"""Compiler options: ``jax.jit(f, compiler_options={"xla_dump_to": "/tmp/dump"})``.
+"""Compile options: devices, and XLA's debug options.
 
-The names are those of XLA's DebugOptions (``xla/xla.proto``). ``xla_dump_*`` write files about the program;
-the others are checked and have no effect, as most of them have none on XLA:CPU.
+``jax.jit(f, compiler_options={"xla_dump_to": "/tmp/dump"})`` passes debug options, which have the names of
+XLA's DebugOptions (``xla/xla.proto``). ``xla_dump_*`` write files about the program; the others are checked
+and have no effect, as most of them have none on XLA:CPU.
 """
 
 from __future__ import annotations
@@ -9,16 +10,62 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from hloom.jax.client import Client, Device
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
+from hloom.jax.messages import assigned_devices
 
 Option = str | bool | int | float
 
 _NAMES: Final = Path(__file__).parent / "xla_options.txt"
 _BITS: Final = {"int32": 32, "int64": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Compile options.
+
+    Attributes:
+        num_replicas, num_partitions: numbers of devices.
+        assignment: a DeviceAssignmentProto; None for the first devices.
+        dump_flags: what to write about the program, as flags in the form of ``XLA_FLAGS``.
+    """
+
+    num_replicas: int
+    num_partitions: int
+    assignment: bytes | None
+    dump_flags: str
+
+    @staticmethod
+    def parsed(options: bytes) -> Options:
+        """Parse a CompileOptionsProto; raises PjrtError for options that there are not."""
+        parsed: Any = import_module("jaxlib._jax").CompileOptions.ParseFromString(options)
+        build = parsed.executable_build_options
+        assignment = parsed.device_assignment or build.device_assignment
+        return Options(
+            build.num_replicas,
+            build.num_partitions,
+            None if assignment is None else assignment.serialize(),
+            dump_flags(compiler_options(parsed.env_option_overrides)),
+        )
+
+    def devices(self, client: Client) -> list[Device]:
+        """Return the devices of the assignment, replica-major. Raises PjrtError."""
+        ids: Sequence[int] = range(self.num_replicas * self.num_partitions)
+        if self.assignment is not None:
+            try:
+                ids = assigned_devices(self.assignment, self.num_replicas, self.num_partitions)
+            except ValueError as error:
+                raise PjrtError(INVALID_ARGUMENT, str(error)) from None
+        if any(not 0 <= n < len(client.devices) for n in ids):
+            message = f"the program runs on devices {list(ids)}, there are {len(client.devices)}"
+            raise PjrtError(INVALID_ARGUMENT, message)
+        return [client.devices[n] for n in ids]
 
 
 def compiler_options(overrides: Sequence[tuple[str, Option]]) -> Mapping[str, Option]:

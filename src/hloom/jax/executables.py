@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from hloom.cpu.runtime.context import Context
-from hloom.ir.instruction import HloInstruction
 from hloom.jax import abi
 from hloom.jax.api import implements
 from hloom.jax.callbacks import unbind
@@ -18,58 +15,14 @@ from hloom.jax.client import NOTHING, STOP, Client, Device, NamedValues
 from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.memory_layouts import handle_of
-from hloom.jax.placements import Placement
-from hloom.jax.transfers import NUMBERS, TYPES
-from hloom.shape.shape import Shape
+from hloom.jax.messages import device_assignment
 
 if TYPE_CHECKING:
-    from hloom.jax.compilation import Compiled
+    from hloom.ir.instruction import HloInstruction
+    from hloom.jax.compiled import Compiled, Leaf
 
-_PRED: Final = 1
 LONG_WORK: Final = 2_000_000
 """Elementary operations, about 100 us, from which a worker runs a program."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """An argument or a result: an array, or a token, which JAX represents by an array of no elements.
-
-    Attributes:
-        dimensions: the array's.
-        number: PJRT's number of the element type.
-        is_token: whether it is a token.
-        memory: the number of the memory on its device, for a result.
-        order: the dimensions, minor to major; empty if the array is row-major.
-    """
-
-    dimensions: tuple[int, ...]
-    number: int
-    is_token: bool = False
-    memory: int = 0
-    order: tuple[int, ...] = ()
-
-    @property
-    def rank(self) -> int:
-        """The number of dimensions."""
-        return len(self.dimensions)
-
-    @property
-    def bytes(self) -> int:
-        """The size of the elements; those of less than a byte take a whole one."""
-        size = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
-        for extent in self.dimensions:
-            size *= extent
-        return size
-
-    @staticmethod
-    def of(shape: Shape, placement: Placement) -> Leaf:
-        """Return the leaf for a shape that is no tuple; it has the dimensions major to minor."""
-        if not shape.is_array:
-            return Leaf((0,), _PRED, True, placement.memory)
-        dimensions, order = shape.dimensions, placement.order
-        if order:
-            dimensions = tuple(dimensions[len(order) - 1 - order.index(d)] for d in range(len(order)))
-        return Leaf(dimensions, NUMBERS[shape.element_type], False, placement.memory, order)
 
 
 class LoadedExecutable(Handle):
@@ -77,6 +30,8 @@ class LoadedExecutable(Handle):
 
     Attributes:
         compiled: the program.
+        interface: what JAX asks about it.
+        inputs, outputs: the interface's.
         devices: where it runs, replica-major.
         options: the compile options, as they were given.
         callbacks: Python functions that it calls.
@@ -92,8 +47,9 @@ class LoadedExecutable(Handle):
         self.options = options
         self.callbacks = list(callbacks)
         self.bound: Sequence[HloInstruction] = ()
-        self.inputs, self.outputs = compiled.inputs, compiled.outputs
-        self.name = Text(compiled.name)
+        self.interface = interface = compiled.interface
+        self.inputs, self.outputs = interface.inputs, interface.outputs
+        self.name = Text(interface.name)
         self.deleted = False
         self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
         inputs = [word for leaf in self.inputs for word in (leaf.bytes, leaf.number, handle_of(leaf.order))]
@@ -102,12 +58,12 @@ class LoadedExecutable(Handle):
             for leaf, dims in zip(self.outputs, self._dimensions, strict=True)
             for word in _output_words(leaf, dims.address)
         ]
-        self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, compiled.donated)]
+        self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, interface.donated)]
         words = self.words
-        words.num_replicas, words.num_partitions = compiled.num_replicas, compiled.num_partitions
+        words.num_replicas, words.num_partitions = interface.num_replicas, interface.num_partitions
         words.inputs, words.outputs = len(self.inputs), len(self.outputs)
         words.input_table, words.output_table = self._tables[0].address, self._tables[1].address
-        words.donated, words.donated_indices = len(compiled.donated), self._tables[2].address
+        words.donated, words.donated_indices = len(interface.donated), self._tables[2].address
         words.device = self.devices[0].handle
         native = compiled.native
         if native is not None:
@@ -143,19 +99,14 @@ class LoadedExecutable(Handle):
     @cached_property
     def fingerprint(self) -> Text:
         """A digest of the program."""
-        return Text(hashlib.sha256(self.compiled.key).hexdigest())
+        return Text(self.compiled.key)
 
     @cached_property
     def device_assignment(self) -> Text:
         """The devices, as a DeviceAssignmentProto."""
-        replicas, partitions = self.compiled.num_replicas, self.compiled.num_partitions
-        encoded = b"\x08" + _varint(replicas) + b"\x10" + _varint(partitions)
-        for partition in range(partitions):
-            ids = [self.devices[r * partitions + partition].id for r in range(replicas)]
-            packed = b"".join(map(_varint, ids))
-            column = b"\x0a" + _varint(len(packed)) + packed
-            encoded += b"\x1a" + _varint(len(column)) + column
-        return Text(encoded)
+        interface = self.interface
+        ids = [device.id for device in self.devices]
+        return Text(device_assignment(interface.num_replicas, interface.num_partitions, ids))
 
     @cached_property
     def serialized_options(self) -> Text:
@@ -165,7 +116,7 @@ class LoadedExecutable(Handle):
     @cached_property
     def logical_ids(self) -> Words:
         """Replica and partition of every device."""
-        partitions = self.compiled.num_partitions
+        partitions = self.interface.num_partitions
         flat = [word for n in range(len(self.devices)) for word in divmod(n, partitions)]
         return Words(flat, ctypes.c_int32)
 
@@ -177,7 +128,7 @@ class LoadedExecutable(Handle):
     @cached_property
     def optimized_program(self) -> tuple[Text, Text]:
         """The program after all passes, and the name of its format."""
-        return Text(self.compiled.optimized_program()), Text("hlo_with_config")
+        return Text(self.compiled.optimized_program), Text("hlo_with_config")
 
     def drop(self) -> None:
         """Forget the program, as soon as no queued run needs it."""
@@ -205,19 +156,11 @@ def _sweep() -> None:
             Handle.drop(executable)
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
 def executable_at(handle: int | None) -> LoadedExecutable:
     """Return the executable of a handle; raises PjrtError if there is none."""
     found = object_at(handle, LoadedExecutable)
     if found.deleted:
-        raise PjrtError(INVALID_ARGUMENT, f"the executable {found.compiled.name} was deleted")
+        raise PjrtError(INVALID_ARGUMENT, f"the executable {found.interface.name} was deleted")
     return found
 
 
@@ -322,12 +265,15 @@ def _cost_analysis(args: Any) -> None:
 
 @implements("Executable_GetCompiledMemoryStats")
 def _memory_stats(args: Any) -> None:
-    compiled = executable_at(args.executable).compiled
-    args.argument_size_in_bytes = sum(leaf.bytes for leaf in compiled.inputs)
-    args.output_size_in_bytes = sum(leaf.bytes for leaf in compiled.outputs)
-    args.alias_size_in_bytes = sum(compiled.inputs[n].bytes for n in compiled.donated)
+    executable = executable_at(args.executable)
+    compiled, interface = executable.compiled, executable.interface
+    args.argument_size_in_bytes = sum(leaf.bytes for leaf in interface.inputs)
+    args.output_size_in_bytes = sum(leaf.bytes for leaf in interface.outputs)
+    args.alias_size_in_bytes = sum(interface.inputs[n].bytes for n in interface.donated)
     args.temp_size_in_bytes = compiled.temp_bytes
     args.generated_code_size_in_bytes = compiled.code_size
+    for field in ("generated_code", "argument", "output", "alias", "temp"):
+        setattr(args, f"host_{field}_size_in_bytes", 0)
     args.peak_memory_in_bytes = args.argument_size_in_bytes + args.output_size_in_bytes + compiled.temp_bytes
 
 

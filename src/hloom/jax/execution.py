@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from hloom.cpu.native import NativeExecutable
 from hloom.jax import abi
 from hloom.jax.api import callback
 from hloom.jax.callbacks import bind
 from hloom.jax.client import Device
+from hloom.jax.compiled import Leaf
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
-from hloom.jax.executables import Leaf, LoadedExecutable, executable_at
+from hloom.jax.executables import LoadedExecutable, executable_at
 from hloom.jax.handles import object_at, words_at
 from hloom.jax.memory_layouts import order_at
 from hloom.jax.native import native
 from hloom.jax.transfers import dimensions_of, elements_of, head_of, logical, new_buffer, wait_for
+
+if TYPE_CHECKING:
+    from hloom.cpu.native import NativeExecutable
 
 Array = np.ndarray[Any, Any]
 _held: Final[list[Any]] = []
@@ -40,7 +43,7 @@ def execute(args: Any) -> None:
     if args.execute_device:
         devices = [object_at(args.execute_device, Device)]
     if len(devices) != args.num_devices:
-        message = f"{executable.compiled.name} runs on {len(devices)} devices, got {args.num_devices}"
+        message = f"{executable.interface.name} runs on {len(devices)} devices, got {args.num_devices}"
         raise PjrtError(INVALID_ARGUMENT, message)
     for row in rows:
         _check(executable, row)
@@ -59,7 +62,7 @@ def execute(args: Any) -> None:
 
 def _check(executable: LoadedExecutable, row: Sequence[int]) -> None:
     """Check the arguments of a device and wait for them."""
-    name = executable.compiled.name
+    name = executable.interface.name
     if len(row) != len(executable.inputs):
         raise PjrtError(INVALID_ARGUMENT, f"{name} takes {len(executable.inputs)} arguments, got {len(row)}")
     for number, (handle, wanted) in enumerate(zip(row, executable.inputs, strict=True)):
@@ -83,7 +86,9 @@ def _run(
     executable: LoadedExecutable, rows: Sequence[Sequence[int]], devices: Sequence[Device]
 ) -> list[list[int]]:
     """Run the program; return the results' handles for every device."""
-    program = executable.compiled.program
+    from hloom.cpu.native import NativeExecutable
+
+    program = executable.compiled.program.executable
     arguments = [
         [
             None if leaf.is_token else elements_of(handle)
@@ -127,6 +132,6 @@ def _donate(executable: LoadedExecutable, rows: Sequence[Sequence[int]], options
         given = abi.struct("ExecuteOptions").from_address(options)
         kept = words_at(given.non_donatable_input_indices, given.num_non_donatable_input_indices)
     for row in rows:
-        for number in executable.compiled.donated:
+        for number in executable.interface.donated:
             if number not in kept:
                 native().call("pjrt_delete", row[number])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, cast
 
 _OWN: Final = "lapack_"
 """Beginning of targets that hloom serves itself, although jaxlib registers its functions for them."""
+_registering: Final = threading.Lock()
+_waiting: Final[list[tuple[str, Any]]] = []
+"""Targets and functions for the next compilation; registering them loads the compiler's operations."""
 
 
 def install(platform: str) -> None:
@@ -29,12 +33,19 @@ def _register(name: str | bytes, function: Any, *_: Any) -> None:
     target = name.decode() if isinstance(name, bytes) else name
     if target.startswith(_OWN):
         return
-    from hloom.runtime.custom_call import register_custom_call
-
     if isinstance(function, Mapping):
         stages = cast("Mapping[str, Any]", function)
         function = stages["execute"] if set(stages) == {"execute"} else _refusal(stages)
-    register_custom_call(target, function)
+    _waiting.append((target, function))
+
+
+def register_targets() -> None:
+    """Register the functions that JAX handed over since the last compilation."""
+    from hloom.runtime.custom_call import register_custom_call
+
+    with _registering:
+        while _waiting:
+            register_custom_call(*_waiting.pop(0))
 
 
 def _refusal(stages: Mapping[str, Any]) -> Callable[..., Any]:

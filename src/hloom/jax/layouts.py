@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from hloom.jax import abi
 from hloom.jax.api import callback
-from hloom.jax.executables import Leaf, executable_at
+from hloom.jax.compiled import Leaf
+from hloom.jax.executables import executable_at
 from hloom.jax.handles import Words
 from hloom.jax.memory_layouts import layout, row_major
 from hloom.jax.native import native

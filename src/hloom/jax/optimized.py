@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
+from hloom.jax.messages import bytes_field, integer_field
 
 if TYPE_CHECKING:
     from hloom.sharding.partitioner import Partitioned
@@ -30,21 +31,5 @@ def module_with_config(
         whole.write(proto.spmd_output_sharding)
     encoded = proto.SerializeToString()
     shape = proto.host_program_shape.SerializeToString()
-    config = _field(1, shape) + _number(4, num_replicas) + _number(5, num_partitions)
-    return _field(1, encoded) + _field(2, config)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*encoded, value])
+    config = bytes_field(1, shape) + integer_field(4, num_replicas) + integer_field(5, num_partitions)
+    return bytes_field(1, encoded) + bytes_field(2, config)

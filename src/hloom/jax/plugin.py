@@ -48,7 +48,7 @@ def register(*, as_cpu: bool = False) -> None:
         raise HloError(message, rule="jax.initialized")
     if client.pjrt_plugin_loaded(name):
         return
-    from hloom.jax import api, callbacks, foreign_functions, forks, lowerings
+    from hloom.jax import api, foreign_functions, forks, handover, lowerings
     from hloom.jax import client as own_client
 
     own_client.set_platform(name)
@@ -64,7 +64,7 @@ def register(*, as_cpu: bool = False) -> None:
         make_topology=None,
         c_api=capsule,
     )
-    callbacks.install(own_client.version())
+    handover.install(own_client.version())
     foreign_functions.install(name)
     forks.install()
     if not as_cpu:

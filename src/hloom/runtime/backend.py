@@ -50,7 +50,7 @@ from hloom.ir.operation import Value
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.codegen.target import Target
-    from hloom.cpu.native import Memory
+    from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.profile import Profile
     from hloom.passes.pipeline import Pipeline
 

@@ -22,7 +22,7 @@ from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
-    from hloom.cpu.native import Memory
+    from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
     from hloom.passes.pipeline import Pipeline

@@ -35,7 +35,7 @@ from hloom.runtime.device import Device
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
-    from hloom.cpu.native import Memory
+    from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.profile import Profile
 
 _MOST_BYTES: Final = (1 << 63) - 1

@@ -45,7 +45,8 @@ _TEMPORARY_SECONDS: Final = 3600.0
 _LENGTH: Final = struct.Struct("<Q")
 _DEFAULT_LIMIT_MIB: Final = 512
 _PACKAGES: Final = (
-    "shape", "ir", "operations", "evaluate", "analysis", "passes", "plan", "codegen", "buffers", "cpu",
+    "shape", "ir", "operations", "proto", "evaluate", "analysis", "passes", "plan", "codegen", "buffers",
+    "cpu", "jax",
 )  # fmt: skip
 """Packages of hloom that compiled code depends on."""
 _KEPT_PART: Final = 0.75
@@ -292,7 +293,7 @@ def key_of(*parts: str | bytes) -> str:
 
 @cache
 def compiler_identity() -> str:
-    """Return a digest of the sizes and times of the compiler's files: hloom's own, numpy's and LLVM's."""
+    """Return a digest of the sizes and times of the compiler's files, and of what it depends on."""
     package = Path(__file__).parents[2]
     described: list[str] = []
     folders = [str(package / name) for name in _PACKAGES]
@@ -303,7 +304,7 @@ def compiler_identity() -> str:
                     described.append(_described(file.path, file.stat()))
                 elif file.name != "__pycache__" and file.is_dir(follow_symlinks=False):
                     folders.append(file.path)
-    for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes"):
+    for dependency in ("llvmlite", "numpy", "scipy", "ml_dtypes", "jaxlib"):
         for folder in sys.path:
             path = os.path.join(folder, dependency)
             if os.path.isdir(path):

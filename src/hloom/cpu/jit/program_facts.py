@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-from hloom.ir.module import HloModule
+if TYPE_CHECKING:
+    from hloom.ir.module import HloModule
 
 T = TypeVar("T")
 

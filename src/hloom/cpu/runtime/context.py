@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import Final
 
-from hloom.cpu.runtime.interruption import POLL_FUNCTION
 from hloom.cpu.runtime.pool import pool_address
 from hloom.cpu.runtime.support import support
 from hloom.ir.device import DeviceId
@@ -21,7 +20,9 @@ PARTITION_WORD: Final = 4
 STOP_WORD: Final = 5
 """The address of a word that ends the program at its next poll if it is not 0; or 0."""
 POLL_WORD: Final = 6
-"""The function that polls; see `hloom.cpu.runtime.interruption`."""
+"""The address of the function that polls; see `hloom.cpu.runtime.interruption`."""
+POLL_FUNCTION: Final = "hloom_poll"
+"""Its name."""
 _WORDS: Final = 8
 
 PARTICIPANT_WORDS: Final = 4

@@ -16,14 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
 from hloom.ir.value import Array, Value
-from hloom.shape.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.shape.shape import Shape
 
 RunFunction: TypeAlias = Callable[..., Value]
 """A function of the arguments of a program."""

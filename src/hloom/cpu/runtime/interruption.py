@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 from hloom.codegen.llvm import I32, I64, PTR, Attribute, Function, Value
+from hloom.cpu.runtime.context import POLL_FUNCTION
 
-POLL_FUNCTION: Final = "hloom_poll"
 POLL_WORK: Final = 1 << 18
 """Elementary operations between polls in a loop: 20 us to some ms."""
 LONG_LOOP: Final = 1 << 24

@@ -1,0 +1,91 @@
+"""Compiled programs in memory: machine code, and what its callers must know of it.
+
+A program from the cache is loaded and run without what makes programs: no module, no passes, no LLVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.cpu.jit.cache import Entry, configured_cache
+from hloom.cpu.jit.externals import address_of
+from hloom.cpu.jit.loader import LoadedObject
+from hloom.cpu.jit.program_facts import ProgramFacts
+from hloom.cpu.jit.relocation import LoadError
+from hloom.cpu.runtime.context import Context
+from hloom.cpu.runtime.support import support
+
+ENTRY: Final = "hloom_run"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory that a program needs, in bytes.
+
+    Attributes:
+        argument, output: arrays of the caller.
+        temp: the arena.
+        peak: the sum.
+    """
+
+    argument: int
+    output: int
+    temp: int
+
+    @property
+    def peak(self) -> int:
+        """Bytes in use while the program runs."""
+        return self.argument + self.output + self.temp
+
+
+class LoadedProgram:
+    """A program in memory, as long as this object lives.
+
+    Attributes:
+        facts: properties recorded when it was compiled.
+        memory: memory that it needs.
+        context: the context in which it runs alone.
+        symbols: addresses of its functions and constants.
+        address: of the native function ``status = run(sources, targets, arena, context)``.
+        size: bytes of code and constants.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        """Load an entry of the cache; raises LoadError if it is malformed."""
+        facts = ProgramFacts.from_json(entry.facts)
+        if facts is None or len(entry.parts) <= len(facts.data):
+            raise LoadError("facts that do not describe a program", rule="cpu.object-facts")
+        count = len(entry.parts) - len(facts.data)
+        data = dict(zip(facts.data, entry.parts[count:], strict=True))
+        self._code = LoadedObject(entry.parts[:count], external_address, data)
+        self.symbols = self._code.symbols
+        if ENTRY not in self.symbols:
+            raise LoadError(f"no function {ENTRY} in compiled code", rule="cpu.object-symbol")
+        self.facts = facts
+        self.memory = Memory(sum(facts.argument_bytes), sum(facts.result_bytes), facts.temp_bytes)
+        self.context = Context()
+        self.address = self.symbols[ENTRY]
+        self.size = self._code.size
+
+
+def cached_program(key: str) -> LoadedProgram | None:
+    """Load the program of a key; None if the cache has none that is intact."""
+    cache = configured_cache()
+    entry = cache.get(key) if cache is not None else None
+    if entry is None:
+        return None
+    try:
+        return LoadedProgram(entry)
+    except LoadError:
+        return None
+
+
+def external_address(name: str) -> int | None:
+    """Return the address of a function that programs may call: of hloom's native code, or of a library."""
+    if name in ("hloom_host", "hloom_rendezvous"):
+        from hloom.cpu.runtime.host import provide_functions
+
+        provide_functions()
+    found = address_of(name)
+    return support().symbols.get(name) if found is None else found

@@ -1,0 +1,306 @@
+"""Compiled programs: native code, and what JAX asks about it.
+
+What JAX asks on every compile is in the `Interface` and in the encoded optimized module. They are kept beside
+the code, so that a program from a cache needs no module; it is converted again for what is seldom asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from hloom.jax.client import MEMORY_KINDS
+from hloom.jax.errors import UNIMPLEMENTED, PjrtError
+from hloom.jax.placements import Placement, Placements, placements_of
+from hloom.jax.transfers import NUMBERS, TYPES
+
+if TYPE_CHECKING:
+    from hloom.cpu.loaded_program import LoadedProgram
+    from hloom.cpu.native import NativeExecutable
+    from hloom.ir.module import HloModule
+    from hloom.runtime.executable import Executable
+    from hloom.shape.shape import Shape
+    from hloom.sharding.partitioner import Partitioned
+
+_PRED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An argument or a result: an array, or a token, which JAX represents by an array of no elements.
+
+    Attributes:
+        dimensions: the array's.
+        number: PJRT's number of the element type.
+        is_token: whether it is a token.
+        memory: the number of the memory on its device, for a result.
+        order: the dimensions, minor to major; empty if the array is row-major.
+    """
+
+    dimensions: tuple[int, ...]
+    number: int
+    is_token: bool = False
+    memory: int = 0
+    order: tuple[int, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.dimensions)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the elements; those of less than a byte take a whole one."""
+        size = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
+        for extent in self.dimensions:
+            size *= extent
+        return size
+
+    @staticmethod
+    def of(shape: Shape, placement: Placement) -> Leaf:
+        """Return the leaf for a shape that is no tuple; it has the dimensions major to minor."""
+        if not shape.is_array:
+            return Leaf((0,), _PRED, True, placement.memory)
+        dimensions, order = shape.dimensions, placement.order
+        if order:
+            dimensions = tuple(dimensions[len(order) - 1 - order.index(d)] for d in range(len(order)))
+        return Leaf(dimensions, NUMBERS[shape.element_type], False, placement.memory, order)
+
+    def to_json(self) -> list[object]:
+        """Return the leaf in the types of JSON."""
+        return [self.dimensions, self.number, self.is_token, self.memory, self.order]
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What JAX asks about a program.
+
+    Attributes:
+        name: of the module.
+        inputs, outputs: the arguments and the results.
+        donated: the arguments whose memory the program may take, by number.
+        num_replicas, num_partitions: its devices.
+    """
+
+    name: str
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    donated: tuple[int, ...]
+    num_replicas: int
+    num_partitions: int
+
+    @staticmethod
+    def of(program: Program) -> Interface:
+        """Return the interface of a program."""
+        local = program.local
+        arguments = [leaf for p in local.entry.parameters for leaf in _leaves(p.shape)]
+        config = program.module.config
+        aliased = {alias.parameter_number for alias in config.aliases.values()}
+        return Interface(
+            program.module.name,
+            _placed(arguments, program.placements.arguments),
+            _placed(_leaves(local.entry.root.shape), program.placements.results),
+            tuple(sorted(aliased | {number for number, _ in config.buffer_donors})),
+            program.num_replicas,
+            program.num_partitions,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the interface in the types of JSON."""
+        return {
+            "name": self.name,
+            "inputs": [leaf.to_json() for leaf in self.inputs],
+            "outputs": [leaf.to_json() for leaf in self.outputs],
+            "donated": self.donated,
+            "devices": [self.num_replicas, self.num_partitions],
+        }
+
+    @staticmethod
+    def from_json(facts: object) -> Interface | None:
+        """Return the interface; None if something is missing or of another form."""
+        try:
+            found = cast("Any", facts)
+            replicas, partitions = found["devices"]
+            return Interface(
+                str(found["name"]),
+                _leaves_of(found["inputs"]),
+                _leaves_of(found["outputs"]),
+                tuple(int(number) for number in found["donated"]),
+                int(replicas),
+                int(partitions),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program with its modules.
+
+    Attributes:
+        module: as JAX gave it.
+        num_replicas, num_partitions: its devices.
+        executable: native code for one device, or an executable for several.
+        placements: where arguments and results lie.
+        partitioned: the program of each device, if there are several.
+    """
+
+    module: HloModule
+    num_replicas: int
+    num_partitions: int
+    executable: NativeExecutable | Executable
+    placements: Placements
+    partitioned: Partitioned | None = None
+
+    @property
+    def local(self) -> HloModule:
+        """The program of one device."""
+        return self.module if self.partitioned is None else self.partitioned.module
+
+    @property
+    def alone(self) -> NativeExecutable | None:
+        """The program of one device."""
+        from hloom.cpu.native import NativeExecutable
+
+        return self.executable if isinstance(self.executable, NativeExecutable) else None
+
+    def encoded(self) -> bytes:
+        """Return the module after all passes, of several devices before them, with its configuration."""
+        from hloom.jax.optimized import module_with_config
+
+        module = self.local if self.alone is None else self.alone.optimized
+        return module_with_config(module, self.num_replicas, self.num_partitions, self.partitioned)
+
+
+class Compiled:
+    """A program, compiled.
+
+    Attributes:
+        key: digest of the program, its devices, the compiler and the processor.
+        artifact: the program as JAX gave it, a portable artifact of StableHLO.
+        interface: what JAX asks about it.
+        native: its native code, if that alone runs it: on one device, without calls to the host.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        artifact: bytes,
+        interface: Interface,
+        native: LoadedProgram | None = None,
+        optimized: bytes | None = None,
+    ) -> None:
+        """Hold a program; what is not given is made from the artifact when it is asked for."""
+        self.key = key
+        self.artifact = artifact
+        self.interface = interface
+        self.native = native
+        self._optimized = optimized
+
+    @staticmethod
+    def of(key: str, artifact: bytes, program: Program) -> Compiled:
+        """Return a program that was compiled just now; its modules are kept only if Python runs it."""
+        interface, alone = Interface.of(program), program.alone
+        if alone is not None and alone.runs_alone:
+            return Compiled(key, artifact, interface, alone.loaded, program.encoded())
+        made = Compiled(key, artifact, interface)
+        made.program = program
+        return made
+
+    @cached_property
+    def program(self) -> Program:
+        """The program with its modules."""
+        return compile_artifact(self.artifact, self.interface.num_replicas, self.interface.num_partitions)
+
+    @cached_property
+    def temp_bytes(self) -> int:
+        """The size of the arena."""
+        return (self.native or self.program.executable).memory.temp
+
+    @cached_property
+    def code_size(self) -> int:
+        """The size of the code in memory, in bytes; 0 for a program of several devices."""
+        if self.native is not None:
+            return self.native.size
+        return 0 if self.program.alone is None else self.program.alone.code_size
+
+    def cost_properties(self) -> Mapping[str, float]:
+        """Return flops and bytes moved, by XLA's names."""
+        if self.native is None:
+            cost = self.program.executable.cost
+        else:
+            from hloom.analysis.cost import module_cost
+            from hloom.cpu.jit.compilation import optimize
+            from hloom.jax.entry_layouts import lay_out
+
+            module = converted(self.artifact)
+            lay_out(module, placements_of(self.artifact))
+            cost = module_cost(optimize(module))
+        return {"flops": float(cost.flops), "bytes accessed": float(cost.bytes)}
+
+    @property
+    def optimized_program(self) -> bytes:
+        """The module that JAX shows and reads shardings from; see `Program.encoded`."""
+        if self._optimized is None:
+            self._optimized = self.program.encoded()
+        return self._optimized
+
+
+def converted(artifact: bytes) -> HloModule:
+    """Convert a portable artifact of StableHLO to HLO."""
+    from hloom.ir.module import HloModule
+
+    converter: Any = import_module("jaxlib._jax").mlir
+    made = converter.mlir_module_to_xla_computation(artifact, use_tuple_args=False, return_tuple=False)
+    return HloModule.from_proto(made.as_serialized_hlo_module_proto())
+
+
+def compile_artifact(
+    artifact: bytes, num_replicas: int, num_partitions: int, dump_flags: str = ""
+) -> Program:
+    """Convert and compile a program for one device or several. Raises PjrtError, HloError."""
+    from hloom.jax import callbacks, foreign_functions
+    from hloom.jax.entry_layouts import lay_out
+
+    callbacks.register_targets()
+    foreign_functions.register_targets()
+    module, stated = converted(artifact), placements_of(artifact)
+    if num_replicas * num_partitions == 1:
+        from hloom.cpu.native import NativeExecutable
+
+        placements = lay_out(module, stated)
+        return Program(module, 1, 1, NativeExecutable(module, dump_flags), placements)
+    if num_replicas > 1:
+        message = f"programs have one replica and any number of partitions, got {num_replicas}"
+        raise PjrtError(UNIMPLEMENTED, message)
+    from hloom.runtime.executable import compile as compile_for_devices
+    from hloom.sharding.partitioner import partition
+
+    partitioned = partition(module, num_partitions)
+    placements = lay_out(partitioned.module, stated)
+    executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)
+    return Program(module, num_replicas, num_partitions, executable, placements, partitioned)
+
+
+def _placed(shapes: Sequence[Shape], placements: Sequence[Placement]) -> tuple[Leaf, ...]:
+    stated = placements or [Placement()] * len(shapes)
+    return tuple(Leaf.of(shape, placement) for shape, placement in zip(shapes, stated, strict=True))
+
+
+def _leaves(shape: Shape) -> list[Shape]:
+    if shape.is_tuple:
+        return [leaf for part in shape.tuple_shapes for leaf in _leaves(part)]
+    return [shape]
+
+
+def _leaves_of(rows: Any) -> tuple[Leaf, ...]:
+    """Return leaves from JSON; raises KeyError, TypeError or ValueError."""
+    leaves = [
+        Leaf(tuple(map(int, dims)), int(number), bool(token), int(at)) for dims, number, token, at in rows
+    ]
+    if not all(leaf.number in TYPES and leaf.memory in range(len(MEMORY_KINDS)) for leaf in leaves):
+        raise ValueError("no such element type or memory")
+    return tuple(leaves)

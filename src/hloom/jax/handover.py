@@ -1,0 +1,93 @@
+"""What JAX's compiler hands over beside a module, which PJRT's C interface has no place for.
+
+A wrapper around JAX's ``backend_compile_and_load`` adds attributes to the module on its way to the plug-in: a
+number for the Python functions that it calls, which wait here, or an identity, a digest of the program
+without positions in source files: a program that moved within its file is another artifact, but the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final
+
+_CALLBACKS: Final = "hloom.callbacks"
+_IDENTITY: Final = "hloom.identity"
+_CALLBACKS_MARK: Final = re.compile(rb"hloom-callbacks-(\d+);")
+_IDENTITY_MARK: Final = re.compile(rb"hloom-identity-([0-9a-f]{64});")
+_LOCATION: Final = re.compile(r"^#(loc\d*) = loc\((.*)\)$", re.MULTILINE)
+_USE: Final = re.compile(r" loc\(#(loc\d*)\)$", re.MULTILINE)
+_numbers: Final = itertools.count(1)
+_waiting: Final[dict[int, Sequence[Any]]] = {}
+"""Functions of modules that are on their way to the compiler, by number."""
+
+
+def take_callbacks(artifact: bytes) -> Sequence[Any]:
+    """Return the functions of a module on its way to the compiler."""
+    found = _CALLBACKS_MARK.search(artifact)
+    return _waiting.pop(int(found[1]), ()) if found is not None else ()
+
+
+def identity_of(artifact: bytes) -> bytes:
+    """Return the identity of a module, by default that of its bytes."""
+    found = _IDENTITY_MARK.search(artifact)
+    return found[1] if found is not None else hashlib.sha256(artifact).hexdigest().encode()
+
+
+def install(platform_version: str) -> None:
+    """Let JAX's compiler hand over what there is, for clients of this version of the platform."""
+    compiler: Any = import_module("jax._src.compiler")
+    original = compiler.backend_compile_and_load
+    if getattr(original, "hloom", False):
+        return
+
+    def compile_and_load(
+        backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Sequence[Any]
+    ) -> Any:
+        if platform_version not in backend.platform_version:
+            return original(backend, module, executable_devices, options, host_callbacks)
+        with module.context, _attributes(module, host_callbacks):
+            return original(backend, module, executable_devices, options, [])
+
+    compile_and_load.hloom = True  # type: ignore[attr-defined]
+    compiler.backend_compile_and_load = compile_and_load
+
+
+@contextmanager
+def _attributes(module: Any, callbacks: Sequence[Any]) -> Generator[None]:
+    """Add the attributes to a module, and remove them in the end."""
+    ir: Any = import_module("jaxlib.mlir.ir")
+    attributes = module.operation.attributes
+    if callbacks:
+        number = next(_numbers)
+        _waiting[number] = list(callbacks)
+        added = {_CALLBACKS: f"hloom-callbacks-{number};"}
+    else:
+        added = {_IDENTITY: f"hloom-identity-{_identity(module.operation)};"}
+    for name, mark in added.items():
+        attributes[name] = ir.StringAttr.get(mark)
+    try:
+        yield
+    finally:
+        for name in added:
+            del attributes[name]
+
+
+def _identity(operation: Any) -> str:
+    """Return a digest of a module and of the names of its operations, without positions in source files."""
+    passes: Any = import_module("jaxlib.mlir.passmanager")
+    text = operation.get_asm(enable_debug_info=True)
+    locations = dict(_LOCATION.findall(text))
+    names = [locations[use].partition('"(')[0] for use in _USE.findall(text) if use in locations]
+    digest = hashlib.sha256("\n".join(names).encode())
+    stripped = operation.clone()
+    passes.PassManager.parse("builtin.module(strip-debuginfo)").run(stripped)
+    code = io.BytesIO()
+    stripped.write_bytecode(file=code)
+    digest.update(code.getbuffer())
+    return digest.hexdigest()

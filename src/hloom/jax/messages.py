@@ -1,0 +1,92 @@
+"""Protocol buffers without their schema, for the few messages that every compile exchanges with JAX.
+
+Field numbers are those of openxla/xla: ``xla/xla_data.proto`` for DeviceAssignmentProto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+_VARINT, _BYTES = 0, 2
+"""Wire types."""
+
+
+def varint(value: int) -> bytes:
+    """Return an integer that is not negative."""
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """Return a field of bytes: a message, a string, or packed integers."""
+    return varint(number << 3 | _BYTES) + varint(len(content)) + content
+
+
+def integer_field(number: int, value: int) -> bytes:
+    """Return a field with an integer."""
+    return varint(number << 3 | _VARINT) + varint(value)
+
+
+def device_assignment(replicas: int, partitions: int, devices: Sequence[int]) -> bytes:
+    """Return a DeviceAssignmentProto for devices in replica-major order."""
+    encoded = integer_field(1, replicas) + integer_field(2, partitions)
+    for partition in range(partitions):
+        column = b"".join(map(varint, devices[partition::partitions]))
+        encoded += bytes_field(3, bytes_field(1, column))
+    return encoded
+
+
+def assigned_devices(assignment: bytes, replicas: int, partitions: int) -> list[int]:
+    """Return the devices of a DeviceAssignmentProto in replica-major order; raises ValueError."""
+    columns = [
+        [device for number, ids in _fields(column) if number == 1 for device in _integers(ids)]
+        for field, column in _fields(assignment)
+        if field == 3 and isinstance(column, bytes)
+    ]
+    if len(columns) != partitions or any(len(column) != replicas for column in columns):
+        raise ValueError(f"the device assignment is not one of {replicas} replicas, {partitions} partitions")
+    return [columns[partition][replica] for replica in range(replicas) for partition in range(partitions)]
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield numbers and contents of the fields of a message; raises ValueError if it is malformed."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint_at(message, position)
+        content, position = _varint_at(message, position)
+        if tag & 7 == _BYTES:
+            end = position + content
+            if end > len(message):
+                raise ValueError("a field beyond the end of the message")
+            yield tag >> 3, message[position:end]
+            position = end
+        elif tag & 7 == _VARINT:
+            yield tag >> 3, content
+        else:
+            raise ValueError(f"wire type {tag & 7} in a message of integers")
+
+
+def _integers(content: bytes | int) -> list[int]:
+    """Return repeated integers: one, or several that are packed."""
+    if isinstance(content, int):
+        return [content]
+    found: list[int] = []
+    position = 0
+    while position < len(content):
+        value, position = _varint_at(content, position)
+        found.append(value)
+    return found
+
+
+def _varint_at(message: bytes, position: int) -> tuple[int, int]:
+    """Return an integer and the position behind it."""
+    value = shift = 0
+    for at in range(position, len(message)):
+        value |= (message[at] & 127) << shift
+        if message[at] < 128:
+            return value, at + 1
+        shift += 7
+    raise ValueError("a message that ends within an integer")
