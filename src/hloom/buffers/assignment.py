@@ -139,7 +139,7 @@ class _Walk:
             case Tuple():
                 return {(n, *index): b for n, o in enumerate(operands) for index, b in o.items()}
             case GetTupleElement(index=number):
-                return {index[1:]: b for index, b in operands[0].items() if index[0] == number}
+                return {index: operands[0][number, *index] for index, _ in leaves(i.shape)}
             case While():
                 return self.loop(i, operands[0])
             case Conditional():

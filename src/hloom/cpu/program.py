@@ -58,6 +58,9 @@ INLINED_WORK: Final = 1 << 12
 INLINED_SIZE: Final = 256
 """Instructions of a kernel that is still short enough for that."""
 
+LONGEST_BLOCK: Final = 512
+"""Instructions from which a block of the entry function ends."""
+
 SHARED_WORK: Final = 1 << 17
 """Kernels of less work run in one thread: sharing it would cost more than it gains."""
 
@@ -242,6 +245,7 @@ class ProgramEmitter:
             if target.kind == "stack" and target not in self._pointers:
                 self._pointers[target] = self.function.allocate(I8, source.size)
             self.copy_bytes(self._pointer(source), self._pointer(target), source.size)
+            self._bound_block()
 
     # -- instructions
 
@@ -249,6 +253,12 @@ class ProgramEmitter:
         """Emit a computation in the order of its schedule."""
         for instruction in schedule(computation):
             self.instruction(instruction)
+            self._bound_block()
+
+    def _bound_block(self) -> None:
+        """Continue in a new block if the current one is long; LLVM's time grows faster than a block does."""
+        if len(self.function.block.instructions) >= LONGEST_BLOCK:
+            self.function.split_block()
 
     def instruction(self, i: HloInstruction) -> None:
         """Emit one instruction."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hloom.errors import HloError
@@ -99,16 +99,8 @@ class HloInstruction:
 
     def replace_all_uses_with(self, new: HloInstruction) -> None:
         """Replace this instruction by ``new`` in every user except ``new``, and as the computation's root."""
-        if new is self:
-            return
-        for user in list(self.users):
-            if user is new:
-                continue
-            for index, operand in enumerate(user.operands):
-                if operand is self:
-                    user.replace_operand(index, new)
-        if self.parent is not None and self.parent.root is self:
-            self.parent.root = new
+        if new is not self:
+            replace_uses({self: new})
 
     def add_control_dependency_to(self, successor: HloInstruction) -> None:
         """Order ``successor`` after this instruction."""
@@ -253,3 +245,20 @@ def is_identical(a: HloInstruction, b: HloInstruction, *, layout: bool = True) -
         x is y for x, y in zip(a.operands, b.operands, strict=True)
     )
     return bool(same) and a.called_computations == b.called_computations
+
+
+def replace_uses(replacements: Mapping[HloInstruction, HloInstruction]) -> None:
+    """Replace instructions by others in every user except the replacement, and as roots of computations.
+
+    The operands of a user are walked once, however many of them are replaced.
+    """
+    for user in dict.fromkeys(user for old in replacements for user in old.users):
+        kept = [replacements.get(o, o) for o in user.operands]
+        user.operands = [o if n is user else n for o, n in zip(user.operands, kept, strict=True)]
+    for old, new in replacements.items():
+        for user in list(old.users):
+            if user is not new:
+                del old.users[user]
+                new.users[user] = None
+        if old.parent is not None and old.parent.root is old:
+            old.parent.root = new

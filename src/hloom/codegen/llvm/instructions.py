@@ -186,6 +186,8 @@ class Insert(Instruction):
 
 @lru_cache(maxsize=4096)
 def _lanes_text(lanes: tuple[int, ...]) -> str:
+    if not any(lanes):
+        return f"<{len(lanes)} x i32> zeroinitializer"
     listed = ", ".join(["i32 poison" if lane < 0 else f"i32 {lane}" for lane in lanes])
     return f"<{len(lanes)} x i32> <{listed}>"
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from hloom.analysis.instructions import operation_of
 from hloom.analysis.purity import has_side_effect, is_free
 from hloom.ir.computation import HloComputation
-from hloom.ir.instruction import HloInstruction
+from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.ir.module import HloModule
 from hloom.ir.traits import ElementCost, Family
 from hloom.operations import control_flow
@@ -461,11 +461,13 @@ class _Plan:
         """Replace the uses of the outputs by the fusion, or by its tuple elements if it has several."""
         module = self.computation.module
         assert module is not None
+        if len(outputs) == 1:
+            outputs[0].replace_all_uses_with(fusion)
+            return
+        replacements: dict[HloInstruction, HloInstruction] = {}
         for number, output in enumerate(outputs):
-            new = fusion
-            if len(outputs) > 1:
-                operation = GetTupleElement(index=number)
-                new = self.computation.add(
-                    HloInstruction(module.unique_name("get-tuple-element"), operation, output.shape, [fusion])
-                )
-            output.replace_all_uses_with(new)
+            name, operation = module.unique_name("get-tuple-element"), GetTupleElement(index=number)
+            replacements[output] = self.computation.add(
+                HloInstruction(name, operation, output.shape, [fusion])
+            )
+        replace_uses(replacements)

@@ -1,0 +1,94 @@
+"""Programs of very many instructions: the compiler's work is proportional to their size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom
+from evaluation import parse
+from hloom.codegen.target import host
+from hloom.cpu import emitters  # noqa: F401  (registers emitters)
+from hloom.cpu.jit.compilation import deep_recursion
+from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.cpu.program import ENTRY, LONGEST_BLOCK, emit_program
+from hloom.ir.cloning import clone_module
+from hloom.ir.module import HloModule
+from work import growth
+
+LINEAR = 2.25
+"""Growth by a factor of 2 with room for logarithms; a quadratic step doubles it at the sizes below."""
+
+
+def chain(n: int) -> str:
+    """A chain of additions, all of which are results."""
+    lines = ["x0 = f32[4] parameter(0)", *(f"x{k + 1} = f32[4] add(x{k}, x0)" for k in range(n))]
+    return _with_tuple(lines, [f"x{k + 1}" for k in range(n)])
+
+
+def parameters(n: int) -> str:
+    """A tuple of parameters, every one of which is copied into a result."""
+    return _with_tuple([f"x{k} = f32[4] parameter({k})" for k in range(n)], [f"x{k}" for k in range(n)])
+
+
+def elements(n: int) -> str:
+    """The elements of one large tuple, each negated."""
+    whole = f"({', '.join(['f32[4]'] * n)})"
+    lines = [f"t = {whole} parameter(0)"]
+    lines += [f"x{k} = f32[4] get-tuple-element(t), index={k}" for k in range(n)]
+    return _with_tuple(
+        [*lines, *(f"y{k} = f32[4] negate(x{k})" for k in range(n))], [f"y{k}" for k in range(n)]
+    )
+
+
+def _with_tuple(lines: list[str], results: list[str]) -> str:
+    root = f"ROOT r = ({', '.join(['f32[4]'] * len(results))}) tuple({', '.join(results)})"
+    return "HloModule large\nENTRY e {\n" + "\n".join([*lines, root]) + "\n}\n"
+
+
+def optimized(text: str) -> HloModule:
+    """A module after all passes."""
+    module = clone_module(parse(text))
+    with deep_recursion():
+        CPU_PIPELINE.run(module)
+    return module
+
+
+PROGRAMS = {"chain": chain, "parameters": parameters, "elements": elements}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_passes_take_work_proportional_to_the_size(name: str) -> None:
+    def task(n: int) -> Callable[[], Any]:
+        module = clone_module(parse(PROGRAMS[name](n)))
+        return lambda: CPU_PIPELINE.run(module)
+
+    with deep_recursion():
+        assert growth(task, 300) < LINEAR
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_assignment_and_emission_take_work_proportional_to_the_size(name: str) -> None:
+    def task(n: int) -> Callable[[], Any]:
+        module = optimized(PROGRAMS[name](n))
+        return lambda: emit_program(module, host())
+
+    with deep_recursion():
+        assert growth(task, 300) < LINEAR
+
+
+def test_blocks_of_the_entry_have_a_limited_length() -> None:
+    program = emit_program(optimized(parameters(3 * LONGEST_BLOCK)), host())
+    lengths = [len(block.instructions) for block in program.module.functions[ENTRY].blocks]
+    assert sum(lengths) > 3 * LONGEST_BLOCK
+    assert max(lengths) < LONGEST_BLOCK + 16
+
+
+def test_programs_of_many_blocks_give_every_result() -> None:
+    count = LONGEST_BLOCK
+    run = hloom.compile(parse(parameters(count)), backend="cpu")
+    x = np.arange(4 * count, dtype=np.float32).reshape(count, 4)
+    assert np.array_equal(np.stack(run(*x)), x)
