@@ -32,7 +32,7 @@ def test_a_pass_is_found_by_name() -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(HloError, match=r"there are .*algsimp") as caught:
+    with pytest.raises(HloError, match=r"known are .*algsimp") as caught:
         pass_named("no-such-pass")
     assert caught.value.rule == "pass.name"
 
