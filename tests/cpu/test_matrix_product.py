@@ -123,6 +123,10 @@ def test_long_sums_in_parts(einsum: str) -> None:
     exact(einsum, m=3, n=2, b=2, k=70_001)
 
 
+def test_long_sums_in_parts_of_several_columns_in_batches() -> None:
+    exact("bmk,bnk->bmn", m=2, n=3, b=3, k=70_001)
+
+
 @pytest.mark.parametrize("types", [
     "f64,f64,f64", "c64,c64,c64", "c128,c128,c128", "bf16,bf16,bf16", "bf16,bf16,f32", "f16,f16,f16",
     "f16,f16,f32", "f32,bf16,f32", "f8e4m3fn,f8e5m2,f32", "s8,s8,s32", "u8,u8,s32", "u8,s8,s32", "s8,u8,s32",

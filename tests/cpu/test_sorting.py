@@ -67,6 +67,16 @@ def sort_program(
     return f"HloModule m\n{made}ENTRY e {{\n" + "\n".join(lines) + "\n}"
 
 
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_the_operands_of_a_comparison_may_be_swapped(direction: str) -> None:
+    text = f"""cmp {{ a = s32[] parameter(0)
+      b = s32[] parameter(1)
+      ROOT r = pred[] compare(b, a), direction={direction} }}
+    ENTRY e {{ ROOT z = s32[] constant(0) }}"""
+    (key,) = sort_keys(parse(text).computations[0]) or []
+    assert key.descending == (direction == "LT")
+
+
 def plain_values(rng: np.random.Generator, kind: str, sizes: tuple[int, ...]) -> Any:
     return draw(rng, f"{kind}[{','.join(map(str, sizes))}]")
 

@@ -7,9 +7,12 @@ import pytest
 
 import hloom.operations  # noqa: F401
 from evaluation import evaluate
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import REGISTRY, Operation
 from hloom.ir.traits import ElementCost, Family, Traits
 from hloom.shape.element_type import ElementType
+from hloom.tools.op_example import example_of
 from samples import sample
 
 REQUIRED = ("family", "element_cost")
@@ -68,3 +71,23 @@ def test_no_result_is_negative_zero_where_the_trait_says_so(operation: type[Oper
     text = f"x = {name}[64] parameter(0)\nROOT r = {name}[64] {operation.opcode}(x)"
     result = np.asarray(evaluate(text, sample(name, 64)))
     assert not np.any((result == 0) & np.signbit(result.astype(np.float64)))
+
+
+@pytest.mark.parametrize("opcode", REGISTRY)
+def test_result_elements_come_from_the_stated_operands(opcode: str) -> None:
+    """Of the instruction in the operation's example."""
+    example = example_of(opcode)
+    assert example is not None
+    module = example.module()
+    found = next(i for i in module.instructions() if i.opcode == opcode)
+    sources = found.operation.element_sources(len(found.operands))
+    assert all(0 <= n < len(found.operands) for n in sources)
+    if not sources or found.parent is not module.entry or module.entry.parameters:
+        return
+
+    def elements(i: HloInstruction) -> set[bytes]:
+        module.entry.root = i
+        array = np.asarray(Evaluator().run(module.entry, []))
+        return {element.tobytes() for element in array.ravel()}
+
+    assert elements(found) <= set().union(*(elements(found.operands[n]) for n in sources))

@@ -249,6 +249,7 @@ def test_group_sizes_may_differ_along_the_batch() -> None:
     result = ragged(lhs, rhs, [[2, 3], [5, 0]], attributes)
     wanted = [np.concatenate([lhs[0, :2] @ rhs[0, 0], lhs[0, 2:] @ rhs[1, 0]]), lhs[1] @ rhs[0, 1]]
     same(result, wanted)
+    same(ragged(lhs, rhs, [2, 3], attributes), ragged(lhs, rhs, [[2, 3], [2, 3]], attributes))
 
 
 def test_what_is_outside_of_a_group_is_not_even_multiplied_by_zero() -> None:

@@ -27,6 +27,19 @@ def test_registered_passes_are_passes_under_their_own_names() -> None:
         assert isinstance(cls.run, type(Pass.run))
 
 
+REPORTS_NOTHING = {"hlo-memory-scheduler": "states an order", "product-views": "takes an argument"}
+
+
+@pytest.mark.parametrize("name", sorted(passes().keys() - REPORTS_NOTHING.keys()))
+def test_a_pass_that_finds_nothing_reports_no_change(name: str) -> None:
+    """Pipelines run until no pass reports a change."""
+    module = HloModule.from_text("HloModule m\nENTRY e { ROOT p = f32[3]{0} parameter(0) }")
+    pass_named(name)().run(module)
+    before = module.to_text()
+    assert not pass_named(name)().run(module)
+    assert module.to_text() == before
+
+
 def test_a_pass_is_found_by_name() -> None:
     assert pass_named("dce") is DeadCodeElimination
 

@@ -22,6 +22,11 @@ ESSENTIAL = [
 ]
 
 
+def test_constants_without_elements_are_elided() -> None:
+    text = "HloModule m\nENTRY e {\n  ROOT c = f32[20] constant({...})\n}"
+    assert "constant({...})" in HloModule.from_text(text).to_text(PrintOptions.fingerprint())
+
+
 @pytest.mark.parametrize(("shape", "value", "printed"), ESSENTIAL)
 def test_essential_constants(shape: str, value: str, printed: str) -> None:
     text = f"HloModule m\nENTRY e {{\n  ROOT c = {shape} constant({value})\n}}"

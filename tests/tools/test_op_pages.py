@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import hloom
 from hloom.errors import HloError
+from hloom.ir.codec import REQUIRED
 from hloom.ir.operation import REGISTRY
 from hloom.tools.op_example import evaluated, example_of
 from hloom.tools.op_page import op_list, op_markdown, op_page
@@ -20,6 +23,9 @@ def test_page(opcode: str) -> None:
     assert "=> " in page
     for rule in rules_of(opcode):
         assert rule.name in page
+    for attribute in REGISTRY[opcode].attributes:
+        if attribute.proto or attribute.default is REQUIRED:
+            assert re.search(rf"^  {attribute.name} +(required|default .+)$", page, re.MULTILINE)
 
 
 def test_the_list_is_complete() -> None:
