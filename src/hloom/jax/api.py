@@ -136,7 +136,7 @@ def capsule(table: Table) -> Any:
 @cache
 def table() -> Table:
     """Return the table, made when it is first asked for."""
-    for module in ("client", "executables"):
+    for module in ("client", "executables", "serialization"):
         import_module(f"hloom.jax.{module}")  # registers its functions
     from hloom.jax.execution import install as install_execution
     from hloom.jax.layouts import layouts_extension

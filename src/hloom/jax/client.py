@@ -76,6 +76,7 @@ class Topology(Handle):
         self.client = client
         self.descriptions = Words([d.description.handle for d in client.devices])
         self.attributes = NamedValues({})
+        self.text = Text(f"{version()}, {len(client.devices)} devices")
 
 
 class Client(Handle):
@@ -305,6 +306,12 @@ def _topology_platform_version(args: Any) -> None:
 def _topology_descriptions(args: Any) -> None:
     handles = object_at(args.topology, Topology).descriptions
     args.descriptions, args.num_descriptions = handles.address, handles.size
+
+
+@implements("TopologyDescription_Serialize")
+def _topology_serialize(args: Any) -> None:
+    object_at(args.topology, Topology).text.write(args, "serialized_bytes")
+    args.serialized_topology, args.serialized_topology_deleter = args.topology, NOTHING
 
 
 @implements("TopologyDescription_Attributes")

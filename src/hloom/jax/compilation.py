@@ -62,8 +62,11 @@ def _found(key: str, artifact: bytes) -> Compiled | None:
     interface = Interface.from_json(entry.facts.get("interface")) if entry is not None else None
     if entry is None or interface is None or len(entry.parts) != 1:
         return None
-    native = cached_program(str(entry.facts.get("program")))
-    return None if native is None else Compiled(key, artifact, interface, native, entry.parts[0])
+    program_key = str(entry.facts.get("program"))
+    native = cached_program(program_key)
+    if native is None:
+        return None
+    return Compiled(key, artifact, interface, native, entry.parts[0], program_key)
 
 
 def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
@@ -71,7 +74,7 @@ def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
     program = compile_artifact(artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags)
     compiled = Compiled.of(key, artifact, program)
     cache = configured_cache()
-    if cache is not None and compiled.native is not None and program.alone is not None:
-        facts = {"interface": compiled.interface.to_json(), "program": program.alone.key}
+    if cache is not None and compiled.program_key:
+        facts = {"interface": compiled.interface.to_json(), "program": compiled.program_key}
         cache.put(key, Entry(facts, [compiled.optimized_program]))
     return compiled

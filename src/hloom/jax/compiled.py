@@ -183,6 +183,7 @@ class Compiled:
         artifact: the program as JAX gave it, a portable artifact of StableHLO.
         interface: what JAX asks about it.
         native: its native code, if that alone runs it: on one device, without calls to the host.
+        program_key: the key of the native code in the cache; empty if there is none.
     """
 
     def __init__(
@@ -192,6 +193,7 @@ class Compiled:
         interface: Interface,
         native: LoadedProgram | None = None,
         optimized: bytes | None = None,
+        program_key: str = "",
     ) -> None:
         """Hold a program; what is not given is made from the artifact when it is asked for."""
         self.key = key
@@ -199,13 +201,14 @@ class Compiled:
         self.interface = interface
         self.native = native
         self._optimized = optimized
+        self.program_key = program_key
 
     @staticmethod
     def of(key: str, artifact: bytes, program: Program) -> Compiled:
         """Return a program that was compiled just now; its modules are kept only if Python runs it."""
         interface, alone = Interface.of(program), program.alone
         if alone is not None and alone.runs_alone:
-            return Compiled(key, artifact, interface, alone.loaded, program.encoded())
+            return Compiled(key, artifact, interface, alone.loaded, program.encoded(), alone.key)
         made = Compiled(key, artifact, interface)
         made.program = program
         return made
@@ -299,7 +302,8 @@ def _leaves(shape: Shape) -> list[Shape]:
 def _leaves_of(rows: Any) -> tuple[Leaf, ...]:
     """Return leaves from JSON; raises KeyError, TypeError or ValueError."""
     leaves = [
-        Leaf(tuple(map(int, dims)), int(number), bool(token), int(at)) for dims, number, token, at in rows
+        Leaf(tuple(map(int, dimensions)), int(number), bool(is_token), int(memory), tuple(map(int, order)))
+        for dimensions, number, is_token, memory, order in rows
     ]
     if not all(leaf.number in TYPES and leaf.memory in range(len(MEMORY_KINDS)) for leaf in leaves):
         raise ValueError("no such element type or memory")

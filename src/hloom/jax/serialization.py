@@ -1,0 +1,110 @@
+"""Executables as bytes: JAX's compilation cache, and ``jax.experimental.serialize_executable``.
+
+The bytes have the form of an entry of hloom's cache, with a digest. They hold the program as JAX gave it, its
+options, what JAX asks about it, and its machine code. The code is loaded if it was made by this compiler for
+this processor; otherwise the program is compiled again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from hloom.codegen.target import host
+from hloom.cpu.jit.cache import Entry, configured_cache, key_of
+from hloom.cpu.jit.relocation import LoadError
+from hloom.cpu.loaded_program import LoadedProgram
+from hloom.jax.api import implements
+from hloom.jax.client import Client
+from hloom.jax.compilation import compile_program, keep
+from hloom.jax.compiled import Compiled, Interface
+from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+from hloom.jax.executables import LoadedExecutable, executable_at
+from hloom.jax.handles import Handle, Text, object_at
+
+_FORMAT: Final = "jax executable"
+"""The key of the entry."""
+
+
+class Serialized(Handle):
+    """The bytes of an executable, until the caller has copied them."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.text = Text(data)
+
+
+def serialize(executable: LoadedExecutable) -> bytes:
+    """Return an executable as bytes; raises PjrtError for one that calls Python functions."""
+    if executable.callbacks:
+        message = f"{executable.interface.name} calls Python functions, which cannot be serialized"
+        raise PjrtError(UNIMPLEMENTED, message)
+    compiled = executable.compiled
+    cache = configured_cache()
+    code = cache.get(compiled.program_key) if cache is not None and compiled.program_key else None
+    facts: dict[str, object] = {
+        "key": compiled.key,
+        "program": compiled.program_key,
+        "compiler": _compiler(),
+        "interface": compiled.interface.to_json(),
+        "code": None if code is None else code.facts,
+    }
+    content = [compiled.artifact, executable.options, compiled.optimized_program]
+    return Entry(facts, [*content, *(() if code is None else code.parts)]).to_bytes(_FORMAT)
+
+
+def load(client: Client, data: bytes, options: bytes) -> LoadedExecutable:
+    """Load an executable; options replace its own if there are any. Raises PjrtError for other bytes."""
+    entry = Entry.from_bytes(data, _FORMAT)
+    if entry is None or len(entry.parts) < 3:
+        message = "these bytes are not an executable that hloom serialized, or they are damaged"
+        raise PjrtError(INVALID_ARGUMENT, message)
+    artifact, own_options, *_ = entry.parts
+    if entry.facts.get("compiler") == _compiler():
+        _keep(entry)
+    return compile_program(client, artifact, options or own_options)
+
+
+def _keep(entry: Entry) -> None:
+    """Keep the program of an executable for `compile_program` to find, if its code can be loaded."""
+    interface = Interface.from_json(entry.facts.get("interface"))
+    code = entry.facts.get("code")
+    if interface is None or not isinstance(code, dict):
+        return
+    artifact, _, optimized, *parts = entry.parts
+    try:
+        native = LoadedProgram(Entry(cast("Mapping[str, object]", code), parts))
+    except LoadError:
+        return
+    key, program_key = str(entry.facts.get("key")), str(entry.facts.get("program"))
+    keep(Compiled(key, artifact, interface, native, optimized, program_key))
+
+
+def _compiler() -> str:
+    return key_of("executable", host().identity)
+
+
+@implements("Executable_Serialize")
+def _serialize(args: Any) -> None:
+    made = Serialized(serialize(executable_at(args.executable)))
+    made.text.write(args, "serialized_bytes")
+    args.serialized_executable = made.handle
+    args.serialized_executable_deleter = ctypes.cast(_deleter, ctypes.c_void_p).value
+
+
+@implements("Executable_DeserializeAndLoad")
+def _deserialize(args: Any) -> None:
+    data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
+    options = b""
+    if args.overridden_serialized_compile_options:
+        given = args.overridden_serialized_compile_options
+        options = ctypes.string_at(given, args.overridden_serialized_compile_options_size)
+    args.loaded_executable = load(object_at(args.client, Client), data, options).handle
+
+
+def _delete(handle: int) -> None:
+    object_at(handle, Serialized).drop()
+
+
+_deleter: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
