@@ -103,7 +103,7 @@ print(again(x), again(x).sharding.is_equivalent_to(compiled(x).sharding, 1))
 """
     printed = run_program(program, "cpu", XLA_FLAGS="--xla_force_host_platform_device_count=4")
     assert printed.splitlines() == [
-        "[2. 2. 2.] {CpuDevice(id=3)}",
+        "[2. 2. 2.] [3]",
         "[-28. -27. -26. -25. -24. -23. -22. -21.] True",
     ]
 
