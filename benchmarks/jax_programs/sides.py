@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -104,8 +105,9 @@ class Side:
         line = self._process.stdout.readline()
         if not line:
             self._errors.seek(0)
-            lines = self._errors.read().strip().splitlines() or ["nothing was said"]
-            raise RuntimeError(f"the process ended with {self._process.wait()}: {lines[-1]}")
+            text = self._errors.read()
+            said = re.findall(r"^[\w.]+(?:Error|Exception): .*", text, re.M) or text.splitlines() or [""]
+            raise RuntimeError(f"the process ended with {self._process.wait()}: {said[-1]}")
         return json.loads(line)
 
     def sample(self, count: int) -> None:

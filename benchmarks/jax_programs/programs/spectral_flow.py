@@ -24,7 +24,7 @@ def build() -> Any:
         u, v, wx, wy = (
             jnp.fft.irfft2(part) for part in (1j * m * psi, -1j * k * psi, 1j * k * w, 1j * m * w)
         )
-        return -kept * jnp.fft.rfft2(u * wx + v * wy) - 1e-3 * square * w
+        return -1.0 * kept * jnp.fft.rfft2(u * wx + v * wy) - 1e-3 * square * w
 
     @jax.jit
     def advance(w: Any) -> Any:
