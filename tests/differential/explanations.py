@@ -199,13 +199,6 @@ def within_the_terms_of_a_scaled_sum(difference: Difference) -> Array:
     return np.asarray(distance <= 4 * eps(difference.ours.dtype) * terms)
 
 
-def signaling_halves(case: Case) -> bool:
-    """Whether an argument of f16 holds a signaling NaN and the case orders numbers totally."""
-    halves = [a.view(np.uint16) for a in case.arguments if a.dtype == np.float16]
-    found = any(bool(((h & 0x7E00 == 0x7C00) & (h & 0x1FF != 0)).any()) for h in halves)
-    return found and any("TOTALORDER" in line for line in (*case.lines, *case.computations))
-
-
 def rounded_at_every_step(difference: Difference) -> Array:
     """Select normalizations that differ by rounding every step to the operands' type."""
     case = difference.case

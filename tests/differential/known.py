@@ -42,7 +42,6 @@ from .explanations import (
     rounded_at_every_step,
     same_total,
     saturated,
-    signaling_halves,
     six_bit_power,
     six_bits_of_the_exponent,
     squares_out_of_range,
@@ -224,13 +223,6 @@ DIFFERENCES: tuple[KnownDifference, ...] = (
         "XLA computes x s + (offset - mean s), whose terms may cancel; hloom (x - mean) s + offset.",
         everywhere,
         within_the_terms_of_a_scaled_sum,
-    ),
-    KnownDifference(
-        "signaling NaN of f16",
-        ("sort f16 total",),
-        "Native code reads f16 as f32, which makes NaN quiet: payloads may then be equal.",
-        lambda difference: difference.where & signaling_halves(difference.case),
-        in_another_order,
     ),
     KnownDifference(
         "narrow normalizations",

@@ -103,7 +103,6 @@ EXAMPLES: dict[str, Case] = {
         F([np.nan, 1]),
     ),
     "terms of normalizations": draw_case("batch-norm", 143, 26112201),
-    "signaling NaN of f16": draw_case("sort", 247, 26112201),
     "range of complex quotients": draw_case("binary", 742, 26112201),
     "narrow normalizations": made(
         "batch-norm-inference f16",

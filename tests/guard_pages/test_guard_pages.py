@@ -55,7 +55,7 @@ text = (
 with guarded(END):
     executable = hloom.compile(hloom.HloModule.from_text(text), "cpu")
     assert (executable(np.zeros(333, np.uint8)) == np.arange(333) % 256).all()
-    symbols = executable._programs[0].native._loaded.symbols
+    symbols = executable._programs[0].native.loaded.symbols
     (address,) = [a for name, a in symbols.items() if name.startswith("constant")]
     assert ctypes.string_at(address, 333) == bytes(n % 256 for n in range(333))
     print("fine", flush=True)
