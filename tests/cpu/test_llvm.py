@@ -59,6 +59,12 @@ def test_what_llvm_refuses_is_an_error(text: str, rule: str) -> None:
     assert refusal(text, X86_64) == rule
 
 
+def test_modules_that_define_a_function_twice_are_not_linked() -> None:
+    with pytest.raises(CompilerError) as caught:
+        generate(adder("f"), X86_64, linked=adder("f"))
+    assert caught.value.rule == "cpu.llvm-link"
+
+
 @pytest.mark.parametrize(
     "intrinsic",
     [

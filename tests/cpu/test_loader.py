@@ -10,9 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from hloom.codegen.target import Target, host
+from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.llvm import generate
 from hloom.cpu.jit.loader import Image, LoadedObject
 from hloom.cpu.jit.relocation import LoadError
+from hloom.cpu.loaded_program import LoadedProgram
 
 AARCH64 = Target.named("aarch64-linux-gnu", "neoverse-v2")
 PLUS_ONE = "define i64 @plus_one(i64 %x) {\n %y = add i64 %x, 1\n ret i64 %y\n}\n"
@@ -117,6 +119,12 @@ def refusal(objects: list[bytes]) -> str:
 
 def test_a_symbol_that_nobody_defines() -> None:
     assert refusal([generate(PLUS_TWO, host())]) == "cpu.object-symbol"
+
+
+def test_an_entry_of_the_cache_without_facts() -> None:
+    with pytest.raises(LoadError) as caught:
+        LoadedProgram(Entry({}, [generate(PLUS_ONE, host())]))
+    assert caught.value.rule == "cpu.object-facts"
 
 
 def test_a_symbol_defined_twice() -> None:

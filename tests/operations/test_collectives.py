@@ -245,10 +245,31 @@ add_integers {
             "reduce-scatter.group-size",
         ),
         ("reduce-scatter(p), dimensions={0}, to_apply=negate", "reduce-scatter.reducer"),
+        *(
+            (f"{opcode}(p), {broken}{rest}", f"{opcode}.{rule}")
+            for opcode, rest in (
+                ("all-gather", ", dimensions={0}"),
+                ("all-gather-start", ", dimensions={0}"),
+                ("all-reduce-start", ", to_apply=add"),
+                ("reduce-scatter", ", dimensions={0}, to_apply=add"),
+            )
+            for broken, rule in (
+                ("replica_groups={{0,0}}", "replica-groups-distinct"),
+                ("use_global_device_ids=true", "global-ids-channel"),
+                ("channel_id=1, use_global_device_ids=true", "global-ids-groups"),
+            )
+        ),
+        (
+            "all-gather-start(p), dimensions={0}, replica_groups={{0,1},{2}}",
+            "all-gather-start.replica-groups-equal",
+        ),
+        ("all-gather-start(p), dimensions={0}, replica_groups={{0,1}}", "all-gather-start.group-size"),
+        ("all-reduce-start(p), to_apply=negate", "all-reduce-start.reducer"),
     ],
 )
 def test_what_is_refused(body: str, rule: str) -> None:
-    text = program(f"{P}ROOT r = f32[4] {body}", ADD + NEGATE + INTEGER)
+    shape = "(f32[4], f32[4])" if body.startswith("all-gather-start") else "f32[4]"
+    text = program(f"{P}ROOT r = {shape} {body}", ADD + NEGATE + INTEGER)
     assert refused(text).rule == rule
 
 

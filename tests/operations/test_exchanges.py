@@ -151,6 +151,8 @@ def test_rows_out_of_bounds_are_left_out() -> None:
         (("send_sizes = s32[2]", "send_sizes = s32[3]"), "ragged-all-to-all.offsets"),
         (("recv_sizes = s32[2]", "recv_sizes = u8[2]"), "ragged-all-to-all.offsets"),
         (("{{0,1}}", "{{0,1,2}}"), "ragged-all-to-all.offset-count"),
+        (("{{0,1}}", "{{0,0}}"), "ragged-all-to-all.replica-groups-distinct"),
+        (("{{0,1}}", "{{0,1},{2}}"), "ragged-all-to-all.replica-groups-equal"),
     ],
 )
 def test_what_ragged_all_to_all_refuses(change: tuple[str, str], rule: str) -> None:
