@@ -68,7 +68,7 @@ def on_hloom(text: str, arguments: Sequence[Array]) -> Prepared:
 
 def on_xla(text: str, arguments: Sequence[Array]) -> Prepared:
     """Compile a program for XLA:CPU. Raises ImportError if jax is missing, and XLA's errors."""
-    from hloom.tools import xla_cpu
+    from hloom.debug import xla_cpu
 
     program = xla_cpu.stablehlo(text)
     start = time.perf_counter()
@@ -89,7 +89,7 @@ def on_xla(text: str, arguments: Sequence[Array]) -> Prepared:
 def xla_is_there() -> bool:
     """Return whether jaxlib is installed."""
     try:
-        from hloom.tools import xla_cpu  # noqa: F401
+        from hloom.debug import xla_cpu  # noqa: F401
     except ImportError:
         return False
     return True

@@ -5,7 +5,7 @@
 - `within`: each element within a bound that the caller derives from the arithmetic.
 - `near`: each element within a number of units in the last place of the wanted number, in the result's type.
 - `computed`: results of a program: each element within the rounding error that the program can have there
-(`error_analysis`).
+(`hloom.debug.error_analysis`).
 
 A bound belongs to one element. It is derived from the arithmetic, never fitted to a result. NaN and
 infinities must be at the same positions, and shapes must be equal.
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from corruption import corruptions
-from error_analysis import ErrorAnalysis, is_inexact_type
-from floating import Array, just_overflowed, same_bits, ulp, wide
+from hloom.debug.agreement import agrees
+from hloom.debug.error_analysis import ErrorAnalysis, is_inexact_type
+from hloom.debug.floating import Array, same_bits, ulp, wide
 from hloom.ir.module import HloModule
-from hloom.shape.element_type import ElementType
 
 
 class Toothless(AssertionError):
@@ -87,27 +87,6 @@ def computed(got: Any, module: HloModule, arguments: Sequence[Any], *, wanted: A
 
 
 # -- elements
-
-
-def agrees(got: Array, wanted: Array, bound: Any) -> Array:
-    """Return a mask of the elements that agree within their bounds."""
-    with np.errstate(all="ignore"):
-        return _agrees(got, wanted, bound)
-
-
-def _agrees(got: Array, wanted: Array, bound: Any) -> Array:
-    g, w = wide(got), wide(wanted)
-    found = (g == w) | (np.abs(g - w) <= bound)
-    if got.dtype.kind == "c" or wanted.dtype.kind == "c":
-        # A number with an infinite or NaN part has no magnitude: each part is compared separately.
-        parts = [_agrees(part(g), part(w), bound) for part in (np.real, np.imag)]
-        return np.where(np.isfinite(g) & np.isfinite(w), found, parts[0] & parts[1])
-    found = np.where(np.isfinite(g) & np.isfinite(w), found, g == w) | (np.isnan(g) & np.isnan(w))
-    found = found | (np.isposinf(bound) & np.ones(found.shape, bool))
-    if got.dtype == wanted.dtype and ElementType.from_dtype(got.dtype).is_floating:
-        positive = np.asarray(bound) > 0
-        found = found | positive & (just_overflowed(got, wanted, bound) | just_overflowed(wanted, got, bound))
-    return np.asarray(found)
 
 
 def _agrees_in_signs(got: Array, wanted: Array, bound: Any) -> Array:

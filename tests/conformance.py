@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).parent))
 import agreement
 import hloom
 import hloom.operations
-from error_analysis import ErrorAnalysis, NoBound
+from hloom.debug.error_analysis import ErrorAnalysis, NoBound
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule

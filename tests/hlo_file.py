@@ -10,6 +10,9 @@
     // CHECK-NEXT: }                              ... the very next line
     // CHECK-NOT: constant                        no line between the neighbouring checks holds this
 
+    // RUN: opt --passes=cse,algsimp              the program after passes, which keep its values for drawn
+                                                  arguments; `--reorders`: within rounding errors
+
     // run: main(f32[2]{1,2}) == f32[2]{3,4}      sent to every backend; equal bits
     // run: main(f32[2]{1,2}) ~= f32[2]{3,4}      as near as rounding errors of the program allow (any NaN for
                                                   any NaN); `within 2`: within 2 units in the last place
@@ -35,8 +38,9 @@ import pytest
 
 import agreement
 import hloom
-from error_analysis import ErrorAnalysis
 from hloom import HloError, HloModule, Literal, PrintOptions, Shape
+from hloom.debug.error_analysis import ErrorAnalysis
+from hloom.evaluate.evaluator import Evaluator
 
 DIVIDER = re.compile(r"^// -----.*$", re.M)
 DIRECTIVE = re.compile(r"^\s*//\s*(RUN|CHECK(?:-NEXT|-NOT)?|EXPECT-ERROR|run|BACKENDS):\s*(.*?)\s*$")
@@ -223,8 +227,26 @@ def command_output(section: Section, command: str) -> str:
     module.verify()
     if name == "verify":
         return ""
-    assert name == "print", f"RUN is verify or print, got {command!r}"
+    if name == "opt":
+        return optimized_text(module, words)
+    assert name == "print", f"RUN is verify, print or opt, got {command!r}"
     return module.to_text(getattr(PrintOptions, words[0])() if words else None)
+
+
+def optimized_text(module: HloModule, words: Sequence[str]) -> str:
+    """Return the text of a module after the passes of `opt --passes=NAMES`; its values must not change."""
+    options = dict(word.partition("=")[::2] for word in words)
+    names = options.pop("--passes")
+    reorders = options.pop("--reorders", None) is not None
+    assert not options, f"RUN: opt has the options --passes=NAMES and --reorders, got {sorted(options)}"
+    result = hloom.debug.optimized(module, names)
+    given = hloom.debug.random_arguments(module, seed=1)
+    got = Evaluator().run(result.entry, given)
+    if reorders:
+        agreement.computed(got, module, given)
+    else:
+        agreement.same(got, Evaluator().run(module.entry, given))
+    return result.to_text()
 
 
 def check_output(output: str, checks: Sequence[tuple[int, str, str]]) -> None:

@@ -11,6 +11,6 @@ import pytest
 def run(text: str, *arguments: Any) -> list[np.ndarray[Any, Any]]:
     """Return the leaves of the result of an HLO program on XLA:CPU."""
     pytest.importorskip("jax")
-    from hloom.tools.xla_cpu import run_on_xla
+    from hloom.debug.xla_cpu import run_on_xla
 
     return run_on_xla(text, arguments)

@@ -12,8 +12,8 @@ import pytest
 
 import agreement
 from agreement import Toothless
-from error_analysis import ErrorAnalysis, NoBound
 from evaluation import parse
+from hloom.debug.error_analysis import ErrorAnalysis, NoBound
 
 TESTS = Path(__file__).parent
 FORBIDDEN = {

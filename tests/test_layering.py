@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": BACK | {"cpu"},
     "sharding": MEANING | {"passes"},
     "jax": BACK | {"cpu", "runtime", "sharding"},
-    "tools": BACK | {"cpu", "runtime", "sharding", "jax"},
+    "debug": BACK | {"cpu", "runtime"},
+    "tools": BACK | {"cpu", "runtime", "sharding", "jax", "debug"},
 }
 
 WIRE = {"proto.schema", "proto.shape", "proto.literal"}
@@ -57,14 +58,15 @@ REACHES_FORWARD: set[tuple[str, str]] = {
     ("ir/module.py", "proto"),
     ("ir/calling.py", "wire"),
     ("operations/structure.py", "wire"),
+    ("runtime/executable.py", "debug"),
 }
 
 MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
     "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
     "google": {"wire", "proto", "tools"},
-    "jax": {"jax", "tools"},
-    "jaxlib": {"jax", "tools"},
+    "jax": {"jax", "debug"},
+    "jaxlib": {"jax", "debug"},
     "mpi4py": {"runtime"},
     "click": {"tools"},
     "rich": {"tools"},

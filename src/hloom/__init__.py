@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from hloom import debug as debug
     from hloom import ops as ops
+    from hloom import passes as passes
     from hloom.builder.builder import XlaBuilder as XlaBuilder
     from hloom.builder.builder import XlaComputation as XlaComputation
     from hloom.builder.builder import XlaOp as XlaOp
@@ -63,12 +65,14 @@ _HOMES: Final = {
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES: Final = {
+    "debug": "debug",
     "index_util": "shape.index_util",
     "layout_util": "shape.layout_util",
     "ops": "ops",
+    "passes": "passes",
     "shape_util": "shape.shape_util",
 }
-"""Modules of functions with XLA's names."""
+"""Modules that are public under these names."""
 
 __all__ = sorted([*_HOME_OF, *_MODULES])  # pyright: ignore[reportUnsupportedDunderAll]
 

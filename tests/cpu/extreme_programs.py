@@ -20,8 +20,8 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import agreement
 import hloom
-from error_analysis import ULPS
 from hloom import HloError, HloModule, Shape
+from hloom.debug.error_analysis import ULPS
 
 COMBINERS = """
 add { a = f32[] parameter(0)

@@ -20,8 +20,9 @@ from evaluation import parse
 from hloom import HloError, HloModule
 from hloom.codegen.target import Target
 from hloom.cpu.program import NativeProgram, emit_program
+from hloom.debug.inputs import random_arguments
 from hloom.tools.aot import CompiledObject, compile_ahead
-from hloom.tools.arguments import leaves_of, random_arguments
+from hloom.tools.arguments import leaves_of
 from hloom.tools.cli import main
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang") or ""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import hloom
-from error_analysis import ErrorAnalysis
+from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.runtime.executable import Executable

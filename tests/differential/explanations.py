@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from error_analysis import exact
-from floating import eps, same_bits, ulp, wide
+from hloom.debug.error_analysis import exact
+from hloom.debug.floating import eps, same_bits, ulp, wide
+from hloom.debug.normwise import batch_norm
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
-from normwise import batch_norm
 
 from .case import Case, program
 from .comparison import differs

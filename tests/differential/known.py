@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 
 import numpy as np
 
-from floating import wide
+from hloom.debug.floating import wide
 
 from .case import Case
 from .draw import Array

@@ -23,7 +23,7 @@ import jax
 import numpy as np
 from jaxlib import _hlo, xla_client
 
-from hloom.tools import xla_cpu
+from hloom.debug import xla_cpu
 
 jax.config.update("jax_enable_x64", True)
 

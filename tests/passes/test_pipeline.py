@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import agreement
-from error_analysis import widened
 from evaluation import parse
 from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.debug.error_analysis import widened
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.cloning import clone_module

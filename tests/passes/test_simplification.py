@@ -8,60 +8,20 @@ import numpy as np
 import pytest
 
 from evaluation import parse
-from hloom.analysis.instructions import operation_of
-from hloom.operations.structure import Constant
 from hloom.passes.expand.unscheduler import Unscheduler
 from hloom.passes.layout.convolution_canonicalization import ConvolutionCanonicalization
 from hloom.passes.layout.dot_decomposer import DotDecomposer
 from hloom.passes.schedule.memory_scheduler import HloMemoryScheduler, memory_order
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
-from hloom.passes.simplify.common_subexpressions import CommonSubexpressionElimination
-from hloom.passes.simplify.computation_deduplicator import ComputationDeduplicator
-from hloom.passes.simplify.conditional_simplifier import ConditionalSimplifier
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.gather_simplifier import GatherSimplifier
 from hloom.passes.simplify.integer_range_simplifier import IntegerRangeSimplifier
 from hloom.passes.simplify.scatter_simplifier import ScatterSimplifier
 from hloom.passes.simplify.sort_simplifier import SortSimplifier
-from hloom.passes.simplify.zero_sized_elimination import ZeroSizedHloElimination
 from pass_checks import after, opcodes
 
-# -- constant folding
-
-
-def test_operations_on_constants_are_constants() -> None:
-    module = after(
-        "a = f32[3] constant({1, 2, 3})\nb = f32[3] constant({4, 5, 6})\nROOT r = f32[3] multiply(a, b)",
-        ConstantFolding(),
-    )
-    assert module.entry.root.opcode == "constant"
-
-
-def test_sums_of_constants_are_constants() -> None:
-    module = after(
-        """HloModule sums
-plus { x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT r = f32[] add(x, y)
-}
-ENTRY entry {
-  a = f32[2] constant({2.5, 1})
-  z = f32[] constant(1)
-  ROOT r = f32[] reduce(a, z), dimensions={0}, to_apply=plus
-}""",
-        ConstantFolding(),
-    )
-    assert operation_of(module.entry.root, Constant).literal.numpy() == 4.5
-
-
-def test_arrays_of_one_number_are_that_number_spread() -> None:
-    module = after("a = f32[2,2] constant({{-0, -0}, {-0, -0}})\nx = f32[2,2] parameter(0)\nROOT r = f32[2,"
-        "2] add(x, a)",
-                   ConstantFolding(), AlgebraicSimplifier())  # fmt: skip
-    assert module.entry.root.opcode == "parameter"
-    mixed = after("ROOT a = f32[2] constant({-0, 0})", ConstantFolding())
-    assert mixed.entry.root.shape.rank == 1 and mixed.entry.root.opcode == "constant"
+# -- constant folding; see also tests/hlo/passes/constant_folding.hlo
 
 
 @pytest.mark.parametrize(
@@ -96,95 +56,7 @@ def test_what_has_no_value_is_left_alone() -> None:
     assert not ConstantFolding().run(module)
 
 
-# -- conditionals
-
-BRANCHES = """HloModule branches
-plus { x = f32[] parameter(0)
-  ROOT r = f32[] add(x, x)
-}
-minus { x = f32[] parameter(0)
-  ROOT r = f32[] negate(x)
-}
-root { x = f32[] parameter(0)
-  ROOT r = f32[] sqrt(x)
-}
-ENTRY entry {
-  x = f32[] parameter(0)
-  P
-  ROOT c = f32[] conditional(p, x, x, x), branch_computations={plus, minus, root}
-}
-"""
-
-
-@pytest.mark.parametrize(
-    ("index", "taken"), [(0, "add"), (1, "negate"), (2, "sqrt"), (-4, "sqrt"), (9, "sqrt")]
-)
-def test_a_known_branch_is_taken(index: int, taken: str) -> None:
-    module = after(
-        BRANCHES.replace("P", f"p = s32[] constant({index})"), ConditionalSimplifier(), DeadCodeElimination()
-    )
-    assert module.entry.root.opcode == taken
-    assert len(module.computations) == 1
-
-
-def test_small_branches_are_both_computed() -> None:
-    text = BRANCHES.replace("P", "p = pred[] parameter(1)").replace(
-        "conditional(p, x, x, x), branch_computations={plus, minus, root}",
-        "conditional(p, x, x), true_computation=root, false_computation=minus",
-    )
-    for p in (True, False):
-        module = after(text, ConditionalSimplifier(), DeadCodeElimination(), arguments=[np.float32(-2), p])
-        assert module.entry.root.opcode == "select"
-
-
-def test_results_that_nobody_wants_are_not_computed() -> None:
-    branch = (
-        "{{ x = f32[64] parameter(0)\n a = f32[64] {0}(x)\n b = f32[64] sine(x)\n ROOT r = (f32[64], "
-        "f32[64]) tuple(a, b)\n}}\n"
-    )
-    text = (
-        "HloModule m\nf "
-        + branch.format("sqrt")
-        + "g "
-        + branch.format("negate")
-        + """ENTRY e {
-  p = pred[] parameter(0)
-  x = f32[64] parameter(1)
-  c = (f32[64], f32[64]) conditional(p, x, x), true_computation=f, false_computation=g
-  ROOT r = f32[64] get-tuple-element(c), index=0
-}
-"""
-    )
-    module = after(text, ConditionalSimplifier(), DeadCodeElimination())
-    assert opcodes(module)["sine"] == 0
-    assert opcodes(module)["conditional"] == 1
-
-
 # -- computations, elements
-
-
-def test_equal_reductions_are_one() -> None:
-    region = "{ a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n"
-    text = (
-        f"HloModule m\nf {region}g {region}ENTRY e {{\n x = f32[4,5] parameter(0)\n z = f32[] "
-        f"constant(0)\n"
-        " a = f32[5] reduce(x, z), dimensions={0}, to_apply=f\n b = f32[5] reduce(x, z), dimensions={0}, "
-        "to_apply=g\n"
-        " ROOT r = f32[5] multiply(a, b)\n}\n"
-    )
-    module = after(text, ComputationDeduplicator(), CommonSubexpressionElimination())
-    assert opcodes(module)["reduce"] == 1
-    assert len(module.computations) == 2
-
-
-def test_arrays_without_elements_are_constants() -> None:
-    body = (
-        "x = f32[0,4] parameter(0)\ny = f32[4,0] parameter(1)\n"
-        "e = f32[0,0] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-        "ROOT r = f32[4,4] dot(y, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-    )
-    module = after(body, ZeroSizedHloElimination())
-    assert opcodes(module)["dot"] == 1
 
 
 def test_indices_that_are_looked_up_need_no_check() -> None:

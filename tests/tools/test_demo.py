@@ -34,8 +34,8 @@ def test_the_compiled_program_learns(capsys: pytest.CaptureFixture[str]) -> None
 def test_without_xla_there_is_no_comparison(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "hloom.tools.xla_cpu", None)
-    monkeypatch.delattr("hloom.tools.xla_cpu", raising=False)
+    monkeypatch.setitem(sys.modules, "hloom.debug.xla_cpu", None)
+    monkeypatch.delattr("hloom.debug.xla_cpu", raising=False)
     demo.main()
     printed = capsys.readouterr().out
     assert "XLA is not installed here" in printed

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-import hloom.passes
-from hloom.errors import HloError
+from hloom.errors import HloError, did_you_mean
+from hloom.ir.module import HloModule
 from hloom.passes.pipeline import Pass
 
 P = TypeVar("P", bound=Pass)
@@ -35,19 +37,52 @@ def register(cls: type[P]) -> type[P]:
 @cache
 def passes() -> Mapping[str, type[Pass]]:
     """Return every pass by name; the modules of all passes are imported on the first call."""
-    for module in pkgutil.walk_packages(hloom.passes.__path__, "hloom.passes."):
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], "hloom.passes."):
         importlib.import_module(module.name)
     return MappingProxyType(_CLASSES)
 
 
 def pass_named(name: str) -> type[Pass]:
-    """Return the pass of a name.
+    """Return the pass of a name: XLA's (``algsimp``), or that of its class (``algebraic-simplifier``).
 
     Raises:
         HloError: by the rule ``pass.name`` if there is none.
     """
-    found = passes().get(name)
+    found = passes().get(name) or _by_class().get(name)
     if found is None:
+        hint = did_you_mean(name, [*passes(), *_by_class()])
         known = ", ".join(sorted(passes()))
-        raise HloError(f"unknown pass {name}; known are {known}", rule="pass.name")
+        raise HloError(f"unknown pass {name}{hint}; known are {known}", rule="pass.name")
     return found
+
+
+@cache
+def _by_class() -> Mapping[str, type[Pass]]:
+    """Return the passes by their classes: ``AlgebraicSimplifier`` as ``algebraic-simplifier``."""
+    return {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", c.__name__).lower(): c for c in passes().values()}
+
+
+def run(module: HloModule, names: str | Sequence[str]) -> bool:
+    """Run passes on a module in place, in the order of their names; return whether anything changed.
+
+    Args:
+        names: ``"cse,algsimp,dce"`` or a sequence. A pass with options gets their defaults; for those of a
+            backend's pipeline see `hloom.debug.optimized`.
+
+    Raises:
+        HloError: by the rule ``pass.name`` for an unknown name, ``pass.options`` for a pass without defaults.
+    """
+    split = names.split(",") if isinstance(names, str) else names
+    changed = False
+    for item in [created(pass_named(name.strip())) for name in split if name.strip()]:
+        changed |= item.run(module)
+    return changed
+
+
+def created(cls: type[Pass]) -> Pass:
+    """Return a pass with default options; raise HloError by ``pass.options`` if it has none."""
+    try:
+        return cls()
+    except TypeError:
+        message = f"{cls.name} has options without defaults; a backend's pipeline states them"
+        raise HloError(message, rule="pass.options") from None

@@ -12,7 +12,6 @@ import numpy as np
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
-from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
 
@@ -65,36 +64,6 @@ def _taken(shape: Shape, rest: list[Any]) -> Any:
     if array.dtype != dtype and array.dtype.itemsize == dtype.itemsize and array.dtype.kind in "Vu":
         return array.view(dtype)
     return array
-
-
-def random_arguments(module: HloModule, seed: int) -> list[Any]:
-    """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2."""
-    generator = np.random.default_rng(seed)
-    return [_random(p.shape.to_static(), generator) for p in module.entry.parameters]
-
-
-def _random(shape: Shape, generator: np.random.Generator) -> Any:
-    if shape.is_tuple:
-        return tuple(_random(element, generator) for element in shape.tuple_shapes)
-    if not shape.is_array:
-        return None
-    if shape.is_unbounded:
-        message = f"a parameter of shape {shape} has no size to draw; give its value with --input"
-        raise HloError(message, rule="run.random-unbounded")
-    return _drawn(shape.element_type, shape.dimensions, generator)
-
-
-def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator) -> Any:
-    dtype = element_type.numpy_dtype
-    if element_type.is_predicate:
-        return generator.integers(0, 2, sizes).astype(bool)
-    if element_type.is_integer:
-        least, most = element_type.limits
-        return generator.integers(max(int(least), 0), min(int(most), 7) + 1, sizes).astype(dtype)
-    values = generator.standard_normal(sizes)
-    if element_type.is_complex:
-        values = values + 1j * generator.standard_normal(sizes)
-    return np.asarray(values).astype(dtype)
 
 
 def leaves_of(value: Any, name: str = "result") -> list[tuple[str, Any]]:

@@ -7,32 +7,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+
+from hloom.tools.check_command import check
+from hloom.tools.opt_command import opt
+from hloom.tools.terminal import FILE, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hloom.errors import HloError
     from hloom.ir.module import HloModule
-
-_STYLES: Final[dict[str, dict[str, Any]]] = {
-    "title": {"bold": True},
-    "name": {"fg": "cyan"},
-    "rule": {"fg": "yellow"},
-    "value": {"fg": "green"},
-    "dim": {"dim": True},
-    "removed": {"fg": "red"},
-    "added": {"fg": "green"},
-    "removed-word": {"fg": "red", "bold": True, "reverse": True},
-    "added-word": {"fg": "green", "bold": True, "reverse": True},
-}
-
-
-def styled(text: str, role: str) -> str:
-    """Return text in the color of its role; `click.echo` strips colors if the output is not a terminal."""
-    return click.style(text, **_STYLES.get(role, {}))
 
 
 class Commands(click.Group):
@@ -74,15 +61,6 @@ def _described(error: HloError, source: str) -> str:
     return f"{source}:{'' if error.line else ' '}{text}"
 
 
-class _ProgramFile(click.Path):
-    """An existing file; ``-`` is the standard input."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path of the file."""
-        return super().convert("/dev/stdin" if value == "-" else value, param, ctx)
-
-
-FILE: Final = _ProgramFile(exists=True, dir_okay=False)
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -346,6 +324,10 @@ def aot(
         f"{code}: {len(compiled.code)} bytes for {target.triple}, {compiled.temp_bytes} bytes of temporaries"
     )
     click.echo(f"{declarations}: void {compiled.name}_run(...)")
+
+
+main.add_command(check)
+main.add_command(opt)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def _compare(
 ) -> None:
     """Time compilation and runs of the same step on XLA:CPU, alternating with hloom, and compare results."""
     try:
-        from hloom.tools import xla_cpu
+        from hloom.debug import xla_cpu
     except ImportError:
         print("\nXLA is not installed here (pip install 'hloom[jax]'): no comparison.")
         return

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hloom.debug.inputs import random_arguments
 from hloom.errors import HloError
 from hloom.files import Snapshot, load_snapshot
 from hloom.runtime.executable import compile as compile_module
 from hloom.shape.literal import Literal
-from hloom.tools.arguments import random_arguments, read_arguments, save_results, shaped, value_lines
+from hloom.tools.arguments import read_arguments, save_results, shaped, value_lines
 
 
 def run(

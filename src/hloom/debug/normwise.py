@@ -7,13 +7,14 @@ compared, so every bound counts twice. Types below 32 bits are computed in f32 a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from floating import Array, component, eps, ulp, wide
+from hloom.debug.floating import Array, component, eps, ulp, wide
 from hloom.ir.instruction import HloInstruction
 
 Bound = Callable[[HloInstruction, list[Any], tuple[Array, ...]], tuple[Array, ...]]
@@ -47,7 +48,7 @@ def fft(i: HloInstruction, operands: list[Any], values: tuple[Array, ...]) -> tu
     operation: Any = i.operation
     (x,), (value,) = operands, values
     axes = tuple(range(-len(operation.fft_length), 0))
-    count = float(np.prod(operation.fft_length))
+    count = float(math.prod(operation.fft_length))
     size = _magnitude(x.value)
     if operation.fft_type == "IRFFT":
         size = size * np.sqrt(2.0)  # every element but the first represents two

@@ -23,18 +23,19 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from floating import Array, eps, ulp, wide
+from hloom.debug.floating import Array, eps, ulp, wide
+from hloom.debug.normwise import FACTORIZATIONS
+from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
-from normwise import FACTORIZATIONS
 
 ULPS: Final = 4.0
 """Maximum distance in ulp of two results of a real function, each at most 2 ulp off."""
@@ -70,8 +71,11 @@ STEPS: Final = frozenset({"floor", "ceil", "round-nearest-afz", "round-nearest-e
 PASSING: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "convert", "copy"})
 
 
-class NoBound(Exception):
+class NoBound(HloError):
     """A result on which rounding errors have an effect without limit, or an operation without a rule."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, rule="check.no-bound")
 
 
 @dataclass(frozen=True)
@@ -90,24 +94,29 @@ class Bounded:
 Tree = Bounded | tuple["Tree", ...]
 
 
-def leaves(value: Any) -> list[Bounded]:
+def leaves(value: Tree) -> list[Bounded]:
     """Return the arrays of a value."""
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
 
 
-def plain(value: Any) -> Any:
+def plain(value: Tree) -> Any:
     """Return a value without its bounds."""
-    return tuple(map(plain, value)) if isinstance(value, tuple) else value.value
+    return tuple([plain(part) for part in value]) if isinstance(value, tuple) else value.value
 
 
 def exact(value: Any) -> Any:
     """Return a value whose errors are 0."""
-    return tuple(map(exact, value)) if isinstance(value, tuple) else Bounded(value)
+    return tuple([exact(part) for part in parts_of(value)]) if isinstance(value, tuple) else Bounded(value)
 
 
-def errors(value: Any) -> Any:
+def errors(value: Tree) -> Any:
     """Return the bounds of a value in its form; 0 where it is exact."""
-    return tuple(map(errors, value)) if isinstance(value, tuple) else value.spread
+    return tuple([errors(part) for part in value]) if isinstance(value, tuple) else value.spread
+
+
+def parts_of(value: Any) -> tuple[Any, ...]:
+    """Return the elements of a tuple."""
+    return value
 
 
 def growth(terms: Any) -> Any:
@@ -157,14 +166,13 @@ class ErrorAnalysis:
         structural = STRUCTURE.get(opcode)
         if structural is not None:
             return structural(self, instruction, operands)
-        value = self.evaluator.apply(instruction, [plain(o) for o in operands])
+        value: Any = self.evaluator.apply(instruction, [plain(o) for o in operands])
         inexact = any(leaf.error is not None for o in operands for leaf in leaves(o))
         if not inexact and self.rounds_once(instruction):
             return exact(value)
         if isinstance(value, tuple) and opcode in FACTORIZATIONS:
-            return tuple(
-                Bounded(v, e) for v, e in zip(value, FACTORIZATIONS[opcode](instruction, operands, value))
-            )
+            found = FACTORIZATIONS[opcode](instruction, operands, parts_of(value))
+            return tuple([Bounded(v, e) for v, e in zip(parts_of(value), found, strict=True)])
         if isinstance(value, tuple):
             raise NoBound(f"{opcode} %{instruction.name} has several inexact results")
         if inexact and not is_inexact_type(value):
@@ -195,7 +203,8 @@ class ErrorAnalysis:
                 o.value if o.error is None else shifted(o, sign if n == 0 else -sign)
                 for n, o in enumerate(operands)
             ]
-            if not np.array_equal(self.evaluator.apply(instruction, moved), value):
+            there: Any = self.evaluator.apply(instruction, moved)
+            if not np.array_equal(there, value):
                 raise NoBound(f"{instruction.opcode} %{instruction.name} depends on rounding")
         return Bounded(value)
 
@@ -318,8 +327,9 @@ class ErrorAnalysis:
         """Return the largest number of terms of an element of a contraction or reduction."""
         shapes = [np.shape(o.value) for o in operands if not isinstance(o, tuple)]
         if i.opcode == "convolution":
-            labels = i.operation.dim_labels  # type: ignore[attr-defined]
-            return math.prod(shapes[1]) / max(1, shapes[1][labels.kernel_output_feature_dimension])
+            operation: Any = i.operation
+            features = int(operation.dim_labels.kernel_output_feature_dimension)
+            return math.prod(shapes[1]) / max(1, shapes[1][features])
         if i.opcode in SUMMED:
             return math.prod(shapes[0][d] for d in i.operation.lhs_contracting_dims)  # type: ignore[attr-defined]
         if i.opcode == "reduce":
@@ -454,7 +464,7 @@ def _scan(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
     rows: list[tuple[Any, ...]] = []
     for number in range(length)[:: -1 if operation.is_reverse else 1]:
         found = run.call(i.called_computations[0], [*(taken(x, number, axis) for x in inputs), *carries])
-        parts = found if isinstance(found, tuple) else (found,)
+        parts: tuple[Any, ...] = cast("Any", found) if isinstance(found, tuple) else (found,)
         outputs = len(parts) - len(carries)
         rows.append(parts[:outputs])
         carries = list(parts[outputs:])

@@ -1,0 +1,38 @@
+"""Tools to find wrong results: compare, bisect, reduce and trace programs.
+
+::
+
+    hloom.debug.check(module, [x, y], backend="cpu", against="evaluator")
+    hloom.debug.optimized(module, "cse,algsimp,fusion")
+
+Names are imported at their first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hloom.debug.checking import check as check
+    from hloom.debug.inputs import random_arguments as random_arguments
+    from hloom.debug.optimization import optimized as optimized
+    from hloom.debug.tolerance import Tolerance as Tolerance
+
+_HOMES: Final = {
+    "Tolerance": "tolerance",
+    "check": "checking",
+    "optimized": "optimization",
+    "random_arguments": "inputs",
+}
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hloom.debug' has no attribute {name!r}")
+    return getattr(import_module(f"hloom.debug.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

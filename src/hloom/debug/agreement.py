@@ -1,0 +1,139 @@
+"""Compare two values of one program, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hloom.debug.floating import Array, component, just_overflowed, same_bits, ulp, wide
+from hloom.errors import EvaluationError
+from hloom.shape.element_type import ElementType
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of two arrays.
+
+    Attributes:
+        name: the place in the result: ``result``, ``result.1.0``; of several devices ``device 1 result``.
+        shape: the shape, as text.
+        elements, unequal, wrong: the numbers of elements, of those with other bits, and of those that differ
+            by more than their bounds. Any NaN equals any other.
+        ulps: the largest distance of two finite numbers in units in the last place.
+        difference: the largest absolute distance of two finite numbers.
+        index: the element that differs most beyond its bound; of equal arrays the first.
+        got, wanted, bound: its values, and the distance that is allowed there.
+    """
+
+    name: str
+    shape: str
+    elements: int
+    unequal: int
+    wrong: int
+    ulps: float
+    difference: float
+    index: tuple[int, ...]
+    got: Any
+    wanted: Any
+    bound: float
+
+    @property
+    def agrees(self) -> bool:
+        """Return whether every element lies within its bound."""
+        return self.wrong == 0
+
+
+def compare(got: Any, wanted: Any, bounds: Any, name: str = "result") -> list[Comparison]:
+    """Compare all arrays of two values.
+
+    Args:
+        bounds: the allowed distance of each element, in the form of the values; a number holds for all.
+
+    Raises EvaluationError by ``check.form`` for values of other structures, shapes or element types.
+    """
+    return [_compared(place, g, w, b) for place, g, w, b in _leaves(got, wanted, bounds, name)]
+
+
+def _leaves(got: Any, wanted: Any, bounds: Any, name: str) -> Iterator[tuple[str, Array, Array, Any]]:
+    if isinstance(wanted, tuple) and isinstance(got, tuple):
+        if len(got) != len(wanted):  # pyright: ignore[reportUnknownArgumentType]
+            raise _other_form(name, got, wanted)
+        for n, (g, w) in enumerate(zip(got, wanted, strict=True)):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield from _leaves(g, w, bounds[n] if isinstance(bounds, tuple) else bounds, f"{name}.{n}")
+        return
+    if got is None and wanted is None:
+        return
+    if got is None or wanted is None or isinstance(got, tuple) or isinstance(wanted, tuple):
+        raise _other_form(name, got, wanted)
+    g, w = np.asarray(got), np.asarray(wanted)
+    if g.shape != w.shape or g.dtype != w.dtype:
+        raise _other_form(name, g, w)
+    yield name, g, w, bounds
+
+
+def _other_form(name: str, got: Any, wanted: Any) -> EvaluationError:
+    message = f"{name} is {form_text(got)} in one run and {form_text(wanted)} in the other"
+    return EvaluationError(message, rule="check.form")
+
+
+def form_text(value: Any) -> str:
+    """Return the shape of a value, as text."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(form_text(v) for v in value) + ")"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return "token[]" if value is None else Shape.of(np.asarray(value)).to_string(layout=False)
+
+
+def _compared(name: str, got: Array, wanted: Array, bound: Any) -> Comparison:
+    shape = form_text(got)
+    if not got.size:
+        return Comparison(name, shape, 0, 0, 0, 0.0, 0.0, (), None, None, 0.0)
+    with np.errstate(all="ignore"):
+        allowed = np.broadcast_to(np.asarray(bound, np.float64), got.shape)
+        equal = np.broadcast_to(same_bits(got, wanted), got.shape)
+        good = equal | agrees(got, wanted, allowed) if np.any(allowed) else equal
+        distance = np.abs(wide(got) - wide(wanted))
+        finite = np.where(np.isfinite(distance), distance, 0.0)
+        units = finite / ulp(np.maximum(np.abs(wide(wanted)), np.abs(wide(got))), _measure(got))
+        beyond = np.where(good, -1.0, np.nan_to_num(distance - allowed, nan=np.inf, posinf=np.inf))
+        beyond = np.where(good, beyond, np.maximum(beyond, 0.0))
+    worst = beyond if not good.all() else finite
+    index = tuple(int(n) for n in np.unravel_index(int(np.argmax(worst)), got.shape))
+    return Comparison(
+        name, shape, got.size, int((~equal).sum()), int((~good).sum()), float(units.max()),
+        float(finite.max()), index, got[index].item(), wanted[index].item(), float(allowed[index]),
+    )  # fmt: skip
+
+
+def _measure(array: Array) -> Any:
+    """Return the type of whose units distances are counted; integers count in 1."""
+    kind = component(array.dtype)
+    return kind.numpy_dtype if kind.is_floating else np.float64
+
+
+# -- elements
+
+
+def agrees(got: Array, wanted: Array, bound: Any) -> Array:
+    """Return a mask of the elements that agree within their bounds."""
+    with np.errstate(all="ignore"):
+        return _agrees(got, wanted, bound)
+
+
+def _agrees(got: Array, wanted: Array, bound: Any) -> Array:
+    g, w = wide(got), wide(wanted)
+    finite = np.isfinite(g) & np.isfinite(w)
+    near = (g == w) | (np.abs(g - w) <= bound)
+    if got.dtype.kind == "c" or wanted.dtype.kind == "c":
+        # A number with an infinite or NaN part has no magnitude: each part is compared separately.
+        parts = _agrees(g.real, w.real, bound) & _agrees(g.imag, w.imag, bound)
+        return (finite & near) | (~finite & parts)
+    allowed: Array = np.asarray(bound, np.float64)
+    found: Array = (finite & near) | (~finite & (g == w)) | (np.isnan(g) & np.isnan(w)) | (allowed == np.inf)
+    if got.dtype == wanted.dtype and ElementType.from_dtype(got.dtype).is_floating:
+        overflowed = just_overflowed(got, wanted, bound) | just_overflowed(wanted, got, bound)
+        found = found | ((allowed > 0) & overflowed)
+    return np.asarray(found)

@@ -1,0 +1,94 @@
+"""Run a program on one of the backends that are compared.
+
+- ``evaluator``: the reference evaluator;
+- ``passes``: the evaluator on the program after the passes of the cpu backend; a difference is a wrong
+  rewrite, not wrong native code;
+- ``cpu``: native code, or any other backend that is registered;
+- ``xla``: XLA:CPU of jaxlib, if it is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.runtime.backend import backend_names
+from hloom.runtime.executable import compile as compile_module
+from hloom.shape.shape import Shape
+from hloom.text.options import PrintOptions
+
+XLA: Final = "xla"
+PASSES: Final = "passes"
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of everything that runs programs here."""
+    return (*backend_names(), PASSES, XLA)
+
+
+def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+    """Run a program; return the result of each device.
+
+    Args:
+        arguments: those of each device; for ``passes`` and ``xla`` of one.
+
+    Raises HloError by ``check.backend`` for an unknown backend, ``check.one-device`` for a program of several
+    devices on a backend that runs one, and ``check.jaxlib`` for ``xla`` without jaxlib.
+    """
+    if backend not in names():
+        raise HloError(
+            f"there is no backend {backend!r}; known are {', '.join(names())}", rule="check.backend"
+        )
+    if backend in (PASSES, XLA):
+        if len(arguments) != 1:
+            message = f"{backend} runs programs of one device; this one has {len(arguments)}"
+            raise HloError(message, rule="check.one-device")
+        run = _optimized if backend == PASSES else _on_xla
+        return [run(module, arguments[0])]
+    config = module.config
+    executable = compile_module(
+        module, backend, num_replicas=config.replica_count, num_partitions=config.num_partitions
+    )
+    return executable.run(arguments)
+
+
+def run_one(backend: str, module: HloModule, arguments: Sequence[Any]) -> Any:
+    """Return the result of a program on its only device."""
+    return run_on(backend, module, [arguments])[0]
+
+
+def _optimized(module: HloModule, arguments: Sequence[Any]) -> Any:
+    from hloom.cpu.pipeline import CPU_PIPELINE
+
+    copy = module.clone()
+    CPU_PIPELINE.run(copy)
+    return compile_module(copy, "evaluator", num_replicas=1, num_partitions=1)(*arguments)
+
+
+def _on_xla(module: HloModule, arguments: Sequence[Any]) -> Any:
+    if find_spec("jaxlib") is None:
+        message = "xla is XLA:CPU of jaxlib, which is not installed; pip install jax"
+        raise HloError(message, rule="check.jaxlib")
+    from hloom.debug.xla_cpu import run_on_xla
+
+    text = module.to_text(PrintOptions(print_large_constants=True, print_metadata=False))
+    leaves = run_on_xla(text, [leaf for argument in arguments for leaf in flat(argument)])
+    return _joined(module.entry.root.shape, iter(leaves))
+
+
+def flat(value: Any) -> list[Any]:
+    """Return the arrays of a value."""
+    if isinstance(value, tuple):
+        return [leaf for part in value for leaf in flat(part)]  # pyright: ignore[reportUnknownVariableType]
+    return [] if value is None else [value]
+
+
+def _joined(shape: Shape, leaves: Iterator[Any]) -> Any:
+    if shape.is_tuple:
+        return tuple([_joined(part, leaves) for part in shape.tuple_shapes])
+    return np.asarray(next(leaves)) if shape.is_array else None

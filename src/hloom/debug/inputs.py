@@ -1,0 +1,90 @@
+"""Draw the arguments of a program from a seed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.shape.element_type import ElementType
+from hloom.shape.shape import Shape
+
+EDGE_SHARES: Final = (1 / 8, 1 / 64, 1 / 512)
+"""Shares of edge values in arrays, one of which is drawn: a NaN hides all other errors of a sum."""
+_finfo: Any = ml_dtypes.finfo
+
+
+def random_arguments(module: HloModule, seed: int, *, edges: bool = False) -> list[Any]:
+    """Draw arguments from a seed: normal floats, integers in [0, 8), and pred with probability 1/2.
+
+    Args:
+        edges: some elements of each array are `edge_values`. Scalars stay small, because they may
+            be the numbers of iterations of loops.
+
+    Raises HloError by ``run.random-unbounded`` for a parameter of unbounded size.
+    """
+    generator = np.random.default_rng(seed)
+    return [_random(p.shape.to_static(), generator, edges) for p in module.entry.parameters]
+
+
+def edge_values(element_type: ElementType) -> list[Any]:
+    """Return values at which kernels go wrong: NaN, infinities, zeros, subnormals, extremes."""
+    dtype = element_type.numpy_dtype
+    if element_type.is_predicate:
+        return [False, True]
+    if element_type.is_integer:
+        least, most = element_type.limits
+        return [least, most, 0, 1, *([-1] if least < 0 else [])]
+    if element_type.is_complex:
+        parts = [0.0, -0.0, 1.0, np.inf, np.nan]
+        return [complex(re, im) for re in parts for im in parts]
+    info: Any = _finfo(dtype)
+    limits = [info.max, info.smallest_normal, info.smallest_subnormal]
+    wanted = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        *map(float, limits),
+        *(-float(x) for x in limits),
+    ]
+    with np.errstate(all="ignore"):
+        return list(np.asarray(wanted).astype(dtype))
+
+
+def _random(shape: Shape, generator: np.random.Generator, edges: bool) -> Any:
+    if shape.is_tuple:
+        return tuple([_random(element, generator, edges) for element in shape.tuple_shapes])
+    if not shape.is_array:
+        return None
+    if shape.is_unbounded:
+        message = f"a parameter of shape {shape} has no size to draw; give its value with --input"
+        raise HloError(message, rule="run.random-unbounded")
+    drawn = _drawn(shape.element_type, shape.dimensions, generator)
+    if edges and shape.rank and drawn.size:
+        choices = edge_values(shape.element_type)
+        places = generator.random(shape.dimensions) < generator.choice(EDGE_SHARES)
+        picked = generator.integers(0, len(choices), shape.dimensions)
+        for number, choice in enumerate(choices):
+            drawn[places & (picked == number)] = choice
+    return drawn
+
+
+def _drawn(element_type: ElementType, sizes: tuple[int, ...], generator: np.random.Generator) -> Any:
+    dtype = element_type.numpy_dtype
+    if element_type.is_predicate:
+        return np.asarray(generator.integers(0, 2, sizes)).astype(bool)
+    if element_type.is_integer:
+        least, most = element_type.limits
+        drawn = generator.integers(max(int(least), 0), min(int(most), 7) + 1, sizes)
+        return np.asarray(drawn).astype(dtype)
+    values = generator.standard_normal(sizes)
+    if element_type.is_complex:
+        values = values + 1j * generator.standard_normal(sizes)
+    return np.asarray(values).astype(dtype)

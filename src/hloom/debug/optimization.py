@@ -1,0 +1,95 @@
+"""Run passes by name, with the options that a backend's pipeline gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.passes.pipeline import Pass, Pipeline
+from hloom.passes.registry import created, pass_named, passes
+from hloom.runtime.backend import backend_named
+from hloom.runtime.executable import Executable as Executable  # registers the backends
+
+Observer = Callable[[Pass, HloModule], None]
+
+
+def optimized(
+    module: HloModule,
+    names: str | Sequence[str] = "",
+    *,
+    backend: str = "cpu",
+    observe: Observer | None = None,
+) -> HloModule:
+    """Return a copy of a program after passes; it is verified after each of them.
+
+    Args:
+        names: passes or parts of the pipeline, ``"expansion,cse,algsimp"``; by default the whole pipeline.
+        backend: whose pipeline states the options of the passes.
+        observe: called with each pass that changed the program, and the program after it.
+
+    Raises HloError for an invalid program, an unknown pass or backend.
+    """
+    steps = selected(names, backend)
+    copy = module.clone()
+    copy.verify()
+
+    def after(item: Pass, program: HloModule) -> None:
+        program.verify()
+        if observe is not None:
+            observe(item, program)
+
+    for item in steps:
+        if isinstance(item, Pipeline):
+            item.run(copy, after)
+        elif item.run(copy):
+            after(item, copy)
+    return copy
+
+
+def selected(names: str | Sequence[str], backend: str = "cpu") -> list[Pass]:
+    """Return passes and parts of a backend's pipeline by name; all of it if no name is given."""
+    pipeline = backend_named(backend).pipeline()
+    split = names.split(",") if isinstance(names, str) else list(names)
+    wanted = [name.strip() for name in split if name.strip()]
+    if not wanted:
+        return [pipeline]
+    parts = {part.title: part for part in (pipeline, *pipeline.passes) if isinstance(part, Pipeline)}
+    configured = {type(item): item for item in pipeline.flat()}
+    found: list[Pass] = []
+    for name in wanted:
+        if name in parts:
+            found.append(parts[name])
+            continue
+        cls = _class_named(name, parts)
+        found.append(configured[cls] if cls in configured else created(cls))
+    return found
+
+
+def _class_named(name: str, parts: dict[str, Pipeline]) -> type[Pass]:
+    """Return the class of a pass; the error for an unknown name lists the parts of the pipeline too."""
+    try:
+        return pass_named(name)
+    except HloError as error:
+        error.message += f"; parts of the pipeline are {', '.join(parts)}"
+        raise
+
+
+def listing(backend: str = "cpu") -> str:
+    """Return a text that lists the pipeline of a backend, and the other passes."""
+    pipeline = backend_named(backend).pipeline()
+    lines: list[str] = []
+    _list(pipeline, 0, lines)
+    used = {item.name for item in pipeline.flat()}
+    others = [name for name in sorted(passes()) if name not in used]
+    return "\n".join([*lines, *(["other passes", *(f"  {name}" for name in others)] if others else [])])
+
+
+def _list(pipeline: Pipeline, depth: int, lines: list[str]) -> None:
+    stable = ", until nothing changes" if pipeline.until_stable else ""
+    lines.append("  " * depth + pipeline.title + stable)
+    for item in pipeline.passes:
+        if isinstance(item, Pipeline):
+            _list(item, depth + 1, lines)
+        else:
+            lines.append("  " * (depth + 1) + item.name)

@@ -1,0 +1,34 @@
+"""Where an instruction comes from: the operation and the source line of the framework."""
+
+from __future__ import annotations
+
+from hloom.ir.instruction import HloInstruction
+
+
+def op_name(instruction: HloInstruction) -> str:
+    """Return the framework's name of the operation; empty if none is recorded."""
+    return instruction.metadata.op_name if instruction.metadata is not None else ""
+
+
+def source_line(instruction: HloInstruction) -> str:
+    """Return ``FILE:LINE``, from the metadata or the module's stack frames; empty if none is recorded."""
+    metadata = instruction.metadata
+    if metadata is None:
+        return ""
+    if metadata.source_file:
+        return f"{metadata.source_file}:{metadata.source_line}"
+    module = instruction.parent.module if instruction.parent is not None else None
+    if module is None or not metadata.stack_frame_id:
+        return ""
+    tables = module.config.stack_frames
+    if not tables.chain(metadata.stack_frame_id):
+        return ""
+    location = tables.file_locations[tables.frames[metadata.stack_frame_id - 1].file_location_id - 1]
+    if not 0 < location.file_name_id <= len(tables.file_names):
+        return ""
+    return f"{tables.file_names[location.file_name_id - 1]}:{location.line}"
+
+
+def place(instruction: HloInstruction) -> str:
+    """Return the operation's name and the source line, joined."""
+    return ", ".join(part for part in (op_name(instruction), source_line(instruction)) if part)

@@ -1,0 +1,67 @@
+"""Statistics of one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hloom.debug.floating import Array, wide
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Statistics of an array.
+
+    Attributes:
+        shape: the shape, as text.
+        elements: the number of elements.
+        minimum, maximum, mean: of the finite elements; None if there are none. Of complex numbers, of their
+            absolute values.
+        nans, infinities, zeros: counts.
+    """
+
+    shape: str
+    elements: int
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    nans: int
+    infinities: int
+    zeros: int
+
+    def __str__(self) -> str:
+        found = [f"{self.elements} elements"]
+        if self.minimum is not None:
+            found.append(f"min {self.minimum:.6g}, max {self.maximum:.6g}, mean {self.mean:.6g}")
+        counts = {"NaN": self.nans, "inf": self.infinities}
+        return ", ".join([*found, *(f"{count} {name}" for name, count in counts.items() if count)])
+
+
+def statistics_of(value: Any) -> Statistics:
+    """Return the statistics of an array."""
+    array = np.asarray(value)
+    shape = Shape.of(array).to_string(layout=False)
+    with np.errstate(all="ignore"):
+        numbers: Array = np.abs(wide(array)) if array.dtype.kind == "c" else wide(array)
+        finite = numbers[np.isfinite(numbers)]
+        nans, infinities = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
+        zeros = int((numbers == 0).sum())
+        if not finite.size:
+            return Statistics(shape, array.size, None, None, None, nans, infinities, zeros)
+        least, most, mean = float(finite.min()), float(finite.max()), float(finite.mean())
+    return Statistics(shape, array.size, least, most, mean, nans, infinities, zeros)
+
+
+def summary(value: Any) -> str:
+    """Return a value of few elements in full, and the statistics of others."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(summary(part) for part in value) + ")"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if value is None:
+        return "token"
+    array = np.asarray(value)
+    if array.size <= 8:
+        return np.array2string(array, separator=", ", max_line_width=200).replace("\n", "")
+    return str(statistics_of(array))

@@ -1,0 +1,65 @@
+"""What commands share: files as arguments, colors, tables and progress on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "title": {"bold": True},
+    "name": {"fg": "cyan"},
+    "rule": {"fg": "yellow"},
+    "value": {"fg": "green"},
+    "dim": {"dim": True},
+    "removed": {"fg": "red"},
+    "added": {"fg": "green"},
+    "removed-word": {"fg": "red", "bold": True, "reverse": True},
+    "added-word": {"fg": "green", "bold": True, "reverse": True},
+}
+
+
+def styled(text: str, role: str) -> str:
+    """Return text in the color of its role; `click.echo` strips colors if the output is not a terminal."""
+    return click.style(text, **_STYLES.get(role, {}))
+
+
+class _ProgramFile(click.Path):
+    """An existing file; ``-`` is the standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path of the file."""
+        return super().convert("/dev/stdin" if value == "-" else value, param, ctx)
+
+
+FILE: Final = _ProgramFile(exists=True, dir_okay=False)
+
+
+def table(rows: Sequence[Sequence[str]], roles: Sequence[str] = (), indent: int = 2) -> str:
+    """Return rows in aligned columns; the first row is the header, later columns take the given roles."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    lines: list[str] = []
+    for number, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[-1] = row[-1]
+        if number == 0:
+            cells = [styled(cell, "dim") for cell in cells]
+        else:
+            cells = [styled(c, roles[n]) if n < len(roles) and roles[n] else c for n, c in enumerate(cells)]
+        lines.append(" " * indent + "  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def progress(text: str) -> None:
+    """Show what a long command is doing on one line of the terminal; nothing if it is not a terminal."""
+    if sys.stderr.isatty():
+        columns = 100
+        click.echo("\r" + text[:columns].ljust(columns), nl=False, err=True)
+
+
+def progress_done() -> None:
+    """Clear the line of `progress`."""
+    if sys.stderr.isatty():
+        click.echo("\r" + " " * 100 + "\r", nl=False, err=True)

@@ -1,0 +1,329 @@
+"""Comparison of backends, and the first instruction that differs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import hloom
+from hloom import HloError, HloModule, Literal, Shape, Snapshot
+from hloom.debug.agreement import compare
+from hloom.debug.backends import run_on
+from hloom.debug.checking import check, differs
+from hloom.debug.inputs import edge_values, random_arguments
+from hloom.debug.tolerance import Tolerance
+from hloom.ir.operation import Value
+from hloom.operations.arithmetic import Multiply
+from hloom.passes.pipeline import Pipeline
+from hloom.runtime import backend as backends
+from hloom.runtime.evaluator_backend import EvaluatedProgram, EvaluatorBackend
+from hloom.tools.cli import main
+
+SOFTMAX = """HloModule softmax
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = f32[8,16] parameter(0)
+  w = f32[8,16] parameter(1)
+  y = f32[8,16] multiply(x, w), metadata={op_name="jit(f)/scale" source_file="model.py" source_line=7}
+  e = f32[8,16] exponential(y)
+  z = f32[] constant(0)
+  r = f32[8] reduce(e, z), dimensions={1}, to_apply=add
+  b = f32[8,16] broadcast(r), dimensions={0}
+  ROOT v = f32[8,16] divide(e, b)
+}
+"""
+LOOP = """HloModule loop
+
+body {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[4] get-tuple-element(s), index=1
+  f = f32[] convert(i)
+  g = f32[4] broadcast(f), dimensions={}
+  y = f32[4] multiply(x, g)
+  two = f32[] constant(2)
+  t = f32[4] broadcast(two), dimensions={}
+  u = f32[4] add(y, t)
+  ROOT n = (s32[], f32[4]) tuple(next, u)
+}
+
+condition {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  five = s32[] constant(5)
+  ROOT l = pred[] compare(i, five), direction=LT
+}
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[4]) tuple(zero, x)
+  w = (s32[], f32[4]) while(s), condition=condition, body=body
+  ROOT r = f32[4] get-tuple-element(w), index=1
+}
+"""
+
+
+class _Wrong(EvaluatorBackend):
+    """The evaluator with products that are wrong in one element if the second factor has a large one."""
+
+    name = "wrong"
+
+    def pipeline(self) -> Pipeline:
+        return Pipeline([], title="wrong")
+
+    def compile(self, module: HloModule, options: backends.CompileOptions) -> backends.Program:
+        copy = module.clone()
+        for instruction in copy.instructions():
+            if instruction.opcode == "multiply":
+                instruction.operation = WRONG
+        return EvaluatedProgram(copy)
+
+
+class _WrongMultiply(Multiply):
+    def evaluate(self, run: Any, *operands: Value) -> Value:
+        left, right = (np.asarray(o) for o in operands)
+        product = left * right
+        if (right >= 3).any():
+            product.flat[-1] += 1
+        return product
+
+
+WRONG = _WrongMultiply()
+
+
+@pytest.fixture
+def wrong_backend() -> Any:
+    backends.register_backend(_Wrong())
+    yield "wrong"
+    backends.unregister_backend("wrong")
+
+
+def hloom_check(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["check", *map(str, arguments)])
+
+
+def arguments_of(module: HloModule) -> list[Any]:
+    drawn = random_arguments(module, 0)
+    drawn[-1] = np.full_like(drawn[-1], 3)
+    return drawn
+
+
+# -- results
+
+
+def test_backends_agree_within_rounding_errors() -> None:
+    module = HloModule.from_text(SOFTMAX)
+    found = check(module, random_arguments(module, 1))
+    assert found.agrees and found.culprit is None
+    assert [c.name for c in found.comparisons] == ["result"]
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_passes_agree_too(edges: bool) -> None:
+    module = HloModule.from_text(SOFTMAX)
+    for seed in range(4):
+        assert check(module, random_arguments(module, seed, edges=edges), backend="passes").agrees
+
+
+def test_xla_agrees() -> None:
+    pytest.importorskip("jaxlib")
+    module = HloModule.from_text(SOFTMAX)
+    assert check(module, random_arguments(module, 1), against="xla").agrees
+
+
+def test_the_first_wrong_instruction_is_named(wrong_backend: str) -> None:
+    module = HloModule.from_text(SOFTMAX)
+    found = check(module, arguments_of(module), backend=wrong_backend)
+    assert not found.agrees and found.culprit is not None
+    assert found.culprit.opcode == "multiply"
+    assert found.culprit.place == "jit(f)/scale, model.py:7"
+    assert [name for name, _ in found.culprit.operands] == ["%x f32[8,16]", "%w f32[8,16]"]
+    (comparison,) = found.culprit.comparisons
+    assert (comparison.name, comparison.index, comparison.wrong) == ("%y", (7, 15), 1)
+
+
+def test_the_wrong_iteration_of_a_loop_is_named(wrong_backend: str) -> None:
+    """The factor is the number of the iteration, and products of 3 are wrong."""
+    module = HloModule.from_text(LOOP)
+    found = check(module, [np.ones(4, np.float32)], backend=wrong_backend)
+    assert found.culprit is not None
+    assert found.culprit.opcode == "multiply"
+    assert found.culprit.loop == "%w iteration 3"
+
+
+def test_devices_are_compared_one_by_one() -> None:
+    text = """HloModule m, replica_count=2
+add {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = s32[] add(a, b)
+}
+ENTRY e {
+  p = s32[3] parameter(0)
+  ROOT r = s32[3] all-reduce(p), replica_groups={}, to_apply=add
+}"""
+    module = HloModule.from_text(text)
+    found = check(module, [[np.arange(3, dtype=np.int32)], [np.ones(3, np.int32)]])
+    assert found.agrees
+    assert [c.name for c in found.comparisons] == ["device 0 result", "device 1 result"]
+    with pytest.raises(HloError) as caught:
+        check(module, [[np.arange(3, dtype=np.int32)], [np.ones(3, np.int32)]], against="xla")
+    assert caught.value.rule == "check.one-device"
+
+
+def test_distances_are_counted_in_units_of_the_last_place() -> None:
+    wanted = np.float32([1, 2, np.nan, np.inf, 0])
+    got = wanted.copy()
+    got[1] = np.nextafter(np.float32(2), np.float32(3))
+    got[4] = np.nan
+    (found,) = compare(got, wanted, 1e-6)
+    assert (found.unequal, found.wrong, found.ulps, found.index) == (2, 1, 1.0, (4,))
+    assert compare((), (), 0.0) == []
+    with pytest.raises(HloError) as caught:
+        compare(got, wanted[:2], 0.0)
+    assert caught.value.rule == "check.form"
+
+
+def test_edge_values_are_the_extremes_of_each_type() -> None:
+    for name in ("f32", "bf16", "f8e4m3fn", "s8", "u4", "c64", "pred"):
+        kind = Shape.parse(f"{name}[]").element_type
+        values = np.asarray(edge_values(kind)).astype(kind.numpy_dtype)
+        assert len(values) >= 2
+    module = HloModule.from_text("HloModule m\nENTRY e { ROOT p = f32[1000] parameter(0) }")
+    drawn = [random_arguments(module, seed, edges=True)[0] for seed in range(8)]
+    assert np.isnan(np.stack(drawn)).any() and np.isinf(np.stack(drawn)).any()
+
+
+# -- tolerances
+
+
+def test_a_tolerance_is_read() -> None:
+    assert Tolerance.parse("4ulp") == Tolerance(ulps=4.0)
+    assert Tolerance.parse("exact") == Tolerance(ulps=0.0)
+    assert Tolerance.parse("rtol=1e-5,atol=2") == Tolerance(rtol=1e-5, atol=2.0)
+    assert Tolerance.parse("analysis").analyses
+    with pytest.raises(HloError) as caught:
+        Tolerance.parse("about")
+    assert caught.value.rule == "check.tolerance"
+
+
+def test_a_stated_tolerance_is_kept(wrong_backend: str) -> None:
+    module = HloModule.from_text(
+        "HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] multiply(x, x) }"
+    )
+    given = [np.float32([1, 4])]
+    assert differs(module, given, wrong_backend, "evaluator", Tolerance(ulps=4))
+    assert not differs(module, given, wrong_backend, "evaluator", Tolerance(atol=1))
+
+
+ROUNDING_DECIDES = """HloModule m
+ENTRY e {
+  x = f32[2] parameter(0)
+  e = f32[2] exponential(x)
+  f = f32[2] exponential-minus-one(x)
+  c = pred[2] compare(e, f), direction=EQ
+  y = f32[2] multiply(x, x)
+  ROOT r = (pred[2], f32[2]) tuple(c, y)
+}"""
+"""Large numbers have equal exponentials with and without 1; no bound of rounding errors tells which."""
+
+
+def test_without_a_bound_only_equal_results_agree(wrong_backend: str) -> None:
+    module = HloModule.from_text(ROUNDING_DECIDES)
+    assert check(module, [np.float32([1, 2])], backend=wrong_backend).agrees
+    found = check(module, [np.float32([20, 20])], backend=wrong_backend)
+    assert not found.agrees and "depends on rounding" in found.undecided
+    stated = check(module, [np.float32([20, 20])], backend=wrong_backend, tolerance=Tolerance(atol=1))
+    assert stated.agrees and not stated.undecided
+
+
+def test_unknown_backends_are_refused() -> None:
+    module = HloModule.from_text(SOFTMAX)
+    with pytest.raises(HloError, match="evaluator") as caught:
+        run_on("tpu", module, [[]])
+    assert caught.value.rule == "check.backend"
+
+
+def test_xla_without_jaxlib_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hloom.debug.backends.find_spec", lambda name: None)
+    module = HloModule.from_text(SOFTMAX)
+    with pytest.raises(HloError, match="pip install jax") as caught:
+        check(module, random_arguments(module, 0), against="xla")
+    assert caught.value.rule == "check.jaxlib"
+
+
+# -- the command
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "softmax.hlo"
+    path.write_text(SOFTMAX)
+    return path
+
+
+def test_the_command_reports_each_result(program: Path) -> None:
+    result = hloom_check(program, "--repeat", 2)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("cpu against evaluator, random 0\n  agrees  result f32[8,16]")
+    assert "cpu against evaluator, edge values 1\n" in result.output
+
+
+def test_the_command_reports_differences(program: Path, wrong_backend: str, tmp_path: Path) -> None:
+    given = arguments_of(HloModule.from_text(SOFTMAX))
+    np.savez(tmp_path / "given.npz", *given)
+    arguments = (program, "--backend", wrong_backend, "--input", tmp_path / "given.npz")
+    result = hloom_check(*arguments)
+    assert result.exit_code == 1
+    assert "differs result f32[8,16]: 16 of 128 elements differ" in result.output
+    assert "first instruction that differs\n  %y = f32[8,16]{1,0} multiply(%x, %w)" in result.output
+    assert "  at jit(f)/scale, model.py:7\n" in result.output
+    data = json.loads(hloom_check(*arguments, "--json").output)
+    assert data["checks"][0]["agrees"] is False
+    assert data["checks"][0]["culprit"]["opcode"] == "multiply"
+    assert "first instruction" not in hloom_check(*arguments, "--no-locate").output
+    assert hloom_check(*arguments, "--random", 1).exit_code == 2
+
+
+def test_errors_have_their_own_exit_status(program: Path) -> None:
+    result = hloom_check(program, "--against", "tpu")
+    assert result.exit_code == 2
+    assert "check.backend" in result.stderr
+
+
+def test_snapshots_are_compared_with_their_results(program: Path, tmp_path: Path) -> None:
+    module = HloModule.from_text(SOFTMAX)
+    given = random_arguments(module, 5)
+    result = hloom.compile(module)(*given)
+    runs = (tuple(Literal(a) for a in given),)
+    path = tmp_path / "run.hlo_snapshot.pb"
+    hloom.save_snapshot(Snapshot(module, runs, Literal(result)), path)
+    told = hloom_check(path)
+    assert told.exit_code == 0 and told.output.startswith("cpu against stored, snapshot")
+    result[0, 0] += 1
+    hloom.save_snapshot(Snapshot(module, runs, Literal(result)), path)
+    assert hloom_check(path).exit_code == 1
+    assert hloom_check(path, "--against", "evaluator").output.startswith("cpu against evaluator, snapshot")
+
+
+def test_a_missing_bound_is_told(tmp_path: Path, wrong_backend: str) -> None:
+    path = tmp_path / "decides.hlo"
+    path.write_text(ROUNDING_DECIDES)
+    np.save(tmp_path / "x.npy", np.float32([20, 20]))
+    result = hloom_check(path, "--backend", wrong_backend, "--input", tmp_path / "x.npy")
+    assert result.exit_code == 2
+    assert "no tolerance can be derived" in result.output
