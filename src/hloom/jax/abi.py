@@ -1,7 +1,7 @@
 """The binary interface of PJRT's C API: its functions, in order, and the fields of their arguments.
 
 Every function takes one pointer to a struct of arguments and returns a pointer to an error, null if it
-succeeded. The table follows ``xla/pjrt/c/pjrt_c_api.h`` of openxla/xla, version 0.114; functions and fields
+succeeds. The table follows ``xla/pjrt/c/pjrt_c_api.h`` of openxla/xla, version 0.114; functions and fields
 are only ever appended to it, so that an older caller reads a prefix.
 """
 

@@ -1,7 +1,7 @@
-"""The table of PJRT's functions: native ones where there are, Python functions for the others.
+"""The table of PJRT's functions: native code where it exists, Python functions elsewhere.
 
-A Python function takes the struct of its arguments and reads and writes its fields; what it raises becomes
-the error that the caller gets. ::
+A Python function takes the struct of its arguments and reads and writes its fields. Its exceptions become
+errors of the interface. ::
 
     @implements("Client_ProcessIndex")
     def process_index(args: Any) -> None:
@@ -113,7 +113,7 @@ class Table:
         return ctypes.cast(self._callbacks[name], ctypes.c_void_p).value or 0
 
     def release(self) -> None:
-        """Replace Python's functions by native ones that succeed or fail, because the interpreter ends."""
+        """Replace Python functions by native ones that do nothing: call this before the interpreter ends."""
         import_module("hloom.jax.client").stop()
         symbols = native().symbols
         for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
@@ -135,7 +135,7 @@ def capsule(table: Table) -> Any:
 
 @cache
 def table() -> Table:
-    """Return the table, made when it is first asked for."""
+    """Return the table; the first call creates it."""
     for module in ("client", "executables", "serialization"):
         import_module(f"hloom.jax.{module}")  # registers its functions
     from hloom.jax.execution import install as install_execution

@@ -14,7 +14,7 @@ from hloom.operations.custom_call import CustomCall
 
 
 class Buffer:
-    """An operand or a result, as the function sees it; it has the attributes of JAX's ``Buffer``."""
+    """An operand or a result as the function gets it; it has the attributes of JAX's ``Buffer``."""
 
     def __init__(self, array: Array, *, writeable: bool) -> None:
         self._array = array.view()
@@ -37,7 +37,7 @@ class Buffer:
 
     @property
     def writeable(self) -> bool:
-        """Whether it is a result."""
+        """True for a result, false for an operand."""
         return self._array.flags.writeable
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -51,7 +51,7 @@ class Buffer:
 
 
 class ExecutionContext:
-    """The run that the function is part of; it has the attributes of JAX's ``ExecutionContext``."""
+    """The execution that calls the function; it has the attributes of JAX's ``ExecutionContext``."""
 
     @property
     def stage(self) -> Any:

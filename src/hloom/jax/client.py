@@ -109,14 +109,14 @@ STOP: Final = ctypes.c_uint64(0)
 
 
 def stop() -> None:
-    """End programs that run or are queued: the interpreter ends, nobody can see their results."""
+    """Stop running and queued programs, because the interpreter ends."""
     STOP.value = 1
     for client in clients:
         client.drain()
 
 
 def after_fork() -> None:
-    """In a child process: it has no workers, and no other thread holds a lock."""
+    """Reset workers and locks in a forked child, which has only the thread that forked."""
     native().call("pjrt_unlock_all")
     for client in clients:
         for device in client.devices:
@@ -199,7 +199,7 @@ def _plugin_attributes() -> NamedValues:
 
 @implements("Plugin_Initialize")
 def _initialize(args: Any) -> None:
-    """Do nothing: everything is made with the table."""
+    """Do nothing: creating the table initializes the plug-in."""
 
 
 @implements("Plugin_Attributes")

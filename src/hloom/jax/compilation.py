@@ -1,9 +1,9 @@
-"""Compilation of what JAX hands over: a module of StableHLO, and compile options.
+"""Compilation of JAX's programs: a module of StableHLO with compile options.
 
-A program that was compiled before is found by its identity, before anything is converted: in memory, then in
-hloom's cache on disk. There an entry holds what JAX asks about the program, and the key of its native code,
-which is the key of the module in HLO: programs that differ in names only share the code.
-Otherwise jaxlib converts StableHLO to HLO; everything behind that is hloom's.
+Look a program up by its identity before converting it: in memory, then in hloom's cache on disk. An entry on
+disk holds the program's interface and the key of its native code, which is the key of the HLO module:
+programs that differ only in names share code. On a miss, jaxlib converts StableHLO to HLO; hloom does the
+rest.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def compile_program(client: Client, artifact: bytes, options: bytes) -> LoadedEx
 
 
 def keep(compiled: Compiled) -> None:
-    """Keep a program in memory for the case that it is compiled again."""
+    """Keep a program in memory, so that compiling it again finds it."""
     with _lock:
         _kept[compiled.key] = compiled
         while len(_kept) > _MOST_KEPT:
@@ -52,7 +52,7 @@ def keep(compiled: Compiled) -> None:
 
 
 def _found(key: str, artifact: bytes) -> Compiled | None:
-    """Return a program that was compiled before, by this process or another."""
+    """Return a program that this process or another one compiled before."""
     with _lock:
         found = _kept.get(key)
     cache = configured_cache()
@@ -70,7 +70,7 @@ def _found(key: str, artifact: bytes) -> Compiled | None:
 
 
 def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
-    """Convert and compile a program; what native code alone can run goes to the cache on disk."""
+    """Convert and compile a program; store it in the cache on disk if native code alone can run it."""
     program = compile_artifact(artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags)
     compiled = Compiled.of(key, artifact, program)
     cache = configured_cache()

@@ -33,7 +33,7 @@ class Options:
     Attributes:
         num_replicas, num_partitions: numbers of devices.
         assignment: a DeviceAssignmentProto; None for the first devices.
-        dump_flags: what to write about the program, as flags in the form of ``XLA_FLAGS``.
+        dump_flags: files to write about the program, in the form of ``XLA_FLAGS``.
     """
 
     num_replicas: int
@@ -43,7 +43,7 @@ class Options:
 
     @staticmethod
     def parsed(options: bytes) -> Options:
-        """Parse a CompileOptionsProto; raises PjrtError for options that there are not."""
+        """Parse a CompileOptionsProto; raises PjrtError for unknown options."""
         parsed: Any = import_module("jaxlib._jax").CompileOptions.ParseFromString(options)
         build = parsed.executable_build_options
         assignment = parsed.device_assignment or build.device_assignment
@@ -69,7 +69,7 @@ class Options:
 
 
 def compiler_options(overrides: Sequence[tuple[str, Option]]) -> Mapping[str, Option]:
-    """Return the options by name, in their own types; raises PjrtError for what XLA refuses."""
+    """Return the options by name, in their own types; raises PjrtError for options that XLA refuses."""
     return {name: _checked(name, value) for name, value in overrides}
 
 

@@ -1,7 +1,7 @@
-"""Compiled programs: native code, and what JAX asks about it.
+"""Compiled programs: native code and its interface to JAX.
 
-What JAX asks on every compile is in the `Interface` and in the encoded optimized module. They are kept beside
-the code, so that a program from a cache needs no module; it is converted again for what is seldom asked.
+JAX queries the `Interface` and the encoded optimized module on every compile. Both are stored beside the
+code, so that a cached program needs no module; rare queries convert the artifact again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What JAX asks about a program.
+    """The interface of a program: arguments, results, donation and devices.
 
     Attributes:
         name: of the module.
@@ -181,7 +181,7 @@ class Compiled:
     Attributes:
         key: digest of the program, its devices, the compiler and the processor.
         artifact: the program as JAX gave it, a portable artifact of StableHLO.
-        interface: what JAX asks about it.
+        interface: arguments, results, donation and devices.
         native: its native code, if that alone runs it: on one device, without calls to the host.
         program_key: the key of the native code in the cache; empty if there is none.
     """
@@ -195,7 +195,7 @@ class Compiled:
         optimized: bytes | None = None,
         program_key: str = "",
     ) -> None:
-        """Hold a program; what is not given is made from the artifact when it is asked for."""
+        """Hold a program; parts that are not given are made from the artifact on demand."""
         self.key = key
         self.artifact = artifact
         self.interface = interface
@@ -205,7 +205,7 @@ class Compiled:
 
     @staticmethod
     def of(key: str, artifact: bytes, program: Program) -> Compiled:
-        """Return a program that was compiled just now; its modules are kept only if Python runs it."""
+        """Return a new program; keep its modules only if Python executes it."""
         interface, alone = Interface.of(program), program.alone
         if alone is not None and alone.runs_alone:
             return Compiled(key, artifact, interface, alone.loaded, program.encoded(), alone.key)

@@ -1,4 +1,4 @@
-"""Executables: compiled programs, and what JAX asks about them."""
+"""Executables: compiled programs loaded on devices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LoadedExecutable(Handle):
 
     Attributes:
         compiled: the program.
-        interface: what JAX asks about it.
+        interface: arguments, results, donation and devices.
         inputs, outputs: the interface's.
         devices: where it runs, replica-major.
         options: the compile options, as they were given.
@@ -131,7 +131,7 @@ class LoadedExecutable(Handle):
         return Text(self.compiled.optimized_program), Text("hlo_with_config")
 
     def drop(self) -> None:
-        """Forget the program, as soon as no queued run needs it."""
+        """Release the program when no queued run needs it."""
         unbind(self.bound)
         _sweep()
         if self.words.queued:
@@ -157,7 +157,7 @@ def _sweep() -> None:
 
 
 def executable_at(handle: int | None) -> LoadedExecutable:
-    """Return the executable of a handle; raises PjrtError if there is none."""
+    """Return the executable of a handle; raises PjrtError for any other handle."""
     found = object_at(handle, LoadedExecutable)
     if found.deleted:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {found.interface.name} was deleted")

@@ -1,4 +1,4 @@
-"""Execution by Python: programs that call the host, of several devices, or of dynamic sizes; and misuse."""
+"""Execution by Python: programs that call the host, run on several devices or have dynamic sizes; misuse."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _register(name: str | bytes, function: Any, *_: Any) -> None:
 
 
 def register_targets() -> None:
-    """Register the functions that JAX handed over since the last compilation."""
+    """Register the functions that JAX has passed since the last compilation."""
     from hloom.runtime.custom_call import register_custom_call
 
     with _registering:

@@ -14,7 +14,7 @@ from hloom.jax.native import native
 
 @cache
 def install() -> None:
-    """Let children of a fork begin with free locks and without workers."""
+    """Register a hook that frees locks and forgets workers in forked children."""
     os.register_at_fork(after_in_child=_begin)
 
 

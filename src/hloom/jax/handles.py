@@ -62,7 +62,7 @@ class LayoutWords(ctypes.Structure):
 
 
 class EmptyWords(ctypes.Structure):
-    """An object that native code does not look into."""
+    """An object that native code does not read."""
 
     _fields_ = (("unused", ctypes.c_int64),)
 
@@ -88,7 +88,7 @@ class Handle:
 
 
 def object_at(handle: int | None, wanted: type[T]) -> T:
-    """Return the object of a handle; raises PjrtError if it is none of the wanted type."""
+    """Return the object of a handle; raises PjrtError if it has another type."""
     found = Handle._alive.get(handle or 0)  # pyright: ignore[reportPrivateUsage]
     if not isinstance(found, wanted):
         message = f"{wanted.__name__}: no such handle, or one that was destroyed"

@@ -1,4 +1,4 @@
-"""What JAX's compiler hands over beside a module, which PJRT's C interface has no place for.
+"""Data that JAX's compiler passes beside a module and for which PJRT's C interface has no field.
 
 A wrapper around JAX's ``backend_compile_and_load`` adds attributes to the module on its way to the plug-in: a
 number for the Python functions that it calls, which wait here, or an identity, a digest of the program
@@ -40,7 +40,7 @@ def identity_of(artifact: bytes) -> bytes:
 
 
 def install(platform_version: str) -> None:
-    """Let JAX's compiler hand over what there is, for clients of this version of the platform."""
+    """Wrap JAX's compile function for clients of this version of the platform."""
     compiler: Any = import_module("jax._src.compiler")
     original = compiler.backend_compile_and_load
     if getattr(original, "hloom", False):

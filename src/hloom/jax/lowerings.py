@@ -1,4 +1,4 @@
-"""Lowerings for the platform ``hloom``: those of JAX's cpu, which end in calls that hloom serves as well."""
+"""Lowerings for the platform ``hloom``: JAX's own for cpu, whose custom calls hloom implements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def install(platform: str) -> None:
 
 
 class _CpuLike:
-    """A client that gives ``cpu`` as its platform, and is otherwise the one it stands for."""
+    """A proxy of a client that gives ``cpu`` as its platform."""
 
     _made: ClassVar[dict[int, _CpuLike]] = {}
     platform = "cpu"
@@ -46,12 +46,12 @@ class _CpuLike:
 
     @staticmethod
     def of(client: Any) -> _CpuLike:
-        """Return the one for a client."""
+        """Return the proxy of a client."""
         return _CpuLike._made.setdefault(id(client), _CpuLike(client))
 
 
 def _as_cpu(rule: Any, platform: str) -> Any:
-    """Return a rule that lowers for cpu where only the platform is asked for."""
+    """Return a rule that lowers for cpu where JAX passes a platform."""
 
     def lower(context: Any, *arguments: Any, **parameters: Any) -> Any:
         module = context.module_context

@@ -13,7 +13,7 @@ _held: Final[list[Words]] = []
 
 
 class Layout(Handle):
-    """A layout, serialized as text such as ``{1,0}``; it lives for ever."""
+    """A layout, serialized as text such as ``{1,0}``; never freed."""
 
     def __init__(self, order: tuple[int, ...]) -> None:
         text = "{" + ",".join(map(str, order)) + "}"

@@ -1,4 +1,4 @@
-"""Where arguments and results of a module lie: attributes of StableHLO's ``main`` that HLO does not have.
+"""Placements of arguments and results: attributes of StableHLO's ``main`` that HLO does not have.
 
 ``mhlo.memory_kind`` names one of a device's memories. ``mhlo.layout_mode`` is the order of dimensions in
 memory, ``{0,1}`` for a matrix by columns, or ``default``, row-major, or ``auto``, the compiler's choice.
@@ -23,12 +23,12 @@ _ORDER: Final = re.compile(r"\{(\d+(?:,\d+)*)?\}")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where an argument or a result lies.
+    """The memory and layout of an argument or a result.
 
     Attributes:
         memory: the number of the memory on its device.
         order: the dimensions, minor to major; empty if the array is row-major.
-        is_auto: whether the compiler may choose the order.
+        is_auto: true if the compiler may choose the order.
     """
 
     memory: int = 0
@@ -38,7 +38,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """Where the arguments and the results of a program lie; of none if nothing is stated."""
+    """The placements of arguments and results; empty if the module states none."""
 
     arguments: Sequence[Placement] = ()
     results: Sequence[Placement] = ()
@@ -47,7 +47,7 @@ class Placements:
 def placements_of(artifact: bytes) -> Placements:
     """Return the placements that a portable artifact of StableHLO states.
 
-    Raises PjrtError for a memory that devices have not, and for layouts with tiles.
+    Raises PjrtError for an unknown memory and for layouts with tiles.
     """
     if _MEMORY_KIND.encode() not in artifact and _LAYOUT.encode() not in artifact:
         return Placements()

@@ -1,6 +1,6 @@
 """The entry point ``jax_plugins``, and registration by hand.
 
-Installing hloom changes nothing in JAX until it is asked for: by the name ``hloom`` among JAX's platforms
+Installing hloom changes nothing in JAX until you select it: by the name ``hloom`` among JAX's platforms
 (``JAX_PLATFORMS`` or ``jax.config.jax_platforms``), by ``HLOOM_AS_CPU=1``, or by `register`.
 """
 
@@ -20,7 +20,7 @@ _PRIORITY: Final = -100
 
 
 def initialize() -> None:
-    """Register hloom with JAX, if it is asked for. JAX calls this when it looks for its platforms."""
+    """Register hloom with JAX if selected. JAX calls this when it discovers platforms."""
     jax: Any = import_module("jax")
     wanted = (jax.config.jax_platforms or "").split(",")
     if os.environ.get("HLOOM_AS_CPU", "") not in ("", "0"):

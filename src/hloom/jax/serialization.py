@@ -1,8 +1,8 @@
 """Executables as bytes: JAX's compilation cache, and ``jax.experimental.serialize_executable``.
 
 The bytes have the form of an entry of hloom's cache, with a digest. They hold the program as JAX gave it, its
-options, what JAX asks about it, and its machine code. The code is loaded if it was made by this compiler for
-this processor; otherwise the program is compiled again.
+options, its interface and its machine code. The code is loaded if this version of hloom made it for this
+processor; otherwise the program is compiled again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FORMAT: Final = "jax executable"
 
 
 class Serialized(Handle):
-    """The bytes of an executable, until the caller has copied them."""
+    """The bytes of an executable, alive until the caller has copied them."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Transfers that native code leaves to Python: other layouts, elements of less than a byte, views, room."""
+"""Transfers that Python implements: layouts, elements narrower than a byte, views, allocation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def dimensions_of(handle: int, head: BufferHead) -> tuple[int, ...]:
 
 
 def dtype_of(number: int) -> np.dtype[Any]:
-    """Return numpy's type of an element type; raises PjrtError for one that there is not."""
+    """Return numpy's type of an element type; raises PjrtError for an unknown one."""
     found = TYPES.get(number)
     if found is None:
         raise PjrtError(UNIMPLEMENTED, f"element type {number} of PJRT is none of hloom's")
@@ -87,7 +87,7 @@ def logical(elements: Array, order: Sequence[int]) -> Array:
 
 
 def wait_for(head: BufferHead) -> None:
-    """Wait for a buffer's elements; raises PjrtError with the error of what should have made them."""
+    """Wait for a buffer's elements; raises PjrtError with the producer's error."""
     failure = native().call("pjrt_await", head.event)
     if failure:
         _, code, size = words_at(failure, 3)

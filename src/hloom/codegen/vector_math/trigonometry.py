@@ -59,27 +59,27 @@ def cosine(x: Value) -> Value:
     return _circular(Reals(x).size_that_matters(x), "cosine", 1)
 
 
-def _circular(x: Value, name: str, turn: int) -> Value:
+def _circular(x: Value, name: str, shift: int) -> Value:
     r = Reals(x)
     if r.is_double:
-        usual = _rotated(r, *reduce_usual(r, x), turn)
+        usual = _rotated(r, *reduce_usual(r, x), shift)
     else:
         rest, quadrant = reduce_roughly(r, x)
-        usual = _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
+        usual = _in_quadrant(r, *_rough_kernels(r, rest), quadrant, shift)
     large = r.absolute(x).compare("ogt", usual_limit(r))
-    return where_any(large, usual, lambda: of_large_angle(x, name, partial(_rotated, turn=turn)))
+    return where_any(large, usual, lambda: of_large_angle(x, name, partial(_rotated, shift=shift)))
 
 
-def _rotated(r: Reals, rest: Value, low: Value, quadrant: Value, turn: int) -> Value:
-    """Return the sine of r + l shifted by ``turn`` quadrants."""
+def _rotated(r: Reals, rest: Value, low: Value, quadrant: Value, shift: int) -> Value:
+    """Return the sine of r + l shifted by ``shift`` quadrants."""
     if not r.is_double:
-        return _in_quadrant(r, *_rough_kernels(r, rest), quadrant, turn)
+        return _in_quadrant(r, *_rough_kernels(r, rest), quadrant, shift)
     (sine_head, sine_tail), (cosine_head, cosine_tail) = _kernels(r, rest, low)
-    return _in_quadrant(r, sine_head + sine_tail, cosine_head + cosine_tail, quadrant, turn)
+    return _in_quadrant(r, sine_head + sine_tail, cosine_head + cosine_tail, quadrant, shift)
 
 
-def _in_quadrant(r: Reals, sine_part: Value, cosine_part: Value, quadrant: Value, turn: int) -> Value:
-    place = quadrant + turn if turn else quadrant
+def _in_quadrant(r: Reals, sine_part: Value, cosine_part: Value, quadrant: Value, shift: int) -> Value:
+    place = quadrant + shift if shift else quadrant
     return flipped_in_upper_half(r, odd_quadrant(place).select(cosine_part, sine_part), place)
 
 
@@ -110,15 +110,15 @@ def sine_and_cosine_as_sums(x: Value) -> tuple[Pair, Pair]:
     rest, low, quadrant = reduce_usual(r, x)
     sine_part, cosine_part = (r.fast_two_sum(*kernel) for kernel in _kernels(r, rest, low))
     usual = [
-        _in_quadrant(r, s, c, quadrant, turn)
-        for turn in (0, 1)
+        _in_quadrant(r, s, c, quadrant, shift)
+        for shift in (0, 1)
         for s, c in zip(sine_part, cosine_part, strict=True)
     ]
     usual[0] = x.compare("oeq", 0.0).select(x, usual[0])
 
     def of_large() -> list[Value]:
-        sin = of_large_angle(x, "sine", partial(_rotated, turn=0))
-        cos = of_large_angle(x, "cosine", partial(_rotated, turn=1))
+        sin = of_large_angle(x, "sine", partial(_rotated, shift=0))
+        cos = of_large_angle(x, "cosine", partial(_rotated, shift=1))
         return [sin, r.constant(0.0), cos, r.constant(0.0)]
 
     large = r.absolute(x).compare("ogt", usual_limit(r))

@@ -44,10 +44,10 @@ class WhileLoopDotLayout:
             steady = invariants(loop)
             for dot in loop.body.post_order():
                 if isinstance(dot.operation, Dot) and (number := _wide_operand(dot)) is not None:
-                    changed |= dot.operands[number] in steady and self.turn(dot, number)
+                    changed |= dot.operands[number] in steady and self.transpose_operand(dot, number)
         return changed
 
-    def turn(self, dot: HloInstruction, number: int) -> bool:
+    def transpose_operand(self, dot: HloInstruction, number: int) -> bool:
         """Transpose an operand so that its free dimensions are minor; return whether it changed."""
         operation = operation_of(dot, Dot)
         batch, contracting = batch_of(operation, number), inner_of(operation, number)

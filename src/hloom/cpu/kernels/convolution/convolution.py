@@ -16,7 +16,7 @@ from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.types import Element, round_to, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_depth import DepthTiles, emit_pack_depth
 from hloom.cpu.kernels.convolution.convolution_groups import GroupTiles
-from hloom.cpu.kernels.convolution.convolution_kernel import Finish, Tiles, emit_direct
+from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, emit_direct
 from hloom.cpu.kernels.convolution.convolution_packing import emit_copy_base, emit_pack_kernel
 from hloom.cpu.kernels.convolution.convolution_plan import (
     Convolution,
@@ -140,9 +140,9 @@ def _packing(module: Module, plan: Plan, phase: Phase, tiling: Tiling) -> Callab
 def _direct(
     module: Module, i: HloInstruction, plan: Plan, phase: Phase, tiling: Tiling, extra: int
 ) -> Callable[[str], LoopKernel]:
-    finish = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
+    bind = _store(i, plan.convolution) if i.opcode == "convolution" else _fused(i, plan.convolution)
     kind = GroupTiles if plan.convolution.repeat else DepthTiles if plan.convolution.deep else Tiles
-    return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, finish, kind)
+    return lambda name: emit_direct(module, name, plan.convolution, phase, tiling, extra, bind, kind)
 
 
 def _rounded(value: Element, convolution: Convolution, i: HloInstruction) -> Element:
@@ -150,27 +150,27 @@ def _rounded(value: Element, convolution: Convolution, i: HloInstruction) -> Ele
     return value if isinstance(value, tuple) or convolution.kind is result else round_to(value, result)
 
 
-def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Finish]:
+def _store(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Epilogue]:
     """Return the epilogue that stores the sums as the convolution's result."""
 
-    def with_pointers(pointers: Sequence[Value]) -> Finish:
+    def with_pointers(pointers: Sequence[Value]) -> Epilogue:
         target = View(pointers[0], i.shape.element_type, i.shape.dimensions)
 
         def store(e: Elements, indices: Indices, value: Element) -> None:
             e.store(target, indices, _rounded(value, convolution, i))
 
-        return Finish(store, lambda e, indices: e.load(target, indices))
+        return Epilogue(store, lambda e, indices: e.load(target, indices))
 
     return with_pointers
 
 
-def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Finish]:
+def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Value]], Epilogue]:
     """Return the epilogue that computes the results of a fusion from the sums."""
     parts = kernel_parts(i)
     inputs, roots = parts.inputs, parts.roots
     instruction = KERNELS.hero(i)
 
-    def with_pointers(pointers: Sequence[Value]) -> Finish:
+    def with_pointers(pointers: Sequence[Value]) -> Epilogue:
         views = {
             o: View(p, o.shape.element_type, o.shape.dimensions)
             for o, p in zip(inputs, pointers, strict=False)
@@ -186,7 +186,7 @@ def _fused(i: HloInstruction, convolution: Convolution) -> Callable[[Sequence[Va
             for target, made in zip(targets, root_values(e, roots, indices), strict=True):
                 e.store(target, indices, made)
 
-        return Finish(store, looped=True)
+        return Epilogue(store, looped=True)
 
     return with_pointers
 

@@ -64,7 +64,7 @@ class DepthTiles(Tiles):
                 made[place] = multiply_add(e, self.kind, base, kernel, sums[place])
         return made
 
-    def _finish_tile(self, sums: list[Element], row: Value, rows: int) -> None:
+    def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
         """Reduce across lanes, and store the results one by one."""
         phase, tiling = self.phase, self.tiling
         for number, value in enumerate(sums):
@@ -76,7 +76,7 @@ class DepthTiles(Tiles):
                 variable = Variable(phase.axes[tiling.row].positions, "r")
                 variable.value = row + r
                 positions[tiling.row] = Index.of(variable)
-            self.finish.store(e, phase.indices(e, positions, Index(column)), _total(value))
+            self.epilogue.store(e, phase.indices(e, positions, Index(column)), _total(value))
 
 
 def _total(value: Value) -> Value:

@@ -13,7 +13,7 @@ from hloom.codegen.llvm import I1, Function, Value
 from hloom.codegen.llvm.memory import masked_load
 from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, from_storage, storage_type
-from hloom.cpu.kernels.convolution.convolution_kernel import Finish, Tiles, load_vector
+from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, load_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
 from hloom.cpu.kernels.convolution.convolution_tiling import Tiling
 
@@ -25,9 +25,9 @@ class GroupTiles(Tiles):
     """Emit tiles of positions x vectors of features across groups."""
 
     def __init__(
-        self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, finish: Finish
+        self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, epilogue: Epilogue
     ) -> None:  # fmt: skip
-        super().__init__(f, convolution, phase, tiling, finish)
+        super().__init__(f, convolution, phase, tiling, epilogue)
         self.depth = 1 if convolution.x_group == 1 and convolution.repeat == 1 else convolution.depth
         features = [n for n, a in enumerate(phase.axes) if not a.targets] if self.depth > 1 else []
         self.feature_step = self._kernel_step(features[0]) if features else 0

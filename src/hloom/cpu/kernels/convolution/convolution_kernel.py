@@ -37,7 +37,7 @@ Loops: TypeAlias = "list[tuple[Bound, Bound, int, int]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Epilogue:
     """Describe the epilogue of the sums.
 
     Attributes:
@@ -54,16 +54,16 @@ class Finish:
 
 def emit_direct(
     module: Module, name: str, convolution: Convolution, phase: Phase, tiling: Tiling, extra: int,
-    finish: Callable[[Sequence[Value]], Finish], kind: type[Tiles],
+    bind: Callable[[Sequence[Value]], Epilogue], kind: type[Tiles],
 ) -> LoopKernel:  # fmt: skip
     """Emit the kernel (base, kernel or packed kernel, extra pointers ..., begin, end) over lines and panels.
 
-    ``finish`` is called once with the extra pointers and returns the epilogue of a vector of sums; ``kind``
+    ``bind`` is called once with the extra pointers and returns the epilogue of a vector of sums; ``kind``
     is the class of tiles.
     """
     f = module.function(name, [PTR, PTR] + [PTR] * extra + [I64, I64])
     x, w, *pointers, begin, end = f.parameters
-    tiles = kind(f, convolution, phase, tiling, finish(pointers))
+    tiles = kind(f, convolution, phase, tiling, bind(pointers))
     ranges = tiling.split.count(phase) if tiling.split is not None else 1
     with f.loop(0, ranges) as part:
         tiles.begin(part.index)
@@ -78,9 +78,15 @@ class Tiles:
     """Emit the tiles of a line: positions along the row axis, at fixed positions of all other axes."""
 
     def __init__(
-        self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, finish: Finish
+        self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, epilogue: Epilogue
     ) -> None:  # fmt: skip
-        self.f, self.convolution, self.phase, self.tiling, self.finish = f, convolution, phase, tiling, finish
+        self.f, self.convolution, self.phase, self.tiling, self.epilogue = (
+            f,
+            convolution,
+            phase,
+            tiling,
+            epilogue,
+        )
         self.kind = convolution.kind
         self.size = storage_bytes(self.kind)
         self.packed = packed_kernel(convolution, phase, tiling)
@@ -89,7 +95,7 @@ class Tiles:
         self.positions: list[Index] = [Index(0)] * len(phase.axes)
         self.ranges: list[tuple[Bound, Bound]] = [(0, axis.taps) for axis in phase.axes]
         bytes_ = tiling.rows * tiling.panel * self.size
-        self.scratch = f.allocate(I8, bytes_) if finish.looped else None
+        self.scratch = f.allocate(I8, bytes_) if epilogue.looped else None
         self.loop_axes = tap_axes(phase)
         self.parts: dict[int, tuple[Value, Value]] = {}
         self.first_part: Value | None = None
@@ -219,19 +225,19 @@ class Tiles:
         for valid, taps in pieces:
             loops = self._loops(taps)
             sums = self._nest(loops, base, self.w_panel, sums, valid, stride)
-        self._finish_tile(sums, row, rows)
+        self._write_tile(sums, row, rows)
 
     def _start(self, row: Value, rows: int) -> list[Element]:
         """Return the initial sums: zero, or the sums of earlier ranges of taps."""
         f, tiling = self.f, self.tiling
         zero = constant(f, self.kind, 0, tiling.lanes)
-        if self.first_part is None or self.finish.resume is None:
+        if self.first_part is None or self.epilogue.resume is None:
             return [zero] * (rows * tiling.vectors)
         sums: list[Element] = []
         for number in range(rows * tiling.vectors):
             r, v = divmod(number, tiling.vectors)
             e, indices = self._place(row + r, self.panel * tiling.panel + v * tiling.lanes)
-            sums.append(e.choose(self.first_part, zero, self.finish.resume(e, indices)))
+            sums.append(e.choose(self.first_part, zero, self.epilogue.resume(e, indices)))
         return sums
 
     def _loops(self, taps: tuple[int, int] | None) -> Loops:
@@ -289,13 +295,13 @@ class Tiles:
                 made[place] = multiply_add(e, self.kind, a, b[v], sums[place])
         return made
 
-    def _finish_tile(self, sums: list[Element], row: Value, rows: int) -> None:
+    def _write_tile(self, sums: list[Element], row: Value, rows: int) -> None:
         """Apply the epilogue to every vector of sums; a long one in a loop over a copy of the tile."""
         f, tiling = self.f, self.tiling
         if self.scratch is None:
             for number, value in enumerate(sums):
                 r, v = divmod(number, tiling.vectors)
-                self._finish_vector(value, row + r, self.panel * tiling.panel + v * tiling.lanes)
+                self._write_vector(value, row + r, self.panel * tiling.panel + v * tiling.lanes)
             return
         vector = tiling.lanes * self.size
         for number, value in enumerate(sums):
@@ -303,13 +309,13 @@ class Tiles:
         with f.loop(0, rows) as line, f.loop(0, tiling.vectors) as column:
             place = f.offset(self.scratch, (line.index * tiling.vectors + column.index) * vector)
             value = load_vector(f, place, self.kind, tiling.lanes)
-            self._finish_vector(
+            self._write_vector(
                 value, row + line.index, self.panel * tiling.panel + column.index * tiling.lanes
             )
 
-    def _finish_vector(self, value: Element, row: Value, column: Value) -> None:
+    def _write_vector(self, value: Element, row: Value, column: Value) -> None:
         e, indices = self._place(row, column)
-        self.finish.store(e, indices, value)
+        self.epilogue.store(e, indices, value)
 
     def _place(self, row: Value, column: Value) -> tuple[Elements, Indices]:
         """Return the result index of a vector of sums; lanes without a result are masked."""

@@ -24,7 +24,7 @@ from hloom.plan.index import Index, row_major_strides
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
 
-Finish: TypeAlias = Callable[[Elements, Index, Index, Index, Element], None]
+Epilogue: TypeAlias = Callable[[Elements, Index, Index, Index, Element], None]
 """Store the result from (elements, batch, row, column, sum), with the epilogue of the fusion applied.
 
 Lanes run along the columns, or along the rows or batches.

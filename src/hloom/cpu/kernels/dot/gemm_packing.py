@@ -154,7 +154,7 @@ class PanelPacker:
             with e.scope(), e.masked(mask):
                 value = load_at(e, column, Index.of(place), self.kind)
             loaded.append(plan.factors.pack_units(value, gemm.b_type))
-        for lane, value in enumerate(turned(loaded)[:count]):
+        for lane, value in enumerate(transposed_factors(loaded)[:count]):
             plan.factors.store_units(value, f.offset(target, (step + lane) * plan.step_bytes))
 
     def heads(self, panels: Value, low: Value, high: Value) -> None:
@@ -186,8 +186,8 @@ def emit_heads(module: Module, name: str, plan: TilePlan) -> LoopKernel:
     return LoopKernel(name, count, 1, count * plan.steps * plan.vectors)
 
 
-def turned(values: list[Element]) -> list[Element]:
-    """Transpose as many vectors as they have lanes."""
+def transposed_factors(values: list[Element]) -> list[Element]:
+    """Transpose a square block: as many vectors as lanes; the parts of pairs separately."""
     first = [v[0] if isinstance(v, tuple) else v for v in values]
     real = transposed(first)
     second = [v[1] for v in values if isinstance(v, tuple)]

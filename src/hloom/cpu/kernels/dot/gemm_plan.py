@@ -46,7 +46,7 @@ class TilePlan:
 
     Attributes:
         gemm: the product.
-        turned: compute the transpose of the product.
+        transposed: compute the transpose of the product.
         factors: how factors are packed and multiplied.
         whole: lanes of the widest vectors of sums.
         lanes: columns of a vector; fewer than ``whole`` if the result has fewer columns.
@@ -61,7 +61,7 @@ class TilePlan:
     """
 
     gemm: Gemm
-    turned: bool
+    transposed: bool
     factors: Factors
     whole: int
     lanes: int
@@ -136,10 +136,12 @@ def plan_tiles(
     gemm: Gemm, target: Target, *, plain_result: bool, factors: Callable[[Gemm], Factors] | None = None
 ) -> TilePlan:
     """Plan a product; ``plain_result``: C is stored in the type of the sums."""
-    turned = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
-    if turned:
+    transposed = gemm.n < gemm.m and gemm.n <= 4 and gemm.a.row == 1 and gemm.a.column != 1
+    if transposed:
         gemm = gemm.transposed
-    return _Planner(gemm, target, turned, plain_result and (not turned or gemm.m == 1), factors).plan()
+    return _Planner(
+        gemm, target, transposed, plain_result and (not transposed or gemm.m == 1), factors
+    ).plan()
 
 
 def power_of_two(number: int) -> int:
@@ -152,11 +154,11 @@ class _Planner:
         self,
         gemm: Gemm,
         target: Target,
-        turned: bool,
+        transposed: bool,
         plain_result: bool,
         factors: Callable[[Gemm], Factors] | None,
     ) -> None:
-        self.gemm, self.target, self.turned, self.plain_result = gemm, target, turned, plain_result
+        self.gemm, self.target, self.transposed, self.plain_result = gemm, target, transposed, plain_result
         self.factors: Factors = factors(gemm) if factors is not None else factors_of(gemm, target)
         self.whole = target.vector_bytes // register_type(gemm.kind).size
         least = 2 if self.factors.group == 1 else 4
@@ -210,7 +212,7 @@ class _Planner:
     def made(self, depth: int, height: int, width: int, group: int, pack_a: bool, pack_b: str) -> TilePlan:
         in_place = self.plain_result and not self.gemm.kind.is_complex
         return TilePlan(
-            self.gemm, self.turned, self.factors, self.whole, self.lanes, self.rows, self.vectors, depth,
+            self.gemm, self.transposed, self.factors, self.whole, self.lanes, self.rows, self.vectors, depth,
             height, width, group, pack_a, pack_b, in_place,
         )  # fmt: skip
 

@@ -11,24 +11,24 @@ from hloom.codegen.llvm.memory import masked_load, masked_store
 from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted
 from hloom.codegen.types import Element, constant, from_storage, register_type, storage_bytes, storage_type
-from hloom.cpu.kernels.dot.gemm import Finish, batch_base
+from hloom.cpu.kernels.dot.gemm import Epilogue, batch_base
 from hloom.cpu.kernels.dot.gemm_packing import PanelPacker, RowPacker
 from hloom.cpu.kernels.dot.gemm_plan import SHALLOW, TilePlan
 from hloom.plan.index import Index, Variable
 
 
 def emit_gemm(
-    module: Module, name: str, plan: TilePlan, extra: int, finish: Callable[[Sequence[Value]], Finish], *,
+    module: Module, name: str, plan: TilePlan, extra: int, bind: Callable[[Sequence[Value]], Epilogue], *,
     looped: bool = False,
 ) -> LoopKernel:  # fmt: skip
     """Emit the kernel (A, B or panels, group number, extra pointers ..., begin, end) over a group's tasks.
 
-    ``finish`` is called once with the extra pointers and returns the epilogue of a vector of sums. ``looped``
+    ``bind`` is called once with the extra pointers and returns the epilogue of a vector of sums. ``looped``
     says that the epilogue is long: it is emitted once per tile and runs in a loop. If the result holds the
     sums between blocks, it is the first extra pointer.
     """
     f = module.function(name, [PTR] * (3 + extra) + [I64] * 2)
-    _Product(f, plan, finish(f.parameters[3:-2]), looped=looped).emit()
+    _Product(f, plan, bind(f.parameters[3:-2]), looped=looped).emit()
     f.finish()
     gemm = plan.gemm
     trips = gemm.batches * plan.row_tasks * plan.column_tasks
@@ -38,8 +38,8 @@ def emit_gemm(
 class _Product:
     """Emit the tasks of a product."""
 
-    def __init__(self, f: Function, plan: TilePlan, finish: Finish, *, looped: bool) -> None:
-        self.f, self.plan, self.finish, self.looped = f, plan, finish, looped
+    def __init__(self, f: Function, plan: TilePlan, epilogue: Epilogue, *, looped: bool) -> None:
+        self.f, self.plan, self.epilogue, self.looped = f, plan, epilogue, looped
         self.a, self.b, number, *extra, self.begin, self.end = f.parameters
         gemm = plan.gemm
         self.group = f.convert("ptrtoint", number, I64)
@@ -334,7 +334,7 @@ class _Product:
         lane.is_lane = True
         batch = Index.of(self.batch) if gemm.batches > 1 else Index(0)
         with e.masked(mask):
-            if plan.turned:
-                self.finish(e, batch, Index.of(lane), Index.of(line), value)
+            if plan.transposed:
+                self.epilogue(e, batch, Index.of(lane), Index.of(line), value)
             else:
-                self.finish(e, batch, Index.of(line), Index.of(lane), value)
+                self.epilogue(e, batch, Index.of(line), Index.of(lane), value)

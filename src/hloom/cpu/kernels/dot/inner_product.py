@@ -20,7 +20,7 @@ from hloom.codegen.loops import LoopKernel
 from hloom.codegen.rules.contraction import converted, multiply_add
 from hloom.codegen.target import Target, registers
 from hloom.codegen.types import Element, constant, register_type, storage_bytes
-from hloom.cpu.kernels.dot.gemm import Finish, Gemm, Matrix, batch_base, load_at
+from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, Matrix, batch_base, load_at
 from hloom.plan.index import Index, Variable
 from hloom.shape.element_type import ElementType
 
@@ -39,7 +39,7 @@ class InnerProduct:
 
     Attributes:
         gemm: the product, with the smaller side as columns.
-        turned: compute the transpose of the product.
+        transposed: compute the transpose of the product.
         paired: each row has a column of its own: rows are batches.
         laid: pack the columns contiguously first.
         lanes: products per vector.
@@ -48,7 +48,7 @@ class InnerProduct:
     """
 
     gemm: Gemm
-    turned: bool
+    transposed: bool
     paired: bool
     laid: bool
     lanes: int
@@ -89,15 +89,15 @@ def inner_product_of(gemm: Gemm, target: Target) -> InnerProduct | None:
     """Return the plan of a product as inner products; None if tiles of the result are faster."""
     paired = paired_rows(gemm)
     if paired is not None and gemm.k >= FEW:
-        return _planned(paired, target, turned=False, paired=True, laid=False)
-    turned = gemm.n > gemm.m or (gemm.n == gemm.m and gemm.a.column != 1)
-    few = gemm.transposed if turned else gemm
+        return _planned(paired, target, transposed=False, paired=True, laid=False)
+    transposed = gemm.n > gemm.m or (gemm.n == gemm.m and gemm.a.column != 1)
+    few = gemm.transposed if transposed else gemm
     if few.a.column != 1 or few.n > MOST_COLUMNS or few.k < target.vector_bytes // storage_bytes(few.kind):
         return None
     laid = few.b.row != 1
     if laid and (few.n > FEW or few.m < FEW):
         return None
-    return _planned(few, target, turned=turned, paired=False, laid=laid)
+    return _planned(few, target, transposed=transposed, paired=False, laid=laid)
 
 
 def paired_rows(gemm: Gemm) -> Gemm | None:
@@ -114,7 +114,7 @@ def paired_rows(gemm: Gemm) -> Gemm | None:
     return replace(gemm, batch=(), m=gemm.batches, a=a, b=b)
 
 
-def _planned(gemm: Gemm, target: Target, *, turned: bool, paired: bool, laid: bool) -> InnerProduct:
+def _planned(gemm: Gemm, target: Target, *, transposed: bool, paired: bool, laid: bool) -> InnerProduct:
     whole = target.vector_bytes // register_type(gemm.kind).size
     lanes = whole
     while lanes > 1 and lanes > gemm.k:
@@ -129,7 +129,7 @@ def _planned(gemm: Gemm, target: Target, *, turned: bool, paired: bool, laid: bo
         vectors *= 2
     tasks = gemm.batches * -(-gemm.m // rows)
     parts = min(MOST_PARTS, gemm.k // PART) if tasks < MOST_PARTS else 1
-    return InnerProduct(gemm, turned, paired, laid, lanes, rows, columns, vectors, max(1, parts))
+    return InnerProduct(gemm, transposed, paired, laid, lanes, rows, columns, vectors, max(1, parts))
 
 
 def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
@@ -160,7 +160,7 @@ def emit_lay_out(module: Module, name: str, plan: InnerProduct) -> LoopKernel:
 
 
 def emit_inner_product(
-    module: Module, name: str, plan: InnerProduct, extra: int, finish: Callable[[Sequence[Value]], Finish]
+    module: Module, name: str, plan: InnerProduct, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
     """Emit the kernel (A, B, extra pointers ..., begin, end) over tiles of results.
 
@@ -174,7 +174,7 @@ def emit_inner_product(
             begin, end
         )
     else:
-        done = _whole(plan, finish(pointers))
+        done = _whole(plan, bind(pointers))
         _Tiles(f, plan, a, b, lambda part, e, place, value: done(e, place, value)).emit(begin, end)
     f.finish()
     gemm = plan.gemm
@@ -182,13 +182,13 @@ def emit_inner_product(
 
 
 def emit_add_parts(
-    module: Module, name: str, plan: InnerProduct, extra: int, finish: Callable[[Sequence[Value]], Finish]
+    module: Module, name: str, plan: InnerProduct, extra: int, bind: Callable[[Sequence[Value]], Epilogue]
 ) -> LoopKernel:
     """Emit the kernel (partial sums, extra pointers ..., begin, end) that adds partial sums, over columns."""
     f = module.function(name, [PTR] * (1 + extra) + [I64] * 2)
     source, *pointers, begin, end = f.parameters
     gemm = plan.gemm
-    view, done = View(source, gemm.kind, plan.sums), _whole(plan, finish(pointers))
+    view, done = View(source, gemm.kind, plan.sums), _whole(plan, bind(pointers))
     e = Elements(f, plan.rows if plan.rows > 1 else 0, {})
     with f.loop(begin, end) as loop, f.loop(0, plan.blocks) as block, e.scope():
         batch = loop.index.unsigned_divide(gemm.n)
@@ -261,7 +261,7 @@ def _place(plan: InnerProduct, batch: Value, row: Value, column: Index) -> _Plac
     return Index.of(batches) if plan.gemm.batches > 1 else Index(0), column, Index.of(rows)
 
 
-def _whole(plan: InnerProduct, finish: Finish) -> Callable[[Elements, _Place, Element], None]:
+def _whole(plan: InnerProduct, epilogue: Epilogue) -> Callable[[Elements, _Place, Element], None]:
     """Return the epilogue of a vector of results along the rows."""
 
     def done(e: Elements, place: _Place, value: Element) -> None:
@@ -270,11 +270,11 @@ def _whole(plan: InnerProduct, finish: Finish) -> Callable[[Elements, _Place, El
         mask = e.index_value(row).compare("slt", plan.gemm.m) if ragged else None
         with e.scope(), e.masked(mask):
             if plan.paired:
-                finish(e, row, Index(0), Index(0), value)
-            elif plan.turned:
-                finish(e, batch, column, row, value)
+                epilogue(e, row, Index(0), Index(0), value)
+            elif plan.transposed:
+                epilogue(e, batch, column, row, value)
             else:
-                finish(e, batch, row, column, value)
+                epilogue(e, batch, row, column, value)
 
     return done
 
@@ -284,9 +284,9 @@ class _Tiles:
 
     def __init__(
         self, f: Function, plan: InnerProduct, a: Value, b: Value,
-        finish: Callable[[Index, Elements, _Place, Element], None],
+        epilogue: Callable[[Index, Elements, _Place, Element], None],
     ) -> None:  # fmt: skip
-        self.f, self.plan, self.finish = f, plan, finish
+        self.f, self.plan, self.epilogue = f, plan, epilogue
         self.a, self.b = a, b
         self.e = Elements(f, plan.lanes, {})
         self.zero = constant(f, plan.gemm.kind, 0, plan.lanes)
@@ -396,4 +396,4 @@ class _Tiles:
         plan = self.plan
         e = Elements(self.f, plan.rows if plan.rows > 1 else 0, {})
         number = Index.of(Variable(plan.parts, "p", part)) if plan.parts > 1 else Index(0)
-        self.finish(number, e, _place(plan, batch, row, Index(column)), value)
+        self.epilogue(number, e, _place(plan, batch, row, Index(column)), value)

@@ -16,7 +16,7 @@ from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.rules.movement import divided
 from hloom.codegen.target import Target
 from hloom.codegen.types import Element
-from hloom.cpu.kernels.dot.gemm import Finish, Gemm, product_of, rounded
+from hloom.cpu.kernels.dot.gemm import Epilogue, Gemm, product_of, rounded
 from hloom.cpu.kernels.dot.gemm_factors import Pairs
 from hloom.cpu.kernels.dot.gemm_packing import emit_heads, emit_pack_b
 from hloom.cpu.kernels.dot.gemm_pairs import emit_large_enough, emit_smallest, is_pairs, pieces
@@ -52,23 +52,25 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
         program.elements(plan)
         return
     a, b = (program.pointer(_outside(i, dot, o)) for o in dot.operands)
-    if product.turned:
+    if product.transposed:
         a, b = b, a
     placed = written_through(dot, roots[0]) if len(roots) == 1 else None
     if roots == (dot,):
-        rest = _Rest(1, [program.pointer(i)], _store(gemm, dot), looped=False)
+        epilogue = _Epilogue(1, [program.pointer(i)], _store(gemm, dot), looped=False)
     elif placed is not None:
-        rest = _Rest(1, [program.pointer(i)], _place(gemm, dot, placed), looped=False)
+        epilogue = _Epilogue(1, [program.pointer(i)], _place(gemm, dot, placed), looped=False)
     else:
         targets = [program.pointer(i, index) for index in program.assignment.values[i]]
         pointers = [*program.input_pointers(i), *targets]
-        rest = _Rest(len(pointers), pointers, _fused(gemm, dot, plan.parts.inputs, roots), looped=True)
+        epilogue = _Epilogue(
+            len(pointers), pointers, _fused(gemm, dot, plan.parts.inputs, roots), looped=True
+        )
     if isinstance(product, InnerProduct):
-        _inner(program, i, product, a, b, rest)
+        _inner(program, i, product, a, b, epilogue)
         return
     space = program.workspace(i)
     if not is_pairs(gemm, program.module.target):
-        _tiles(program, i, product, a, b, rest, space)
+        _tiles(program, i, product, a, b, epilogue, space)
         return
     f = program.function
     fast, slow, after = f.new_block(), f.new_block(), f.new_block()
@@ -76,17 +78,17 @@ def emit_dot(program: ProgramEmitter, plan: KernelPlan) -> None:
     space = f.offset(space, _found_bytes(i))
     f.branch(fits, fast, slow)
     f.start(fast)
-    _tiles(program, i, pairs_plan(product, program.module.target), a, b, rest, space)
+    _tiles(program, i, pairs_plan(product, program.module.target), a, b, epilogue, space)
     f.jump(after)
     f.start(slow)
-    _tiles(program, i, product, a, b, rest, space)
+    _tiles(program, i, product, a, b, epilogue, space)
     f.jump(after)
     f.start(after)
 
 
 def pairs_plan(plan: TilePlan, target: Target) -> TilePlan:
     """Return the plan of the same product with pairs of factors."""
-    gemm = plan.gemm.transposed if plan.turned else plan.gemm
+    gemm = plan.gemm.transposed if plan.transposed else plan.gemm
     return plan_tiles(gemm, target, plain_result=plan.in_place, factors=Pairs)
 
 
@@ -134,23 +136,23 @@ def plan_of(i: HloInstruction, target: Target) -> Plan | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rest:
+class _Epilogue:
     """Describe the epilogue of a product.
 
     Attributes:
         count, pointers: number and addresses of the arrays that it takes.
-        finish: returns the epilogue's code for given addresses.
+        bind: returns the epilogue's code for given addresses.
         looped: the epilogue is long, so that it runs in a loop.
     """
 
     count: int
     pointers: Sequence[Value]
-    finish: Callable[[Sequence[Value]], Finish]
+    bind: Callable[[Sequence[Value]], Epilogue]
     looped: bool
 
 
 def _inner(
-    program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, rest: _Rest
+    program: ProgramEmitter, i: HloInstruction, plan: InnerProduct, a: Value, b: Value, epilogue: _Epilogue
 ) -> None:
     """Emit a product as inner products of rows and columns."""
     module, space = program.module, program.workspace(i)
@@ -159,25 +161,33 @@ def _inner(
         program.call(i, kernel, [b, space])
         b = space
     if plan.parts == 1:
-        kernel = program.shared(lambda name: emit_inner_product(module, name, plan, rest.count, rest.finish))
-        program.call(i, kernel, [a, b, *rest.pointers])
+        kernel = program.shared(
+            lambda name: emit_inner_product(module, name, plan, epilogue.count, epilogue.bind)
+        )
+        program.call(i, kernel, [a, b, *epilogue.pointers])
         return
     sums = program.function.offset(space, plan.workspace()[0])
-    kernel = program.shared(lambda name: emit_inner_product(module, name, plan, 1, rest.finish))
+    kernel = program.shared(lambda name: emit_inner_product(module, name, plan, 1, epilogue.bind))
     program.call(i, kernel, [a, b, sums])
-    kernel = program.shared(lambda name: emit_add_parts(module, name, plan, rest.count, rest.finish))
-    program.call(i, kernel, [sums, *rest.pointers])
+    kernel = program.shared(lambda name: emit_add_parts(module, name, plan, epilogue.count, epilogue.bind))
+    program.call(i, kernel, [sums, *epilogue.pointers])
 
 
 def _tiles(
-    program: ProgramEmitter, i: HloInstruction, plan: TilePlan, a: Value, b: Value, rest: _Rest, space: Value
+    program: ProgramEmitter,
+    i: HloInstruction,
+    plan: TilePlan,
+    a: Value,
+    b: Value,
+    epilogue: _Epilogue,
+    space: Value,
 ) -> None:
     """Emit a product as tiles of the result, one group of columns after the other."""
     module, f = program.module, program.function
     packs = plan.pack_b == "group"
     pack = program.shared(lambda name: emit_pack_b(module, name, plan)) if packs else None
     kernel = program.shared(
-        lambda name: emit_gemm(module, name, plan, rest.count, rest.finish, looped=rest.looped)
+        lambda name: emit_gemm(module, name, plan, epilogue.count, epilogue.bind, looped=epilogue.looped)
     )
 
     def heads() -> LoopKernel:
@@ -188,7 +198,7 @@ def _tiles(
             program.call(i, pack, [b, space, number])
         if packs and plan.factors.headed:
             program.call(i, heads(), [space])
-        program.call(i, kernel, [a, space if packs else b, number, *rest.pointers])
+        program.call(i, kernel, [a, space if packs else b, number, *epilogue.pointers])
 
     if plan.groups == 1:
         group(f.constant(PTR, 0))
@@ -197,32 +207,32 @@ def _tiles(
         group(f.convert("inttoptr", loop.index, PTR))
 
 
-def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Finish]:
+def _store(gemm: Gemm, dot: HloInstruction) -> Callable[[Sequence[Value]], Epilogue]:
     """Return the epilogue that stores the sums as the dot's result."""
     dimensions = (gemm.batches, gemm.m, gemm.n)
 
-    def with_pointers(pointers: Sequence[Value]) -> Finish:
+    def with_pointers(pointers: Sequence[Value]) -> Epilogue:
         target = View(pointers[0], dot.shape.element_type, dimensions)
 
-        def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+        def epilogue(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
             e.store(target, (batch, row, column), rounded(value, gemm, dot.shape.element_type))
 
-        return finish
+        return epilogue
 
     return with_pointers
 
 
-def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Finish]:
+def _place(gemm: Gemm, dot: HloInstruction, placed: Strided) -> Callable[[Sequence[Value]], Epilogue]:
     """Return the epilogue that stores the sums as the dot's result at given strides."""
     kind = dot.shape.element_type
 
-    def with_pointers(pointers: Sequence[Value]) -> Finish:
+    def with_pointers(pointers: Sequence[Value]) -> Epilogue:
         target = View(pointers[0], kind, dot.shape.dimensions, placed.strides)
 
-        def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+        def epilogue(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
             e.store(target, dot_indices(e, dot, batch, row, column), rounded(value, gemm, kind))
 
-        return finish
+        return epilogue
 
     return with_pointers
 
@@ -254,10 +264,10 @@ def _follows(i: HloInstruction, dot: HloInstruction) -> bool:
 
 def _fused(
     gemm: Gemm, dot: HloInstruction, inputs: Sequence[HloInstruction], roots: Sequence[HloInstruction]
-) -> Callable[[Sequence[Value]], Finish]:
+) -> Callable[[Sequence[Value]], Epilogue]:
     """Return the epilogue that computes the results of a fusion from the sums as elements of the dot."""
 
-    def with_pointers(pointers: Sequence[Value]) -> Finish:
+    def with_pointers(pointers: Sequence[Value]) -> Epilogue:
         views = {
             i: View(p, i.shape.element_type, i.shape.dimensions)
             for i, p in zip(inputs, pointers, strict=False)
@@ -267,14 +277,14 @@ def _fused(
             for p, shape in zip(pointers[len(inputs) :], result_shapes(roots), strict=True)
         ]
 
-        def finish(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
+        def epilogue(e: Elements, batch: Index, row: Index, column: Index, value: Element) -> None:
             e.views = views
             indices = dot_indices(e, dot, batch, row, column)
             e.know(dot, indices, rounded(value, gemm, dot.shape.element_type))
             for target, made in zip(targets, root_values(e, roots, indices), strict=True):
                 e.store(target, indices, made)
 
-        return finish
+        return epilogue
 
     return with_pointers
 
