@@ -60,8 +60,7 @@ def test_only_what_talks_to_others_needs_the_host() -> None:
     alone = {o for o in HOST_OPERATIONS if not hasattr(REGISTRY[o], "begin")}
     assert alone == {
         "all-gather-done", "all-reduce-done", "async-done", "async-start", "bitcast",
-        "collective-permute-done",
-        "custom-call", "get-dimension-size", "infeed", "map", "outfeed", "recv", "recv-done",
+        "collective-permute-done", "get-dimension-size", "infeed", "map", "outfeed", "recv", "recv-done",
         "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
     }  # fmt: skip
 

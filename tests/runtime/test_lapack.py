@@ -11,8 +11,9 @@ import pytest
 import agreement
 import hloom
 from hloom.errors import EvaluationError
+from hloom.operations.lapack import evaluation
+from hloom.operations.lapack.library import routine, set_thread_count
 from hloom.runtime.custom_call import unregister_custom_call
-from hloom.runtime.lapack.library import Call, set_thread_count
 
 TYPES = ((np.float32, np.complex128), (np.float64, np.complex64))
 """Every case has two types, alternately."""
@@ -138,7 +139,7 @@ ENTRY e {
 
 def test_routines_that_do_not_exist_are_refused() -> None:
     with pytest.raises(EvaluationError) as caught:
-        Call("s", {}).run("nonsense", 1)
+        routine("snonsense", 1)
     assert caught.value.rule == "custom-call.routine"
 
 
@@ -157,15 +158,14 @@ def test_routines_run_in_the_calling_thread(fails: bool, monkeypatch: pytest.Mon
     if before == 1 and set_thread_count(2) == 1:
         pytest.skip("scipy has another library than OpenBLAS")
     seen: list[int] = []
-    run = Call.run
 
-    def spy(call: Call, routine: str, *arguments: Any) -> None:
+    def spy(name: str, count: int) -> Any:
         seen.append(set_thread_count(1))
         if fails:
             raise ZeroDivisionError
-        run(call, routine, *arguments)
+        return routine(name, count)
 
-    monkeypatch.setattr(Call, "run", spy)
+    monkeypatch.setattr(evaluation, "routine", spy)
     executable = hloom.compile(hloom.HloModule.from_text(CHOLESKY), "evaluator")
     try:
         if fails:

@@ -16,8 +16,8 @@ import pytest
 import agreement
 import hloom
 from hloom.errors import EvaluationError, HloError
+from hloom.operations.ffi_attributes import parse_attributes
 from hloom.runtime.custom_call import unregister_custom_call
-from hloom.runtime.ffi_attributes import parse_attributes
 
 SOURCE = Path(__file__).with_name("typed_ffi_handler.c")
 

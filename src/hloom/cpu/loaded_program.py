@@ -5,6 +5,7 @@ A program from the cache is loaded and run without what makes programs: no modul
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,5 +88,20 @@ def external_address(name: str) -> int | None:
         from hloom.cpu.runtime.host import provide_functions
 
         provide_functions()
+    if name.startswith("lapack."):
+        return _library_address(name.removeprefix("lapack."))
     found = address_of(name)
     return support().symbols.get(name) if found is None else found
+
+
+def _library_address(name: str) -> int | None:
+    """Return the address of a routine of LAPACK, or of the functions for the number of its threads."""
+    from hloom.operations.lapack.library import routine_address, thread_count_functions
+
+    setting = ("get_threads", "set_threads")
+    if name not in setting:
+        return routine_address(name)
+    functions = thread_count_functions()
+    if functions is None:
+        return support().symbols[("hloom_library_get_one", "hloom_library_set_none")[setting.index(name)]]
+    return ctypes.cast(functions[setting.index(name)], ctypes.c_void_p).value

@@ -27,6 +27,7 @@ from hloom.evaluate.devices import Stopped
 from hloom.ir.collector import collector_paused
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array
+from hloom.operations.custom_call import replaced_targets
 from hloom.passes.expand.dynamic_form import is_dynamic
 from hloom.shape.shape import Shape
 
@@ -76,7 +77,8 @@ class NativeExecutable:
         self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
         target, cache = host(), configured_cache()
-        self.key = key_of("program", fingerprint(module), target.identity) if cache is not None else ""
+        parts = ("program", fingerprint(module), target.identity, *replaced_targets())
+        self.key = key_of(*parts) if cache is not None else ""
         self.dump = self._dump(flags)
         found = cached_program(self.key) if self.key and self.dump is None else None
         if found is not None and found.facts.signature != signature_of(module):

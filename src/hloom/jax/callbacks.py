@@ -24,7 +24,7 @@ _bound: Final[dict[HloInstruction, Any]] = {}
 
 def bind(calls: Sequence[HloInstruction], functions: Sequence[Any]) -> list[HloInstruction]:
     """Bind the functions to the custom calls of a program that call them; return those calls."""
-    from hloom.runtime.ffi_attributes import parse_attributes
+    from hloom.operations.ffi_attributes import parse_attributes
 
     targets = (*CALLBACK_TARGETS, BUFFER_TARGET)
     found: list[HloInstruction] = []

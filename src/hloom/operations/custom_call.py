@@ -44,7 +44,7 @@ KNOWN: Final[dict[str, Target]] = {}
 """The targets that hloom provides, as far as their modules have been loaded; see `target_of`."""
 
 _HOMES: Final = (
-    (re.compile(r"lapack_[sdcz]\w+_ffi"), "hloom.runtime.lapack"),
+    (re.compile(r"lapack_[sdcz]\w+_ffi"), "hloom.operations.lapack.evaluation"),
     (re.compile(r"TopK"), "hloom.runtime.top_k"),
 )
 """Modules that fill `KNOWN` when they are imported, by the names of their targets."""
@@ -64,6 +64,11 @@ def target_of(name: str) -> Target | None:
         if pattern.fullmatch(name):
             import_module(home)
     return KNOWN.get(name)
+
+
+def replaced_targets() -> list[str]:
+    """Return hloom's own targets for which other functions have been registered."""
+    return sorted(name for name in TARGETS if any(pattern.fullmatch(name) for pattern, _ in _HOMES))
 
 
 def is_identity(instruction: HloInstruction) -> bool:

@@ -19,8 +19,8 @@ from hloom.errors import EvaluationError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Value
 from hloom.operations.custom_call import TARGETS, CustomCall, Target
+from hloom.operations.ffi_attributes import parse_attributes
 from hloom.runtime.ffi import Handler
-from hloom.runtime.ffi_attributes import parse_attributes
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 

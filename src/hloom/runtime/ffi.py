@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from hloom.errors import EvaluationError
-from hloom.runtime.ffi_attributes import Attributes
+from hloom.operations.ffi_attributes import Attributes
 from hloom.shape.shape import Shape
 
 _MINOR_VERSION: Final = 3

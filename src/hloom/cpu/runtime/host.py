@@ -46,11 +46,14 @@ if TYPE_CHECKING:
 HOST_FUNCTION: Final = "hloom_host"
 HOST_OPERATIONS: Final = (
     "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start",
-    "bitcast", "collective-permute", "collective-permute-done", "collective-permute-start", "custom-call",
+    "bitcast", "collective-permute", "collective-permute-done", "collective-permute-start",
     "get-dimension-size", "infeed", "map", "outfeed", "ragged-all-to-all", "recv", "recv-done",
     "rng-get-and-update-state", "send", "send-done", "set-dimension-size",
 )  # fmt: skip
-"""Operations that the host evaluates: communication, custom calls, and what no pass could expand."""
+"""Operations that the host evaluates: communication, and what no pass could expand.
+
+Custom calls are evaluated by the host as well if their functions are unknown to the compiler.
+"""
 
 
 # -- emitting

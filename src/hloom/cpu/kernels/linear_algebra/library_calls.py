@@ -1,0 +1,236 @@
+"""Custom calls of LAPACK as native code: matrix by matrix, in the thread of the program.
+
+Matrices are row-major in the program and column-major in LAPACK, so that each is transposed into the
+workspace and back; vectors are read and written where they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.codegen.llvm import F32, F64, I8, I32, I64, PTR, Function, Module, Type, Value
+from hloom.codegen.llvm.memory import copy_bytes, fill_bytes
+from hloom.codegen.loops import LoopKernel
+from hloom.codegen.target import Target
+from hloom.cpu.kernels.movement.transposition import transposed
+from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.cpu.runtime.host import emit_host_call
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.lapack.calls import (
+    INFO_NOT_FINITE,
+    Address,
+    LibraryCall,
+    Room,
+    UnpackedPairs,
+    library_call,
+)
+from hloom.plan.kernel import KernelPlan
+
+LIBRARY_PREFIX: Final = "lapack."
+"""Prefix of the names by which programs call routines; see `hloom.cpu.jit.externals`."""
+ALIGNMENT: Final = 64
+TILE: Final = 8
+"""Rows and columns of the squares that are transposed in registers."""
+UNBLOCKED: Final = 32
+"""Extent up to which LAPACK works without blocks, hence without products that use OpenBLAS's threads."""
+SLOT: Final = 16
+"""Bytes of a constant argument, at most a complex number."""
+
+
+def _workspace(i: HloInstruction, target: Target) -> int:
+    """Return the bytes of the rooms that are not in the program's arrays."""
+    call = library_call(i)
+    return 0 if call is None else sum(_padded(room) for room in call.rooms if not _in_place(room))
+
+
+@KERNELS.register("custom-call", workspace=_workspace)
+def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
+    """Emit a custom call: calls of LAPACK, or a call of the host."""
+    i = plan.instruction
+    call = library_call(i)
+    if call is None:
+        emit_host_call(program, plan)
+        return
+    operands = [program.pointer(o) for o in i.operands]
+    results = [target.pointer for target in program.targets(i)]
+    counts = len(operands), len(results)
+    kernel = program.shared(lambda name: _kernel(program.module, name, call, *counts))
+    program.call(i, kernel, [*operands, *results, program.workspace(i)])
+
+
+def _kernel(module: Module, name: str, call: LibraryCall, operands: int, results: int) -> LoopKernel:
+    """Emit the kernel (operands, results, workspace, begin, end) over the matrices of the batch."""
+    f = module.function(name, [PTR] * (operands + results + 1) + [I64, I64])
+    *pointers, workspace, begin, end = f.parameters
+    extents = [extent for room in call.rooms for extent in room.dimensions if room.dimensions]
+    threaded = max(extents, default=0) > UNBLOCKED or call.routine[1:] == "trsm"
+    if threaded:
+        f.call(None, "hloom_library_enter", *_thread_functions(f))
+    with f.loop(begin, end) as loop:
+        _Emitter(f, call, pointers[:operands], pointers[operands:], workspace, loop.index).emit()
+    if threaded:
+        f.call(None, "hloom_library_leave", *_thread_functions(f))
+    f.finish()
+    matrices = [room.dimensions for room in call.rooms if room.is_matrix]
+    steps = max((math.prod(d) * min(d) for d in matrices), default=0)
+    return LoopKernel(name, call.batch, call.batch, 2 * call.batch * (steps + 64))
+
+
+def _thread_functions(f: Function) -> tuple[Value, Value]:
+    """Return the addresses of the functions that get and set the library's number of threads."""
+    names = ("lapack.get_threads", "lapack.set_threads")
+    f.module.declare(names[0], I32, [])
+    f.module.declare(names[1], None, [I32])
+    return f.address(names[0]), f.address(names[1])
+
+
+def _in_place(room: Room) -> bool:
+    """Return whether LAPACK can read and write a room in the program's arrays."""
+    if room.is_matrix:
+        return room.result is not None and min(room.dimensions) <= 1
+    return room.operand is not None or room.result is not None
+
+
+def _padded(room: Room) -> int:
+    return -(-room.bytes // ALIGNMENT) * ALIGNMENT
+
+
+class _Emitter:
+    """Emits the call for one matrix."""
+
+    def __init__(
+        self, f: Function, call: LibraryCall, operands: Sequence[Value], results: Sequence[Value],
+        workspace: Value, index: Value,
+    ) -> None:  # fmt: skip
+        self.f, self.call, self.index = f, call, index
+        self.operands, self.results = operands, results
+        self.places: list[Value] = []
+        offset = 0
+        for room in call.rooms:
+            if _in_place(room):
+                number = room.result if room.result is not None else room.operand
+                arrays = results if room.result is not None else operands
+                assert number is not None
+                self.places.append(self.part(arrays[number], room))
+            else:
+                self.places.append(f.offset(workspace, offset))
+                offset += _padded(room)
+
+    def part(self, array: Value, room: Room) -> Value:
+        """Return the address of the matrix in an array of the program."""
+        return self.f.offset(array, self.index * room.bytes)
+
+    def emit(self) -> None:
+        """Emit reading, calling and writing."""
+        f, call = self.f, self.call
+        for room, place in zip(call.rooms, self.places, strict=True):
+            self.read(room, place)
+        if call.finite is None:
+            self.run()
+        else:
+            assert call.info is not None
+            finite = self.is_finite(call.rooms[call.finite], self.places[call.finite])
+            f.store(f.constant(I32, INFO_NOT_FINITE), self.places[call.info])
+            with f.when(finite):
+                self.run()
+        for room, place in zip(call.rooms, self.places, strict=True):
+            if room.result is not None and not _in_place(room):
+                target = self.part(self.results[room.result], room)
+                rows, columns = room.dimensions
+                transpose(f, place, target, columns, rows, room.dtype.itemsize)
+
+    def read(self, room: Room, place: Value) -> None:
+        """Fill a room: with its operand, or zeros where the routine may leave a result unwritten."""
+        f = self.f
+        if room.operand is None:
+            if room.result is not None:
+                fill_bytes(place, f.constant(I8, 0), room.bytes)
+            return
+        source = self.part(self.operands[room.operand], room)
+        if room.is_matrix and min(room.dimensions) > 1:
+            rows, columns = room.dimensions
+            transpose(f, source, place, rows, columns, room.dtype.itemsize)
+        elif room.is_matrix or room.result is not None:
+            copy_bytes(place, source, room.bytes)
+
+    def is_finite(self, room: Room, place: Value) -> Value:
+        """Return whether all elements are finite: products with 0 are NaN for others."""
+        f = self.f
+        kind = F64 if room.dtype.name in ("float64", "complex128") else F32
+        total = f.constant(kind, 0.0)
+        with f.loop(0, room.bytes // kind.size, 1, [total]) as loop:
+            value = f.load(kind, f.offset(place, loop.index, kind))
+            loop.next(loop.values[0] + value * 0.0)
+        return loop.values[0].compare("ord", 0.0)
+
+    def run(self) -> None:
+        """Emit the call and what follows it."""
+        f, call = self.f, self.call
+        constants = [argument for argument in call.arguments if isinstance(argument, bytes)]
+        data = b"".join(constant.ljust(SLOT, b"\0") for constant in constants)
+        name = f"lapack_{data.hex()}"
+        f.module.constant_bytes(name, data)
+        arguments: list[Value] = []
+        slot = 0
+        for argument in call.arguments:
+            if isinstance(argument, Address):
+                size = call.rooms[argument.room].dtype.itemsize
+                arguments.append(f.offset(self.places[argument.room], argument.element * size))
+            elif argument is None:
+                arguments.append(f.constant(PTR, 0))
+            else:
+                arguments.append(f.offset(f.address(name), slot))
+                slot += SLOT
+        f.call(None, LIBRARY_PREFIX + call.routine, *arguments)
+        for pairs in call.pairs:
+            self.unpack(pairs)
+
+    def unpack(self, pairs: UnpackedPairs) -> None:
+        """Write complex eigenvectors; that of the positive imaginary part is the first one of a pair."""
+        f = self.f
+        packed, vectors, imaginary = (self.places[n] for n in (pairs.packed, pairs.vectors, pairs.imaginary))
+        size = self.call.rooms[pairs.imaginary].count
+        kind = F64 if self.call.rooms[pairs.packed].dtype.itemsize == 8 else F32
+        with f.loop(0, size) as columns:
+            part = f.load(kind, f.offset(imaginary, columns.index, kind))
+            second = part.compare("olt", 0.0)
+            sign = second.select(
+                f.constant(kind, -1.0),
+                part.compare("ogt", 0.0).select(f.constant(kind, 1.0), f.constant(kind, 0.0)),
+            )
+            first = second.select(columns.index - 1, columns.index)
+            beside = part.compare("one", 0.0).select(first + 1, first)
+            with f.loop(0, size) as rows:
+                real = f.load(kind, f.offset(packed, first * size + rows.index, kind))
+                other = f.load(kind, f.offset(packed, beside * size + rows.index, kind))
+                place = f.offset(vectors, (columns.index * size + rows.index) * 2, kind)
+                f.store(real, place)
+                f.store(other * sign, f.offset(place, 1, kind))
+
+
+def transpose(f: Function, source: Value, target: Value, rows: int, columns: int, size: int) -> None:
+    """Write a row-major matrix by columns; ``size`` is that of an element in bytes."""
+    tiled = min(rows, columns) >= TILE and size <= 8
+    element: Type = {4: I32, 8: I64, 16: I64.vector(2)}[size]
+    whole = (rows // TILE * TILE, columns // TILE * TILE) if tiled else (0, 0)
+
+    def at(base: Value, line: Value, width: int, place: Value) -> Value:
+        return f.offset(base, (line * width + place) * (size // element.size), element.scalar)
+
+    def scalars(first: tuple[int, int], last: tuple[int, int]) -> None:
+        with f.loop(*first) as i, f.loop(*last) as j:
+            moved = f.load(element, at(source, i.index, columns, j.index))
+            f.store(moved, at(target, j.index, rows, i.index))
+
+    if tiled:
+        wide = element.vector(TILE)
+        with f.loop(0, whole[0], TILE) as i, f.loop(0, whole[1], TILE) as j:
+            lines = [f.load(wide, at(source, i.index + k, columns, j.index)) for k in range(TILE)]
+            for k, line in enumerate(transposed(lines)):
+                f.store(line, at(target, j.index + k, rows, i.index))
+    if whole[0] < rows:
+        scalars((whole[0], rows), (0, columns))
+    if whole[0] and whole[1] < columns:
+        scalars((0, whole[0]), (whole[1], columns))

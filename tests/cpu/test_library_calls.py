@@ -1,0 +1,244 @@
+"""Custom calls of LAPACK in native code: decompositions multiply to the matrices that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import agreement
+from hloom.errors import HloError
+from hloom.operations.lapack import routines
+from hloom.operations.lapack.library import set_thread_count
+from native_runs import compiled
+
+Array = np.ndarray[Any, Any]
+KINDS = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
+PREFIXES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
+REAL = {"f32": "f32", "f64": "f64", "c64": "f32", "c128": "f64"}
+SIZES = [(3, 4, 4), (2, 9, 5), (2, 5, 9), (1, 41, 35), (2, 24, 16), (2, 1, 3), (2, 3, 1)]
+"""Matrices smaller than a tile, whole tiles and parts of these, long enough for blocks, rows and columns."""
+SQUARE = [(3, 4, 4), (2, 1, 1), (1, 41, 41), (2, 16, 16)]
+
+
+def matrix(kind: str, *sizes: int) -> Array:
+    generator = np.random.default_rng(sum(sizes))
+    values = generator.standard_normal(sizes)
+    if KINDS[kind]().dtype.kind == "c":
+        values = values + 1j * generator.standard_normal(sizes)
+    return np.asarray(values.astype(KINDS[kind]))
+
+
+def run(kind: str, calls: str, results: str, *arguments: Array) -> Any:
+    """Run a program that does not call the host; ``<T>``, ``<R>``, ``<P>`` stand for types and prefix."""
+    text = f"{calls}\n  ROOT r = tuple({results})"
+    for name, value in (("T", kind), ("R", REAL[kind]), ("P", PREFIXES[kind])):
+        text = text.replace(f"<{name}>", value)
+    native = compiled(text)
+    assert not native.program.host_calls
+    return native(*arguments)
+
+
+def call(operands: str, results: str, routine: str, attributes: str = "") -> str:
+    return (
+        f'({results}) custom-call({operands}), custom_call_target="lapack_<P>{routine}_ffi", '
+        f"api_version=API_VERSION_TYPED_FFI, backend_config={{{attributes}}}"
+    )
+
+
+def adjoint(a: Array) -> Array:
+    return a.swapaxes(-1, -2).conj()
+
+
+def backward(a: Array, *factors: Array) -> Any:
+    """Return the bound of the error of a backward stable decomposition: n^2 units of the factors' norms.
+
+    Higham, Accuracy and Stability of Numerical Algorithms, theorems 10.3, 19.4: the constants of n^2
+    and n^1.5 are below 8 for complex numbers, and the products of the test add n units.
+    """
+    unit = np.finfo(a.dtype).eps
+    size = max(a.shape[-2:])
+    norms = [np.linalg.norm(factor.astype(np.complex128), axis=(-2, -1), keepdims=True) for factor in factors]
+    return 16 * size**2 * unit * np.prod(norms, axis=0) * np.ones(a.shape)
+
+
+def product(*factors: Array) -> Array:
+    wide = [factor.astype(np.complex128) for factor in factors]
+    made = wide[0]
+    for factor in wide[1:]:
+        made = made @ factor
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_lu(kind: str, sizes: tuple[int, int, int]) -> None:
+    b, m, n = sizes
+    k, a = min(m, n), matrix(kind, *sizes)
+    made = call("a", f"<T>[{b},{m},{n}], s32[{b},{k}], s32[{b}]", "getrf")
+    results = ", ".join("o" + str(i) for i in range(3))
+    text = f"  a = <T>[{b},{m},{n}] parameter(0)\n  c = {made}\n" + elements("c", 3)
+    packed, pivots, info = run(kind, text, results, a)
+    lower, upper = np.tril(packed, -1)[..., :k] + np.eye(m, k, dtype=a.dtype), np.triu(packed)[:, :k]
+    permuted = a.copy()
+    for one, swaps in zip(permuted, pivots, strict=True):
+        for row, other in enumerate(swaps - 1):
+            one[[row, other]] = one[[other, row]]
+    # Higham, theorem 9.3, for numbers of two parts
+    bound = 8 * k * np.finfo(a.dtype).eps * (np.abs(lower) @ np.abs(upper))
+    agreement.within(product(lower, upper), permuted.astype(np.complex128), bound)
+    assert not info.any()
+    assert (np.abs(lower) <= 1.5).all()  # |re| + |im| of a complex pivot is the largest, by LAPACK's rule
+
+
+def elements(name: str, count: int, first: int = 0) -> str:
+    return "\n".join(f"  o{first + n} = get-tuple-element({name}), index={n}" for n in range(count))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_qr(kind: str, sizes: tuple[int, int, int]) -> None:
+    b, m, n = sizes
+    k, a = min(m, n), matrix(kind, *sizes)
+    factor = "un" if kind[0] == "c" else "or"
+    first = call("a", f"<T>[{b},{m},{n}], <T>[{b},{k}]", "geqrf")
+    second = call("p, o1", f"<T>[{b},{m},{k}]", f"{factor}gqr")[1:].replace(")", "", 1)
+    text = (
+        f"  a = <T>[{b},{m},{n}] parameter(0)\n  c = {first}\n{elements('c', 2)}\n"
+        f"  p = <T>[{b},{m},{k}] slice(o0), slice={{[0:{b}], [0:{m}], [0:{k}]}}\n  q = {second}"
+    )
+    packed, q = run(kind, text, "o0, q", a)
+    r = np.triu(packed)[:, :k]
+    agreement.within(product(q, r), a.astype(np.complex128), backward(a, a))
+    agreement.within(product(adjoint(q), q), np.eye(k) + np.zeros((b, k, k)), backward(q, q, q)[:, :k])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("routine", ["gesdd", "gesvd"])
+def test_singular_values(kind: str, sizes: tuple[int, int, int], routine: str) -> None:
+    b, m, n = sizes
+    k, a = min(m, n), matrix(kind, *sizes)
+    shapes = f"<T>[{b},{m},{n}], <R>[{b},{k}], <T>[{b},{m},{k}], <T>[{b},{k},{n}], s32[{b}]"
+    made = call("a", shapes, routine, "mode = 83 : ui8")
+    text = f"  a = <T>[{b},{m},{n}] parameter(0)\n  c = {made}\n{elements('c', 5)}"
+    values, u, vt, info = run(kind, text, "o1, o2, o3, o4", a)
+    agreement.within(product(u * values[:, None], vt), a.astype(np.complex128), backward(a, a))
+    assert not info.any()
+    assert (np.diff(values) <= 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", SQUARE)
+def test_eigenvectors_of_hermitian_matrices(kind: str, sizes: tuple[int, int, int]) -> None:
+    b, n, _ = sizes
+    a = matrix(kind, *sizes)
+    a = (a + adjoint(a)).astype(a.dtype)
+    routine = "heevd" if kind[0] == "c" else "syevd"
+    made = call("a", f"<T>[{b},{n},{n}], <R>[{b},{n}], s32[{b}]", routine, "mode = 86 : ui8, uplo = 85 : ui8")
+    text = f"  a = <T>[{b},{n},{n}] parameter(0)\n  c = {made}\n{elements('c', 3)}"
+    vectors, values, info = run(kind, text, "o0, o1, o2", a)
+    agreement.within(
+        product(vectors * values[:, None], adjoint(vectors)), a.astype(np.complex128), backward(a, a)
+    )
+    assert not info.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", SQUARE)
+def test_eigenvectors(kind: str, sizes: tuple[int, int, int]) -> None:
+    """Left and right vectors, in real matrices with pairs of conjugate eigenvalues and without."""
+    b, n, _ = sizes
+    a = matrix(kind, *sizes)
+    values = [f"<T>[{b},{n}]"] * (1 if kind[0] == "c" else 2)
+    vector = f"{'c128' if REAL[kind] == 'f64' else 'c64'}[{b},{n},{n}]"
+    shapes = ", ".join([*values, vector, vector, f"s32[{b}]"])
+    made = call("a", shapes, "geev", "compute_left = 86 : ui8, compute_right = 86 : ui8")
+    count = len(values) + 3
+    names = ", ".join(f"o{number}" for number in range(count))
+    text = f"  a = <T>[{b},{n},{n}] parameter(0)\n  c = {made}\n{elements('c', count)}"
+    *found, left, right, info = run(kind, text, names, a)
+    w = found[0] if len(found) == 1 else found[0] + 1j * found[1]
+    agreement.within(product(a, right), right * w[:, None].astype(np.complex128), backward(a, a))
+    agreement.within(
+        product(adjoint(left), a), w[..., None].astype(np.complex128) * adjoint(left), backward(a, a)
+    )
+    assert not info.any()
+    lengths = np.linalg.norm(right, axis=1)
+    agreement.within(lengths, np.ones((b, n)), 16 * n * np.finfo(a.dtype).eps)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", SQUARE)
+def test_schur_forms(kind: str, sizes: tuple[int, int, int]) -> None:
+    b, n, _ = sizes
+    a = matrix(kind, *sizes)
+    values = [f"<T>[{b},{n}]"] * (1 if kind[0] == "c" else 2)
+    shapes = ", ".join([f"<T>[{b},{n},{n}]"] * 2 + [*values, f"s32[{b}]", f"s32[{b}]"])
+    made = call("a", shapes, "gees", "mode = 86 : ui8, sort = 78 : ui8")
+    text = f"  a = <T>[{b},{n},{n}] parameter(0)\n  c = {made}\n{elements('c', len(values) + 4)}"
+    form, vectors = run(kind, text, "o0, o1", a)
+    agreement.within(product(vectors, form, adjoint(vectors)), a.astype(np.complex128), backward(a, a))
+    assert not np.tril(form, -2).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", SQUARE)
+@pytest.mark.parametrize("uplo", "LU")
+def test_cholesky(kind: str, sizes: tuple[int, int, int], uplo: str) -> None:
+    """The other triangle stays as it was."""
+    b, n, _ = sizes
+    x = matrix(kind, *sizes)
+    a = (x @ adjoint(x) + n * np.eye(n)).astype(x.dtype)
+    outside = np.triu_indices(n, 1) if uplo == "L" else np.tril_indices(n, -1)
+    given = a.copy()
+    given[:, *outside] = 77
+    made = call("a", f"<T>[{b},{n},{n}], s32[{b}]", "potrf", f"uplo = {ord(uplo)} : ui8")
+    text = f"  a = <T>[{b},{n},{n}] parameter(0)\n  c = {made}\n{elements('c', 2)}"
+    packed, info = run(kind, text, "o0, o1", given)
+    assert (packed[:, *outside] == 77).all()
+    factor = np.tril(packed) if uplo == "L" else adjoint(np.triu(packed))
+    agreement.within(product(factor, adjoint(factor)), a.astype(np.complex128), backward(a, factor, factor))
+    assert not info.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [4, 40])
+@pytest.mark.parametrize("side", "LR")
+@pytest.mark.parametrize("op", "NTC")
+def test_triangular_solve(kind: str, n: int, side: str, op: str) -> None:
+    a = np.tril(matrix(kind, 2, n, n)) / n + 2 * np.eye(n, dtype=KINDS[kind])
+    a = a.astype(KINDS[kind])
+    right = matrix(kind, 2, n, 3) if side == "L" else matrix(kind, 2, 3, n)
+    shape = "<T>[2," + ",".join(map(str, right.shape[1:])) + "]"
+    letters = {"diag": "N", "side": side, "trans_x": op, "uplo": "L"}
+    attributes = ", ".join(f"{name} = {ord(letter)} : ui8" for name, letter in letters.items())
+    made = call("a, b", shape, "trsm", attributes)[1:].replace(")", "", 1)
+    text = f"  a = <T>[2,{n},{n}] parameter(0)\n  b = {shape} parameter(1)\n  x = {made}"
+    (x,) = run(kind, text, "x", a, right)
+    applied = {"N": a, "T": a.swapaxes(1, 2), "C": adjoint(a)}[op]
+    found = product(applied, x) if side == "L" else product(x, applied)
+    limit = 16 * n**2 * np.finfo(a.dtype).eps * np.linalg.norm(a) * np.linalg.norm(x)
+    agreement.within(found, right.astype(np.complex128), limit)
+
+
+def test_the_number_of_threads_is_restored() -> None:
+    """A matrix so large that the library would share its work computes in the calling thread."""
+    before = set_thread_count(2)
+    try:
+        if set_thread_count(2) != 2:
+            pytest.skip("scipy has another library than OpenBLAS")
+        test_lu("f64", (1, 41, 35))
+        assert set_thread_count(2) == 2
+    finally:
+        set_thread_count(before)
+
+
+@pytest.mark.parametrize("arrays", ["a-b", "tau"])
+def test_declarations_that_name_no_array_are_refused(arrays: str) -> None:
+    declare: Callable[..., None] = vars(routines)["_declare"]
+    with pytest.raises(HloError) as caught:
+        declare("unknown", "a[M,N]", arrays, "M N a")
+    assert caught.value.rule == "lapack.declaration"
