@@ -8,6 +8,7 @@
 #   make jax-tests run JAX's tests on hloom and on JAX's client (DIR=jax COUNT=300 SEED=1)
 #   make docs      rewrite docs/operations/ from the declarations
 #   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
+#   make viewer-assets fetch the layout library of `hloom view` from npm (DAGRE=3.1.3)
 #   make lock      rewrite requirements.lock with the versions in .venv
 #   make wheel     build dist/*.whl
 
@@ -22,7 +23,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SCHEMA := src/hloom/proto/schema
 
-.PHONY: help demo test check format bench mutation jax-tests docs proto lock wheel clean
+.PHONY: help demo test check format bench mutation jax-tests docs proto viewer-assets lock wheel clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -74,6 +75,16 @@ docs: $(VENV)/.develop
 proto: $(VENV)/.develop
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --include_imports \
 		--descriptor_set_out=$(SCHEMA)/schema.binpb --pyi_out=src $(SCHEMA)/xla_data.proto $(SCHEMA)/hlo.proto
+
+DAGRE ?= 3.1.3
+DAGRE_DIR := src/hloom/tools/viewer/dagre
+viewer-assets:
+	cd $(DAGRE_DIR) && npm pack --silent @dagrejs/dagre@$(DAGRE)
+	tar -xzf $(DAGRE_DIR)/dagrejs-dagre-$(DAGRE).tgz -C $(DAGRE_DIR) --strip-components=1 package/LICENSE
+	tar -xzOf $(DAGRE_DIR)/dagrejs-dagre-$(DAGRE).tgz package/dist/dagre.esm.js \
+		| sed '/^\/\/# sourceMappingURL/d' > $(DAGRE_DIR)/dagre.esm.js
+	echo $(DAGRE) > $(DAGRE_DIR)/VERSION
+	rm $(DAGRE_DIR)/dagrejs-dagre-$(DAGRE).tgz
 
 lock: $(VENV)/.develop
 	$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > requirements.lock

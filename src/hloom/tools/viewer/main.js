@@ -1,0 +1,256 @@
+// The page: loads a program, and connects the tabs, the search, the keys and the address.
+
+import { SCHEMES } from "viewer/colors.js";
+import { part } from "viewer/data.js";
+import { showDetails } from "viewer/details.js";
+import { around, between, partTree } from "viewer/focus.js";
+import { GraphView } from "viewer/graph.js";
+import { bindKeys } from "viewer/keys.js";
+import { readLink, writeLink } from "viewer/link.js";
+import { Minimap } from "viewer/minimap.js";
+import { Program } from "viewer/program.js";
+import { matches } from "viewer/search.js";
+import { TextView } from "viewer/text.js";
+import { element } from "viewer/words.js";
+
+const by = (id) => document.getElementById(id);
+const manifest = await part("manifest");
+const programs = new Map();
+const found = { matches: [], at: -1 };
+let current = null;
+let number = -1;
+let tab = "";
+let focus = "";
+let pathStart = -1;
+
+// -- parts
+
+const graph = new GraphView(by("graph"), {
+  onselect: (node) => selected(node),
+  onmove: () => { minimap?.update(); remember(); },
+});
+const minimap = new Minimap(by("minimap"), graph);
+const text = new TextView(by("tab-text"), {
+  onselect: (i) => graph.reveal(i),
+  reveal: (i) => { showTab("graph"); graph.reveal(i); },
+});
+const actions = {
+  reveal: (i) => { graph.reveal(i); if (tab === "text") text.mark(i); },
+  toggle: (node) => { graph.toggle(node); graph.select(node); },
+  showText: (i) => { showTab("text"); text.mark(i); },
+  around: (i, depth) => showAround(i, depth),
+  pathFrom: (i) => { pathStart = i; say(`Path from %${current.names[i]}: choose its end, then "Path to".`); },
+  pathTo: (i) => showPath(pathStart, i),
+};
+const TABS = { graph: "Graph", text: "Text" };
+
+function selected(node) {
+  showDetails(by("details"), current, node, actions);
+  if (node && node.instruction >= 0) text.mark(node.instruction, tab === "text");
+  remember();
+}
+
+// -- programs and tabs
+
+function showChoice() {
+  const { programs: all, title } = manifest;
+  if (all.length === 1) return by("program-place").replaceChildren(title);
+  const choice = element("select", { onchange: (event) => showProgram(Number(event.target.value)) },
+    ...all.map((each, i) => element("option", { value: i, selected: i === number }, each.title)));
+  by("program-place").replaceChildren(choice);
+}
+
+async function showProgram(next) {
+  if (next === number) return;
+  number = next;
+  if (!programs.has(next)) programs.set(next, new Program(await part(`program-${next}`)));
+  current = programs.get(next);
+  focus = "";
+  by("focus-bar").hidden = true;
+  graph.show(current);
+  text.show(current, null);
+  search(by("search").value, false);
+  selected(null);
+  showChoice();
+}
+
+function showTab(name) {
+  tab = TABS[name] ? name : "graph";
+  for (const each of document.querySelectorAll(".tab")) each.classList.toggle("shown", each.id === `tab-${tab}`);
+  for (const each of by("tabs").children) each.classList.toggle("chosen", each.dataset.tab === tab);
+  if (tab === "text") text.mark(text.selected);
+  remember();
+}
+
+by("tabs").append(...Object.entries(TABS).map(([name, title]) =>
+  element("button", { "data-tab": name, onclick: () => showTab(name) }, title)));
+
+// -- parts of the program
+
+function showFocus(kind, title, instructions, middle) {
+  if (!instructions.length) return say("No path connects them.");
+  focus = kind;
+  by("focus-bar").replaceChildren(title, element("button", { onclick: leaveFocus, title: "back to the program (Escape)" }, "✕"));
+  by("focus-bar").hidden = false;
+  showTab("graph");
+  graph.focus(partTree(current, title, instructions));
+  graph.reveal(middle);
+}
+
+function showAround(i, depth) {
+  const title = `around %${current.names[i]}, depth ${depth}`;
+  showFocus(`${current.names[i]},${depth}`, title, around(current, i, depth), i);
+}
+
+function showPath(from, to) {
+  if (from < 0) return say("Choose the start of the path first: \"Path from\".");
+  const title = `from %${current.names[from]} to %${current.names[to]}`;
+  showFocus(`${current.names[from]}>${current.names[to]}`, title, between(current, from, to), to);
+}
+
+function leaveFocus() {
+  const { selected: node } = graph;
+  focus = "";
+  by("focus-bar").hidden = true;
+  graph.focus(null);
+  if (node) graph.reveal(node.instruction);
+}
+
+function openFocus(words) {
+  const [near, depth] = words.split(",");
+  const [from, to] = words.split(">").map((name) => current.number(name));
+  if (depth && current.number(near) >= 0) showAround(current.number(near), Number(depth));
+  else if (from >= 0 && to >= 0) showPath(from, to);
+}
+
+// -- search
+
+function search(query, go = true) {
+  found.matches = query ? matches(current, query) : [];
+  found.at = -1;
+  if (go && found.matches.length) nextMatch(1);
+  else showCount(query);
+}
+
+function nextMatch(step) {
+  const { length } = found.matches;
+  if (!length) return;
+  found.at = (found.at + step + length) % length;
+  actions.reveal(found.matches[found.at]);
+  showCount(" ");
+}
+
+function showCount(query) {
+  const { length } = found.matches;
+  by("search-count").value = query ? `${found.at + 1} / ${length}` : "";
+}
+
+let typing = null;
+by("search").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => search(by("search").value), 150);
+});
+by("search").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") nextMatch(event.shiftKey ? -1 : 1);
+  if (event.key === "Escape") by("search").blur();
+});
+by("search-next").addEventListener("click", () => nextMatch(1));
+by("search-previous").addEventListener("click", () => nextMatch(-1));
+
+// -- colours and messages
+
+function showScheme(name) {
+  graph.scheme = SCHEMES[name] ? name : "opcode";
+  by("scheme").value = graph.scheme;
+  graph.draw();
+}
+
+function showTheme(name) {
+  document.documentElement.dataset.theme = name;
+  minimap.update();
+  remember();
+}
+
+const otherTheme = () => (document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+const systemTheme = () => (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+
+let silence = null;
+function say(words) {
+  by("message").textContent = words;
+  by("message").classList.add("shown");
+  clearTimeout(silence);
+  silence = setTimeout(() => by("message").classList.remove("shown"), 4000);
+}
+
+by("scheme").append(...Object.entries(SCHEMES).map(([name, { title }]) => element("option", { value: name }, title)));
+by("scheme").addEventListener("change", (event) => showScheme(event.target.value));
+by("theme").addEventListener("click", () => showTheme(otherTheme()));
+by("zoom-in").addEventListener("click", () => graph.zoom(1.4));
+by("zoom-out").addEventListener("click", () => graph.zoom(1 / 1.4));
+by("zoom-fit").addEventListener("click", () => graph.fit());
+by("open-all").addEventListener("click", () => graph.toggleAll(true));
+by("close-all").addEventListener("click", () => graph.toggleAll(false));
+
+const onSelected = (action) => () => { if (graph.selected?.instruction >= 0) action(graph.selected.instruction); };
+const showHelp = bindKeys([
+  ["/", "search", () => { by("search").focus(); by("search").select(); }],
+  ["n", "next match", () => nextMatch(1)],
+  ["N", "previous match", () => nextMatch(-1)],
+  ["Enter", "open or close the selected group", () => graph.selected && actions.toggle(graph.selected)],
+  ["ArrowUp", "go to an operand", () => graph.step("up")],
+  ["ArrowDown", "go to a user", () => graph.step("down")],
+  ["ArrowLeft", "go to the node on the left", () => graph.step("left")],
+  ["ArrowRight", "go to the node on the right", () => graph.step("right")],
+  ["a", "show what is around the selected node", onSelected((i) => showAround(i, 2))],
+  ["t", "show the selected node in the text", onSelected((i) => actions.showText(i))],
+  ["g", "show the graph", () => showTab("graph")],
+  ["0", "show all", () => graph.fit()],
+  ["+", "larger", () => graph.zoom(1.3)],
+  ["=", "", () => graph.zoom(1.3)],
+  ["-", "smaller", () => graph.zoom(1 / 1.3)],
+  ["o", "open all groups, if they are not too many", () => graph.toggleAll(true)],
+  ["c", "close all groups", () => graph.toggleAll(false)],
+  ["d", "dark or light", () => showTheme(otherTheme())],
+  ["Escape", "back to the whole program; select nothing", () => (focus ? leaveFocus() : graph.select(null))],
+]);
+by("help").addEventListener("click", showHelp);
+
+// -- the address
+
+let restored = false;
+
+function remember() {
+  if (!restored) return;
+  writeLink(() => {
+    const { x, y, k } = graph.transform;
+    return {
+      program: number || "", tab, focus, open: graph.root === graph.home ? graph.open.join("_") : "",
+      selected: graph.selected?.instruction >= 0 ? current.names[graph.selected.instruction] : "",
+      at: `${Math.round(x)},${Math.round(y)},${k.toFixed(3)}`,
+      color: graph.scheme === "opcode" ? "" : graph.scheme,
+      theme: document.documentElement.dataset.theme === systemTheme() ? "" : document.documentElement.dataset.theme,
+      search: by("search").value,
+    };
+  });
+}
+
+async function restore() {
+  restored = false;
+  const link = readLink();
+  by("search").value = link.search ?? "";
+  showTheme(link.theme ?? systemTheme());
+  await showProgram(Math.min(Number(link.program ?? 0), manifest.programs.length - 1));
+  if (link.open !== undefined) graph.open = link.open.split("_");
+  showScheme(link.color ?? "opcode");
+  showTab(link.tab ?? "graph");
+  if (link.focus) openFocus(link.focus);
+  if (link.selected && current.number(link.selected) >= 0) actions.reveal(current.number(link.selected));
+  if (link.at) graph.move(...link.at.split(",").map(Number));
+  restored = true;
+}
+
+window.addEventListener("hashchange", restore);
+window.addEventListener("resize", () => minimap.update());
+await restore();
+window.hloom = { graph, actions, search, showTab, current: () => current };
+document.documentElement.dataset.ready = "true";

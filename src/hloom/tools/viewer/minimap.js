@@ -1,0 +1,56 @@
+// The minimap: all visible nodes, small, and the part of them that the window shows.
+
+const WIDTH = 190;
+const HEIGHT = 150;
+
+/** A canvas beside the graph; a click or a drag moves the graph there. */
+export class Minimap {
+  constructor(canvas, graph) {
+    this.canvas = canvas;
+    this.graph = graph;
+    const there = (event) => {
+      if (event.type === "pointermove" && !event.buttons) return;
+      const { x, y, k } = this.placed;
+      const { w, h } = graph.size;
+      const scale = graph.transform.k;
+      graph.move(w / 2 - ((event.offsetX - x) / k) * scale, h / 2 - ((event.offsetY - y) / k) * scale, scale);
+    };
+    canvas.addEventListener("pointerdown", there);
+    canvas.addEventListener("pointermove", there);
+  }
+
+  /** Draw again at the next frame. */
+  update() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.paint();
+    });
+  }
+
+  paint() {
+    const { canvas, graph } = this;
+    if (!graph.root) return;
+    const density = window.devicePixelRatio || 1;
+    canvas.width = WIDTH * density;
+    canvas.height = HEIGHT * density;
+    const pen = canvas.getContext("2d");
+    pen.scale(density, density);
+    const k = Math.min((WIDTH - 8) / graph.root.w, (HEIGHT - 8) / graph.root.h);
+    this.placed = { k, x: (WIDTH - graph.root.w * k) / 2, y: (HEIGHT - graph.root.h * k) / 2 };
+    const style = getComputedStyle(canvas);
+    const box = (node) => [this.placed.x + node.ax * k, this.placed.y + node.ay * k, Math.max(1, node.w * k), Math.max(1, node.h * k)];
+    for (const node of graph.seen) {
+      const open = node.isGroup && node.open;
+      pen.fillStyle = style.getPropertyValue(open ? "--map-group" : "--map-node");
+      if (node === graph.selected) pen.fillStyle = style.getPropertyValue("--accent");
+      pen.fillRect(...box(node));
+    }
+    const { x, y, k: scale } = graph.transform;
+    const { w, h } = graph.size;
+    pen.strokeStyle = style.getPropertyValue("--accent");
+    pen.lineWidth = 1.5;
+    pen.strokeRect(this.placed.x - (x / scale) * k, this.placed.y - (y / scale) * k, (w / scale) * k, (h / scale) * k);
+  }
+}

@@ -1,0 +1,64 @@
+"""The page: markup, style and modules of `viewer/`, and the compressed data, in one HTML file.
+
+Every JavaScript module becomes a `data:` URL in an import map, so that the page has no parts outside of
+itself and the sources need no build. Data are JSON, deflated and in base64; the browser inflates a program
+when it is shown.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any, Final
+
+from hloom.ir.module import HloModule
+from hloom.tools.viewer.program import program_data
+
+_LAYOUT_LIBRARY: Final = "dagre/dagre.esm.js"
+
+
+def page_parts(modules: Sequence[HloModule]) -> dict[str, Any]:
+    """Return the parts of a page about programs: a manifest, and the data of each program."""
+    title = modules[0].name if len(modules) == 1 else f"{modules[0].name} and {len(modules) - 1} more"
+    manifest = {"title": title, "programs": [{"title": module.name} for module in modules]}
+    return {"manifest": manifest, **{f"program-{n}": program_data(m) for n, m in enumerate(modules)}}
+
+
+def html_page(parts: Mapping[str, Any]) -> str:
+    """Return the page that shows the parts; the manifest names the others."""
+    folder = resources.files("hloom.tools.viewer")
+    modules = {f"viewer/{f.name}": f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".js")}
+    modules["dagre"] = folder.joinpath(_LAYOUT_LIBRARY).read_text("utf-8")
+    imports = {name: _module_url(name, text) for name, text in sorted(modules.items())}
+    replacements = {
+        "/* style */": folder.joinpath("style.css").read_text("utf-8"),
+        "{/* imports */}": _in_script(json.dumps({"imports": imports})),
+        "<!-- title -->": html.escape(parts["manifest"]["title"]),
+        "<!-- data -->": "\n".join(_data_script(name, part) for name, part in parts.items()),
+        "<!-- licence -->": folder.joinpath("dagre/LICENSE").read_text("utf-8").replace("--", ""),
+    }
+    page = folder.joinpath("page.html").read_text("utf-8")
+    for place, text in replacements.items():
+        page = page.replace(place, text, 1)
+    return page
+
+
+def _module_url(name: str, text: str) -> str:
+    """Return a module as a URL; the browser's debugger shows it under its name."""
+    encoded = base64.b64encode(f"{text}\n//# sourceURL={name}\n".encode()).decode()
+    return f"data:text/javascript;base64,{encoded}"
+
+
+def _data_script(name: str, part: Any) -> str:
+    data = json.dumps(part, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    encoded = base64.b64encode(zlib.compress(data, 6)).decode()
+    return f'<script type="application/octet-stream" id="{name}">{encoded}</script>'
+
+
+def _in_script(text: str) -> str:
+    """Return JSON that cannot end its script element."""
+    return text.replace("</", "<\\/")

@@ -1,0 +1,123 @@
+"""The data of one program in the page: columns over its instructions, in the order of the printed text.
+
+Repeated values (opcodes, shapes, op_names, source lines, shardings) are stored once in a table, and each
+instruction has a number in it. Attributes are not stored: the page takes them from the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hloom.analysis.cost import instruction_cost, known_trip_count
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.stack_frames import StackFrames
+from hloom.operations.control_flow import While
+from hloom.shape.shape import Shape
+
+
+class Table:
+    """Distinct texts, numbered in the order of their first use."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def column(self, texts: Iterable[str]) -> dict[str, list[Any]]:
+        """Return a column: the table, and the number of each text in it."""
+        numbers = [self.number(text) for text in texts]
+        return {"table": list(self._numbers), "numbers": numbers}
+
+
+def program_data(module: HloModule) -> dict[str, Any]:
+    """Return the data of a program; see `program.js` for its reader."""
+    orders = {c: c.execution_order() for c in module.post_order()}
+    instructions = [i for order in orders.values() for i in order]
+    numbers = {i: number for number, i in enumerate(instructions)}
+    costs = [instruction_cost(i) for i in instructions]
+    sources = [_source(i) for i in instructions]
+    return {
+        "name": module.name,
+        "text": module.to_text(),
+        "computations": _computations(module, orders, numbers),
+        "names": [i.name for i in instructions],
+        "opcode": Table().column(i.opcode for i in instructions),
+        "shape": Table().column(str(i.shape) for i in instructions),
+        "scope": Table().column(i.metadata.op_name if i.metadata else "" for i in instructions),
+        "source": Table().column(sources),
+        "sharding": Table().column(i.sharding.text() if i.sharding else "" for i in instructions),
+        "operandCount": [len(i.operands) for i in instructions],
+        "operands": [numbers[o] for i in instructions for o in i.operands],
+        "control": [[numbers[p], numbers[i]] for i in instructions for p in i.control_predecessors],
+        "calls": list(_calls(instructions, {c: n for n, c in enumerate(orders)}, numbers)),
+        "trips": [[numbers[i], known_trip_count(i)] for i in instructions if isinstance(i.operation, While)],
+        "flops": [round(cost.flops) for cost in costs],
+        "transcendentals": [round(cost.transcendentals) for cost in costs],
+        "bytes": [round(cost.bytes) for cost in costs],
+        "size": [_size(i.shape) for i in instructions],
+        "frame": [i.metadata.stack_frame_id if i.metadata else 0 for i in instructions],
+        "frames": _frames(module.config.stack_frames),
+    }
+
+
+def _computations(
+    module: HloModule,
+    orders: dict[HloComputation, list[HloInstruction]],
+    numbers: dict[HloInstruction, int],
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": computation.name,
+            "count": len(order),
+            "root": numbers[computation.root],
+            "entry": computation is module.entry,
+        }
+        for computation, order in orders.items()
+    ]
+
+
+def _calls(
+    instructions: Iterable[HloInstruction],
+    computations: dict[HloComputation, int],
+    numbers: dict[HloInstruction, int],
+) -> Iterable[list[Any]]:
+    """Return every call: the instruction, the role of the computation, its number, and whether it is nested.
+
+    Combiners of reductions, sorts and the like are not shown inside of their caller.
+    """
+    for i in instructions:
+        if i.called_computations:
+            for role, called in i.operation.role_of(i):
+                nested = i.operation.calls_program
+                yield from ([numbers[i], role.name, computations[c], nested] for c in called)
+
+
+def _source(i: HloInstruction) -> str:
+    metadata = i.metadata
+    if metadata is None or not metadata.source_file:
+        return ""
+    return f"{metadata.source_file}:{metadata.source_line}"
+
+
+def _size(shape: Shape) -> int:
+    return 0 if shape.is_unbounded else shape.byte_size
+
+
+def _frames(frames: StackFrames) -> list[list[Any]]:
+    """Return every frame as function, location and number of the frame that called it (0: none)."""
+    rows: list[list[Any]] = []
+    for frame in frames.frames:
+        location = frames.file_locations[frame.file_location_id - 1]
+        file = _entry(frames.file_names, location.file_name_id)
+        function = _entry(frames.function_names, location.function_name_id)
+        rows.append([function, f"{file}:{location.line}", frame.parent_frame_id])
+    return rows
+
+
+def _entry(names: tuple[str, ...], number: int) -> str:
+    return names[number - 1] if 0 < number <= len(names) else "?"

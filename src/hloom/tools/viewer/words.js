@@ -1,0 +1,62 @@
+// How numbers, shapes and names are written.
+
+/** Return a number with a decimal prefix: 12.3 M. */
+export function quantity(number, unit = "") {
+  for (const [factor, letter] of [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (Math.abs(number) >= factor) return `${digits(number / factor)} ${letter}${unit}`;
+  }
+  return `${digits(number)} ${unit}`.trim();
+}
+
+/** Return seconds in the unit that suits them. */
+export function duration(seconds) {
+  for (const [factor, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) {
+    if (seconds >= factor) return `${digits(seconds / factor)} ${unit}`;
+  }
+  return `${digits(seconds * 1e9)} ns`;
+}
+
+function digits(number) {
+  return Math.abs(number) >= 100 || Number.isInteger(number) ? number.toFixed(0) : number.toPrecision(3);
+}
+
+/** Return a shape without layouts; tuples of more than three elements are counted. */
+export function shortShape(shape) {
+  const plain = shape.replace(/\{[^{}]*\}/g, "").replace(/\/\*index=\d+\*\//g, "");
+  if (!plain.startsWith("(")) return plain;
+  const elements = plain.slice(1, -1).split(/, (?=\(*[a-z])/);
+  return elements.length > 3 ? `(${elements.slice(0, 2).join(", ")}, … ${elements.length})` : plain;
+}
+
+/** Cut a text in its middle. */
+export function cut(text, most) {
+  if (text.length <= most) return text;
+  const head = Math.ceil((most - 1) * 0.6);
+  return `${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`;
+}
+
+/** Return text that is safe in HTML. */
+export function escaped(text) {
+  return text.replace(/[&<>"]/g, (letter) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[letter]);
+}
+
+/** Return an element with attributes and children; texts become text nodes. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== undefined) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+/** Return an SVG element. */
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
