@@ -3,6 +3,8 @@
 ::
 
     hloom.debug.check(module, [x, y], backend="cpu", against="evaluator")
+    hloom.debug.nan_origin(f, *args)          # of a JAX function
+    hloom.debug.trace(module, [x, y]).first_nan
     hloom.debug.optimized(module, "cse,algsimp,fusion")
 
 Names are imported at their first use.
@@ -16,14 +18,20 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from hloom.debug.checking import check as check
     from hloom.debug.inputs import random_arguments as random_arguments
+    from hloom.debug.jax_functions import infinity_origin as infinity_origin
+    from hloom.debug.jax_functions import nan_origin as nan_origin
     from hloom.debug.optimization import optimized as optimized
     from hloom.debug.tolerance import Tolerance as Tolerance
+    from hloom.debug.tracing import trace as trace
 
 _HOMES: Final = {
     "Tolerance": "tolerance",
     "check": "checking",
+    "infinity_origin": "jax_functions",
+    "nan_origin": "jax_functions",
     "optimized": "optimization",
     "random_arguments": "inputs",
+    "trace": "tracing",
 }
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 

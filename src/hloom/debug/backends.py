@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from hloom.debug.statistics import flat
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.runtime.backend import backend_names
@@ -79,13 +80,6 @@ def _on_xla(module: HloModule, arguments: Sequence[Any]) -> Any:
     text = module.to_text(PrintOptions(print_large_constants=True, print_metadata=False))
     leaves = run_on_xla(text, [leaf for argument in arguments for leaf in flat(argument)])
     return _joined(module.entry.root.shape, iter(leaves))
-
-
-def flat(value: Any) -> list[Any]:
-    """Return the arrays of a value."""
-    if isinstance(value, tuple):
-        return [leaf for part in value for leaf in flat(part)]  # pyright: ignore[reportUnknownVariableType]
-    return [] if value is None else [value]
 
 
 def _joined(shape: Shape, leaves: Iterator[Any]) -> Any:

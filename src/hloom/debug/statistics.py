@@ -1,4 +1,4 @@
-"""Statistics of one value."""
+"""Statistics of values, and their text."""
 
 from __future__ import annotations
 
@@ -53,6 +53,13 @@ def statistics_of(value: Any) -> Statistics:
             return Statistics(shape, array.size, None, None, None, nans, infinities, zeros)
         least, most, mean = float(finite.min()), float(finite.max()), float(finite.mean())
     return Statistics(shape, array.size, least, most, mean, nans, infinities, zeros)
+
+
+def flat(value: Any) -> list[Any]:
+    """Return the arrays of a value."""
+    if isinstance(value, tuple):
+        return [leaf for part in value for leaf in flat(part)]  # pyright: ignore[reportUnknownVariableType]
+    return [] if value is None else [value]
 
 
 def summary(value: Any) -> str:

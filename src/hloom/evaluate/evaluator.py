@@ -66,6 +66,10 @@ class Evaluator:
             step = self._steps[instruction] = _Step(instruction, self, slots)
         return _evaluated(step, step.evaluate, list(operands))
 
+    def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
+        """Return the function that evaluates an instruction; a subclass may observe values here."""
+        return instruction.operation.evaluate
+
     def _plan(self, computation: HloComputation) -> _Plan:
         plan = self._plans.get(computation)
         if plan is None:
@@ -135,7 +139,7 @@ class _Step:
         self.dtype: Any = instruction.shape.element_type.dtype
         self.evaluator = evaluator
         self.computations = instruction.called_computations
-        self.evaluate: Callable[..., Value] = instruction.operation.evaluate
+        self.evaluate: Callable[..., Value] = evaluator.evaluation(instruction)
         self.operands = [slots[o] for o in instruction.operands]
         self.slot = slots[instruction]
         self.release: list[int] = []

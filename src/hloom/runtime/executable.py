@@ -8,6 +8,7 @@
     exe = hloom.compile(module, num_replicas=2)
     results = exe.run([[x0, y0], [x1, y1]])
     exe = hloom.compile(module, backend="evaluator")
+    exe.trace(x, y).first_nan
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
+from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Value
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
     from hloom.cpu.loaded_program import Memory
     from hloom.cpu.runtime.profile import Profile
+    from hloom.debug.tracing import Trace
 
+_TRACE: Final[EntryPoint[[HloModule, Sequence[Any]], Trace]] = EntryPoint("hloom.debug.tracing:trace")
 _MOST_BYTES: Final = (1 << 63) - 1
 _LONG_RUN: Final = 1e-3
 """Minimum CPU seconds of a run on one device for which a thread per device is started."""
@@ -318,6 +322,14 @@ class Executable:
         (device,) = self._world.devices
         values = self._bound(device, self._modules[0], arguments)
         return self._run_together(lambda program, bound: program.profile(bound), [values])[0]
+
+    def trace(self, *arguments: Any) -> Trace:
+        """Run the given program on the evaluator, whatever the backend; return every value it computes.
+
+        Raises EvaluationError for arguments that do not fit, or for a program of several devices.
+        """
+        self._require_one_device()
+        return _TRACE(self._modules[0], arguments)
 
 
 def _check_sizes(module: HloModule) -> None:

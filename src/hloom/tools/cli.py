@@ -14,6 +14,7 @@ import click
 from hloom.tools.check_command import check
 from hloom.tools.opt_command import opt
 from hloom.tools.terminal import FILE, styled
+from hloom.tools.trace_command import trace
 from hloom.tools.view_command import view
 
 if TYPE_CHECKING:
@@ -329,6 +330,7 @@ def aot(
 
 main.add_command(check)
 main.add_command(opt)
+main.add_command(trace)
 main.add_command(view)
 
 

@@ -1,0 +1,43 @@
+"""Trace functions of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from hloom.debug.tracing import Event, first_event
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+
+
+def nan_origin(function: Callable[..., Any], *arguments: Any) -> Event | None:
+    """Return the first operation of a JAX function whose value has a NaN, or None.
+
+    ``print`` shows the operation, its source line and the values of its operands. The function is traced as
+    `jax.jit` would, so that it may have been transformed: ``nan_origin(jax.grad(loss), parameters, batch)``.
+
+    Raises HloError by ``debug.jax`` without jax.
+    """
+    return origin(function, arguments, lambda event: event.has_nan)
+
+
+def infinity_origin(function: Callable[..., Any], *arguments: Any) -> Event | None:
+    """Return the first operation of a JAX function whose value has an infinity, or None; see `nan_origin`."""
+    return origin(function, arguments, lambda event: event.has_infinity)
+
+
+def origin(
+    function: Callable[..., Any], arguments: tuple[Any, ...], wanted: Callable[[Event], bool]
+) -> Event | None:
+    """Return the first event of a function's run that meets a condition."""
+    if find_spec("jax") is None:
+        raise HloError("functions of JAX need jax; pip install 'hloom[jax]'", rule="debug.jax")
+    jax: Any = import_module("jax")
+    arrays = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arguments)]
+    lowered = jax.jit(function, keep_unused=True).lower(*arguments)
+    module = HloModule.from_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    return first_event(module, arrays, wanted)

@@ -1,0 +1,253 @@
+"""Record every value that a program computes, in loops for each iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hloom.debug.origin import op_name, source_line
+from hloom.debug.statistics import Statistics, flat, statistics_of, summary
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+from hloom.operations.control_flow import Fusion, While
+from hloom.operations.conversion import Convert, Copy
+from hloom.operations.movement import Broadcast, Reshape
+from hloom.operations.structure import Constant
+from hloom.runtime.arguments import bound_arguments
+from hloom.text.printer import print_instruction
+
+
+@dataclass(frozen=True)
+class Event:
+    """One value that was computed.
+
+    Attributes:
+        instruction: the instruction.
+        callers: the calls, loops and branches in which it ran, outermost first.
+        loop: their text: ``%while.3[iteration 2] ``; empty in the entry.
+        operands: the values of its operands; empty unless the trace keeps values.
+        value: its value; None unless the trace keeps values.
+        statistics: of each array of the value.
+    """
+
+    instruction: HloInstruction
+    callers: tuple[HloInstruction, ...]
+    loop: str
+    operands: tuple[Any, ...]
+    value: Any
+    statistics: list[Statistics]
+
+    @property
+    def has_nan(self) -> bool:
+        """Return whether the value contains NaN, and is not a constant of the program."""
+        return any(s.nans for s in self.statistics) and not _is_filler(self.instruction)
+
+    @property
+    def has_infinity(self) -> bool:
+        """Return whether the value contains an infinity, and is not a constant of the program."""
+        return any(s.infinities for s in self.statistics) and not _is_filler(self.instruction)
+
+    @property
+    def op_name(self) -> str:
+        """Return the framework's name of the operation, after those of its callers."""
+        path = ""
+        for instruction in (*self.callers, self.instruction):
+            name = op_name(instruction)
+            path = name if name.startswith(path) else f"{path}/{name}" if name else path
+        return path
+
+    @property
+    def source_line(self) -> str:
+        """Return ``FILE:LINE`` of the instruction, or of the innermost caller that has one."""
+        chain = (self.instruction, *self.callers[::-1])
+        return next((line for line in map(source_line, chain) if line), "")
+
+    def __str__(self) -> str:
+        """Describe the instruction, where it comes from, and its operands."""
+        lines = [print_instruction(self.instruction).strip()]
+        place = ", ".join(part for part in (self.op_name, self.source_line) if part)
+        lines += [f"  at {place}"] if place else []
+        lines += [f"  in {self.loop.strip()}"] if self.loop else []
+        for operand, value in zip(self.instruction.operands, self.operands, strict=False):
+            lines.append(f"  %{operand.name} {operand.shape.to_string(layout=False)} = {summary(value)}")
+        return "\n".join(lines)
+
+
+@dataclass
+class Trace:
+    """The values of one run, in the order in which they were computed.
+
+    Attributes:
+        events: one for each parameter of the entry, then one for each instruction that ran.
+        result: the result of the program.
+    """
+
+    events: list[Event] = field(default_factory=list[Event])
+    result: Any = None
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    @property
+    def first_nan(self) -> Event | None:
+        """Return the first value with a NaN."""
+        return next((e for e in self.events if e.has_nan), None)
+
+    @property
+    def first_infinity(self) -> Event | None:
+        """Return the first value with an infinity."""
+        return next((e for e in self.events if e.has_infinity), None)
+
+
+def trace(
+    module: HloModule,
+    arguments: Sequence[Any],
+    *,
+    keep_values: bool = True,
+    observe: Callable[[Event], None] | None = None,
+) -> Trace:
+    """Run a program on the evaluator and return what it computes.
+
+    Scalar computations, such as the reducer of a reduce, are not traced: the reduce is.
+
+    Args:
+        keep_values: keep the values, not only their statistics; they need as much memory as all arrays that
+            the program ever computes.
+        observe: called with each value when it is computed.
+
+    Raises HloError for an invalid program or for arguments that do not fit.
+    """
+    module.verify()
+    found = Trace()
+
+    def record(event: Event) -> None:
+        if observe is not None:
+            observe(event)
+        found.events.append(event if keep_values else replace(event, operands=(), value=None))
+
+    found.result = _TracingEvaluator(module, record).start(bound_arguments(module.entry, arguments))
+    return found
+
+
+def first_event(module: HloModule, arguments: Sequence[Any], wanted: Callable[[Event], bool]) -> Event | None:
+    """Return the first event that meets a condition, with its values; the run ends there."""
+    found: list[Event] = []
+
+    def observe(event: Event) -> None:
+        if wanted(event):
+            found.append(event)
+            raise _Found
+
+    with suppress(_Found):
+        trace(module, arguments, keep_values=False, observe=observe)
+    return found[0] if found else None
+
+
+class _Found(Exception):
+    """Ends a run at the event that was searched."""
+
+
+@dataclass
+class _Frame:
+    """An instruction that runs computations, and the number of runs of its first one."""
+
+    instruction: HloInstruction
+    runs: int = 0
+
+    def text(self, computation: HloComputation) -> str:
+        """Return where one of its computations runs."""
+        name = f"%{self.instruction.name}"
+        if isinstance(self.instruction.operation, While):
+            is_condition = computation is self.instruction.called_computations[1]
+            return f"{name}[{'condition' if is_condition else 'iteration'} {self.runs}] "
+        if len(self.instruction.called_computations) > 1:
+            return f"{name}[branch {self.instruction.called_computations.index(computation)}] "
+        return f"{name} "
+
+
+class _TracingEvaluator(Evaluator):
+    """Reports each value of the entry computation and of those that control flow and fusions run."""
+
+    def __init__(self, module: HloModule, record: Callable[[Event], None]) -> None:
+        super().__init__()
+        self._entry = module.entry
+        self._record = record
+        self._observed = _programs(module.entry)
+        self._frames: list[_Frame] = []
+        self._paths: list[str] = [""]
+
+    def start(self, arguments: Sequence[Value]) -> Value:
+        """Run the entry computation."""
+        for parameter, argument in zip(self._entry.parameters, arguments, strict=True):
+            self._report(parameter, (), argument)
+        return self.run(self._entry, arguments)
+
+    def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
+        """Return a function that evaluates an instruction and reports its value."""
+        evaluate = instruction.operation.evaluate
+        if instruction.parent not in self._observed:
+            return evaluate
+        runs = _runs_program(instruction)
+
+        def observed(run: Any, *operands: Any) -> Any:
+            if not runs:
+                value: Any = evaluate(run, *operands)
+            else:
+                self._frames.append(_Frame(instruction))
+                try:
+                    value = evaluate(run, *operands)
+                finally:
+                    self._frames.pop()
+            self._report(instruction, operands, value)
+            return value
+
+        return observed
+
+    def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
+        """Evaluate a computation in its place of the trace."""
+        if computation not in self._observed or not self._frames:
+            return super().call(computation, arguments)
+        frame = self._frames[-1]
+        self._paths.append(self._paths[-1] + frame.text(computation))
+        try:
+            return super().call(computation, arguments)
+        finally:
+            self._paths.pop()
+            frame.runs += computation is frame.instruction.called_computations[0]
+
+    def _report(self, instruction: HloInstruction, operands: tuple[Any, ...], value: Any) -> None:
+        statistics = [statistics_of(leaf) for leaf in flat(value)]
+        callers = tuple([frame.instruction for frame in self._frames])
+        self._record(Event(instruction, callers, self._paths[-1], operands, value, statistics))
+
+
+def _is_filler(instruction: HloInstruction) -> bool:
+    """Return whether a value is a constant, perhaps moved: programs fill arrays with NaN and infinities."""
+    if isinstance(instruction.operation, Constant):
+        return True
+    moves = isinstance(instruction.operation, Broadcast | Reshape | Convert | Copy)
+    return moves and _is_filler(instruction.operands[0])
+
+
+def _runs_program(instruction: HloInstruction) -> bool:
+    return instruction.operation.calls_program or isinstance(instruction.operation, Fusion)
+
+
+def _programs(entry: HloComputation) -> set[HloComputation]:
+    """Return the entry and the computations that control flow and fusions run, not those of reducers."""
+    found, waiting = {entry}, [entry]
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            if _runs_program(instruction):
+                fresh = [c for c in instruction.called_computations if c not in found]
+                found.update(fresh)
+                waiting += fresh
+    return found
