@@ -45,15 +45,19 @@ def execute(args: Any) -> None:
     if len(devices) != args.num_devices:
         message = f"{executable.interface.name} runs on {len(devices)} devices, got {args.num_devices}"
         raise PjrtError(INVALID_ARGUMENT, message)
-    for row in rows:
+    donated = _donated(executable, args.options)
+    for partition, row in enumerate(rows):
         _check(executable, row)
+        _check_donation(row, donated, partition)
     results = _run(executable, rows, devices)
     if executable.outputs:
         for address, row in zip(
             words_at(args.output_lists, len(rows), ctypes.c_void_p), results, strict=True
         ):
             (ctypes.c_void_p * len(row)).from_address(address)[:] = row
-    _donate(executable, rows, args.options)
+    for row in rows:
+        for number in donated:
+            native().call("pjrt_delete", row[number])
     if args.device_complete_events:
         ready = native().call("pjrt_ready_event")
         events = (ctypes.c_void_p * args.num_devices).from_address(args.device_complete_events)
@@ -126,12 +130,30 @@ def _result(value: Array | None, leaf: Leaf, device: Device) -> int:
     return new_buffer(array, device, device.memories[leaf.memory], leaf.number, leaf.order)
 
 
-def _donate(executable: LoadedExecutable, rows: Sequence[Sequence[int]], options: int | None) -> None:
-    kept: list[int] = []
+def _donated(executable: LoadedExecutable, options: int | None) -> list[int]:
+    """Return the numbers of the arguments that a call gives away."""
+    kept: Sequence[int] = ()
     if options:
         given = abi.struct("ExecuteOptions").from_address(options)
         kept = words_at(given.non_donatable_input_indices, given.num_non_donatable_input_indices)
-    for row in rows:
-        for number in executable.interface.donated:
-            if number not in kept:
-                native().call("pjrt_delete", row[number])
+    return [number for number in executable.interface.donated if number not in kept]
+
+
+def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) -> None:
+    """Refuse a donated argument that is another argument as well, in XLA's words."""
+    first: dict[int, int] = {}
+    for number, handle in enumerate(row if donated else ()):
+        before = first.setdefault(handle, number)
+        if before == number or (number not in donated and before not in donated):
+            continue
+        if before not in donated:
+            message, example = "donate a buffer which is also used by the same call to", "f(a, donate(a))"
+        elif number not in donated:
+            message, example = "use a buffer that was previously donated in the same call to", "f(donate(a), a)"
+        else:
+            message, example = "donate the same buffer twice in", "f(donate(a), donate(a))"
+        raise PjrtError(
+            INVALID_ARGUMENT,
+            f"Attempt to {message} Execute() (flattened argument {number}, replica 0, partition {partition}, "
+            f"first use: {before}). Toy example for this bug: `{example}`.",
+        )

@@ -21,7 +21,7 @@ class BufferHead(ctypes.Structure):
         ("storage", ctypes.c_void_p), ("data", ctypes.c_void_p), ("device", ctypes.c_void_p),
         ("memory", ctypes.c_void_p), ("event", ctypes.c_void_p), ("bytes", ctypes.c_int64),
         ("rank", ctypes.c_int64), ("type", ctypes.c_uint32), ("deleted", ctypes.c_uint32),
-        ("layout", ctypes.c_void_p),
+        ("layout", ctypes.c_void_p), ("donation", ctypes.c_int64),
     )  # fmt: skip
 
 

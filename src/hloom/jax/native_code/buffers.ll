@@ -1,9 +1,9 @@
 ; Buffers of PJRT: handles of immutable arrays in counted storage.
 
 %storage = type { i64, ptr, ptr, ptr, ptr, [3 x i64] } ; references, data, release, its argument, another one
-%buffer = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i32, i32, ptr }
+%buffer = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i32, i32, ptr, i64 }
 ; storage, data, device, memory, event that defines it (null: ready), bytes, rank, type, whether it is deleted, layout
-; (null: row-major); then the dimensions
+; (null: row-major), number of the call that it was donated to; then the dimensions
 
 @pool = internal global ptr null
 @pool.lock = internal global i64 0
@@ -207,7 +207,7 @@ define ptr @pjrt_buffer(ptr %storage, ptr %device, ptr %memory, ptr %event, i64 
                         ptr %dims) nounwind {
 entry:
   %dims.bytes = shl i64 %rank, 3
-  %size = add i64 %dims.bytes, 72
+  %size = add i64 %dims.bytes, 80
   %buffer = call ptr @malloc(i64 %size)
   store ptr %storage, ptr %buffer
   %source.at = getelementptr %storage, ptr %storage, i64 0, i32 1
@@ -230,6 +230,8 @@ entry:
   store i32 0, ptr %deleted.at
   %layout.at = getelementptr %buffer, ptr %buffer, i64 0, i32 9
   store ptr null, ptr %layout.at
+  %donation.at = getelementptr %buffer, ptr %buffer, i64 0, i32 10
+  store i64 0, ptr %donation.at
   %its.dims = getelementptr %buffer, ptr %buffer, i64 1
   br label %dimension
 

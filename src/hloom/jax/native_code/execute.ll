@@ -387,6 +387,16 @@ fits:
 checked:
   %queues = phi i1 [ %long, %begin ], [ %late, %argument ]
   %inputs.list = phi ptr [ null, %begin ], [ %arguments, %argument ]
+  %donated.at = getelementptr %executable, ptr %executable, i64 0, i32 10
+  %donated = load i64, ptr %donated.at
+  %any.donated = icmp ne i64 %donated, 0
+  br i1 %any.donated, label %donating, label %place
+
+donating:
+  %clash = call i1 @donated_twice(ptr %executable, ptr %args, ptr %inputs.list)
+  br i1 %clash, label %python, label %place
+
+place:
   %own.device.at = getelementptr %executable, ptr %executable, i64 0, i32 9
   %own.device = load ptr, ptr %own.device.at
   %device.at = getelementptr ptr, ptr %args, i64 9
@@ -452,6 +462,108 @@ nothing:
   ret ptr null
 }
 
+; Return true if the options except an argument from donation.
+define internal i1 @is_excepted(ptr %options, i64 %index) nounwind {
+entry:
+  %none = icmp eq ptr %options, null
+  br i1 %none, label %no, label %look
+
+look:
+  %kept.at = getelementptr ptr, ptr %options, i64 7
+  %kept = load ptr, ptr %kept.at
+  %count.at = getelementptr i64, ptr %options, i64 8
+  %count = load i64, ptr %count.at
+  br label %exception
+
+exception:
+  %k = phi i64 [ 0, %look ], [ %k.next, %compare ]
+  %all = icmp eq i64 %k, %count
+  br i1 %all, label %no, label %compare
+
+compare:
+  %except.at = getelementptr i64, ptr %kept, i64 %k
+  %except = load i64, ptr %except.at
+  %same = icmp eq i64 %except, %index
+  %k.next = add i64 %k, 1
+  br i1 %same, label %yes, label %exception
+
+yes:
+  ret i1 true
+
+no:
+  ret i1 false
+}
+
+@donations = internal global i64 0
+
+; Return true if a donated argument is another argument as well: donated arguments bear the number of this call; one has
+; it already, or more arguments have it than were donated.
+define internal i1 @donated_twice(ptr %executable, ptr %args, ptr %inputs) nounwind {
+entry:
+  %count.at = getelementptr %executable, ptr %executable, i64 0, i32 10
+  %count = load i64, ptr %count.at
+  %indices.at = getelementptr %executable, ptr %executable, i64 0, i32 11
+  %indices = load ptr, ptr %indices.at
+  %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
+  %arguments = load i64, ptr %inputs.at
+  %options.at = getelementptr ptr, ptr %args, i64 3
+  %options = load ptr, ptr %options.at
+  %before = atomicrmw add ptr @donations, i64 1 monotonic
+  %call = add i64 %before, 1
+  br label %donation
+
+donation:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %marked ]
+  %donated = phi i64 [ 0, %entry ], [ %donated.next, %marked ]
+  %all = icmp eq i64 %n, %count
+  br i1 %all, label %argument, label %look
+
+look:
+  %index.at = getelementptr i64, ptr %indices, i64 %n
+  %index = load i64, ptr %index.at
+  %excepted = call i1 @is_excepted(ptr %options, i64 %index)
+  br i1 %excepted, label %marked, label %mark
+
+mark:
+  %buffer.at = getelementptr ptr, ptr %inputs, i64 %index
+  %buffer = load ptr, ptr %buffer.at
+  %donation.at = getelementptr %buffer, ptr %buffer, i64 0, i32 10
+  %last = load i64, ptr %donation.at
+  store i64 %call, ptr %donation.at
+  %marked.before = icmp eq i64 %last, %call
+  br i1 %marked.before, label %twice, label %marked
+
+marked:
+  %one = phi i64 [ 0, %look ], [ 1, %mark ]
+  %donated.next = add i64 %donated, %one
+  %n.next = add i64 %n, 1
+  br label %donation
+
+argument:
+  %i = phi i64 [ 0, %donation ], [ %i.next, %compare ]
+  %found = phi i64 [ 0, %donation ], [ %found.next, %compare ]
+  %all.seen = icmp eq i64 %i, %arguments
+  br i1 %all.seen, label %done, label %compare
+
+compare:
+  %argument.at = getelementptr ptr, ptr %inputs, i64 %i
+  %its = load ptr, ptr %argument.at
+  %its.donation.at = getelementptr %buffer, ptr %its, i64 0, i32 10
+  %its.donation = load i64, ptr %its.donation.at
+  %same = icmp eq i64 %its.donation, %call
+  %more = zext i1 %same to i64
+  %found.next = add i64 %found, %more
+  %i.next = add i64 %i, 1
+  br label %argument
+
+done:
+  %also.kept = icmp ne i64 %found, %donated
+  ret i1 %also.kept
+
+twice:
+  ret i1 true
+}
+
 ; Mark the donated arguments as deleted, which drops their storage, but for those that the options except.
 define internal void @donate(ptr %executable, ptr %args, ptr %inputs) nounwind {
 entry:
@@ -471,27 +583,8 @@ next:
 look:
   %index.at = getelementptr i64, ptr %indices, i64 %n
   %index = load i64, ptr %index.at
-  %plain = icmp eq ptr %options, null
-  br i1 %plain, label %delete, label %options.look
-
-options.look:
-  %kept.at = getelementptr ptr, ptr %options, i64 7
-  %kept = load ptr, ptr %kept.at
-  %kept.count.at = getelementptr i64, ptr %options, i64 8
-  %kept.count = load i64, ptr %kept.count.at
-  br label %exception
-
-exception:
-  %k = phi i64 [ 0, %options.look ], [ %k.next, %compare ]
-  %no.more = icmp eq i64 %k, %kept.count
-  br i1 %no.more, label %delete, label %compare
-
-compare:
-  %except.at = getelementptr i64, ptr %kept, i64 %k
-  %except = load i64, ptr %except.at
-  %excepted = icmp eq i64 %except, %index
-  %k.next = add i64 %k, 1
-  br i1 %excepted, label %done, label %exception
+  %excepted = call i1 @is_excepted(ptr %options, i64 %index)
+  br i1 %excepted, label %done, label %delete
 
 delete:
   %buffer.at = getelementptr ptr, ptr %inputs, i64 %index
