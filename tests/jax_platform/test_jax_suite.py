@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from tests.jax_suite import processes
 from tests.jax_suite.__main__ import compare
 from tests.jax_suite.processes import Selection, run_file
+from tests.jax_suite.selection import files_of
 
+CHECKOUT = os.environ.get("JAX_TESTS", "")
+COUNT = int(os.environ.get("JAX_TESTS_COUNT", "300"))
+SEED = int(os.environ.get("JAX_TESTS_SEED", "1"))
+PASSING = 0.995
+"""The share of what JAX's client passes that hloom must pass."""
 TESTS = """
 import os, time, unittest
 class Tests(unittest.TestCase):
@@ -64,3 +71,12 @@ def test_a_file_that_cannot_be_read_is_a_problem(checkout: Path) -> None:
     path = checkout / "tests" / "lax_test.py"
     path.write_text("import no_such_module")
     assert "no_such_module" in run_file(path, "stock", Selection(count=1)).problem
+
+
+@pytest.mark.skipif(not CHECKOUT, reason="JAX_TESTS names no checkout of JAX at the installed version")
+def test_a_sample_of_jax_own_tests_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = files_of(Path(CHECKOUT), os.environ.get("JAX_TESTS_FILES", "*"))
+    assert files, f"no tests of JAX in {CHECKOUT}/tests"
+    selection = Selection(-(-COUNT // len(files)), SEED)
+    passed, missed = compare(files, selection, only_misses=False, log=tmp_path)
+    assert passed and missed <= (1 - PASSING) * passed, capsys.readouterr().out

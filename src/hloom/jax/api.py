@@ -66,7 +66,11 @@ def status_of(error: BaseException) -> tuple[int, str]:
 
 def callback(function: Implementation, name: str) -> Any:
     """Return a C function of the interface that calls a Python function; the caller keeps it alive."""
-    arguments = abi.struct(name)
+    return callback_of(function, abi.struct(name))
+
+
+def callback_of(function: Implementation, arguments: type[ctypes.Structure]) -> Any:
+    """Return a C function that calls a Python function with a struct; the caller keeps it alive."""
 
     def call(address: int) -> int | None:
         try:
@@ -138,12 +142,14 @@ def table() -> Table:
     """Return the table; the first call creates it."""
     for module in ("client", "executables", "serialization"):
         import_module(f"hloom.jax.{module}")  # registers its functions
+    from hloom.jax.custom_partitioning import custom_partitioner_extension
     from hloom.jax.execution import install as install_execution
     from hloom.jax.layouts import layouts_extension
     from hloom.jax.transfers import install as install_transfers
 
     install_transfers()
     install_execution()
-    made = Table(abi.CLAIMED_VERSION, layouts_extension())
+    extensions = custom_partitioner_extension(layouts_extension())
+    made = Table(abi.CLAIMED_VERSION, extensions)
     atexit.register(made.release)
     return made

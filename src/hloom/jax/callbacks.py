@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
     from hloom.ir.operation import Value
 
-CALLBACK_TARGETS: Final = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback")
+TILEWISE_TARGET: Final = "xla_ffi_partitioned_python_cpu_callback"
+"""Each device calls the function with its tiles."""
+CALLBACK_TARGETS: Final = ("xla_ffi_python_cpu_callback", TILEWISE_TARGET)
 BUFFER_TARGET: Final = "xla_buffer_python_cpu_callback"
 _bound: Final[dict[HloInstruction, Any]] = {}
 """Functions by the custom calls of compiled programs."""

@@ -18,6 +18,7 @@ from hloom.cpu.loaded_program import cached_program
 from hloom.jax.client import Client
 from hloom.jax.compile_options import Options
 from hloom.jax.compiled import Compiled, Interface, compile_artifact
+from hloom.jax.custom_partitioning import calls_back
 from hloom.jax.executables import LoadedExecutable
 from hloom.jax.handover import identity_of, take_callbacks
 
@@ -35,8 +36,9 @@ def compile_program(client: Client, artifact: bytes, options: bytes) -> LoadedEx
     key = key_of(
         "jax", identity_of(artifact), f"{asked.num_replicas} {asked.num_partitions}", host().identity
     )
-    # A program with callbacks is another one each time, one that is dumped is compiled anew.
-    known = not callbacks and not asked.dump_flags
+    # A program with callbacks is another one each time; one that is dumped, or whose compilation calls the
+    # client, is compiled anew.
+    known = not callbacks and not asked.dump_flags and not calls_back(artifact)
     compiled = (_found(key, artifact) if known else None) or _compiled(key, artifact, asked)
     if known:
         keep(compiled)

@@ -279,9 +279,11 @@ def compile_artifact(
     if num_replicas > 1:
         message = f"programs have one replica and any number of partitions, got {num_replicas}"
         raise PjrtError(UNIMPLEMENTED, message)
+    from hloom.jax import custom_partitioning
     from hloom.runtime.executable import compile as compile_for_devices
     from hloom.sharding.partitioner import partition
 
+    custom_partitioning.install()
     partitioned = partition(module, num_partitions)
     placements = lay_out(partitioned.module, stated)
     executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)

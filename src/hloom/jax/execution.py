@@ -149,7 +149,10 @@ def _check_donation(row: Sequence[int], donated: Sequence[int], partition: int) 
         if before not in donated:
             message, example = "donate a buffer which is also used by the same call to", "f(a, donate(a))"
         elif number not in donated:
-            message, example = "use a buffer that was previously donated in the same call to", "f(donate(a), a)"
+            message, example = (
+                "use a buffer that was previously donated in the same call to",
+                "f(donate(a), a)",
+            )
         else:
             message, example = "donate the same buffer twice in", "f(donate(a), donate(a))"
         raise PjrtError(

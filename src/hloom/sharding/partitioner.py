@@ -11,13 +11,23 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
-from hloom.operations.control_flow import Conditional, While
+from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.custom_call import CustomCall, is_identity
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.passes.expand.call_inliner import CallInliner
+from hloom.passes.expand.call_inliner import CallInliner, inline
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
+from hloom.sharding.custom_calls import (
+    CALL_PARTITIONERS,
+    TILEWISE,
+    CallPartitioner,
+    Cut,
+    adopt,
+    batch_factors,
+    rule_of,
+    with_local_operands,
+)
 from hloom.sharding.factors import Factor, factors_of, with_local_shape
 from hloom.sharding.one_device import device_of, run_on
 from hloom.sharding.resharding import Region, Resharder, fixed
@@ -131,6 +141,11 @@ class _Partitioner:
                 self._to_local(i, region)
             case CustomCall(custom_call_target=target) if target == _TO_GLOBAL:
                 self._to_global(i, region)
+            case CustomCall(custom_call_target=target) if target in CALL_PARTITIONERS:
+                self._custom_call(i, CALL_PARTITIONERS[target], region)
+            case CustomCall(custom_call_target=target) if target in TILEWISE:
+                self._keep(i, self._uncut(i.shape), region)
+                i.operation = with_local_operands(i)
             case CustomCall() if is_identity(i) and len(i.operands) == 1:
                 self._constraint(i, region)
             case CustomCall() if not region and device_of(i) is not None:
@@ -230,7 +245,9 @@ class _Partitioner:
 
     def _computed(self, i: HloInstruction, region: Region) -> None:
         """Compute tiles of the result from tiles of the operands, as far as the factors allow it."""
-        accepted = self._accepted(i, factors_of(i, [self.whole[o] for o in i.operands]))
+        shapes = [self.whole[o] for o in i.operands]
+        is_call = isinstance(i.operation, CustomCall)
+        accepted = self._accepted(i, batch_factors(i, shapes) if is_call else factors_of(i, shapes))
         for number, operand in enumerate(list(i.operands)):
             columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
             wanted = self._each(self.whole[operand], lambda leaf, c=columns: self._joined(leaf, c))
@@ -240,10 +257,43 @@ class _Partitioner:
         results = {f.result: cut for f, cut in accepted if f.result is not None}
         tilings = self._each(i.shape, lambda leaf: self._joined(leaf, results))
         self._keep(i, tilings, region)
-        if i.shape.is_array:
+        if is_call and accepted:
+            i.operation = with_local_operands(i)
+        elif i.shape.is_array:
             i.operation = with_local_shape(i.operation, i.shape)
         if any(f.result is None for f, _ in accepted):
             self._reduced(i, accepted, region)
+
+    def _custom_call(self, i: HloInstruction, partitioner: CallPartitioner, region: Region) -> None:
+        """Replace a call by what its target's partitioner lets each device compute, in the cuts it wants."""
+        rule = rule_of(i)
+        accepted = self._accepted(i, [f.factor for f in rule])
+        cut = {id(factor): tiling for factor, tiling in accepted}
+        kept = [(f, cut[id(f.factor)]) for f in rule if id(f.factor) in cut]
+        operands: list[Cut] = []
+        for number, operand in enumerate(i.operands):
+            columns = {f.factor.operands[number]: t for f, t in kept if number in f.factor.operands}
+            shape, tiling = self.whole[operand], self.tilings[operand]
+            assert isinstance(tiling, Tiling)
+            operands.append((shape, self._joined(shape, columns) if rule else tiling))
+        whole = self.whole[i]
+        stated = self._stated(i)
+        results: list[Cut] = []
+        for number, shape in enumerate(whole.tuple_shapes if whole.is_tuple else (whole,)):
+            columns = {f.results[number]: t for f, t in kept if number in f.results}
+            tiling = self._joined(shape, columns) if stated is None else _leaves(stated)[number]
+            results.append((shape, tiling))
+        piece = partitioner(i, operands, results)
+        if piece is None:
+            Writer(i).replace(i.operands[0])
+            return
+        fitted = [self._fitted(o, t) for o, t in zip(i.operands, piece.operands, strict=True)]
+        adopt(self.module, piece.module, self.resharder.channel)
+        tilings = tuple(piece.results) if whole.is_tuple else piece.results[0]
+        entry = piece.module.entry
+        found = inline(Writer(i).op(Call(), *fitted, shape=entry.root.shape, computations=[entry]))
+        found = found if whole.is_tuple else self.resharder.renamed(found)
+        Writer(i).replace(self._made(found, whole, tilings, region))
 
     def _on_one_device(self, i: HloInstruction) -> None:
         """Let one device make a call, and send its results to the others."""

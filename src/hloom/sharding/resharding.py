@@ -37,6 +37,10 @@ class Resharder:
         used = [getattr(i.operation, "channel_id", None) or 0 for i in module.instructions()]
         self._channels: Final = itertools.count(max(used, default=0) + 1)
 
+    def channel(self) -> int:
+        """Return a channel that no collective of the module uses."""
+        return next(self._channels)
+
     def reshard(
         self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling, region: Region
     ) -> HloInstruction:
@@ -69,7 +73,7 @@ class Resharder:
         operation = AllGather(
             all_gather_dimensions=(d,),
             replica_groups=DeviceList(tiling.groups([d], fixed(region, tiling.devices))),
-            channel_id=next(self._channels),
+            channel_id=self.channel(),
             use_global_device_ids=True,
             constrain_layout=False,
         )
@@ -104,7 +108,7 @@ class Resharder:
         writer = Writer(value)
         operation = AllReduce(
             replica_groups=DeviceList(groups),
-            channel_id=next(self._channels),
+            channel_id=self.channel(),
             use_global_device_ids=True,
             constrain_layout=False,
         )
@@ -114,7 +118,7 @@ class Resharder:
     def broadcast(self, value: HloInstruction, source: int, devices: int) -> HloInstruction:
         """Return an array of one device on all devices."""
         group = (source, *(n for n in range(devices) if n != source))
-        operation = CollectiveBroadcast(replica_groups=DeviceList((group,)), channel_id=next(self._channels))
+        operation = CollectiveBroadcast(replica_groups=DeviceList((group,)), channel_id=self.channel())
         return Writer(value).op(operation, value, shape=value.shape)
 
     def renamed(self, value: HloInstruction) -> HloInstruction:
