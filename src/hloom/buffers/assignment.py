@@ -43,6 +43,7 @@ class Assignment:
         results: copies into the result buffers at the end of the program.
         workspaces: scratch buffers of instructions that need one.
         constants: the constants in memory, by number.
+        positions: the positions of the instructions in the order of execution; live spans refer to them.
         temp_bytes: size of the arena in bytes.
     """
 
@@ -54,6 +55,7 @@ class Assignment:
     results: list[Copy] = field(default_factory=list[Copy])
     workspaces: dict[HloInstruction, Buffer] = field(default_factory=dict[HloInstruction, Buffer])
     constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
+    positions: dict[HloInstruction, int] = field(default_factory=dict[HloInstruction, int])
     temp_bytes: int = 0
 
     def buffer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Buffer:
@@ -121,6 +123,7 @@ class _Walk:
         values = self.assignment.values
         for instruction in self.order(computation):
             self.position += 1
+            self.assignment.positions[instruction] = self.position
             if isinstance(instruction.operation, Parameter):
                 number = parameter_number(instruction)
                 values[instruction] = dict(arguments[number])

@@ -3,29 +3,123 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hloom.tools.terminal import FILE
 
+if TYPE_CHECKING:
+    from hloom.ir.module import HloModule
+    from hloom.tools.viewer.program import Stage
+
+_COMPILED: Final = 5_000
+"""Number of instructions up to which a program is compiled without being asked to."""
+
+
+class _FileOrFolder(click.ParamType[str]):
+    """An existing folder, or a file or ``-``."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        return value if Path(value).is_dir() else FILE.convert(value, param, ctx)
+
 
 @click.command(short_help="Show programs in one HTML page.")
-@click.argument("files", type=FILE, nargs=-1, required=True)
+@click.argument("files", type=_FileOrFolder(), nargs=-1, required=True)
 @click.option("-o", "--output", default="page.html", show_default=True, type=click.Path(dir_okay=False))
-def view(files: tuple[str, ...], output: str) -> None:
-    """Write a page that shows programs: their graph, costs and text.
+@click.option("--compile/--no-compile", "compiled", default=None,
+              help="Show the passes, memory and code of the cpu backend. Default: for a single program of up "
+              f"to {_COMPILED} instructions.")  # fmt: skip
+@click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",
+              help="Run on random arguments, and show the time of each instruction.")  # fmt: skip
+@click.option("--input", "inputs", multiple=True, type=FILE, help="Run on the arrays of a .npy or .npz file.")
+@click.option("--module", "wanted", default="", metavar="REGEX",
+              help="The program of a folder of dumps. Default: the one with the most files.")  # fmt: skip
+def view(
+    files: tuple[str, ...],
+    output: str,
+    compiled: bool | None,
+    seed: int | None,
+    inputs: tuple[str, ...],
+    wanted: str,
+) -> None:
+    """Write a page that shows programs: their graph, costs, text, passes, memory and time.
 
-    The page is one file that needs no server and no network. Open it in a browser, and press ? for the keys.
+    FILE may also be a folder that --xla_dump_to wrote: its programs are shown pass by pass. Several files are
+    shown with what changes from one to the next. The page is one file that needs no server and no network:
+    open it in a browser, and press ? for the keys.
+
+    \b
+    Examples:
+      hloom view model.hlo
+      hloom view model.hlo --random 0
+      hloom view dump_folder --module train_step
+      hloom view before.hlo after.hlo -o changes.html
     """
-    from hloom.files import load_all
-    from hloom.ir.module import HloModule
     from hloom.tools.viewer.page import html_page, page_parts
 
-    context = click.get_current_context().find_root()
+    stages, modules = _stages(files, wanted)
+    single = modules[0] if len(stages) == len(modules) == 1 else None
+    run = seed is not None or bool(inputs)
+    if single is None and (compiled or run):
+        raise click.UsageError("one program is compiled and run, not several")
+    more: dict[str, Any] = {}
+    if single is not None and compiled is not False:
+        more = _compiled(single, stages, must=bool(compiled) or run)
+    if single is not None and run:
+        more |= _timed(single, seed, inputs)
+    Path(output).write_text(html_page(page_parts(stages, more)), encoding="utf-8")
+    shown = ["graph", "text", *(["passes"] if len(stages) > 1 else []), *more]
+    click.echo(f"{output}: {stages[0].data['name']}, {', '.join(shown)}")
+
+
+def _stages(files: tuple[str, ...], wanted: str) -> tuple[list[Stage], list[HloModule]]:
+    """Return the programs of files and folders, and the modules of the files."""
+    from hloom.files import load_all
+    from hloom.tools.viewer.dump_folder import folder_stages
+    from hloom.tools.viewer.program import stage_of
+
+    stages: list[Stage] = []
     modules: list[HloModule] = []
     for file in files:
-        context.obj = file
-        modules += load_all(file)
-    Path(output).write_text(html_page(page_parts(modules)), encoding="utf-8")
-    programs = f"{len(modules)} programs" if len(modules) > 1 else modules[0].name
-    click.echo(f"{output}: {programs}")
+        click.get_current_context().find_root().obj = file
+        if Path(file).is_dir():
+            stages += folder_stages(Path(file), wanted)
+            continue
+        loaded = load_all(file)
+        modules += loaded
+        title = Path(file).stem if len(files) > 1 else ""
+        stages += [stage_of(module, title or module.name) for module in loaded]
+    return stages, modules
+
+
+def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, Any]:
+    """Add the stages of compilation; without `must` a program that cannot be compiled is shown as it is."""
+    from hloom.errors import HloError
+    from hloom.tools.viewer.compiled import compiled_parts
+
+    count = len(stages[0].data["names"])
+    if count > _COMPILED and not must:
+        click.echo(f"not compiled: {count} instructions; --compile adds passes, memory and code", err=True)
+        return {}
+    try:
+        passes, more = compiled_parts(module)
+    except HloError as error:
+        if must:
+            raise
+        click.echo(f"not compiled: {error}", err=True)
+        return {}
+    stages += passes
+    return more
+
+
+def _timed(module: HloModule, seed: int | None, inputs: tuple[str, ...]) -> dict[str, Any]:
+    from hloom.debug.inputs import random_arguments
+    from hloom.tools.arguments import read_arguments, shaped
+    from hloom.tools.viewer.compiled import time_part
+
+    given = shaped(read_arguments(inputs), module) if inputs else random_arguments(module, seed or 0)
+    return time_part(module, given)

@@ -3,14 +3,18 @@
 import { SCHEMES } from "viewer/colors.js";
 import { part } from "viewer/data.js";
 import { showDetails } from "viewer/details.js";
+import { changedNames } from "viewer/difference.js";
 import { around, between, partTree } from "viewer/focus.js";
 import { GraphView } from "viewer/graph.js";
 import { bindKeys } from "viewer/keys.js";
 import { readLink, writeLink } from "viewer/link.js";
+import { MemoryView } from "viewer/memory.js";
 import { Minimap } from "viewer/minimap.js";
+import { PassesView } from "viewer/passes.js";
 import { Program } from "viewer/program.js";
 import { matches } from "viewer/search.js";
 import { TextView } from "viewer/text.js";
+import { TimeView } from "viewer/time.js";
 import { element } from "viewer/words.js";
 
 const by = (id) => document.getElementById(id);
@@ -42,7 +46,18 @@ const actions = {
   pathFrom: (i) => { pathStart = i; say(`Path from %${current.names[i]}: choose its end, then "Path to".`); },
   pathTo: (i) => showPath(pathStart, i),
 };
-const TABS = { graph: "Graph", text: "Text" };
+const stages = manifest.programs;
+const last = stages.length - 1;
+const has = (name) => manifest.parts.includes(name);
+const TABS = {
+  graph: "Graph", text: "Text", ...(stages.length > 1 && { passes: "Passes" }),
+  ...(has("memory") && { memory: "Memory" }), ...(has("time") && { time: "Time" }),
+};
+const revealIn = async (stage, name) => {
+  await showProgram(stage);
+  if (current.number(name) >= 0) graph.reveal(current.number(name));
+};
+const passes = stages.length > 1 && new PassesView(by("tab-passes"), stages, { choose: (n) => showProgram(n), reveal: (name) => revealIn(number, name) });
 
 function selected(node) {
   showDetails(by("details"), current, node, actions);
@@ -53,33 +68,51 @@ function selected(node) {
 // -- programs and tabs
 
 function showChoice() {
-  const { programs: all, title } = manifest;
-  if (all.length === 1) return by("program-place").replaceChildren(title);
+  if (!last) return by("program-place").replaceChildren(manifest.title);
   const choice = element("select", { onchange: (event) => showProgram(Number(event.target.value)) },
-    ...all.map((each, i) => element("option", { value: i, selected: i === number }, each.title)));
+    ...stages.map((each, i) => element("option", { value: i, selected: i === number }, each.title)));
   by("program-place").replaceChildren(choice);
+}
+
+async function programAt(at) {
+  if (!programs.has(at)) programs.set(at, new Program(await part(`program-${at}`)));
+  return programs.get(at);
 }
 
 async function showProgram(next) {
   if (next === number) return;
   number = next;
-  if (!programs.has(next)) programs.set(next, new Program(await part(`program-${next}`)));
-  current = programs.get(next);
+  const [before, program] = [next > 0 ? await programAt(next - 1) : null, await programAt(next)];
+  if (number !== next) return;
+  current = program;
+  graph.changed = before && before.name === program.name ? changedNames(before, program) : null;
+  if (passes) passes.show(next, before, program);
   focus = "";
   by("focus-bar").hidden = true;
   graph.show(current);
-  text.show(current, null);
+  text.show(current, has("code") && next === last ? await part("code") : null);
   search(by("search").value, false);
   selected(null);
   showChoice();
 }
 
-function showTab(name) {
+const views = {};
+
+/** Make the tabs of the compiled program when they are first shown. */
+async function makeView(name) {
+  if (views[name] || !["memory", "time"].includes(name)) return;
+  const [data, program] = [await part(name), await programAt(last)];
+  views[name] ??= new { memory: MemoryView, time: TimeView }[name](by(`tab-${name}`), data, program, { reveal: (name) => revealIn(last, name) });
+}
+
+async function showTab(name) {
   tab = TABS[name] ? name : "graph";
   for (const each of document.querySelectorAll(".tab")) each.classList.toggle("shown", each.id === `tab-${tab}`);
   for (const each of by("tabs").children) each.classList.toggle("chosen", each.dataset.tab === tab);
   if (tab === "text") text.mark(text.selected);
+  if (tab === "passes") passes.lines.refresh();
   remember();
+  await makeView(tab);
 }
 
 by("tabs").append(...Object.entries(TABS).map(([name, title]) =>
@@ -159,7 +192,8 @@ by("search-previous").addEventListener("click", () => nextMatch(-1));
 
 // -- colours and messages
 
-function showScheme(name) {
+async function showScheme(name) {
+  if (name === "time" && has("time") && number !== last) await showProgram(last);
   graph.scheme = SCHEMES[name] ? name : "opcode";
   by("scheme").value = graph.scheme;
   graph.draw();
@@ -168,6 +202,7 @@ function showScheme(name) {
 function showTheme(name) {
   document.documentElement.dataset.theme = name;
   minimap.update();
+  views.memory?.paint();
   remember();
 }
 
@@ -182,7 +217,8 @@ function say(words) {
   silence = setTimeout(() => by("message").classList.remove("shown"), 4000);
 }
 
-by("scheme").append(...Object.entries(SCHEMES).map(([name, { title }]) => element("option", { value: name }, title)));
+const schemes = Object.entries(SCHEMES).filter(([name]) => name !== "time" || has("time"));
+by("scheme").append(...schemes.map(([name, { title }]) => element("option", { value: name }, title)));
 by("scheme").addEventListener("change", (event) => showScheme(event.target.value));
 by("theme").addEventListener("click", () => showTheme(otherTheme()));
 by("zoom-in").addEventListener("click", () => graph.zoom(1.4));
@@ -204,6 +240,8 @@ const showHelp = bindKeys([
   ["a", "show what is around the selected node", onSelected((i) => showAround(i, 2))],
   ["t", "show the selected node in the text", onSelected((i) => actions.showText(i))],
   ["g", "show the graph", () => showTab("graph")],
+  ["[", passes && "the program before the pass", () => passes && number > 0 && showProgram(number - 1)],
+  ["]", passes && "the program after the next pass", () => passes && number < last && showProgram(number + 1)],
   ["0", "show all", () => graph.fit()],
   ["+", "larger", () => graph.zoom(1.3)],
   ["=", "", () => graph.zoom(1.3)],
@@ -236,13 +274,17 @@ function remember() {
 
 async function restore() {
   restored = false;
+  if (has("time")) {
+    const { lines } = await part("time");
+    (await programAt(last)).seconds = new Map(lines.map(([name, seconds]) => [name, seconds]));
+  }
   const link = readLink();
   by("search").value = link.search ?? "";
   showTheme(link.theme ?? systemTheme());
-  await showProgram(Math.min(Number(link.program ?? 0), manifest.programs.length - 1));
+  await showProgram(Math.min(Number(link.program ?? 0), last));
   if (link.open !== undefined) graph.open = link.open.split("_");
   showScheme(link.color ?? "opcode");
-  showTab(link.tab ?? "graph");
+  await showTab(link.tab ?? "graph");
   if (link.focus) openFocus(link.focus);
   if (link.selected && current.number(link.selected) >= 0) actions.reveal(current.number(link.selected));
   if (link.at) graph.move(...link.at.split(",").map(Number));
@@ -252,5 +294,5 @@ async function restore() {
 window.addEventListener("hashchange", restore);
 window.addEventListener("resize", () => minimap.update());
 await restore();
-window.hloom = { graph, actions, search, showTab, current: () => current };
+window.hloom = { graph, actions, parts: part, search, showProgram, showTab }; // for the console
 document.documentElement.dataset.ready = "true";

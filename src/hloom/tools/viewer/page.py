@@ -15,17 +15,23 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
-from hloom.ir.module import HloModule
-from hloom.tools.viewer.program import program_data
+from hloom.tools.viewer.program import Stage
 
 _LAYOUT_LIBRARY: Final = "dagre/dagre.esm.js"
 
 
-def page_parts(modules: Sequence[HloModule]) -> dict[str, Any]:
-    """Return the parts of a page about programs: a manifest, and the data of each program."""
-    title = modules[0].name if len(modules) == 1 else f"{modules[0].name} and {len(modules) - 1} more"
-    manifest = {"title": title, "programs": [{"title": module.name} for module in modules]}
-    return {"manifest": manifest, **{f"program-{n}": program_data(m) for n, m in enumerate(modules)}}
+def page_parts(stages: Sequence[Stage], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a page: a manifest, the data of each program, and `memory`, `code` and `time`.
+
+    Programs of which one came from another by passes are shown with their changes.
+    """
+    first = stages[0].data["name"]
+    manifest = {
+        "title": first,
+        "programs": [{"title": s.title, "count": len(s.data["names"])} for s in stages],
+        "parts": list(more),
+    }
+    return {"manifest": manifest, **{f"program-{n}": s.data for n, s in enumerate(stages)}, **more}
 
 
 def html_page(parts: Mapping[str, Any]) -> str:

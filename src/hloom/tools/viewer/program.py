@@ -7,6 +7,7 @@ instruction has a number in it. Attributes are not stored: the page takes them f
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from hloom.analysis.cost import instruction_cost, known_trip_count
@@ -16,6 +17,24 @@ from hloom.ir.module import HloModule
 from hloom.ir.stack_frames import StackFrames
 from hloom.operations.control_flow import While
 from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A program in the page.
+
+    Attributes:
+        title: its name, or the pass after which it was taken.
+        data: see `program_data`.
+    """
+
+    title: str
+    data: dict[str, Any]
+
+
+def stage_of(module: HloModule, title: str) -> Stage:
+    """Return the stage of a program as it is now."""
+    return Stage(title, program_data(module))
 
 
 class Table:

@@ -1,0 +1,46 @@
+"""What compilation for the cpu backend adds to a page: the program after each pass, memory and code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hloom.codegen.target import host
+from hloom.cpu.jit.compilation import deep_recursion, optimize
+from hloom.cpu.program import KERNELS, assign_program, emit_program
+from hloom.ir.module import HloModule
+from hloom.passes.expand.dynamic_form import is_dynamic
+from hloom.passes.expand.dynamic_padder import static_module
+from hloom.passes.pipeline import Pass
+from hloom.plan.kernel import plan_program
+from hloom.tools.viewer.memory import memory_data
+from hloom.tools.viewer.native_code import code_data
+from hloom.tools.viewer.program import Stage, stage_of
+
+
+def compiled_parts(module: HloModule) -> tuple[list[Stage], dict[str, Any]]:
+    """Compile a module; return the program after each pass that changed it, and the parts of the result.
+
+    Raises HloError for a program that the backend cannot compile.
+    """
+    stages: list[Stage] = []
+    module.verify()
+    given = static_module(module) if is_dynamic(module) else module
+
+    def observe(item: Pass, program: HloModule) -> None:
+        stages.append(stage_of(program, f"after {item.name}"))
+
+    optimized = optimize(given, observe)
+    plans = plan_program(optimized, KERNELS, host())
+    assignment = assign_program(optimized, plans)
+    with deep_recursion():
+        program = emit_program(optimized, host())
+    return stages, {"memory": memory_data(assignment), "code": code_data(program)}
+
+
+def time_part(module: HloModule, arguments: Sequence[Any]) -> dict[str, Any]:
+    """Run a module on the cpu backend and return the part `time`."""
+    from hloom.runtime.executable import compile
+    from hloom.tools.viewer.timing import time_data
+
+    return {"time": time_data(compile(module).profile(*arguments))}

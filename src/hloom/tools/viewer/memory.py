@@ -1,0 +1,46 @@
+"""The data of the memory tab: the buffers of a compiled program over its schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloom.buffers.assignment import Assignment
+from hloom.buffers.buffers import Buffer
+from hloom.ir.instruction import HloInstruction
+
+
+def memory_data(assignment: Assignment) -> dict[str, Any]:
+    """Return the temporaries in the arena, and the sizes of what is live during the whole run.
+
+    A buffer is its offset, its size, its live spans in half steps of the schedule, and the instructions whose
+    values it holds with the positions at which they run. The step at position p reads at 2p and writes at
+    2p + 1.
+    """
+    held: dict[Buffer, list[HloInstruction]] = {}
+    fixed: dict[Buffer, None] = {}
+    for instruction, values in assignment.values.items():
+        for buffer in {value.find(): None for value in values.values()}:
+            if buffer.kind == "temp":
+                held.setdefault(buffer, []).append(instruction)
+            else:
+                fixed[buffer] = None
+    for instruction, buffer in assignment.workspaces.items():
+        if buffer.find().kind == "temp":
+            held.setdefault(buffer.find(), []).append(instruction)
+    fixed |= {copy.target.find(): None for copy in assignment.results}
+    positions = assignment.positions
+    return {
+        "arena": assignment.temp_bytes,
+        "steps": max(positions.values(), default=0),
+        "schedule": [i.name for i in sorted(positions, key=lambda i: positions[i])],
+        "positions": sorted(positions.values()),
+        "fixed": {kind: sum(b.size for b in fixed if b.kind == kind) for kind in _FIXED},
+        "buffers": [
+            [b.offset, b.size, b.spans, [[i.name, positions[i]] for i in users]]
+            for b, users in sorted(held.items(), key=lambda item: item[0].offset)
+            if b.size and b.spans
+        ],
+    }
+
+
+_FIXED = ("argument", "result", "constant", "stack")

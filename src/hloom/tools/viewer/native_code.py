@@ -1,0 +1,42 @@
+"""The data of the code views: LLVM IR and assembly, with the lines of each kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from hloom.cpu.program import NativeProgram
+
+_DEFINITION: Final = re.compile(r'define .*@"?([\w.$]+)"?\(')
+_LABEL: Final = re.compile(r'"?([A-Za-z_][\w$]*)"?:')
+
+
+def code_data(program: NativeProgram) -> dict[str, Any]:
+    """Return the lines of a program's LLVM IR and assembly, and the kernels of its instructions."""
+    from hloom.cpu.jit.llvm import generate_module
+
+    assembly = generate_module(program.module, assembly=True).decode()
+    functions = set(program.module.functions)
+    return {
+        "llvm": _parts(program.text, _DEFINITION.match, functions, "}"),
+        "assembly": _parts(assembly, _LABEL.match, functions, ".Lfunc_end"),
+        "kernelOf": {instruction: kernel for kernel, instruction in program.kernels},
+    }
+
+
+def _parts(
+    text: str, opens: Callable[[str], re.Match[str] | None], functions: set[str], end: str
+) -> dict[str, Any]:
+    """Return the lines of a text, and for each function its first line and the one after its last."""
+    lines = text.split("\n")
+    found: dict[str, tuple[int, int]] = {}
+    name, first = "", 0
+    for number, line in enumerate(lines):
+        match = opens(line)
+        if match is not None and match[1] in functions:
+            name, first = match[1], number
+        elif name and line.startswith(end):
+            found[name] = (first, number + 1)
+            name = ""
+    return {"lines": lines, "kernels": found}

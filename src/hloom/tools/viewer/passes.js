@@ -1,0 +1,79 @@
+// The passes: a slider through the stages of a program, and what changed from one to the next.
+
+import { difference } from "viewer/difference.js";
+import { highlighted } from "viewer/highlight.js";
+import { Lines } from "viewer/lines.js";
+import { element } from "viewer/words.js";
+
+const AROUND = 3;
+
+/** The tab of passes; `choose(number)` shows a stage, `reveal(name)` goes to an instruction. */
+export class PassesView {
+  constructor(place, stages, { choose, reveal }) {
+    this.stages = stages;
+    this.whole = false;
+    this.slider = element("input", { type: "range", min: 0, max: stages.length - 1, value: 0, oninput: () => choose(Number(this.slider.value)) });
+    this.title = element("b");
+    this.counts = element("span", { class: "hint" });
+    const step = (by) => () => choose(Math.min(stages.length - 1, Math.max(0, Number(this.slider.value) + by)));
+    const whole = element("input", { type: "checkbox", onchange: () => { this.whole = whole.checked; this.list(); } });
+    this.names = element("ol", { class: "stages" }, ...stages.map((stage, number) =>
+      element("li", { onclick: () => choose(number) }, element("span", {}, stage.title), element("small", {}, `${stage.count}`))));
+    this.body = element("div");
+    place.append(
+      element("div", { class: "bar-of-tab" }, element("button", { onclick: step(-1), title: "previous ([)" }, "‹"), this.slider,
+        element("button", { onclick: step(1), title: "next (])" }, "›"), this.title, this.counts, element("span", { class: "gap" }), element("label", {}, whole, "whole text")),
+      element("div", { class: "columns" }, this.names, this.body));
+    this.lines = new Lines(this.body, {
+      onclick: (number, event) => {
+        const name = event.target.closest(".h-name")?.textContent ?? /%[^\s=]+(?= = )/.exec(this.shown[number][1] ?? "")?.[0];
+        if (name) reveal(name.slice(1));
+      },
+    });
+  }
+
+  /** Show what stage `number` changed in its predecessor. */
+  show(number, before, program) {
+    this.slider.value = number;
+    this.title.textContent = `${number}. ${this.stages[number].title}`;
+    [...this.names.children].forEach((item, i) => item.classList.toggle("chosen", i === number));
+    this.names.children[number].scrollIntoView({ block: "nearest" });
+    const plain = (lines) => lines.map((line) => line.replace(/, metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*"|\{[^{}]*\})*\}/, ""));
+    this.rows = before ? difference(plain(before.lines), plain(program.lines)) : program.lines.map((line, i) => ["kept", line, i]);
+    const count = (kind) => this.rows.filter((row) => row[0] === kind).length;
+    this.counts.textContent = before ? `+${count("added")} −${count("removed")} lines, ${program.count - before.count} instructions` : "the program as given";
+    this.list();
+  }
+
+  list() {
+    const changes = this.rows.some(([kind]) => kind !== "kept");
+    this.shown = this.whole || !changes ? this.rows : folded(this.rows);
+    const signs = { kept: " ", added: "+", removed: "−", fold: " " };
+    this.lines.show(this.shown.length, (number) => {
+      const [kind, line, at] = this.shown[number];
+      if (kind === "fold") return `<span class="number"></span>⋯ ${line}`;
+      return `<span class="number">${at + 1} ${signs[kind]}</span>${highlighted(line)}`;
+    }, (number) => this.shown[number][0]);
+    this.body.scrollTop = 0;
+    this.lines.refresh();
+  }
+}
+
+/** Return rows with the unchanged ones far from any change folded to one. */
+function folded(rows) {
+  const near = new Uint8Array(rows.length);
+  rows.forEach(([kind], at) => {
+    if (kind !== "kept") near.fill(1, Math.max(0, at - AROUND), at + AROUND + 1);
+  });
+  const found = [];
+  for (let at = 0; at < rows.length;) {
+    if (near[at]) {
+      found.push(rows[at++]);
+      continue;
+    }
+    const start = at;
+    while (at < rows.length && !near[at]) at += 1;
+    found.push(["fold", `${at - start} unchanged lines`, start]);
+  }
+  return found;
+}

@@ -1,0 +1,173 @@
+"""The viewer's passes, memory, time and code, in a browser."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hloom
+from hloom import HloError, HloModule
+from hloom.tools.cli import main
+from hloom.tools.viewer.compiled import compiled_parts
+from hloom.tools.viewer.dump_folder import folder_stages
+from viewer.conftest import Viewed
+
+PROGRAM = """HloModule model
+
+%add (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %s = f32[] add(%x, %y)
+}
+
+ENTRY %main (p: f32[64,64], q: f32[64,64]) -> f32[64] {
+  %p = f32[64,64]{1,0} parameter(0)
+  %q = f32[64,64]{1,0} parameter(1)
+  %twice = f32[64,64]{1,0} add(%p, %p), metadata={op_name="jit(f)/first/add"}
+  %again = f32[64,64]{1,0} add(%p, %p), metadata={op_name="jit(f)/second/add"}
+  %product = f32[64,64]{1,0} dot(%twice, %q), lhs_contracting_dims={1}, rhs_contracting_dims={0}, \
+metadata={op_name="jit(f)/first/dot_general" source_file="model.py" source_line=12}
+  %sum = f32[64,64]{1,0} multiply(%product, %again), metadata={op_name="jit(f)/second/mul"}
+  %zero = f32[] constant(0)
+  ROOT %r = f32[64]{0} reduce(%sum, %zero), dimensions={1}, to_apply=%add
+}
+"""
+
+
+def test_passes_show_what_they_change(view: Callable[..., Path], viewed: Viewed) -> None:
+    page = view(PROGRAM)
+    viewed.open(page, "#tab=passes")
+    stages = viewed.texts(".stages li > span")
+    assert stages[0] == "model" and "after cse" in stages
+    viewed.page.locator(".stages li", has_text="after cse").first.click()
+    viewed.page.wait_for_selector(".line.removed")
+    assert any("%again = " in line for line in viewed.texts(".line.removed"))
+    assert any("multiply(%product, %twice)" in line for line in viewed.texts(".line.added"))
+    viewed.press("g")
+    assert viewed.texts("svg .node.changed.instruction .name") == ["multiply · sum"]
+    viewed.press("[")
+    before = stages[stages.index("after cse") - 1]
+    viewed.page.wait_for_selector(f".stages li.chosen:has-text('{before}')", state="attached")
+
+
+def test_changes_of_two_files(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(PROGRAM, PROGRAM.replace("multiply(", "subtract(")), "#tab=passes&program=1")
+    assert [line.split("=")[0].split("%")[1].strip() for line in viewed.texts(".line.removed")] == ["sum"]
+    assert "subtract" in viewed.texts(".line.added")[0]
+    assert "+1 −1 lines" in viewed.texts("#tab-passes .hint")[0]
+
+
+def test_memory_lists_what_is_live_at_the_peak(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(PROGRAM), "#tab=memory")
+    arena = compiled_parts(HloModule.from_text(PROGRAM))[1]["memory"]["arena"]
+    assert arena == hloom.compile(HloModule.from_text(PROGRAM)).memory.temp > 0
+    head = viewed.texts("#tab-memory .bar-of-tab b")[0]
+    assert head == f"arena {arena / 1000:.3g} kB"
+    rows = viewed.texts(".peak td:first-child")
+    assert rows and all(row == "16.4 kB" for row in rows if "kB" in row)
+    viewed.page.locator(".peak tr").first.click()
+    name = viewed.texts(".peak td b")[0]
+    viewed.page.wait_for_selector(f"#details h2:has-text('{name}')")
+
+
+def test_time_has_every_kernel(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(PROGRAM, options=("--random", "0")), "#tab=time")
+    rows = viewed.texts(".times td:first-child")
+    flames = viewed.texts(".flame title")
+    assert len(rows) == len(set(rows)) > 0
+    assert any(title.startswith("first: ") for title in flames)
+    assert len(viewed.texts("circle.kernel title")) >= 1
+    viewed.page.locator(".times td").first.click()
+    viewed.page.wait_for_selector(f"#details h2:has-text('{rows[0]}')")
+    assert "time" in viewed.texts("#details dt")
+    viewed.press("g")
+    viewed.page.locator("#scheme").select_option("time")
+    assert "µs" in viewed.page.locator(".legend").text_content()
+
+
+def test_code_of_the_chosen_kernel(view: Callable[..., Path], viewed: Viewed) -> None:
+    page = view(PROGRAM)
+    last = viewed_last(viewed, page)
+    kernels = viewed.page.evaluate("hloom.parts('code').then(code => Object.entries(code.kernelOf))")
+    instruction, function = kernels[0]
+    viewed.page.goto("about:blank")
+    viewed.open(page, f"#tab=text&program={last}&selected={instruction}")
+    viewed.page.locator("#tab-text button", has_text="LLVM IR").click()
+    assert re.search(rf"define .*@\"?{function}\"?\(", viewed.texts(".line")[0])
+    viewed.page.locator("#tab-text button", has_text="assembly").click()
+    assert function in viewed.texts(".line")[0]
+    assert f"the kernel of %{instruction}" in viewed.texts("#tab-text .hint")
+
+
+def viewed_last(viewed: Viewed, page: Path) -> int:
+    """Open the page and return the number of its last program."""
+    viewed.open(page)
+    return viewed.page.evaluate("document.querySelectorAll('.stages li').length - 1")
+
+
+# -- folders of dumps
+
+
+def dumped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={folder} --xla_dump_hlo_pass_re=.*")
+    hloom.compile(HloModule.from_text(PROGRAM))
+    return folder
+
+
+def test_a_folder_of_dumps_is_shown_pass_by_pass(
+    view: Callable[..., Path], viewed: Viewed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = dumped(tmp_path / "dump", monkeypatch)
+    viewed.open(view(folder), "#tab=passes")
+    stages = viewed.texts(".stages li > span")
+    assert stages[0] == "before optimizations"
+    assert "after cse (simplification)" in stages
+
+
+def test_the_stages_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = dumped(tmp_path / "dump", monkeypatch)
+    texts = [stage.data["text"] for stage in folder_stages(folder, "model")]
+    assert len(texts) == len(set(texts)) > 3
+    with pytest.raises(HloError, match="holds no programs") as caught:
+        folder_stages(folder, "other")
+    assert caught.value.rule == "view.dump-folder"
+
+
+# -- the command
+
+
+def test_the_commands_of_the_page_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = Path(__file__).parents[2] / "docs" / "viewer.md"
+    commands = re.findall(r"^hloom (view [^#\n]*?)(?: +#.*)?$", document.read_text(), re.M)
+    assert len(commands) >= 4
+    for name in ("model.hlo", "before.hlo", "after.hlo"):
+        (tmp_path / name).write_text(PROGRAM)
+    dumped(tmp_path / "dump", monkeypatch)
+    monkeypatch.delenv("XLA_FLAGS")
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        result = CliRunner().invoke(main, shlex.split(command), catch_exceptions=False)
+        assert result.exit_code == 0, command
+        page = Path(result.output.split(": ")[0])
+        assert page.read_text().startswith("<!DOCTYPE html>")
+        page.unlink()
+
+
+def test_a_program_that_cannot_be_compiled_is_shown_all_the_same(tmp_path: Path) -> None:
+    program = tmp_path / "call.hlo"
+    program.write_text(
+        "HloModule m\n\nENTRY e {\n  p = f32[2] parameter(0)\n"
+        '  ROOT c = f32[2] custom-call(p), custom_call_target="nobody_knows"\n}\n'
+    )
+    page = tmp_path / "page.html"
+    shown = CliRunner().invoke(main, ["view", str(program), "-o", str(page)])
+    assert shown.exit_code == 0
+    assert "passes" in shown.output or "not compiled" in shown.output
+    several = CliRunner().invoke(main, ["view", str(program), str(program), "--compile", "-o", str(page)])
+    assert several.exit_code == 2
+    assert "one program is compiled" in several.output
