@@ -23,6 +23,9 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3 python; do \
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SCHEMA := src/hloom/proto/schema
 
+# Tests start many processes: each would compile all sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check format bench mutation jax-tests docs proto viewer-assets lock wheel clean
 
 help:

@@ -18,6 +18,12 @@ from hloom.errors import HloError
 NATIVE: Final = "native"
 """LLVM's name for the CPU of this machine, whose name and features LLVM detects."""
 
+OPTIMIZED: Final = 2
+"""Optimization level of LLVM's code generator for code that runs long."""
+
+QUICK: Final = 0
+"""Optimization level of LLVM's code generator for code that runs for less time than it takes to optimize."""
+
 _X86_FEATURES: Final = {
     "pni": "sse3", "ssse3": "ssse3", "sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx": "avx", "avx2": "avx2",
     "fma": "fma", "f16c": "f16c", "bmi1": "bmi", "bmi2": "bmi2", "avx512f": "avx512f", "avx512bw": "avx512bw",

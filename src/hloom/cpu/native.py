@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hloom.codegen.target import Target, host
+from hloom.codegen.target import OPTIMIZED, Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.cpu.jit.program_facts import signature_of
@@ -65,8 +65,11 @@ class NativeExecutable:
         dump: writes files about it, if they are wanted.
     """
 
-    def __init__(self, module: HloModule, flags: str = "") -> None:
-        """Compile a module; ``flags`` about dumps add to those of ``XLA_FLAGS``."""
+    def __init__(self, module: HloModule, flags: str = "", level: int = OPTIMIZED) -> None:
+        """Compile a module; ``flags`` about dumps add to those of ``XLA_FLAGS``.
+
+        ``level`` is the optimization level of LLVM's code generator.
+        """
         self.given = module
         if is_dynamic(module):
             from hloom.passes.expand.dynamic_padder import static_module
@@ -77,7 +80,7 @@ class NativeExecutable:
         self.parameter_leaves = [leaf for p in module.entry.parameters for leaf in _leaves(p.shape)]
         self.result_leaves = _leaves(module.entry.root.shape)
         target, cache = host(), configured_cache()
-        parts = ("program", fingerprint(module), target.identity, *replaced_targets())
+        parts = ("program", fingerprint(module), target.identity, f"level {level}", *replaced_targets())
         self.key = key_of(*parts) if cache is not None else ""
         self.dump = self._dump(flags)
         found = cached_program(self.key) if self.key and self.dump is None else None
@@ -86,7 +89,7 @@ class NativeExecutable:
         self.from_cache = found is not None
         if found is None:
             with collector_paused():
-                entry = self._compile(target)
+                entry = self._compile(target, level)
             if cache is not None:
                 cache.put(self.key, entry)
             found = LoadedProgram(entry)
@@ -99,7 +102,7 @@ class NativeExecutable:
         self._context = found.context
         self._address = found.address
 
-    def _compile(self, target: Target) -> Entry:
+    def _compile(self, target: Target, level: int) -> Entry:
         """Verify, optimize and compile the module."""
         from hloom.cpu.jit.compilation import compile_module, optimize
 
@@ -107,7 +110,7 @@ class NativeExecutable:
         self.module.verify()
         if self.dump is not None:
             self.optimized = optimize(self.module, self.dump.after_pass)
-        self.program, entry = compile_module(self.optimized, target)
+        self.program, entry = compile_module(self.optimized, target, level=level)
         if self.dump is not None:
             self.dump.compiled(self.optimized, self.program, entry, target)
         return entry

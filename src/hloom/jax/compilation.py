@@ -15,6 +15,7 @@ from typing import Final
 from hloom.codegen.target import host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.loaded_program import cached_program
+from hloom.ir.collector import collector_paused
 from hloom.jax.client import Client
 from hloom.jax.compile_options import Options
 from hloom.jax.compiled import Compiled, Interface, compile_artifact
@@ -73,8 +74,9 @@ def _found(key: str, artifact: bytes) -> Compiled | None:
 
 def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
     """Convert and compile a program; store it in the cache on disk if native code alone can run it."""
-    program = compile_artifact(artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags)
-    compiled = Compiled.of(key, artifact, program)
+    with collector_paused():
+        program = compile_artifact(artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags)
+        compiled = Compiled.of(key, artifact, program)
     cache = configured_cache()
     if cache is not None and compiled.program_key:
         facts = {"interface": compiled.interface.to_json(), "program": compiled.program_key}

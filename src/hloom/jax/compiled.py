@@ -12,6 +12,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from hloom.codegen.target import OPTIMIZED, QUICK
 from hloom.jax.client import MEMORY_KINDS
 from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.placements import Placement, Placements, placements_of
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hloom.sharding.partitioner import Partitioned
 
 _PRED: Final = 1
+_SMALL_COST: Final = 1 << 12
+"""Limit of operations and bytes below which machine code is not optimized: below a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +278,7 @@ def compile_artifact(
         from hloom.cpu.native import NativeExecutable
 
         placements = lay_out(module, stated)
-        return Program(module, 1, 1, NativeExecutable(module, dump_flags), placements)
+        return Program(module, 1, 1, NativeExecutable(module, dump_flags, _code_level(module)), placements)
     if num_replicas > 1:
         message = f"programs have one replica and any number of partitions, got {num_replicas}"
         raise PjrtError(UNIMPLEMENTED, message)
@@ -288,6 +291,22 @@ def compile_artifact(
     placements = lay_out(partitioned.module, stated)
     executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)
     return Program(module, num_replicas, num_partitions, executable, placements, partitioned)
+
+
+def _code_level(module: HloModule) -> int:
+    """Return the level of code generation: quick for programs without loops on a few elements.
+
+    Most programs of JAX are single operations on small arrays outside of jit. Their code runs for about a
+    microsecond, less than a dispatch; LLVM spends half of its time on optimizing it.
+    """
+    from hloom.analysis.cost import module_cost
+    from hloom.operations.control_flow import While
+    from hloom.operations.scan import Scan
+
+    if any(isinstance(i.operation, (While, Scan)) for i in module.instructions()):
+        return OPTIMIZED
+    cost = module_cost(module)
+    return QUICK if cost.flops + 8 * cost.transcendentals + cost.bytes <= _SMALL_COST else OPTIMIZED
 
 
 def _placed(shapes: Sequence[Shape], placements: Sequence[Placement]) -> tuple[Leaf, ...]:

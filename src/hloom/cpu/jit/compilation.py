@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from hloom.codegen.target import Target
+from hloom.codegen.target import OPTIMIZED, Target
 from hloom.cpu import emitters  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers emitters)
 from hloom.cpu.cores import available_cores
 from hloom.cpu.jit.cache import Entry
@@ -52,12 +52,15 @@ def optimize(module: HloModule, observe: Callable[[Pass, HloModule], None] | Non
     return optimized
 
 
-def compile_module(module: HloModule, target: Target, *, timed: bool = False) -> tuple[NativeProgram, Entry]:
+def compile_module(
+    module: HloModule, target: Target, *, timed: bool = False, level: int = OPTIMIZED
+) -> tuple[NativeProgram, Entry]:
     """Return the program of an optimized module, and its object code with the facts that callers need.
 
-    A timed program measures its instructions; see `hloom.cpu.runtime.profile`.
+    A timed program measures its instructions; see `hloom.cpu.runtime.profile`. ``level`` is the optimization
+    level of LLVM's code generator.
     """
-    stream = PartStream(CodeQueue(target, available_cores()))
+    stream = PartStream(CodeQueue(target, available_cores(), level))
     with deep_recursion():
         program = emit_program(module, target, timed=timed, on_kernel=stream.offer)
     objects = stream.finish(program.module)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from hloom.codegen.llvm import Attribute, Module, print_module
-from hloom.codegen.target import NATIVE, Target
+from hloom.codegen.target import NATIVE, OPTIMIZED, Target
 from hloom.errors import HloError
 
 Handle: TypeAlias = int | None
@@ -197,7 +197,7 @@ def simplified_names(module: Module) -> list[str]:
 
 
 def generate(
-    text: str, target: Target, *, level: int = 2, assembly: bool = False, relocation: str = "pic",
+    text: str, target: Target, *, level: int = OPTIMIZED, assembly: bool = False, relocation: str = "pic",
     code_model: str = "small", simplified: Sequence[str] = (), linked: str = "", internal: Sequence[str] = (),
 ) -> bytes:  # fmt: skip
     """Return the object code, or the assembly, of a module's text.
@@ -322,10 +322,11 @@ class CodeQueue:
     Args:
         target: the machine to make code for.
         threads: number of threads that compile at once, the caller's included once it calls `finish`.
+        level: optimization level of the code generator; see `generate`.
     """
 
-    def __init__(self, target: Target, threads: int) -> None:
-        self.target = target
+    def __init__(self, target: Target, threads: int, level: int = OPTIMIZED) -> None:
+        self.target, self.level = target, level
         self._helpers_wanted = threads - 1
         self._helpers: list[threading.Thread] = []
         self._jobs: list[tuple[str, Sequence[str]]] = []
@@ -370,7 +371,7 @@ class CodeQueue:
                 self._begun += 1
             try:
                 text, simplified = self._jobs[number]
-                self._made[number] = generate(text, self.target, simplified=simplified)
+                self._made[number] = generate(text, self.target, level=self.level, simplified=simplified)
             except Exception as error:  # raised again in the caller's thread
                 self._made[number] = error
 

@@ -1,0 +1,42 @@
+"""Code that LLVM does not optimize computes the same bits as optimized code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agreement
+from hloom.codegen.target import OPTIMIZED, QUICK
+from hloom.cpu.native import NativeExecutable
+from hloom.ir.module import HloModule
+
+SUM = "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
+LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }"
+BODIES = {
+    "fused functions": """
+      e = f32[5,7] exponential(x)
+      t = f32[5,7] tanh(e)
+      ROOT r = f32[5,7] divide(t, x)""",
+    "small floats": """
+      b = bf16[5,7] convert(x)
+      m = bf16[5,7] multiply(b, b)
+      ROOT r = f8e4m3fn[5,7] convert(m)""",
+    "sum": "z = f32[] constant(0)\n ROOT r = f32[5] reduce(x, z), dimensions={1}, to_apply=sum",
+    "product": "ROOT r = f32[5,5] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+    "sorted": "ROOT r = f32[5,7] sort(x), dimensions={1}, to_apply=less",
+    "shifted": "z = f32[] constant(2)\n ROOT r = f32[9,6] pad(x, z), padding=1_3x-1_0",
+    "random": """
+      s = u64[2] constant({3, 4})
+      g = (u64[2], u32[5,7]) rng-bit-generator(s), algorithm=rng_philox
+      ROOT r = u32[5,7] get-tuple-element(g), index=1""",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_both_levels_give_the_same_bits(name: str) -> None:
+    body = BODIES[name]
+    text = f"HloModule m\n{SUM}\n{LESS}\nENTRY e {{\n x = f32[5,7] parameter(0)\n{body}\n}}"
+    x = np.random.default_rng(7).normal(size=(5, 7)).astype(np.float32)
+    quick, optimized = (NativeExecutable(HloModule.from_text(text), level=n) for n in (QUICK, OPTIMIZED))
+    assert quick.key != optimized.key
+    agreement.equal(quick.run([x]), optimized.run([x]))
