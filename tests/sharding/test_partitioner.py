@@ -178,6 +178,35 @@ def test_tiles_that_a_device_lacks_are_refused() -> None:
         partition(module_of(PROGRAMS["elementwise"], ROWS), 2)
 
 
+REGION = """HloModule m
+
+%s
+
+ENTRY e {
+  x = f32[8,8] parameter(0)
+  cut = f32[8,8] copy(x), sharding={devices=[2,2]<=[4]}
+  tile = f32[4,%d] custom-call(cut), custom_call_target="SPMDFullToShardShape", sharding={manual}
+  device = u32[] partition-id(), sharding={manual}
+  number = f32[] convert(device), sharding={manual}
+  spread = f32[4,4] broadcast(number), dimensions={}, sharding={manual}
+  moved = f32[4,4] add(tile, spread), sharding={manual}
+  ROOT r = f32[8,8] custom-call(moved), custom_call_target="SPMDShardToFullShape",
+    sharding={devices=[2,2]<=[4]}
+}"""
+
+
+def test_regions_of_tiles_without_shardy() -> None:
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    partitioned, found = run_partitioned(HloModule.from_text(REGION % (SUM, 4)), 4, [x])
+    agreement.equal(found[0], x + np.kron(np.arange(4, dtype=np.float32).reshape(2, 2), np.ones((4, 4))))
+    assert "custom-call" not in partitioned.module.to_text()
+
+
+def test_a_tile_of_another_shape_is_refused() -> None:
+    with pytest.raises(HloError, match=r"\[sharding\.manual-axes\]"):
+        partition(HloModule.from_text(REGION.replace("f32[4,4]", "f32[4,8]") % (SUM, 8)), 4)
+
+
 @pytest.mark.parametrize("sharding", UNREDUCED)
 def test_summands_are_added_where_their_sum_is_needed(sharding: str) -> None:
     body = f"""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
+from hloom.errors import HloError
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -39,6 +40,9 @@ Tilings: TypeAlias = "Tiling | tuple[Tilings, ...]"
 
 _TO_LOCAL: Final = "xla.sdy.GlobalToLocalShape"
 _TO_GLOBAL: Final = "xla.sdy.LocalToGlobalShape"
+_TO_SHARD: Final = "SPMDFullToShardShape"
+_TO_FULL: Final = "SPMDShardToFullShape"
+"""Calls that enter and leave a region of tiles along all axes, as XLA writes it without Shardy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class _Partitioner:
         tilings: how the value of each rewritten instruction is cut.
         whole: the shapes of the whole values.
         regions: the manual regions that the values belong to.
+        annotated: the tilings that the operands of `_TO_SHARD` state.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
@@ -99,6 +104,7 @@ class _Partitioner:
         self.tilings: dict[HloInstruction, Tilings] = {}
         self.whole: dict[HloInstruction, Shape] = {}
         self.regions: dict[HloInstruction, Region] = {}
+        self.annotated: dict[HloInstruction, Tilings] = {}
 
     def entry(self) -> Tilings:
         """Partition the entry computation; return the tilings of its result."""
@@ -116,6 +122,8 @@ class _Partitioner:
         """Rewrite a computation whose parameters are cut in a given way."""
         for i in computation.post_order():
             self.whole[i] = i.shape
+            if any(_enters_shard(user) for user in i.users) and (stated := self._stated(i)) is not None:
+                self.annotated[i] = stated
             if isinstance(i.operation, Parameter):
                 number = i.operation.parameter_number
                 self._keep(i, parameters[number], regions[number])
@@ -146,6 +154,10 @@ class _Partitioner:
             case CustomCall(custom_call_target=target) if target in TILEWISE:
                 self._keep(i, self._uncut(i.shape), region)
                 i.operation = with_local_operands(i)
+            case CustomCall(custom_call_target=target) if target == _TO_SHARD:
+                self._to_shard(i, region)
+            case CustomCall(custom_call_target=target) if target == _TO_FULL:
+                self._to_full(i, region)
             case CustomCall() if is_identity(i) and len(i.operands) == 1:
                 self._constraint(i, region)
             case CustomCall() if not region and device_of(i) is not None:
@@ -414,6 +426,29 @@ class _Partitioner:
             parts.append(self._made(tile, shape, tiling, region[:-1]))
         self._hand_over(i, parts, region[:-1])
 
+    def _to_shard(self, i: HloInstruction, region: Region) -> None:
+        """Enter a region of tiles: cut the operand as its own annotation says."""
+        (operand,) = i.operands
+        tiling = self.annotated.get(operand, self.tilings[operand])
+        tile = self.resharder.renamed(self._fitted(operand, tiling))
+        if not tile.shape.compatible(i.shape):
+            message = (
+                f"%{i.name} gives {i.shape}, but a tile of its operand is {tile.shape}; regions with axes "
+                f"that are not manual are not implemented"
+            )
+            raise HloError(message, rule="sharding.manual-axes", instruction=i.name)
+        inner = (*region, tuple((device,) for device in range(self.devices)))
+        self._made(tile, tile.shape, self._uncut(tile.shape), inner)
+        Writer(i).replace(tile)
+
+    def _to_full(self, i: HloInstruction, region: Region) -> None:
+        """Leave a region of tiles: they become those of the whole array as the call's annotation says."""
+        (operand,) = i.operands
+        tiling = self._stated(i) or self._uncut(i.shape)
+        tile = self.resharder.renamed(self._fitted(operand, self._uncut(self.whole[operand])))
+        self._made(tile, i.shape, tiling, region[:-1])
+        Writer(i).replace(tile)
+
     def _manual(self, i: HloInstruction, key: str) -> tuple[frozenset[str], list[MeshSharding]]:
         attributes = i.frontend_attributes or {}
         axes = parse_axes(attributes.get("xla.sdy.manual_axes", ""))
@@ -424,6 +459,10 @@ class _Partitioner:
         if not shardings:
             return ((),) * self.devices
         return tuple(shardings[0].mesh.along(device, axes) for device in range(self.devices))
+
+
+def _enters_shard(i: HloInstruction) -> bool:
+    return isinstance(i.operation, CustomCall) and i.operation.custom_call_target == _TO_SHARD
 
 
 def _rank(shape: Shape) -> int:
