@@ -26,11 +26,31 @@ def module() -> HloModule:
     return HloModule.from_text(TEXT)
 
 
-@pytest.mark.parametrize("suffix", [".hlo", ".txt", ".pb", ".pbtxt", ".hlo.gz", ".pb.gz", ".pbtxt.gz"])
+@pytest.mark.parametrize(
+    "suffix", [".hlo", ".txt", ".pb", ".pbtxt", ".json", ".hlo.gz", ".pb.gz", ".json.gz"]
+)
 def test_what_is_saved_is_loaded(tmp_path: Path, module: HloModule, suffix: str) -> None:
     path = tmp_path / f"program{suffix}"
     save(module, path)
     assert load(path).to_text() == module.to_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "{",
+        '{"hlo_module": 3}',
+        '{"hlo_module": {"nme": "m"}}',
+        '{"hlo_module": {"name": "m"}}',
+        "{" * 9999,
+    ],
+)
+def test_json_that_is_no_program(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(HloError) as caught:
+        load(tmp_path / "m.json")
+    assert caught.value.rule == ("proto.no-module" if '"name"' in text else "proto.json")
 
 
 @pytest.mark.parametrize("suffix", [".hlo", ".pb", ".pbtxt", ".pb.gz"])

@@ -41,11 +41,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "codegen": MIDDLE,
     "buffers": MIDDLE,
     "cpu": BACK,
-    "runtime": BACK | {"cpu"},
+    "stablehlo": MODEL,
+    "runtime": BACK | {"cpu", "stablehlo"},
     "sharding": MEANING | {"passes"},
     "jax": BACK | {"cpu", "runtime", "sharding"},
     "debug": BACK | {"cpu", "runtime"},
-    "tools": BACK | {"cpu", "runtime", "sharding", "jax", "debug"},
+    "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
 }
 
 WIRE = {"proto.schema", "proto.shape", "proto.literal"}
@@ -65,8 +66,8 @@ MAY_LOAD: dict[str, set[str]] = {
     "llvmlite": {"cpu", "runtime"},
     "scipy": {"operations", "evaluate", "passes", "cpu", "runtime"},
     "google": {"wire", "proto", "tools"},
-    "jax": {"jax", "debug"},
-    "jaxlib": {"jax", "debug"},
+    "jax": {"stablehlo", "jax", "debug"},
+    "jaxlib": {"stablehlo", "jax", "debug"},
     "mpi4py": {"runtime"},
     "click": {"tools"},
     "rich": {"tools"},

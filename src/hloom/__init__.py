@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hloom.shape.layout import Tile as Tile
     from hloom.shape.literal import Literal as Literal
     from hloom.shape.shape import Shape as Shape
+    from hloom.stablehlo import from_jax as from_jax
     from hloom.text.options import PrintOptions as PrintOptions
 
 __version__: Final = "0.1.0"
@@ -61,6 +62,7 @@ _HOMES: Final = {
     "shape.layout": ("Layout", "Tile"),
     "shape.literal": ("Literal",),
     "shape.shape": ("Shape",),
+    "stablehlo": ("from_jax",),
     "text.options": ("PrintOptions",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

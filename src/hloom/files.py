@@ -1,7 +1,8 @@
 """Program files: text and protos, compressed or not, recognized by content, not by name.
 
 `load` reads HLO text (`.hlo`, `.txt`), serialized protos (`.pb`: HloModuleProto, HloProto, HloSnapshot and
-HloUnoptimizedSnapshot), their text form (`.pbtxt`), and any of these in gzip; `save` writes them.
+HloUnoptimizedSnapshot), their text form (`.pbtxt`) and JSON (`.json`), and any of these in gzip; `save`
+writes them. Through jaxlib `load` also reads StableHLO: MLIR text, bytecode, and exports of `jax.export`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from hloom.errors import HloError, ParseError
 from hloom.ir.module import HloModule
 from hloom.shape.literal import Literal
+from hloom.stablehlo import holds_stablehlo
 
 if TYPE_CHECKING:
     from hloom.proto.container import Container
@@ -64,8 +66,8 @@ def load_all(path: str | Path) -> list[HloModule]:
     """Return every program in a file; text separates several by `// -----`. Raises as `load` does."""
     data = contents(path)
     kind = kind_of(data)
-    if kind == "text":
-        return _from_text(path, data)
+    if kind in _LANGUAGES:
+        return _LANGUAGES[kind](path, data)
     from hloom.proto.container import held_module
     from hloom.proto.reader import read_module
 
@@ -81,6 +83,16 @@ def _from_text(path: str | Path, data: bytes) -> list[HloModule]:
     return modules
 
 
+def _from_stablehlo(path: str | Path, data: bytes) -> list[HloModule]:
+    from hloom.stablehlo import module_from_stablehlo
+
+    return [module_from_stablehlo(data)]
+
+
+_LANGUAGES: Final = {"text": _from_text, "stablehlo": _from_stablehlo}
+"""Readers of the forms that hold programs alone."""
+
+
 def load_snapshot(path: str | Path) -> Snapshot:
     """Return the program in a file with the arguments and the result stored beside it.
 
@@ -88,8 +100,8 @@ def load_snapshot(path: str | Path) -> Snapshot:
     """
     data = contents(path)
     kind = kind_of(data)
-    if kind == "text":
-        modules = _from_text(path, data)
+    if kind in _LANGUAGES:
+        modules = _LANGUAGES[kind](path, data)
         if len(modules) > 1:
             message = f"{path} holds {len(modules)} programs; a run has one"
             raise ParseError(message, rule="file.one-program")
@@ -132,10 +144,14 @@ def _in_utf8(data: bytes) -> bytes:
 
 
 def kind_of(data: bytes) -> str:
-    """Return the form of some bytes: "text" (HLO), "pbtxt" or "pb"."""
+    """Return the form of some bytes: "text" (HLO), "stablehlo", "pbtxt", "json" or "pb"."""
+    if holds_stablehlo(data):
+        return "stablehlo"
     if _NEVER_IN_TEXT.search(data):
         return "pb"
     text = data.decode("utf-8", "replace")
+    if text.lstrip().startswith("{"):
+        return "json"
     if _PROTO_TEXT.match(text) and not re.match(r"\s*(?:ENTRY\b|[\w.\-]+\s*\{\s*\n[^\"\n]*=)", text):
         return "pbtxt"
     return "text"
@@ -146,15 +162,16 @@ def _container(data: bytes, kind: str) -> Container:
         from hloom.proto.container import parse_container
 
         return parse_container(data)
-    from hloom.proto.text_form import container_from_text
+    from hloom.proto.text_form import container_from_json, container_from_text
 
-    return container_from_text(data.decode("utf-8", "surrogateescape"))
+    read = container_from_json if kind == "json" else container_from_text
+    return read(data.decode("utf-8", "surrogateescape"))
 
 
 def save(module: HloModule, path: str | Path) -> None:
-    """Write a program in the form of the suffix: `.hlo` or `.txt`, `.pb`, `.pbtxt`, each also `.gz`.
+    """Write a program in the form of the suffix: `.hlo` or `.txt`, `.pb`, `.pbtxt`, `.json`, each also `.gz`.
 
-    Text is written with all constants in full; `.pb` and `.pbtxt` hold an HloProto, as XLA's dumps do. Raises
+    Text is written with all constants in full; the others hold an HloProto, as XLA's dumps do. Raises
     HloError for another suffix.
     """
     form, compress = _form(path)
@@ -191,13 +208,16 @@ def _write(path: str | Path, data: bytes, compress: bool) -> None:
 
 
 def encoded(module: HloModule, suffix: str) -> bytes:
-    """Encode a program in the form of a suffix: `.hlo`, `.txt`, `.pb` or `.pbtxt`."""
+    """Encode a program in the form of a suffix: `.hlo`, `.txt`, `.pb`, `.pbtxt` or `.json`."""
     if suffix in (".hlo", ".txt"):
         from hloom.text.options import PrintOptions
 
         return module.to_text(PrintOptions(print_large_constants=True)).encode("utf-8", "surrogateescape")
-    if suffix in (".pb", ".pbtxt"):
-        from hloom.proto.text_form import container_bytes, container_text
+    if suffix in (".pb", ".pbtxt", ".json"):
+        from hloom.proto.text_form import container_bytes, container_json, container_text
 
-        return container_bytes(module) if suffix == ".pb" else container_text(module).encode()
-    raise HloError(f"programs are written as .hlo, .txt, .pb or .pbtxt, not {suffix!r}", rule="file.suffix")
+        if suffix == ".pb":
+            return container_bytes(module)
+        return (container_json if suffix == ".json" else container_text)(module).encode()
+    message = f"programs are written as .hlo, .txt, .pb, .pbtxt or .json, not {suffix!r}"
+    raise HloError(message, rule="file.suffix")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from hloom import HloModule, Literal, save
+from hloom import HloModule, Literal, Snapshot, save, save_snapshot
 from hloom.tools.cli import main
 from raised_rules import printed
 
@@ -124,6 +125,19 @@ def test_run_of_a_snapshot_compares_with_its_result(tmp_path: Path) -> None:
         assert words in hloom("run", path).output
 
 
+def test_run_of_a_snapshot_without_its_arguments(tmp_path: Path) -> None:
+    """XLA stores neither donated arguments nor the result of such a run."""
+    module = HloModule.from_text(
+        "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] negate(p)\n}\n"
+    )
+    save_snapshot(Snapshot(module, ((),), Literal(())), tmp_path / "snapshot.pb")
+    assert "run.snapshot-arguments" in refusal("run", tmp_path / "snapshot.pb")
+    assert "negate" in hloom("print", tmp_path / "snapshot.pb").output
+    assert hloom("run", tmp_path / "snapshot.pb", "--random", 1).exit_code == 0
+    save_snapshot(Snapshot(module, ((Literal(np.float32(2)),),), Literal(())), tmp_path / "snapshot.pb")
+    assert "not compared: the snapshot's result is ()" in hloom("run", tmp_path / "snapshot.pb").output
+
+
 def refusal(*arguments: object) -> str:
     result = hloom(*arguments)
     assert result.exit_code == 1
@@ -168,11 +182,11 @@ def test_errors_of_text_have_a_place_and_a_caret(tmp_path: Path) -> None:
     assert "\n" + " " * 17 + "^" in output
 
 
-@pytest.mark.parametrize("form", ["text", "short", "canonical", "fingerprint", "pbtxt"])
+@pytest.mark.parametrize("form", ["text", "short", "canonical", "fingerprint", "pbtxt", "json"])
 def test_print_in_every_form(tmp_path: Path, program: Path, form: str) -> None:
     output = hloom("print", program, "--format", form).output
     assert "multiply" in output
-    if form in ("text", "short", "pbtxt"):
+    if form in ("text", "short", "pbtxt", "json"):
         (tmp_path / "again").write_text(output)
         assert hloom("diff", program, tmp_path / "again").exit_code == 0
 
@@ -186,6 +200,27 @@ def test_print_switches(program: Path) -> None:
     assert "{1,0}" not in hloom("print", program, "--no-layouts").output.split("ENTRY")[1]
     assert "%" not in hloom("print", program, "--no-percent").output
     assert "multiply(f32[2,2]{1,0} %x" in hloom("print", program, "--operand-shapes").output
+
+
+def test_json_has_the_names_of_the_proto(program: Path) -> None:
+    message = json.loads(hloom("print", program, "--format", "json").output)
+    assert message["hlo_module"]["entry_computation_name"] == "e"
+
+
+def test_a_program_of_stablehlo_runs_and_is_printed(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    path = tmp_path / "double.mlir"
+    path.write_text(
+        "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+        "  %y = stablehlo.add %x, %x : tensor<2xf32>\n  return %y : tensor<2xf32>\n}\n"
+    )
+    np.save(tmp_path / "x.npy", np.array([1.5, -2], np.float32))
+    assert "[ 3. -4.]" in hloom("run", path, "--input", tmp_path / "x.npy").output
+    assert "f32[2]{0} add(" in hloom("print", path).output
+    printed = hloom("print", path, "--format", "stablehlo").output
+    (tmp_path / "again.mlir").write_text(printed)
+    assert "stablehlo.add" in printed
+    assert "equal" in hloom("diff", path, tmp_path / "again.mlir").output
 
 
 # -- layout, op

@@ -1,8 +1,10 @@
-"""The text format of protos (`.pbtxt`), and the HloProto around a module in XLA's dumps."""
+"""The text format of protos (`.pbtxt`), their JSON, and the HloProto around a module in XLA's dumps."""
 
 from __future__ import annotations
 
-from google.protobuf import text_format
+from typing import Final
+
+from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError, Message
 
 from hloom.errors import ParseError
@@ -11,6 +13,35 @@ from hloom.proto.container import Container, parse_container
 from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot
 from hloom.proto.writer import module_message
 
+_KINDS: Final = (HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot)
+
+
+def container_from_json(text: str) -> Container:
+    """Parse the JSON of an HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot.
+
+    Raise ParseError (``proto.json``) for any other text.
+    """
+    failures: list[json_format.Error] = []
+    for kind in _KINDS:
+        try:
+            message = json_format.Parse(text, kind())
+        except json_format.Error as error:
+            failures.append(error)
+            continue
+        except (RecursionError, ValueError) as error:
+            raise ParseError(f"this is not the JSON of a program: {error}", rule="proto.json") from None
+        if message.ByteSize():
+            return _told_apart(message)
+    reasons = "; ".join(dict.fromkeys(str(failure).split("\n")[0] for failure in failures)) or "it is empty"
+    raise ParseError(f"this is not the JSON of a program: {reasons}", rule="proto.json")
+
+
+def _told_apart(message: Container) -> Container:
+    """Return a message that was read by its fields' names; check that it holds a program."""
+    if isinstance(message, HloUnoptimizedSnapshot):
+        return message
+    return parse_container(message.SerializeToString())
+
 
 def container_from_text(text: str) -> Container:
     """Parse the text of an HloModuleProto, HloProto, HloSnapshot or HloUnoptimizedSnapshot.
@@ -18,7 +49,7 @@ def container_from_text(text: str) -> Container:
     Raise ParseError, with line and column if known, for any other text.
     """
     failures: list[text_format.ParseError] = []
-    for kind in (HloModuleProto, HloProto, HloSnapshot, HloUnoptimizedSnapshot):
+    for kind in _KINDS:
         try:
             message = text_format.Parse(text, kind())
         except text_format.ParseError as error:
@@ -27,7 +58,7 @@ def container_from_text(text: str) -> Container:
         except (RecursionError, ValueError, DecodeError) as error:
             raise ParseError(f"this is not a proto of a program: {error}", rule="proto.text-form") from None
         if message.ByteSize():
-            return message if kind is HloUnoptimizedSnapshot else parse_container(message.SerializeToString())
+            return _told_apart(message)
     if not failures:
         raise ParseError("the text contains no message", rule="proto.text-form")
     furthest = max(failures, key=lambda failure: (failure.GetLine() or 0, failure.GetColumn() or 0))
@@ -55,6 +86,11 @@ def container_bytes(module: HloModule) -> bytes:
 def container_text(module: HloModule) -> str:
     """Return the text of the HloProto of a module."""
     return message_text(hlo_proto(module))
+
+
+def container_json(module: HloModule) -> str:
+    """Return the JSON of the HloProto of a module, with hlo.proto's names, as XLA's hlo_proto_to_json."""
+    return json_format.MessageToJson(hlo_proto(module), preserving_proto_field_name=True) + "\n"
 
 
 def message_text(message: Message) -> str:

@@ -34,6 +34,7 @@ from hloom.runtime import evaluator_backend as evaluator_backend
 from hloom.runtime.arguments import Outgoing, bound_arguments
 from hloom.runtime.backend import Backend, CompileOptions, DeviceProgram, Program, backend_named
 from hloom.runtime.device import Device
+from hloom.stablehlo import Exported, Lowered, module_of
 
 if TYPE_CHECKING:
     from hloom.analysis.cost import Cost
@@ -50,7 +51,7 @@ T = TypeVar("T")
 
 
 def compile(
-    module: HloModule | Sequence[HloModule],
+    module: HloModule | Sequence[HloModule] | Lowered | Exported,
     backend: str = "cpu",
     *,
     num_replicas: int | None = None,
@@ -59,7 +60,8 @@ def compile(
     """Compile a program for its devices.
 
     Args:
-        module: the program that all devices run; or a program for each device, replica-major.
+        module: the program that all devices run; or a program for each device, replica-major; or a function
+            of JAX, lowered (``jax.jit(f).lower(x)``) or exported (``jax.export``).
         backend: the name of a backend: ``cpu``, native code for this machine; ``evaluator``, the reference
             evaluator; or one that was registered by `hloom.runtime.backend.register_backend`.
         num_replicas, num_partitions: numbers of devices; by default those stated in the module, else 1 and 1;
@@ -68,9 +70,12 @@ def compile(
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
     chosen = backend_named(backend)
+    if isinstance(module, Lowered | Exported):
+        module = module_of(module)
     modules = list(cast("Any", module)) if isinstance(module, Sequence) else [module]
     if not modules or not all(isinstance(cast("Any", m), HloModule) for m in modules):
-        raise HloError("compile takes an HloModule or a list of them", rule="compile.modules")
+        message = "compile takes an HloModule, a list of them, or a lowered or exported function of JAX"
+        raise HloError(message, rule="compile.modules")
     config = modules[0].config
     one = isinstance(module, HloModule)
     partitions = num_partitions if num_partitions is not None else config.num_partitions if one else 1

@@ -75,8 +75,9 @@ def _file_argument(function: F) -> F:
 def main() -> None:
     """Read, check, print, run and draw HLO programs.
 
-    FILE is HLO text, or a serialized or textual proto (HloModuleProto, HloProto, HloSnapshot), each also
-    compressed with gzip. The form is recognized by its content. FILE - is the standard input.
+    FILE is HLO text, a proto (HloModuleProto, HloProto, HloSnapshot; binary, text or JSON), or a program of
+    StableHLO (MLIR text, bytecode, or from jax.export; read through jaxlib), each also compressed with gzip.
+    The form is recognized by its content. FILE - is the standard input.
 
     \b
     Environment:
@@ -171,12 +172,15 @@ def verify(files: tuple[str, ...]) -> None:
     sys.exit(wrong)
 
 
-@main.command("print", short_help="Print a program as XLA does, or as a proto.")
+_PRINT_FORMS: Final = ("text", "short", "canonical", "fingerprint", "proto", "pbtxt", "json", "stablehlo")
+
+
+@main.command("print", short_help="Print a program as XLA does, as a proto or as StableHLO.")
 @_file_argument
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "short", "canonical", "fingerprint", "proto", "pbtxt"]),
+    type=click.Choice(_PRINT_FORMS),
     default="text",
     show_default=True,
 )
@@ -188,7 +192,7 @@ def verify(files: tuple[str, ...]) -> None:
 @click.option("--operand-shapes", is_flag=True, help="Print the shape of each operand.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file.")
 def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
-    """Print a program as XLA does, or as a proto."""
+    """Print a program as XLA does, as a proto (also in text or JSON), or as StableHLO (through jaxlib)."""
     from hloom.files import load_all
     from hloom.tools.print_command import all_printed
 

@@ -8,27 +8,31 @@ from typing import Final
 from hloom.errors import HloError
 from hloom.files import encoded
 from hloom.ir.module import HloModule
+from hloom.stablehlo import to_stablehlo
 from hloom.text.options import PrintOptions
 
+_SUFFIXES: Final = {"proto": ".pb", "pbtxt": ".pbtxt", "json": ".json"}
 DIVIDER: Final = b"// -----\n\n"
 """Separator of several programs in one text."""
 
 
 def all_printed(modules: Sequence[HloModule], form: str, switches: Mapping[str, bool]) -> bytes:
     """Return several programs as bytes; raises HloError if the form has room for only one."""
-    if len(modules) > 1 and form in ("proto", "pbtxt"):
+    if len(modules) > 1 and form in (*_SUFFIXES, "stablehlo"):
         message = f"a {form} holds one program, the file has {len(modules)}"
         raise HloError(message, rule="print.one-program")
     return DIVIDER.join(printed(module, form, switches) for module in modules)
 
 
 def printed(module: HloModule, form: str, switches: Mapping[str, bool]) -> bytes:
-    """Return one program as bytes in a form: text, short, canonical, fingerprint, proto or pbtxt.
+    """Return one program as bytes in a form of `hloom print --format`.
 
-    `switches` are the command line's, by name; those for text do not affect protos.
+    `switches` are the command line's, by name; those for HLO text do not affect other forms.
     """
-    if form in ("proto", "pbtxt"):
-        return encoded(module, ".pb" if form == "proto" else ".pbtxt")
+    if form in _SUFFIXES:
+        return encoded(module, _SUFFIXES[form])
+    if form == "stablehlo":
+        return to_stablehlo(module).encode()
     options = {
         "text": PrintOptions,
         "short": PrintOptions.short_parsable,

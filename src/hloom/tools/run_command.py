@@ -12,6 +12,7 @@ from hloom.errors import HloError
 from hloom.files import Snapshot, load_snapshot
 from hloom.runtime.executable import compile as compile_module
 from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
 from hloom.tools.arguments import read_arguments, save_results, shaped, value_lines
 
 
@@ -47,7 +48,7 @@ def run(
         echo(style(f"wrote {path}", "dim"))
     echo(style(f"{module.name}: {_duration(elapsed)} on {backend}", "dim"))
     if snapshot.result is not None and not inputs and seed is None:
-        echo(_comparison(results[0], snapshot.result))
+        echo(_comparison(results[0], module.entry.root.shape, snapshot.result))
 
 
 def _arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None, devices: int) -> list[list[Any]]:
@@ -61,6 +62,12 @@ def _arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None, devi
         return [random_arguments(module, seed + device) for device in range(devices)]
     if snapshot.runs:
         stored = [list(arguments) for arguments in snapshot.runs]
+        if len(stored[0]) != len(module.entry.parameters):
+            message = (
+                f"the snapshot holds {len(stored[0])} of {len(module.entry.parameters)} arguments (XLA does "
+                f"not store what is donated); give --input FILE.npy ... or --random SEED"
+            )
+            raise HloError(message, rule="run.snapshot-arguments")
         return stored if len(stored) == devices else [stored[0]] * devices
     parameters = module.entry.parameters
     if parameters:
@@ -74,8 +81,10 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
 
 
-def _comparison(value: Any, stored: Literal) -> str:
+def _comparison(value: Any, shape: Shape, stored: Literal) -> str:
     """Return a line that compares the result with the one in a snapshot."""
+    if not stored.shape.compatible(shape):
+        return f"not compared: the snapshot's result is {stored.shape} (XLA stores none of donated arguments)"
     ours = Literal(value, stored.shape)
     if ours == stored:
         return "equal to the snapshot's result, bit for bit"
