@@ -36,6 +36,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
+from hloom.text.options import PrintOptions
 
 ULPS: Final = 4.0
 """Maximum distance in ulp of two results of a real function, each at most 2 ulp off."""
@@ -69,6 +70,9 @@ PLACED: Final = frozenset({"scatter", "select-and-scatter"})
 """Sums of which each partial one may be stored in the result, rounded to its type."""
 STEPS: Final = frozenset({"floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign"})
 PASSING: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "convert", "copy"})
+
+
+_FULL: Final = PrintOptions(print_large_constants=True)
 
 
 class NoBound(HloError):
@@ -131,7 +135,7 @@ def growth(terms: Any) -> Any:
 
 def widened(module: HloModule) -> HloModule:
     """Return the module with f64 for every float type and c128 for c64."""
-    text = re.sub(r"\b(?:f32|f16|bf16|f[468]e\w+)(?=\[)", "f64", module.to_text())
+    text = re.sub(r"\b(?:f32|f16|bf16|f[468]e\w+)(?=\[)", "f64", module.to_text(_FULL))
     return HloModule.from_text(re.sub(r"\bc64(?=\[)", "c128", text))
 
 
@@ -237,6 +241,8 @@ class ErrorAnalysis:
             return spreads[0]
         if opcode == "complex":
             return spreads[0] + spreads[1]
+        if opcode == "abs" and operands[0].value.dtype.kind == "c":
+            return spreads[0] + ULPS * ulp(finite(value) + spreads[0], value.dtype)
         if opcode in LINEAR:
             return self.applied(
                 i, [e if is_inexact_type(o.value) else o.value for o, e in zip(operands, spreads)]

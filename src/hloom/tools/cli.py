@@ -172,15 +172,12 @@ def verify(files: tuple[str, ...]) -> None:
     sys.exit(wrong)
 
 
-_PRINT_FORMS: Final = ("text", "short", "canonical", "fingerprint", "proto", "pbtxt", "json", "stablehlo")
-
-
 @main.command("print", short_help="Print a program as XLA does, as a proto or as StableHLO.")
 @_file_argument
 @click.option(
     "--format",
     "form",
-    type=click.Choice(_PRINT_FORMS),
+    type=click.Choice(["text", "short", "canonical", "fingerprint", "proto", "pbtxt", "json", "stablehlo"]),
     default="text",
     show_default=True,
 )
