@@ -72,6 +72,8 @@ MAY_LOAD: dict[str, set[str]] = {
     "click": {"tools"},
     "rich": {"tools"},
     "PIL": {"tools"},
+    "pygls": {"tools"},
+    "lsprotocol": {"tools"},
 }
 
 

@@ -29,12 +29,13 @@ class HloComputation:
         is_scheduled: if the module is scheduled, the order of the instructions is the order of execution. A
             schedule excludes computations that do not run on their own, such as those of fusions.
         unique_id: id in the proto form; -1 if none has been assigned.
+        position: offset of its name in the text that its module was parsed from; -1 if it was not parsed.
         unmodelled: serialized HloComputationProto of the fields that have no other representation.
     """
 
     __slots__ = (
-        "_instructions", "_root", "execution_thread", "is_scheduled", "module", "name", "unique_id",
-        "unmodelled",
+        "_instructions", "_root", "execution_thread", "is_scheduled", "module", "name", "position",
+        "unique_id", "unmodelled",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -45,6 +46,7 @@ class HloComputation:
         self.module: HloModule | None = None
         self.is_scheduled: bool = True
         self.unique_id: int = -1
+        self.position: int = -1
         self.unmodelled: bytes = b""
 
     def __repr__(self) -> str:

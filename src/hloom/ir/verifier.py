@@ -6,7 +6,7 @@ later checks rely on properties that earlier ones established.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from hloom.errors import HloError, ShapeError, VerifyError
 from hloom.ir.computation import HloComputation
@@ -18,26 +18,70 @@ from hloom.shape.shape import Shape
 
 def verify(module: HloModule) -> None:
     """Verify a module; raise HloError at the first violation, naming rule and instruction."""
+    _membership(module)
+    shapes = _CheckedShapes()
+    for computation in module.computations:
+        for instruction in _structure(computation, module):
+            _operation(instruction, shapes)
+    _recursion(module)
+    _entry_layout(module)
+    _aliases(module)
+
+
+def violations(module: HloModule, unread: Collection[HloInstruction] = ()) -> list[HloError]:
+    """Return the violations of a module: at most one of each instruction, and one of its structure.
+
+    Instructions in ``unread`` stand for some that could not be read: neither they nor what depends on them is
+    checked.
+    """
+    found: list[HloError] = []
+    damaged = {instruction.parent for instruction in unread}
+    shapes = _CheckedShapes()
+    try:
+        _membership(module)
+        for computation in module.computations:
+            whole = computation not in damaged
+            for instruction in _structure(computation, module) if whole else computation.instructions:
+                calls_damaged = not damaged.isdisjoint(instruction.called_computations)
+                if (
+                    instruction in unread
+                    or calls_damaged
+                    or not all(o not in unread for o in instruction.operands)
+                ):
+                    continue
+                try:
+                    _operation(instruction, shapes)
+                except HloError as error:
+                    found.append(error)
+        if not damaged:
+            _recursion(module)
+            _entry_layout(module)
+            _aliases(module)
+    except HloError as error:
+        found.append(error)
+    return found
+
+
+def _membership(module: HloModule) -> None:
+    """Check that names are unique, and that instructions and operands belong to their computations."""
     if module.entry.module is not module:
         raise VerifyError("the entry is not one of the module's computations", rule="module.entry")
     _computation_names(module)
     for computation in module.computations:
         _instructions(computation)
         _operands(computation)
-    shapes = _CheckedShapes()
-    for computation in module.computations:
-        _use_lists(computation)
-        _control_dependencies(computation)
-        _calls(computation, module)
-        _ = computation.parameters
-        order = computation.post_order()
-        if module.config.is_scheduled and computation.is_scheduled:
-            _schedule(computation)
-        for instruction in order:
-            _operation(instruction, shapes)
-    _recursion(module)
-    _entry_layout(module)
-    _aliases(module)
+
+
+def _structure(computation: HloComputation, module: HloModule) -> list[HloInstruction]:
+    """Check everything but the operations of a computation; return its instructions after their operands."""
+    _use_lists(computation)
+    _control_dependencies(computation)
+    _calls(computation, module)
+    _ = computation.parameters
+    order = computation.post_order()
+    if module.config.is_scheduled and computation.is_scheduled:
+        _schedule(computation)
+    return order
 
 
 # -- names and membership

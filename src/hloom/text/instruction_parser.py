@@ -22,18 +22,18 @@ from hloom.text.result_shape import DERIVED, inferred_shape
 
 _OPCODE: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+")
 _CALL_AHEAD: Final = re.compile(r"[a-z][A-Za-z0-9_\-]*+[ \t\r\n]*+\(")
-_ROOT: Final = re.compile(r"ROOT(?![A-Za-z0-9_.\-:=])")
+ROOT: Final = re.compile(r"ROOT(?![A-Za-z0-9_.\-:=])")
 _DEEPEST: Final = 100
 
 
-class _Unfinished(Operation):
+class Unfinished(Operation):
     """Placeholder for the operation of an instruction whose attributes are being parsed."""
 
     opcode = "unfinished"
 
 
-_UNFINISHED: Final = _Unfinished()
-_NO_SHAPE: Final = Shape.token()
+UNFINISHED: Final = Unfinished()
+NO_SHAPE: Final = Shape.token()
 
 
 LineReader: TypeAlias = Callable[[HloComputation, bool], "tuple[HloInstruction, bool] | None"]
@@ -105,7 +105,7 @@ class InstructionParser:
         cursor = self.cursor
         cursor.skip()
         start = cursor.position
-        is_root = cursor.match(_ROOT) is not None
+        is_root = cursor.match(ROOT) is not None
         if is_root and root is not None:
             raise cursor.error("a computation has only one ROOT", rule="computation.one-root", position=start)
         cursor.skip()
@@ -159,7 +159,7 @@ class InstructionParser:
         likely = None if shape is None or nested else cls.operand_of(shape)
         operands = [] if fields is not None else self._operands(computation, likely)
         cursor.expect(")")
-        instruction = HloInstruction(name, _UNFINISHED, shape or _NO_SHAPE, operands)
+        instruction = HloInstruction(name, UNFINISHED, shape or NO_SHAPE, operands)
         target = REGISTRY[wrapped] if wrapped is not None and opcode == asynchronous.START else cls
         read = Attributes(dict(fields or {}), {})
         if not nested:
@@ -307,7 +307,7 @@ class InstructionParser:
 
     def _signature(self, instruction: HloInstruction, target: type[Operation]) -> ProgramShape | None:
         """Return the signature of a computation that a lone instruction calls by name only."""
-        if self.create_missing is None or instruction.shape is _NO_SHAPE:
+        if self.create_missing is None or instruction.shape is NO_SHAPE:
             return None
         return target.callee_of([operand.shape for operand in instruction.operands], instruction.shape)
 

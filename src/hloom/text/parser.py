@@ -43,7 +43,7 @@ def parse_module(text: str, *, quick: bool = True) -> HloModule:
     if not isinstance(cast("object", text), str):
         raise ParseError(f"HLO text must be a str, got {type(text).__name__}", rule="text.string")
     with collector_paused():
-        return _ModuleParser(text, quick=quick).module()
+        return ModuleParser(text, quick=quick).module()
 
 
 def parse_modules(text: str) -> list[HloModule]:
@@ -59,18 +59,31 @@ def parse_modules(text: str) -> list[HloModule]:
     return modules
 
 
-class _ModuleParser:
-    """Parser of one module."""
+class ModuleParser:
+    """Parser of one module.
 
-    def __init__(self, text: str, *, quick: bool) -> None:
+    Attributes:
+        cursor: the position in the text.
+        parser: the parser of instructions and bodies of computations.
+        entry: the computation marked as the entry, once it has been parsed.
+    """
+
+    def __init__(
+        self, text: str, *, quick: bool, instructions: type[InstructionParser] = InstructionParser
+    ) -> None:
         self.cursor = Cursor(text)
-        self.parser = InstructionParser(self.cursor)
+        self.parser = instructions(self.cursor)
         if quick:
             self.parser.read_line = FastLines(self.parser).read
         self.entry: HloComputation | None = None
         self.entry_is_named_first = False
 
+    def refuse(self, error: ParseError) -> None:
+        """Raise an error after which reading could go on; a tolerant parser notes it instead."""
+        raise error
+
     def module(self) -> HloModule:
+        """Parse the whole text."""
         cursor = self.cursor
         try:
             cursor.text.encode("utf-8", "surrogateescape")
@@ -85,9 +98,7 @@ class _ModuleParser:
         cursor.skip()
         start = cursor.position
         if cursor.match(_HEADER):
-            module.name = cursor.name("the module's name")
-            parse_header_attributes(cursor, module.config)
-            self.stack_frames(module)
+            self.header(module)
             self.all_computations()
         elif self.is_headerless():
             self.all_computations()
@@ -98,8 +109,11 @@ class _ModuleParser:
         self.finish_config(module, start)
         return module
 
-    def stack_frames(self, module: HloModule) -> None:
+    def header(self, module: HloModule) -> None:
+        """Parse the module's name and attributes, and the tables of stack frames."""
         cursor = self.cursor
+        module.name = cursor.name("the module's name")
+        parse_header_attributes(cursor, module.config)
         cursor.skip()
         if _FILE_NAMES.match(cursor.text, cursor.position):
             module.config.stack_frames = StackFrames.parse(cursor)
@@ -117,6 +131,7 @@ class _ModuleParser:
     # -- computations
 
     def all_computations(self) -> None:
+        """Parse computations up to the end."""
         while True:
             self.computation()
             if self.cursor.at_end():
@@ -134,18 +149,21 @@ class _ModuleParser:
         name = cursor.name("a computation's name")
         signature = self.signature() if cursor.peek("(") else None
         computation = self.parser.body(name)
+        computation.position = start
         self.check_parameters(computation, start)
         if signature is not None and not computation.root.shape.compatible(signature[0]):
             message = f"the result is stated as {signature[0]}, but the root is {computation.root.shape}"
-            raise cursor.error(message, rule="computation.result-shape", position=signature[1])
+            self.refuse(cursor.error(message, rule="computation.result-shape", position=signature[1]))
         self.execution_thread(computation)
         if is_entry and self.entry is not None:
-            raise cursor.error("a module has only one ENTRY", rule="module.one-entry", position=entry_at)
-        if is_entry:
+            self.refuse(
+                cursor.error("a module has only one ENTRY", rule="module.one-entry", position=entry_at)
+            )
+        elif is_entry:
             self.entry = computation
         if name in self.parser.pool:
             message = f"computation {name!r} is defined twice"
-            raise cursor.error(message, rule="text.computation-twice", position=start)
+            self.refuse(cursor.error(message, rule="text.computation-twice", position=start))
         self.parser.pool[name] = computation
 
     def signature(self) -> tuple[Shape, int]:
@@ -181,7 +199,9 @@ class _ModuleParser:
         try:
             _ = computation.parameters
         except HloError as error:
-            raise self.cursor.error(error.message, rule=error.rule, position=position) from None
+            wrong = self.cursor.error(error.message, rule=error.rule, position=position)
+            wrong.__suppress_context__ = True
+            self.refuse(wrong)
 
     # -- a single instruction
 
@@ -243,4 +263,6 @@ class _ModuleParser:
                 module.entry.root.shape.subshape(output)
             except HloError as error:
                 message = f"input_output_alias of an output that does not exist: {error.message}"
-                raise self.cursor.error(message, rule="module.alias-output", position=start) from None
+                wrong = self.cursor.error(message, rule="module.alias-output", position=start)
+                wrong.__suppress_context__ = True
+                self.refuse(wrong)

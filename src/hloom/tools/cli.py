@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from hloom.tools.check_command import check
+from hloom.tools.lsp_command import lsp
 from hloom.tools.opt_command import opt
 from hloom.tools.terminal import FILE, styled
 from hloom.tools.trace_command import trace
@@ -330,6 +331,7 @@ def aot(
 
 
 main.add_command(check)
+main.add_command(lsp)
 main.add_command(opt)
 main.add_command(trace)
 main.add_command(view)

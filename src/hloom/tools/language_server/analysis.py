@@ -1,0 +1,118 @@
+"""What is known about a text: its program as far as it can be read, errors, and where names are defined."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+from hloom.errors import HloError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.verifier import violations
+from hloom.text.tolerant import Extent, parse_draft
+from hloom.tools.language_server.source import Source, Span
+
+MOST_PROBLEMS: Final = 200
+"""Limit on the errors that are reported at once."""
+_NAME: Final = re.compile(r"%?([A-Za-z_][A-Za-z0-9_.\-]*+)")
+_PART: Final = re.compile(r"%?[A-Za-z0-9_.\-]+|\S?")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error and the range of the text that it is about."""
+
+    span: Span
+    message: str
+    rule: str
+
+
+@dataclass(slots=True)
+class Scope:
+    """A computation: its name in the text, the range of its body, and its instructions by name and place."""
+
+    name: str
+    computation: HloComputation
+    at: int
+    body: Extent
+    is_entry: bool
+    names: dict[str, HloInstruction] = field(default_factory=dict[str, HloInstruction])
+    instructions: list[HloInstruction] = field(default_factory=list[HloInstruction])
+
+    @property
+    def root(self) -> HloInstruction:
+        """The instruction whose value is the result."""
+        return self.computation.root
+
+
+class Analysis:
+    """The facts of one state of a document.
+
+    Attributes:
+        source: that state.
+        problems: violated rules, in the order of the text.
+        scopes: the computations that have bodies in the text, by the beginnings of their bodies.
+        computations: the named ones of them.
+        is_valid: the text is a program that no rule refuses.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        draft = parse_draft(source.text)
+        errors = list(draft.errors)
+        self.unread = draft.stand_ins
+        if draft.module is not None:
+            errors += violations(draft.module, draft.stand_ins)
+        self.module = draft.module
+        self.is_valid = draft.module is not None and not errors
+        entry = draft.module.entry if draft.module is not None else None
+        self.scopes: list[Scope] = []
+        for computation, extent in sorted(draft.extents.items(), key=lambda item: item[1].start):
+            self.scopes.append(self._scope(computation, extent, computation is entry))
+        self.computations = {scope.name: scope for scope in self.scopes if scope.name}
+        self._starts = [scope.body.start for scope in self.scopes]
+        self.problems = self._problems(errors)
+
+    def _scope(self, computation: HloComputation, extent: Extent, is_entry: bool) -> Scope:
+        scope = Scope(self.name_at(computation.position), computation, computation.position, extent, is_entry)
+        for instruction in computation.instructions:
+            if instruction.position >= 0:
+                scope.instructions.append(instruction)
+                scope.names.setdefault(self.name_at(instruction.position), instruction)
+        scope.instructions.sort(key=lambda instruction: instruction.position)
+        return scope
+
+    def name_at(self, offset: int) -> str:
+        """Return the name at an offset without its ``%``; an empty text if there is none."""
+        found = _NAME.match(self.source.text, offset) if offset >= 0 else None
+        return found[1] if found else ""
+
+    def name_of(self, instruction: HloInstruction) -> str:
+        """Return the name of an instruction in the text; names of modules are made unique."""
+        return self.name_at(instruction.position) or instruction.name
+
+    def scope_at(self, offset: int) -> Scope | None:
+        """Return the innermost computation whose body or name is at an offset."""
+        number = bisect_right(self._starts, offset) - 1
+        while number >= 0:
+            scope = self.scopes[number]
+            if scope.body.start <= offset <= scope.body.end:
+                return scope
+            number -= 1
+            if scope.name and scope.body.end < offset:
+                break  # the bodies before end even earlier
+        return None
+
+    def _problems(self, errors: list[HloError]) -> list[Problem]:
+        places = {i.name: i.position for scope in self.scopes for i in scope.instructions} if errors else {}
+        found: list[Problem] = []
+        for error in errors[:MOST_PROBLEMS]:
+            if error.line is not None and error.column is not None:
+                at = self.source.start_of(error.line - 1) + error.column - 1
+            else:
+                at = max(places.get(error.instruction or "", 0), 0)
+            end = _PART.match(self.source.text, at)
+            found.append(Problem(Span(at, end.end() if end else at), error.message, error.rule))
+        return sorted(found, key=lambda problem: problem.span)

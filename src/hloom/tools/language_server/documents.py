@@ -1,0 +1,76 @@
+"""The open documents: the latest text of each, analysed in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from hloom.tools.language_server.analysis import Analysis
+from hloom.tools.language_server.source import Source
+from hloom.tools.language_server.view import View
+
+PAUSE: Final = 0.15
+"""Seconds without a change after which a text is analysed."""
+
+Listener = Callable[[str, Analysis], None]
+
+
+class Document:
+    """An open document: questions are answered by its last analysis, also while a newer one is computed."""
+
+    def __init__(self, uri: str, source: Source) -> None:
+        self.uri = uri
+        self.source = source
+        self.analysis: Analysis | None = None
+        self.first = asyncio.Event()
+        self.work: asyncio.Task[None] | None = None
+
+    async def view(self) -> View:
+        """Return the latest text with the last analysis; wait for the first one."""
+        await self.first.wait()
+        assert self.analysis is not None
+        return View(self.source, self.analysis)
+
+
+class Documents:
+    """Every open document, and the thread that analyses them, one at a time."""
+
+    def __init__(self, analysed: Listener) -> None:
+        self._documents: dict[str, Document] = {}
+        self._analysed = analysed
+        self._executor = ThreadPoolExecutor(1, "hloom-analysis")
+
+    def __getitem__(self, uri: str) -> Document:
+        return self._documents[uri]
+
+    def update(self, uri: str, text: str, version: int) -> None:
+        """Take the new text of a document, and analyse it soon."""
+        source = Source(text, version)
+        document = self._documents.get(uri)
+        if document is None:
+            document = self._documents[uri] = Document(uri, source)
+        document.source = source
+        if document.work is None or document.work.done():
+            document.work = asyncio.get_running_loop().create_task(self._follow(document))
+
+    def close(self, uri: str) -> None:
+        """Forget a document."""
+        document = self._documents.pop(uri, None)
+        if document is not None and document.work is not None:
+            document.work.cancel()
+
+    async def _follow(self, document: Document) -> None:
+        """Analyse the document until the analysis is that of its latest text."""
+        loop = asyncio.get_running_loop()
+        while document.analysis is None or document.analysis.source is not document.source:
+            source = document.source
+            if document.analysis is not None:
+                await asyncio.sleep(PAUSE)
+                if document.source is not source:
+                    continue
+            analysis = await loop.run_in_executor(self._executor, Analysis, source)
+            document.analysis = analysis
+            document.first.set()
+            self._analysed(document.uri, analysis)

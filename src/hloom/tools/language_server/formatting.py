@@ -1,0 +1,55 @@
+"""Formatting: the program as the printer writes it, with the names of the text.
+
+The printer keeps no comments, so that a text with comments is left as it is. Large constants are printed in
+full. Names are printed with ``%``, and shapes with layouts, if the text has them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hloom.errors import HloError, broken
+from hloom.ir.module import HloModule
+from hloom.text.options import PrintOptions
+from hloom.tools.language_server.analysis import Analysis
+from hloom.tools.language_server.source import Source
+
+_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<comment>/\*(?!index=\d+\*/)|//)')
+_PERCENT: Final = re.compile(r"^\s*+(?:ROOT\s++)?+%", re.M)
+_LAYOUT: Final = re.compile(r"[ \t]=[ \t]+\(*+[a-z0-9]++\[[^\]\n]*+\]\{[0-9]")
+
+
+def formatted(text: str) -> str:
+    """Return the program of a text as the printer writes it; raise HloError if it cannot be formatted."""
+    comment = next((found for found in _COMMENT.finditer(text) if found["comment"]), None)
+    if comment is not None:
+        line = text.count("\n", 0, comment.start()) + 1
+        raise broken("format.comments", f"line {line} has a comment, which formatting would remove")
+    analysis = Analysis(Source(text))
+    if not analysis.is_valid or analysis.module is None:
+        first = analysis.problems[0].message if analysis.problems else "the text has no program"
+        raise broken("format.valid", f"only valid programs are formatted: {first}")
+    module = analysis.module
+    meaning = module.to_text(PrintOptions(print_large_constants=True))
+    for scope in analysis.scopes:
+        for instruction in scope.instructions:
+            instruction.name = analysis.name_of(instruction)
+    options = PrintOptions(
+        print_large_constants=True,
+        print_percent=_PERCENT.search(text) is not None,
+        include_layout_in_shapes=_LAYOUT.search(text) is not None,
+    )
+    for choice in (options, options.replace(include_layout_in_shapes=True)):
+        result = module.to_text(choice).rstrip("\n") + "\n"
+        if _means(result, meaning):
+            return result
+    raise broken("format.exact", "the printed program would differ from the text")
+
+
+def _means(text: str, meaning: str) -> bool:
+    """Return whether the program of a text is printed as ``meaning``."""
+    try:
+        return HloModule.from_text(text).to_text(PrintOptions(print_large_constants=True)) == meaning
+    except HloError:
+        return False

@@ -1,0 +1,51 @@
+"""The outline of a document: its computations, and in them their instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hloom.tools.language_server.source import Span
+from hloom.tools.language_server.view import View
+
+MOST_ENTRIES: Final = 2000
+"""Limit on the entries that are sent; of larger programs parameters, roots and calls are listed first."""
+
+
+class Entry(NamedTuple):
+    """A line of the outline: a name, a detail beside it, its whole range and that of the name."""
+
+    name: str
+    detail: str
+    kind: str
+    span: Span
+    name_span: Span
+    children: Sequence[Entry] = ()
+
+
+def outline(view: View) -> list[Entry]:
+    """Return the computations with their instructions, in the order of the text."""
+    scopes = [scope for scope in view.analysis.scopes if scope.name]
+    total = sum(len(scope.instructions) for scope in scopes)
+    brief = total + len(scopes) > MOST_ENTRIES
+    entries: list[Entry] = []
+    left = MOST_ENTRIES - len(scopes)
+    for scope in scopes[:MOST_ENTRIES]:
+        children: list[Entry] = []
+        for instruction in scope.instructions:
+            important = (
+                instruction.is_root or instruction.called_computations or instruction.opcode == "parameter"
+            )
+            if left <= 0 or (brief and not important):
+                continue
+            left -= 1
+            name = view.analysis.name_of(instruction)
+            at = view.changes.forward(instruction.position)
+            span = Span(at, at + len(name) + 1)
+            detail = f"{instruction.opcode} {instruction.shape.to_string(layout=False)}"
+            children.append(Entry(name, detail, instruction.opcode, span, span))
+        whole = view.span_of(scope)
+        name_span = Span(whole.start, whole.start + len(scope.name) + 1)
+        detail = f"{'ENTRY, ' if scope.is_entry else ''}{len(scope.instructions)} instructions"
+        entries.append(Entry(scope.name, detail, "computation", whole, name_span, children))
+    return entries

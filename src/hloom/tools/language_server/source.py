@@ -1,0 +1,99 @@
+"""A text with its lines: conversion between offsets and the positions of the protocol."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cached_property
+from typing import Final, NamedTuple
+
+_LINE_END: Final = re.compile(r"\n")
+
+
+class Place(NamedTuple):
+    """A position of the protocol: a line and a number of UTF-16 code units, both from 0."""
+
+    line: int
+    character: int
+
+
+class Span(NamedTuple):
+    """A range of offsets."""
+
+    start: int
+    end: int
+
+
+class Source:
+    """One state of a document."""
+
+    def __init__(self, text: str, version: int = 0) -> None:
+        self.text = text
+        self.version = version
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(found.end() for found in _LINE_END.finditer(self.text))]
+
+    def place(self, offset: int) -> Place:
+        """Return the position of an offset."""
+        line = bisect_right(self._starts, offset) - 1
+        before = self.text[self._starts[line] : offset]
+        return Place(line, len(before) if before.isascii() else len(before.encode("utf-16-le")) // 2)
+
+    def start_of(self, line: int) -> int:
+        """Return the offset at which a line begins; the end of the text if it has no such line."""
+        return self._starts[line] if line < len(self._starts) else len(self.text)
+
+    def offset(self, line: int, character: int) -> int:
+        """Return the offset of a position; one behind the end of its line is that end."""
+        if line >= len(self._starts):
+            return len(self.text)
+        start = self._starts[line]
+        end = self._starts[line + 1] - 1 if line + 1 < len(self._starts) else len(self.text)
+        text = self.text[start:end]
+        if text.isascii():
+            return min(start + character, end)
+        units = text.encode("utf-16-le")[: 2 * character]
+        return start + len(units.decode("utf-16-le", "ignore"))
+
+
+class Changes:
+    """The difference between two texts as one replaced range, to find offsets of one in the other."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self.start = _common(old, new)
+        self.old_end = len(old) - _common_end(old, new, min(len(old), len(new)) - self.start)
+        self.shift = len(new) - len(old)
+
+    def forward(self, offset: int) -> int:
+        """Return the offset in the new text of one in the old; one in the replaced range moves to its end."""
+        return offset if offset <= self.start else max(offset, self.old_end) + self.shift
+
+    def backward(self, offset: int) -> int:
+        """Return the offset in the old text of one in the new; one in the replaced range moves to its end."""
+        return offset if offset <= self.start else max(offset - self.shift, self.old_end)
+
+
+def _common(left: str, right: str) -> int:
+    """Return the length of the common prefix of two texts."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_end(left: str, right: str, most: int) -> int:
+    """Return the length of the common suffix of two texts, at most ``most``."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[len(left) - middle : len(left) - low] == right[len(right) - middle : len(right) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

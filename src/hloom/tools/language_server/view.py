@@ -1,0 +1,141 @@
+"""A document as the user sees it, explained by an analysis that may be of an earlier state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from hloom.errors import broken
+from hloom.ir.cursor import KEYWORDS, TYPE_NAMES
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.naming import sanitized
+from hloom.text.tokens import Kind, Token, statement_at, tokens
+from hloom.tools.language_server.analysis import Analysis, Scope
+from hloom.tools.language_server.source import Changes, Source, Span
+
+_OF_INSTRUCTIONS = frozenset((Kind.DEFINITION, Kind.OPERAND, Kind.PARAMETER))
+_PARTS_OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+
+
+class Symbol(NamedTuple):
+    """A name: of a computation (without a scope), or of an instruction of a computation."""
+
+    name: str
+    scope: Scope | None
+
+
+class View:
+    """The latest text, and the facts that are known about it.
+
+    Offsets are those of the latest text, except in ``analysis``.
+    """
+
+    def __init__(self, source: Source, analysis: Analysis) -> None:
+        self.source = source
+        self.analysis = analysis
+
+    @cached_property
+    def changes(self) -> Changes:
+        """The difference between the text of the analysis and the latest one."""
+        return Changes(self.analysis.source.text, self.source.text)
+
+    # -- what is at an offset
+
+    def statement(self, offset: int) -> list[Token]:
+        """Return the tokens of the statement at an offset."""
+        return list(tokens(self.source.text, *statement_at(self.source.text, offset)))
+
+    def token_at(self, offset: int) -> Token | None:
+        """Return the token that an offset is in, or directly behind."""
+        return next((t for t in self.statement(offset) if t.start <= offset <= t.end), None)
+
+    def scope_at(self, offset: int) -> Scope | None:
+        """Return the computation at an offset, also if it is in the signature."""
+        old = self.changes.backward(offset)
+        found = self.analysis.scope_at(old)
+        if found is not None:
+            return found
+        headers = (scope for scope in self.analysis.scopes if scope.at <= old < scope.body.start)
+        return next(headers, None)
+
+    def span_of(self, scope: Scope) -> Span:
+        """Return the range of a computation from its name to its closing brace."""
+        start = scope.at if scope.at >= 0 else scope.body.start
+        return Span(self.changes.forward(start), self.changes.forward(scope.body.end))
+
+    def symbol_at(self, offset: int) -> Symbol | None:
+        """Return the instruction or computation whose name is at an offset, defined or used."""
+        token = self.token_at(offset)
+        if token is None:
+            return None
+        if token.kind is Kind.COMPUTATION:
+            return Symbol(token.name, None)
+        scope = self.scope_at(token.start) if token.kind in _OF_INSTRUCTIONS else None
+        return Symbol(token.name, scope) if scope is not None else None
+
+    def instruction(self, symbol: Symbol) -> HloInstruction | None:
+        """Return the instruction of a symbol, if it is one and is known."""
+        return symbol.scope.names.get(symbol.name) if symbol.scope is not None else None
+
+    # -- names
+
+    def definition(self, symbol: Symbol) -> Span | None:
+        """Return where a name is defined."""
+        place = -1
+        if symbol.scope is None:
+            known = self.analysis.computations.get(symbol.name)
+            place = known.at if known is not None else -1
+        elif (instruction := symbol.scope.names.get(symbol.name)) is not None:
+            place = instruction.position
+        if place >= 0:
+            at = self.changes.forward(place)
+            name = self.source.text[at : at + len(symbol.name) + 1]
+            if name.startswith("%" + symbol.name):
+                return Span(at, at + len(symbol.name) + 1)
+            if name.startswith(symbol.name):
+                return Span(at, at + len(symbol.name))
+        for token in self.occurrences(symbol):  # the text has changed here
+            if token.kind is Kind.DEFINITION or (token.kind is Kind.COMPUTATION and not token.key):
+                return Span(token.start, token.end)
+        return None
+
+    def occurrences(self, symbol: Symbol) -> Iterator[Token]:
+        """Yield the tokens that name an instruction or a computation, its definition included."""
+        text, name = self.source.text, symbol.name
+        start, end = (0, len(text)) if symbol.scope is None else self.span_of(symbol.scope)
+        kinds = _OF_INSTRUCTIONS if symbol.scope is not None else {Kind.COMPUTATION}
+        at = text.find(name, start, end)
+        while at >= 0:
+            behind = at + len(name)
+            if self._may_be_name(at, behind):
+                first, last = statement_at(text, at)
+                for token in tokens(text, first, last):
+                    if token.name == name and token.kind in kinds:
+                        yield token
+                behind = max(behind, last)
+            at = text.find(name, behind, end)
+
+    def _may_be_name(self, start: int, end: int) -> bool:
+        """Return whether a range is a whole word that is neither an opcode nor in a path of scopes."""
+        text = self.source.text
+        before, after = text[start - 1 : start], text[end : end + 1]
+        if (
+            before in _PARTS_OF_NAMES
+            or after in _PARTS_OF_NAMES
+            or before in ("/", '"')
+            or after in ("/", '"')
+        ):
+            return False
+        return not (after == "(" and before == " " and text[start - 2] in "]})")
+
+    def check_new_name(self, symbol: Symbol, name: str) -> str:
+        """Return a new name without its ``%``; raise HloError if the symbol cannot have it."""
+        name = name.removeprefix("%")
+        if not name or sanitized(name) != name or name in KEYWORDS or name in TYPE_NAMES:
+            raise broken("rename.well-formed", f"{name!r} is not a name; names are words such as add.1")
+        taken = self.analysis.computations if symbol.scope is None else symbol.scope.names
+        if name in taken and name != symbol.name:
+            kind = "computation" if symbol.scope is None else "instruction"
+            raise broken("rename.unique", f"there is another {kind} {name!r}")
+        return name

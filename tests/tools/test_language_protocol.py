@@ -1,0 +1,141 @@
+"""The language server, asked by a client through the Language Server Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pygls")
+
+from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.client import LanguageClient
+
+URI = "file:///program.hlo"
+TEXT = """HloModule m
+
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  y = f32[4,8] nagate(x)
+  z = f32[4,9] add(x, x)
+  ROOT r = f32[4,8] multiply(x, x)
+}
+"""
+DOCUMENT = lsp.TextDocumentIdentifier(URI)
+
+
+class Session:
+    """A client with one open document."""
+
+    def __init__(
+        self, client: LanguageClient, published: asyncio.Queue[lsp.PublishDiagnosticsParams]
+    ) -> None:
+        self.client = client
+        self.published = published
+        self.version = 1
+
+    async def diagnostics(self) -> lsp.PublishDiagnosticsParams:
+        """Return the diagnostics of the latest text."""
+        while True:
+            found = await asyncio.wait_for(self.published.get(), 60)
+            if found.version == self.version:
+                return found
+
+    def edit(self, line: int, start: int, end: int, text: str) -> None:
+        self.version += 1
+        where = lsp.Range(lsp.Position(line, start), lsp.Position(line, end))
+        self.client.text_document_did_change(
+            lsp.DidChangeTextDocumentParams(
+                lsp.VersionedTextDocumentIdentifier(self.version, URI),
+                [lsp.TextDocumentContentChangePartial(where, text)],
+            )
+        )
+
+
+def in_session(test: Callable[[Session], Awaitable[None]]) -> None:
+    """Start the server, open the document, run the test, and end the server as editors do."""
+
+    async def run() -> None:
+        client: Any = LanguageClient("test", "1")
+        published: asyncio.Queue[lsp.PublishDiagnosticsParams] = asyncio.Queue()
+        client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda found: published.put_nowait(found))
+        await client.start_io(sys.executable, "-m", "hloom.tools.cli", "lsp", env=dict(os.environ))
+        await client.initialize_async(lsp.InitializeParams(capabilities=lsp.ClientCapabilities()))
+        client.initialized(lsp.InitializedParams())
+        client.text_document_did_open(
+            lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(URI, "hlo", 1, TEXT))
+        )
+        await test(Session(client, published))
+        await client.shutdown_async(None)
+        client.exit(None)
+        await client.stop()
+
+    asyncio.run(run())
+
+
+def test_diagnostics_follow_the_edits() -> None:
+    async def check(session: Session) -> None:
+        first = await session.diagnostics()
+        assert [(d.code, d.range.start.line, d.range.start.character) for d in first.diagnostics] == [
+            ("text.opcode", 4, 15),
+            ("instruction.shape-matches", 5, 2),
+        ]
+        assert first.diagnostics[0].range.end == lsp.Position(4, 21)
+        session.edit(4, 16, 17, "e")
+        assert [d.code for d in (await session.diagnostics()).diagnostics] == ["instruction.shape-matches"]
+        session.edit(5, 12, 13, "8")
+        assert not (await session.diagnostics()).diagnostics
+
+    in_session(check)
+
+
+def test_names() -> None:
+    async def check(session: Session) -> None:
+        client, at = session.client, lsp.Position(6, 29)
+        found: Any = await client.text_document_definition_async(lsp.DefinitionParams(DOCUMENT, at))
+        assert found.range == lsp.Range(lsp.Position(3, 2), lsp.Position(3, 3))
+        context = lsp.ReferenceContext(include_declaration=False)
+        used: Any = await client.text_document_references_async(lsp.ReferenceParams(context, DOCUMENT, at))
+        assert [(u.range.start.line, u.range.start.character) for u in used] == [
+            (4, 22), (5, 19), (5, 22), (6, 29), (6, 32),
+        ]  # fmt: skip
+        where: Any = await client.text_document_prepare_rename_async(lsp.PrepareRenameParams(DOCUMENT, at))
+        assert where == lsp.Range(at, lsp.Position(6, 30))
+        renamed: Any = await client.text_document_rename_async(lsp.RenameParams(DOCUMENT, at, "input"))
+        assert [edit.new_text for edit in renamed.changes[URI]] == ["input"] * 6
+        with pytest.raises(JsonRpcException, match=r"another instruction 'z' \[rename\.unique\]"):
+            await client.text_document_rename_async(lsp.RenameParams(DOCUMENT, at, "z"))
+        symbols: Any = await client.text_document_document_symbol_async(lsp.DocumentSymbolParams(DOCUMENT))
+        assert [(s.name, [c.name for c in s.children]) for s in symbols] == [("main", ["x", "y", "z", "r"])]
+
+    in_session(check)
+
+
+def test_words() -> None:
+    async def check(session: Session) -> None:
+        client, at = session.client, lsp.Position(6, 22)
+        shown: Any = await client.text_document_hover_async(lsp.HoverParams(DOCUMENT, at))
+        assert shown.contents.value.startswith("### multiply")
+        offered: Any = await client.text_document_completion_async(lsp.CompletionParams(DOCUMENT, at))
+        assert [item.label for item in offered.items] == ["mulhi", "multiply"]
+        assert offered.items[0].text_edit.range.start == lsp.Position(6, 20)
+
+    in_session(check)
+
+
+def test_formatting() -> None:
+    async def check(session: Session) -> None:
+        request = lsp.DocumentFormattingParams(DOCUMENT, lsp.FormattingOptions(2, True))
+        with pytest.raises(JsonRpcException, match=r"unknown opcode 'nagate'.*\[format\.valid\]"):
+            await session.client.text_document_formatting_async(request)
+        session.edit(4, 15, 21, "negate")
+        session.edit(5, 12, 13, "8")
+        (edit,) = await session.client.text_document_formatting_async(request) or ()
+        assert "ENTRY main (x: f32[4,8]) -> f32[4,8]" in edit.new_text
+
+    in_session(check)
