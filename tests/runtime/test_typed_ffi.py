@@ -16,6 +16,7 @@ import pytest
 import agreement
 import hloom
 from hloom.errors import EvaluationError, HloError
+from hloom.operations.ffi import Handler
 from hloom.operations.ffi_attributes import parse_attributes
 from hloom.runtime.custom_call import unregister_custom_call
 
@@ -69,6 +70,66 @@ def test_a_handler_gets_buffers_and_attributes(library: ctypes.CDLL, backend: st
         run(x - 1)
     assert caught.value.rule == "custom-call.failed"
     agreement.equal(run(x)[0], y)
+
+
+LOOP = """HloModule m
+body {
+  p = (s32[], f32[2,3]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[2,3] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  c = (f32[2,3], s64[3]) custom-call(x), custom_call_target="typed", api_version=API_VERSION_TYPED_FFI,
+    backend_config={scale = 1.0 : f32, sizes = array<i64: 3, 4, 5>, nested = {f = true}, name = "four"}
+  y = f32[2,3] get-tuple-element(c), index=0
+  ROOT r = (s32[], f32[2,3]) tuple(next, y)
+}
+condition {
+  p = (s32[], f32[2,3]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(100)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], f32[2,3]) tuple(zero, x)
+  w = (s32[], f32[2,3]) while(t), condition=condition, body=body
+  ROOT r = f32[2,3] get-tuple-element(w), index=1
+}
+"""
+
+
+def test_native_code_calls_handlers(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python is entered for errors alone; each run calls the function that the target then has."""
+    run = hloom.compile(hloom.HloModule.from_text(LOOP))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    with pytest.raises(EvaluationError) as caught:
+        run(x)
+    assert caught.value.rule == "custom-call.target-registered"
+    hloom.register_custom_call("typed", library.handler)
+    monkeypatch.setattr(Handler, "__call__", None)
+    agreement.equal(run(x), x + 100 * np.arange(6).reshape(2, 3))
+    with pytest.raises(EvaluationError, match="OUT_OF_RANGE: a negative first element") as caught:
+        run(x - 1)
+    assert caught.value.rule == "custom-call.failed"
+    hloom.register_custom_call("typed", library.later)
+    with pytest.raises(EvaluationError) as caught:
+        run(x)
+    assert caught.value.rule == "custom-call.future"
+    hloom.register_custom_call("typed", lambda x: (x + 2, np.zeros(3, np.int64)))
+    agreement.equal(run(x), x + 200)
+
+
+def test_a_python_function_may_take_any_configuration() -> None:
+    hloom.register_custom_call("typed", lambda x, backend_config: x + len(backend_config))
+    text = """HloModule m
+ENTRY e {
+  x = f32[3] parameter(0)
+  ROOT r = f32[3] custom-call(x), custom_call_target="typed", api_version=API_VERSION_TYPED_FFI,
+    backend_config="any"
+}"""
+    agreement.equal(hloom.compile(hloom.HloModule.from_text(text))(np.ones(3, np.float32)), np.full(3, 4.0))
 
 
 def test_what_is_not_offered_is_an_error(library: ctypes.CDLL) -> None:

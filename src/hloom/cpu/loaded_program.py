@@ -6,6 +6,7 @@ A program from the cache is loaded and run without what makes programs: no modul
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,12 +85,13 @@ def cached_program(key: str) -> LoadedProgram | None:
 
 def external_address(name: str) -> int | None:
     """Return the address of a function that programs may call: of hloom's native code, or of a library."""
-    if name in ("hloom_host", "hloom_rendezvous"):
+    if name in ("hloom_host", "hloom_rendezvous", "hloom_foreign"):
         from hloom.cpu.runtime.host import provide_functions
 
         provide_functions()
-    if name.startswith("lapack."):
-        return _library_address(name.removeprefix("lapack."))
+    kind, _, rest = name.partition(".")
+    if kind in _ADDRESSES:
+        return _ADDRESSES[kind](rest)
     found = address_of(name)
     return support().symbols.get(name) if found is None else found
 
@@ -105,3 +107,23 @@ def _library_address(name: str) -> int | None:
     if functions is None:
         return support().symbols[("hloom_library_get_one", "hloom_library_set_none")[setting.index(name)]]
     return ctypes.cast(functions[setting.index(name)], ctypes.c_void_p).value
+
+
+def _function_cell(target: str) -> int:
+    from hloom.operations.ffi import function_cell
+
+    return ctypes.addressof(function_cell(bytes.fromhex(target).decode()))
+
+
+def _frame_template(description: str) -> int:
+    from hloom.operations.ffi import frame_template
+
+    return frame_template(bytes.fromhex(description).decode())
+
+
+_ADDRESSES: Final[dict[str, Callable[[str], int | None]]] = {
+    "lapack": _library_address,
+    "foreign": _function_cell,
+    "frame": _frame_template,
+}
+"""Functions that return the addresses of names with these prefixes, by the rest of the name."""

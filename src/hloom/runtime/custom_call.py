@@ -19,8 +19,8 @@ from hloom.errors import EvaluationError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Value
 from hloom.operations.custom_call import TARGETS, CustomCall, Target
+from hloom.operations.ffi import Handler, function_cell
 from hloom.operations.ffi_attributes import parse_attributes
-from hloom.runtime.ffi import Handler
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -42,8 +42,9 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
             result in the same form; it also receives ``backend_config`` or ``instruction`` if it has a
             keyword parameter of that name. Or a C function: a function of a ctypes library, its address, or a
             capsule with it. Calls of API_VERSION_TYPED_FFI call it as a handler of XLA's typed FFI
-            (`hloom.runtime.ffi`), others as ``void target(void* out, void** in)``. ``in`` has a pointer for
-            each operand, to its elements in the order of its layout; ``out`` points to memory for the result.
+            (`hloom.operations.ffi`), others as ``void target(void* out, void** in)``. ``in`` has a pointer
+            for each operand, to its elements in the order of its layout; ``out`` points to memory for the
+            result.
             For a tuple the pointer is to an array of pointers, one for each element.
 
     Raises EvaluationError if the function is neither.
@@ -56,11 +57,13 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
         raise EvaluationError(message, rule="custom-call.function")
     native = isinstance(function, int) or capsule or isinstance(cast("object", function), _CFunction)
     TARGETS[name] = (_native if native else _python)(name, cast("Any", function))
+    function_cell(name).value = _address(function) if native else None
 
 
 def unregister_custom_call(name: str) -> None:
     """Remove a target, if it is registered."""
     TARGETS.pop(name, None)
+    function_cell(name).value = None
 
 
 # -- Python functions
@@ -109,9 +112,8 @@ def _native(name: str, function: Any) -> Target:
         call(result.address, pointers)
         return result.value()
 
-    # The caller's function object may own the machine code, so it lives as long as the target. Compiled code
-    # passes its own memory to the C function if that has the right form.
-    target.function, target.native = function, call  # type: ignore[attr-defined]
+    # The caller's function object may own the machine code, so it lives as long as the target.
+    target.function = function  # type: ignore[attr-defined]
     return target
 
 

@@ -33,17 +33,18 @@ from hloom.ir.device import Device, Passed, Pending, arrived
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.ir.value import Array, Value
-from hloom.operations.custom_call import TARGETS, CustomCall
+from hloom.operations.ffi import failure
 from hloom.operations.transfer import RecvDone
 from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed
 from hloom.plan.kernel import KernelPlan
-from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.cpu.runtime.rendezvous import Participant
 
 HOST_FUNCTION: Final = "hloom_host"
+FAILED: Final = 1 << 32
+"""Added to the number of a call whose C function has failed; see ``native_code/foreign.ll``."""
 HOST_OPERATIONS: Final = (
     "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start",
     "bitcast", "collective-permute", "collective-permute-done", "collective-permute-start",
@@ -124,6 +125,11 @@ class HostCalls:
 
     def call(self, number: int, pointers: int) -> None:
         """Run a call."""
+        if number & FAILED:
+            error, future = (ctypes.c_uint64 * 2).from_address(pointers)
+            instruction = self._calls[number ^ FAILED].instruction
+            target = getattr(instruction.operation, "custom_call_target", "")
+            raise failure(target, error, future).at(instruction=instruction.name)
         with np.errstate(all="ignore"):
             self._calls[number].run(self, pointers)
 
@@ -193,16 +199,9 @@ class _Call:
         operation = instruction.operation
         self.awaited = operation.pending_index if _ends(operation) else None
         self.begun = None if _ends(operation) else operation.pending_index
-        self.target = direct_target(instruction)
 
     def run(self, calls: HostCalls, pointers: int) -> None:
         """Read the operands, evaluate, write the result."""
-        if self.target:
-            native = getattr(TARGETS.get(self.target), "native", None)
-            if native is not None:
-                place = ctypes.c_uint64.from_address(pointers + 8 * (self.count - 1)).value
-                native(place, ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p)))
-                return
         addresses = iter((ctypes.c_uint64 * max(1, self.count)).from_address(pointers)[: self.count])
         operands = [self._read(calls, o.shape, (), addresses) for o in self.instruction.operands]
         value = self.evaluated(calls.evaluator, operands)
@@ -259,22 +258,6 @@ class _Call:
             return
         ticket = calls.ticket(pending, size)
         ctypes.memmove(address, ticket.to_bytes(min(size, 7), "little"), min(size, 7))
-
-
-def direct_target(instruction: HloInstruction) -> str:
-    """Return the target of a custom call whose C function may address native code's memory; else ""."""
-    operation = instruction.operation
-    if not isinstance(operation, CustomCall) or operation.api_version != "API_VERSION_ORIGINAL":
-        return ""
-    given = operation.operand_layout_constraints or [o.shape for o in instruction.operands]
-    return operation.custom_call_target if all(map(_is_plain, (*given, instruction.shape))) else ""
-
-
-def _is_plain(shape: Shape) -> bool:
-    """Return true if an array is static and row-major, with whole bytes per element."""
-    if not shape.is_array or not shape.is_static or shape.element_type.bits < 8:
-        return False
-    return shape.layout is None or shape.layout == Layout.default(shape.rank)
 
 
 def array_at(address: int, shape: Shape) -> Array:

@@ -20,7 +20,17 @@ from hloom.cpu.jit.relocation import LoadError
 
 _loading: Final = threading.Lock()
 _loaded: Final[list[LoadedObject]] = []
-FILES: Final = ("clock", "interruption", "pool", "memory", "entry", "host", "rendezvous", "library")
+FILES: Final = (
+    "clock",
+    "interruption",
+    "pool",
+    "memory",
+    "entry",
+    "host",
+    "rendezvous",
+    "foreign",
+    "library",
+)
 _FOLDER: Final = Path(__file__).parent / "native_code"
 
 

@@ -13,10 +13,8 @@ from typing import Final
 from hloom.codegen.llvm import F32, F64, I8, I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.llvm.memory import copy_bytes, fill_bytes
 from hloom.codegen.loops import LoopKernel
-from hloom.codegen.target import Target
 from hloom.cpu.kernels.movement.transposition import transposed
-from hloom.cpu.program import KERNELS, ProgramEmitter
-from hloom.cpu.runtime.host import emit_host_call
+from hloom.cpu.program import ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.lapack.calls import (
     INFO_NOT_FINITE,
@@ -24,12 +22,10 @@ from hloom.operations.lapack.calls import (
     LibraryCall,
     Room,
     UnpackedPairs,
-    library_call,
 )
-from hloom.plan.kernel import KernelPlan
 
 LIBRARY_PREFIX: Final = "lapack."
-"""Prefix of the names by which programs call routines; see `hloom.cpu.jit.externals`."""
+"""Prefix of the names by which programs call routines; see `hloom.cpu.loaded_program`."""
 ALIGNMENT: Final = 64
 TILE: Final = 8
 """Rows and columns of the squares that are transposed in registers."""
@@ -39,20 +35,13 @@ SLOT: Final = 16
 """Bytes of a constant argument, at most a complex number."""
 
 
-def _workspace(i: HloInstruction, target: Target) -> int:
+def workspace_bytes(call: LibraryCall) -> int:
     """Return the bytes of the rooms that are not in the program's arrays."""
-    call = library_call(i)
-    return 0 if call is None else sum(_padded(room) for room in call.rooms if not _in_place(room))
+    return sum(_padded(room) for room in call.rooms if not _in_place(room))
 
 
-@KERNELS.register("custom-call", workspace=_workspace)
-def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
-    """Emit a custom call: calls of LAPACK, or a call of the host."""
-    i = plan.instruction
-    call = library_call(i)
-    if call is None:
-        emit_host_call(program, plan)
-        return
+def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LibraryCall) -> None:
+    """Emit the calls of LAPACK for a custom call."""
     operands = [program.pointer(o) for o in i.operands]
     results = [target.pointer for target in program.targets(i)]
     counts = len(operands), len(results)

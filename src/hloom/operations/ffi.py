@@ -8,6 +8,7 @@ supported. Handlers with state are not: each call has the stage EXECUTE only.
 from __future__ import annotations
 
 import ctypes
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import count
@@ -16,7 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from hloom.errors import EvaluationError
-from hloom.operations.ffi_attributes import Attributes
+from hloom.operations.ffi_attributes import Attributes, parse_attributes
 from hloom.shape.shape import Shape
 
 _MINOR_VERSION: Final = 3
@@ -282,14 +283,19 @@ class Handler:
             attrs=_attributes(attributes, held),
         )
         handle = self._call(frame)
-        if frame.future:
-            message = f"custom call target {self.name!r} answers by a future, which hloom does not wait for"
-            raise EvaluationError(message, rule="custom-call.future")
-        if handle:
-            code, text = _errors.pop(handle, (2, b"an error that was not made by XLA_FFI_Error_Create"))
-            name = _CODES[code] if 0 <= code < len(_CODES) else str(code)
-            message = f"custom call target {self.name!r} failed: {name}: {text.decode('utf-8', 'replace')}"
-            raise EvaluationError(message, rule="custom-call.failed")
+        if frame.future or handle:
+            raise failure(self.name, handle or 0, frame.future or 0)
+
+
+def failure(name: str, handle: int, future: int) -> EvaluationError:
+    """Return the error of a call that answered by an error's handle or a future."""
+    if future:
+        message = f"custom call target {name!r} answers by a future, which hloom does not wait for"
+        return EvaluationError(message, rule="custom-call.future")
+    code, text = _errors.pop(handle, (2, b"an error that was not made by XLA_FFI_Error_Create"))
+    code_name = _CODES[code] if 0 <= code < len(_CODES) else str(code)
+    message = f"custom call target {name!r} failed: {code_name}: {text.decode('utf-8', 'replace')}"
+    return EvaluationError(message, rule="custom-call.failed")
 
 
 def _leaves(memory: Memory) -> list[Memory]:
@@ -355,3 +361,54 @@ def _attribute(value: Any, held: list[Any]) -> tuple[int, Any]:
 
 def _addresses(structs: Sequence[ctypes.Structure]) -> Any:
     return (ctypes.c_void_p * len(structs))(*[ctypes.addressof(struct) for struct in structs])
+
+
+# -- calls by native code
+
+_functions: Final[dict[str, ctypes.c_void_p]] = {}
+"""The C functions of targets, at addresses that stay; null while a target has none."""
+_templates: Final[dict[str, list[Any]]] = {}
+"""Call frames by their descriptions, and what they point to."""
+
+
+def function_cell(target: str) -> ctypes.c_void_p:
+    """Return the word in which native code finds the C function of a target."""
+    return _functions.setdefault(target, ctypes.c_void_p())
+
+
+def frame_description(operands: Sequence[Shape], results: Sequence[Shape], attributes: str) -> str:
+    """Return what a call frame says beside the addresses of the arrays: types, dimensions and attributes."""
+    arrays = [[[s.element_type.number, *s.dimensions] for s in shapes] for shapes in (operands, results)]
+    return json.dumps([*arrays, attributes], separators=(",", ":"))
+
+
+def frame_template(description: str) -> int:
+    """Return the address of a frame without addresses of arrays, followed by a buffer for each of them.
+
+    Native code copies it to its stack and fills in the addresses; see ``native_code/foreign.ll``.
+    """
+    held = _templates.get(description)
+    if held is None:
+        held = _templates.setdefault(description, _template(*json.loads(description)))
+    return ctypes.addressof(held[0])
+
+
+def _template(operands: list[list[int]], results: list[list[int]], attributes: str) -> list[Any]:
+    arrays = [*operands, *results]
+    memory = ctypes.create_string_buffer(ctypes.sizeof(_Frame) + len(arrays) * ctypes.sizeof(_Buffer))
+    types = (ctypes.c_int32 * len(arrays))(*[_BUFFER] * len(arrays))
+    held: list[Any] = [memory, types]
+    frame = _Frame.from_buffer(memory)
+    frame.struct_size, frame.api, frame.stage = _Frame.future.offset, ctypes.addressof(_api()[0]), _EXECUTE
+    for values, given in ((frame.args, operands), (frame.rets, results)):
+        values.struct_size, values.size, values.types = (
+            ctypes.sizeof(_Values), len(given), ctypes.addressof(types)
+        )  # fmt: skip
+    frame.attrs = _attributes(parse_attributes(attributes), held)
+    for number, (kind, *dimensions) in enumerate(arrays):
+        place = ctypes.sizeof(_Frame) + number * ctypes.sizeof(_Buffer)
+        buffer = _Buffer.from_buffer(memory, place)
+        buffer.struct_size, buffer.dtype, buffer.rank = ctypes.sizeof(_Buffer), kind, len(dimensions)
+        buffer.dims = (ctypes.c_int64 * len(dimensions))(*dimensions)
+        held.append(buffer)
+    return held

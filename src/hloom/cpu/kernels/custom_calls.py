@@ -1,0 +1,101 @@
+"""Custom calls: of LAPACK's routines, of C functions that users register, and of others by the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hloom.analysis.instructions import operation_of
+from hloom.buffers.buffers import leaves
+from hloom.codegen.llvm import I32, I64, PTR, Value
+from hloom.codegen.target import Target
+from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
+from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.cpu.runtime.host import emit_host_call
+from hloom.errors import ParseError
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.custom_call import CustomCall
+from hloom.operations.ffi import frame_description
+from hloom.operations.ffi_attributes import parse_attributes
+from hloom.operations.lapack.calls import library_call
+from hloom.plan.kernel import KernelPlan
+from hloom.shape.layout import Layout
+from hloom.shape.shape import Shape
+
+_FOREIGN_FUNCTION: Final = "hloom_foreign"
+
+
+def _workspace(i: HloInstruction, target: Target) -> int:
+    call = library_call(i)
+    return workspace_bytes(call) if call is not None else 0
+
+
+@KERNELS.register("custom-call", workspace=_workspace)
+def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
+    """Emit a custom call."""
+    i = plan.instruction
+    call = library_call(i)
+    if call is not None:
+        emit_library_call(program, i, call)
+    elif _addresses_arrays(i):
+        _emit_foreign_call(program, i)
+    else:
+        emit_host_call(program, plan)
+
+
+def _addresses_arrays(i: HloInstruction) -> bool:
+    """Return whether a C function, if the target is one, can work in the program's arrays."""
+    operation = operation_of(i, CustomCall)
+    given = operation.operand_layout_constraints or [o.shape for o in i.operands]
+    if not all(map(_is_plain, given)):
+        return False
+    if operation.api_version == "API_VERSION_TYPED_FFI":
+        return all(_is_plain(leaf) for _, leaf in leaves(i.shape)) and _has_attributes(i)
+    return operation.api_version == "API_VERSION_ORIGINAL" and _is_plain(i.shape)
+
+
+def _has_attributes(i: HloInstruction) -> bool:
+    """Return whether the backend config is what handlers get; Python functions may take another one."""
+    try:
+        parse_attributes(i.backend_config)
+    except ParseError:
+        return False
+    return True
+
+
+def _is_plain(shape: Shape) -> bool:
+    """Return true if an array is static and row-major, with whole bytes per element."""
+    if not shape.is_array or not shape.is_static or shape.element_type.bits < 8:
+        return False
+    return shape.layout is None or shape.layout == Layout.default(shape.rank)
+
+
+def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
+    """Emit a call of the C function that the target has when the program runs, or of the host."""
+    f = program.function
+    number = len(program.host_calls)
+    program.host_calls.append(i)
+    program.calls.append((_FOREIGN_FUNCTION, i.name))
+    operation = operation_of(i, CustomCall)
+    operands, results = [o.shape for o in i.operands], [leaf for _, leaf in leaves(i.shape)]
+    template = f.constant(PTR, 0)
+    if operation.api_version == "API_VERSION_TYPED_FFI":
+        template = _external(program, "frame", frame_description(operands, results, i.backend_config))
+    arrays = [*map(program.pointer, i.operands), *(target.pointer for target in program.targets(i))]
+    counts = [f.constant(I64, len(shapes)) for shapes in (operands, results)]
+    status = f.call(
+        I32, _FOREIGN_FUNCTION, f.constant(I64, number), _packed(program, arrays),
+        _external(program, "foreign", operation.custom_call_target), template, *counts,
+    )  # fmt: skip
+    f.return_if(status.compare("ne", 0), 1)
+
+
+def _packed(program: ProgramEmitter, arrays: Sequence[Value]) -> Value:
+    return program.packed(arrays) if arrays else program.function.constant(PTR, 0)
+
+
+def _external(program: ProgramEmitter, kind: str, text: str) -> Value:
+    """Return the address of what a text describes; see `hloom.cpu.loaded_program`."""
+    name = f"{kind}.{text.encode().hex()}"
+    program.module.declare(name, None, [])
+    return program.function.address(name)
