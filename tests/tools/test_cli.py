@@ -270,6 +270,7 @@ def test_draw_in_every_form(tmp_path: Path, program: Path) -> None:
 
 
 def test_stats(program: Path) -> None:
+    assert json.loads(hloom("stats", program, "--json").output)["cost"]["flops"] == 4
     output = hloom("stats", program).output
     assert "7 instructions in 1 computations" in output
     assert "4 flop" in output

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import agreement
 from hloom import HloModule
 from hloom.analysis.cost import Cost
-from hloom.tools.statistics import quantity, statistics_of, statistics_text
+from hloom.tools.statistics import quantity, statistics_json, statistics_of, statistics_text
 
 SCALARS = """
 add {
@@ -193,3 +195,105 @@ def test_bytes() -> None:
 )
 def test_quantities(number: float, text: str) -> None:
     assert quantity(number, "B") == text
+
+
+# -- LAPACK
+
+
+@pytest.mark.parametrize(
+    ("target", "operands", "wanted"),
+    [
+        ("lapack_sgetrf_ffi", "f32[3,8,8]", 3 * 2 / 3 * 8**3),
+        ("lapack_dpotrf_ffi", "f64[6,6]", 6**3 / 3),
+        ("lapack_cpotrf_ffi", "c64[6,6]", 4 * 6**3 / 3),
+        ("lapack_sgeqrf_ffi", "f32[9,4]", 2 * 9 * 4**2 - 2 * 4**3 / 3),
+        ("lapack_dorgqr_ffi", "f64[5,5] f64[5]", 4 / 3 * 5**3),
+        ("lapack_strsm_ffi", "f32[4,4] f32[4,7]", 4 * 4 * 7),
+        ("lapack_sgesdd_ffi", "f32[5,5]", 21 * 5**3),
+        ("lapack_zheevd_ffi", "c128[5,5]", 4 * 9 * 5**3),
+        ("lapack_dgeev_ffi", "f64[5,5]", 25 * 5**3),
+        ("lapack_dgehrd_ffi", "f64[3,3]", 10 / 3 * 3**3),
+        ("lapack_ssytrd_ffi", "f32[3,3]", 4 / 3 * 3**3),
+    ],
+)
+def test_lapack_counts_as_its_working_note_says(target: str, operands: str, wanted: float) -> None:
+    shapes = operands.split()
+    lines = [f"p{n} = {shape} parameter({n})" for n, shape in enumerate(shapes)]
+    arguments = ", ".join(f"p{n}" for n in range(len(shapes)))
+    lines.append(f'ROOT r = {shapes[-1]} custom-call({arguments}), custom_call_target="{target}"')
+    found = statistics_of(HloModule.from_text("HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}\n"))
+    agreement.near(found.cost.flops, wanted)
+    assert found.breakdown.unknown_calls == 0
+
+
+# -- by op_name and source line
+
+
+NAMED = """HloModule m
+inside { p = f32[64] parameter(0)
+  t = f32[64] multiply(p, p), metadata={op_name="jit(f)/a/(x/y)/mul" source_file="m.py" source_line=3}
+  ROOT r = f32[64] add(t, p), metadata={op_name="jit(f)/b/add" source_file="m.py" source_line=4} }
+ENTRY e { p = f32[64] parameter(0)
+  ROOT f = f32[64] fusion(p), kind=kLoop, calls=inside, \
+metadata={op_name="jit(f)/b/add" source_file="m.py" source_line=4} }
+"""
+
+
+def test_costs_by_scope_and_source_line() -> None:
+    found = statistics_of(HloModule.from_text(NAMED))
+    assert found.by_scope() == {
+        "": Cost(),
+        "jit(f)/a/(x/y)": Cost(flops=64),
+        "jit(f)/b": Cost(flops=64, bytes=512),
+    }
+    assert found.by_scope(1)["jit(f)"] == found.cost
+    assert found.breakdown.by_source["m.py:3"] == Cost(flops=64)
+    assert sum(found.breakdown.by_source.values(), Cost()) == found.cost
+    text = statistics_text(found, lambda text, role: text)
+    assert "  jit(f)/b        64 flop  512 B" in text
+    assert "  m.py:3  64 flop" in text
+
+
+def test_where_trip_counts_come_from() -> None:
+    (proved,) = statistics_of(HloModule.from_text(COUNTING)).breakdown.loops
+    assert (proved.iterations, proved.proved, proved.hint) == (10, True, 7)
+    unknown = COUNTING.replace("n = s32[] constant(10)", "n = s32[] get-tuple-element(s), index=0")
+    for text, words in (
+        (COUNTING, "w  10 iterations; known_trip_count says 7"),
+        (unknown, "w  7 iterations, by known_trip_count alone"),
+        (unknown.partition(", backend_config")[0] + "\n}\n", "w  unknown trip count"),
+    ):
+        assert words in statistics_text(statistics_of(HloModule.from_text(text)), lambda text, role: text)
+
+
+# -- padding
+
+
+def test_padding_of_tiled_layouts_is_listed_worst_first() -> None:
+    text = """HloModule m
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+ENTRY e { p = f32[3,5]{1,0:T(8,128)} parameter(0)
+  q = bf16[16,128]{1,0:T(8,128)(2,1)} parameter(1)
+  n = f32[3,5]{1,0:T(8,128)} negate(p)
+  z = f32[] constant(0)
+  s = f32[130]{0:T(256)} broadcast(z), dimensions={}
+  ROOT t = (f32[3,5]{1,0:T(8,128)}, f32[130]{0:T(256)}) tuple(n, s) }
+"""
+    found = statistics_of(HloModule.from_text(text))
+    wasted = [(array.name, array.padding, array.size) for array in found.padded]
+    assert wasted == [("p", 4096 - 60, 4096), ("n", 4096 - 60, 4096), ("s", 1024 - 520, 1024)]
+    words = statistics_text(found, lambda text, role: text)
+    assert "8.58 kB of 9.22 kB in 3 arrays" in words
+    assert "p  4.04 kB, 98.5 % of f32[3,5]{1,0:T(8,128)}" in words
+
+
+def test_json_has_every_count() -> None:
+    found = statistics_of(HloModule.from_text(NAMED))
+    values = json.loads(json.dumps(statistics_json(found)))
+    assert values["cost"] == {"flops": 128.0, "transcendentals": 0.0, "bytes": 512.0}
+    assert values["op_names"]["jit(f)/a/(x/y)/mul"]["flops"] == 64
+    assert values["source_lines"]["m.py:4"]["bytes"] == 512
+    assert values["opcodes"]["fusion"]["count"] == 1
+    assert (values["loops"], values["padded"], values["custom_calls_not_counted"]) == ([], [], 0)

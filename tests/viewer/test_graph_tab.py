@@ -168,3 +168,27 @@ def test_opening_is_quick(view: Callable[..., Path], viewed: Viewed) -> None:
     boxes.first.click()
     viewed.page.wait_for_selector("svg .open.piece")
     assert seconds() - before < 0.3
+
+
+FUSED = """HloModule fused
+
+%inside (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %e = f32[8]{0} exponential(%x)
+  ROOT %n = f32[8]{0} negate(%e)
+}
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %f = f32[8]{0} fusion(%p), kind=kLoop, calls=%inside
+}
+"""
+
+
+def test_fusions_are_groups_in_place(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(FUSED, options=("--no-compile",)))
+    assert viewed.texts("svg .open.instruction > .title") == ["fusion · f"]
+    assert {"exponential · e", "negate · n"} <= set(viewed.texts("svg .name"))
+    totals = dict(zip(viewed.texts("#details dt"), viewed.texts("#details dd"), strict=True))
+    assert totals["bytes moved"] == "64 B"
+    assert totals["transcendentals"] == "8"

@@ -78,22 +78,47 @@ def instruction_cost(i: HloInstruction) -> Cost:
             return Cost(own.flops, own.transcendentals, moved_bytes(i))
 
 
+@dataclass(frozen=True, slots=True)
+class LoopCount:
+    """The trip count of a loop as the cost model takes it.
+
+    Attributes:
+        name: of the loop.
+        iterations: its trip count; None if it is unknown, and the loop counts as one iteration.
+        proved: it follows from the program; otherwise it is the hint of the backend config.
+        hint: trip count in the backend config, None if it has none.
+    """
+
+    name: str
+    iterations: int | None
+    proved: bool
+    hint: int | None
+
+
 @dataclass(slots=True)
 class Breakdown:
-    """The cost of running a computation once, by opcode.
+    """The cost of running a computation once, by opcode, op_name and source line.
 
     A conditional counts the branch with the most arithmetic. The arithmetic inside a fusion counts under the
-    opcodes of its members, its bytes under ``fusion``.
+    opcodes and op_names of its members, its bytes under those of the fusion.
 
     Attributes:
         by_opcode: costs without those of called computations, which count under their own opcodes.
-        unknown_loops: number of loops counted as one iteration because their trip count is unknown.
+        by_op_name, by_source: the same by op_name, and by ``file:line``; the empty text is the rest.
+        loops: every loop once.
         unknown_calls: number of custom calls counted without arithmetic.
     """
 
     by_opcode: dict[str, Cost] = field(default_factory=dict[str, Cost])
-    unknown_loops: int = 0
+    by_op_name: dict[str, Cost] = field(default_factory=dict[str, Cost])
+    by_source: dict[str, Cost] = field(default_factory=dict[str, Cost])
+    loops: list[LoopCount] = field(default_factory=list[LoopCount])
     unknown_calls: int = 0
+
+    @property
+    def unknown_loops(self) -> int:
+        """Return the number of loops counted as one iteration because their trip count is unknown."""
+        return sum(loop.iterations is None for loop in self.loops)
 
     def add(self, computation: HloComputation, times: float = 1.0, fused: bool = False) -> None:
         """Add the cost of a computation that runs ``times`` times."""
@@ -104,7 +129,7 @@ class Breakdown:
         called, own = i.called_computations, Cost()
         match i.operation:
             case While():
-                self.unknown_loops += known_trip_count(i) is None
+                self.loops.append(loop_count(i))
                 for computation in called:
                     self.add(computation, times * trip_count(i), fused)
             case Conditional():
@@ -119,8 +144,14 @@ class Breakdown:
                 own = instruction_cost(i)
         if fused:
             own = Cost(own.flops, own.transcendentals)
-        opcode = i.opcode
-        self.by_opcode[opcode] = self.by_opcode.get(opcode, Cost()) + own * times
+        metadata = i.metadata
+        line = f"{metadata.source_file}:{metadata.source_line}" if metadata and metadata.source_file else ""
+        for table, key in (
+            (self.by_opcode, i.opcode),
+            (self.by_op_name, metadata.op_name if metadata else ""),
+            (self.by_source, line),
+        ):
+            table[key] = table.get(key, Cost()) + own * times
 
 
 def _arithmetic_of(computation: HloComputation) -> float:
@@ -147,9 +178,16 @@ def known_trip_count(loop: HloInstruction) -> int | None:
 
     The backend config is not verified; a wrong trip count only makes the estimate wrong.
     """
-    found = loop.annotation(TripCount)
-    if found is not None:
-        return found.iterations
+    return loop_count(loop).iterations
+
+
+def loop_count(loop: HloInstruction) -> LoopCount:
+    """Return the trip count of a loop and where it comes from."""
+    found, hint = loop.annotation(TripCount), _hinted_trip_count(loop)
+    return LoopCount(loop.name, hint if found is None else found.iterations, found is not None, hint)
+
+
+def _hinted_trip_count(loop: HloInstruction) -> int | None:
     try:
         return max(0, int(json.loads(loop.backend_config)["known_trip_count"]["n"]))
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The arithmetic of custom calls by which XLA runs matrix products and convolutions in libraries.
+"""The arithmetic of custom calls by which XLA runs matrix products, convolutions and LAPACK in libraries.
 
 It follows from the call's target and configuration: a dot's dimension numbers are in the backend config, a
 convolution's window and labels among the attributes.
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from hloom.analysis.lapack_calls import lapack_flops
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import shape_elements
 from hloom.operations.custom_call import CustomCall
@@ -20,6 +21,9 @@ from hloom.shape.shape import Shape
 def library_flops(i: HloInstruction) -> float | None:
     """Return the flops of a library call; None for others, or if its configuration cannot be read."""
     operation = i.operation
+    lapack = lapack_flops(i)
+    if lapack is not None:
+        return lapack
     count = _FLOPS.get(operation.custom_call_target) if isinstance(operation, CustomCall) else None
     if count is None:
         return None

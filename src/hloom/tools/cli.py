@@ -14,6 +14,7 @@ import click
 from hloom.tools.check_command import check
 from hloom.tools.lsp_command import lsp
 from hloom.tools.opt_command import opt
+from hloom.tools.stats_command import stats
 from hloom.tools.terminal import FILE, styled
 from hloom.tools.trace_command import trace
 from hloom.tools.view_command import view
@@ -247,7 +248,7 @@ def op(name: str | None, form: str) -> None:
         click.echo(op_markdown(name) if form == "markdown" else op_page(name, styled), nl=False)
 
 
-# -- diff, draw, stats
+# -- diff and draw
 
 
 @main.command(short_help="Compare two programs by structure.")
@@ -281,15 +282,6 @@ def draw(file: str, out: str, full: bool) -> None:
 
     nodes, boxes = save_picture(_load(file), Path(out), full=full)
     click.echo(f"{out}: {nodes} instructions in {boxes} computations")
-
-
-@main.command(short_help="Count operations, arithmetic and bytes.")
-@_file_argument
-def stats(file: str) -> None:
-    """Count operations, arithmetic and bytes."""
-    from hloom.tools.statistics import statistics_of, statistics_text
-
-    click.echo(statistics_text(statistics_of(_load(file)), styled), nl=False)
 
 
 # -- aot
@@ -333,6 +325,7 @@ def aot(
 main.add_command(check)
 main.add_command(lsp)
 main.add_command(opt)
+main.add_command(stats)
 main.add_command(trace)
 main.add_command(view)
 

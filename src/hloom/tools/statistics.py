@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from hloom.analysis.cost import Breakdown, Cost, module_cost
+from hloom.analysis.op_names import scope_parts
 from hloom.ir.cloning import clone_module
 from hloom.ir.module import HloModule
 from hloom.operations.structure import Constant, Parameter
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.shape.shape import Shape
+from hloom.tools.padding import PaddedArray, padded_arrays
+
+_MOST_ROWS: Final = 12
 
 
 @dataclass
@@ -30,6 +35,15 @@ class ModuleStatistics:
     result_bytes: int
     constant_bytes: int
     largest: list[tuple[str, Shape, int]] = field(default_factory=list[tuple[str, Shape, int]])
+    padded: list[PaddedArray] = field(default_factory=list[PaddedArray])
+
+    def by_scope(self, depth: int = 3) -> dict[str, Cost]:
+        """Return the costs by op_name scope, of at most `depth` parts; the empty text is the rest."""
+        found: dict[str, Cost] = {}
+        for op_name, cost in self.breakdown.by_op_name.items():
+            scope = "/".join(scope_parts(op_name)[:depth])
+            found[scope] = found.get(scope, Cost()) + cost
+        return found
 
 
 def statistics_of(module: HloModule) -> ModuleStatistics:
@@ -55,6 +69,7 @@ def statistics_of(module: HloModule) -> ModuleStatistics:
         result_bytes=byte_size(module.entry.root.shape),
         constant_bytes=sum(byte_size(i.shape) for i in instructions if isinstance(i.operation, Constant)),
         largest=[(i.name, i.shape, byte_size(i.shape)) for i in entry[:5]],
+        padded=padded_arrays(module),
     )
 
 
@@ -79,8 +94,31 @@ def quantity(number: float, unit: str = "") -> str:
     return f"{number:.3g} {unit}".rstrip()
 
 
-def statistics_text(found: ModuleStatistics, style: Any) -> str:
-    """Return the report; `style(text, role)` colors titles and dim text."""
+def statistics_json(found: ModuleStatistics) -> dict[str, Any]:
+    """Return all counts as values of JSON; sizes are in bytes, costs those of one run."""
+    breakdown = found.breakdown
+    return {
+        "name": found.name,
+        "instructions": found.instructions,
+        "computations": found.computations,
+        "cost": asdict(found.cost),
+        "opcodes": {
+            opcode: {"count": count, **asdict(breakdown.by_opcode.get(opcode, Cost()))}
+            for opcode, count in found.opcodes.most_common()
+        },
+        "op_names": {name: asdict(cost) for name, cost in breakdown.by_op_name.items()},
+        "source_lines": {line: asdict(cost) for line, cost in breakdown.by_source.items()},
+        "loops": [asdict(loop) for loop in breakdown.loops],
+        "custom_calls_not_counted": breakdown.unknown_calls,
+        "parameters": [[name, str(shape), size] for name, shape, size in found.parameters],
+        "result": [str(found.result), found.result_bytes],
+        "constant_bytes": found.constant_bytes,
+        "padded": [[p.name, str(p.shape), p.size, p.padding] for p in found.padded],
+    }
+
+
+def statistics_text(found: ModuleStatistics, style: Any, depth: int = 3) -> str:
+    """Return the report; `style(text, role)` colors titles and dim text, `depth` is that of scopes."""
     lines = [
         style(found.name, "title"),
         f"  {found.instructions} instructions in {found.computations} computations",
@@ -97,6 +135,10 @@ def statistics_text(found: ModuleStatistics, style: Any) -> str:
         "",
         style("Largest values of the entry", "title"),
         *_size_lines(found.largest),
+        *_cost_section("Scopes of op_names", found.by_scope(depth), style),
+        *_cost_section("Source lines", found.breakdown.by_source, style),
+        *_loop_lines(found, style),
+        *_padding_lines(found, style),
     ]
     return "\n".join(lines) + "\n"
 
@@ -111,19 +153,14 @@ def _cost_words(found: ModuleStatistics) -> str:
 
 
 def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count > 1 else ''}"
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _opcode_lines(found: ModuleStatistics, style: Any) -> list[str]:
     rows: list[str] = []
     most = max(found.opcodes.values(), default=1)
     for opcode, count in found.opcodes.most_common():
-        cost = found.breakdown.by_opcode.get(opcode, Cost())
-        amounts = [quantity(cost.flops, "flop")] if cost.flops else []
-        if cost.transcendentals:
-            amounts.append(f"{quantity(cost.transcendentals)} transcendental")
-        if cost.bytes:
-            amounts.append(quantity(cost.bytes, "B"))
+        amounts = _amounts(found.breakdown.by_opcode.get(opcode, Cost()))
         bar = "▇" * max(1, round(20 * count / most))
         rows.append(f"  {opcode:26} {count:6}  {style(bar.ljust(20), 'dim')}  {'  '.join(amounts)}".rstrip())
     return rows
@@ -132,3 +169,54 @@ def _opcode_lines(found: ModuleStatistics, style: Any) -> list[str]:
 def _size_lines(values: list[tuple[str, Shape, int]]) -> list[str]:
     width = max((len(name) for name, _, _ in values), default=0)
     return [f"  {name.ljust(width)}  {quantity(size, 'B'):>9}  {shape}" for name, shape, size in values]
+
+
+def _amounts(cost: Cost) -> list[str]:
+    amounts = [quantity(cost.flops, "flop")] if cost.flops else []
+    if cost.transcendentals:
+        amounts.append(f"{quantity(cost.transcendentals)} transcendental")
+    if cost.bytes:
+        amounts.append(quantity(cost.bytes, "B"))
+    return amounts
+
+
+def _cost_section(title: str, costs: Mapping[str, Cost], style: Any) -> list[str]:
+    """Return the most expensive entries of a table, by arithmetic and then by bytes."""
+    if not any(costs):
+        return []
+    ordered = sorted(costs.items(), key=lambda e: (-(e[1].flops + e[1].transcendentals), -e[1].bytes))
+    rows = [(key or "(none)", cost) for key, cost in ordered if cost != Cost()]
+    width = min(60, max((len(key) for key, _ in rows[:_MOST_ROWS]), default=0))
+    lines = ["", style(title, "title")]
+    lines += [f"  {key.ljust(width)}  {'  '.join(_amounts(cost))}" for key, cost in rows[:_MOST_ROWS]]
+    return lines + ([f"  ... and {len(rows) - _MOST_ROWS} more"] if len(rows) > _MOST_ROWS else [])
+
+
+def _loop_lines(found: ModuleStatistics, style: Any) -> list[str]:
+    loops = found.breakdown.loops
+    if not loops:
+        return []
+    lines = ["", style("Loops", "title")]
+    for loop in loops[:_MOST_ROWS]:
+        words = "unknown trip count" if loop.iterations is None else _plural(loop.iterations, "iteration")
+        if loop.iterations is not None and not loop.proved:
+            words += ", by known_trip_count alone"
+        if loop.proved and loop.hint not in (None, loop.iterations):
+            words += f"; known_trip_count says {loop.hint}"
+        lines.append(f"  {loop.name}  {words}")
+    return lines + ([f"  ... and {len(loops) - _MOST_ROWS} more"] if len(loops) > _MOST_ROWS else [])
+
+
+def _padding_lines(found: ModuleStatistics, style: Any) -> list[str]:
+    """Return the arrays that waste the most memory by the padding of their layouts."""
+    if not found.padded:
+        return []
+    total, padding = sum(p.size for p in found.padded), sum(p.padding for p in found.padded)
+    lines = ["", style("Padding of layouts", "title")]
+    lines.append(
+        f"  {quantity(padding, 'B')} of {quantity(total, 'B')} in {_plural(len(found.padded), 'array')}"
+    )
+    for array in found.padded[:_MOST_ROWS]:
+        share = f"{100 * array.padding / array.size:.3g} %"
+        lines.append(f"  {array.name}  {quantity(array.padding, 'B')}, {share} of {array.shape}")
+    return lines

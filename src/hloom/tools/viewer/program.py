@@ -15,7 +15,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.stack_frames import StackFrames
-from hloom.operations.control_flow import While
+from hloom.operations.control_flow import Fusion, While
 from hloom.shape.shape import Shape
 
 
@@ -58,6 +58,7 @@ def program_data(module: HloModule) -> dict[str, Any]:
     orders = {c: c.execution_order() for c in module.post_order()}
     instructions = [i for order in orders.values() for i in order]
     numbers = {i: number for number, i in enumerate(instructions)}
+    fused = {c for i in instructions if isinstance(i.operation, Fusion) for c in i.called_computations}
     costs = [instruction_cost(i) for i in instructions]
     sources = [_source(i) for i in instructions]
     return {
@@ -77,7 +78,7 @@ def program_data(module: HloModule) -> dict[str, Any]:
         "trips": [[numbers[i], known_trip_count(i)] for i in instructions if isinstance(i.operation, While)],
         "flops": [round(cost.flops) for cost in costs],
         "transcendentals": [round(cost.transcendentals) for cost in costs],
-        "bytes": [round(cost.bytes) for cost in costs],
+        "bytes": [0 if i.parent in fused else round(c.bytes) for i, c in zip(instructions, costs)],
         "size": [_size(i.shape) for i in instructions],
         "frame": [i.metadata.stack_frame_id if i.metadata else 0 for i in instructions],
         "frames": _frames(module.config.stack_frames),
@@ -112,7 +113,7 @@ def _calls(
     for i in instructions:
         if i.called_computations:
             for role, called in i.operation.role_of(i):
-                nested = i.operation.calls_program
+                nested = i.operation.calls_program or isinstance(i.operation, Fusion)
                 yield from ([numbers[i], role.name, computations[c], nested] for c in called)
 
 

@@ -1,0 +1,65 @@
+"""Padding of tiled layouts: bytes that arrays occupy beyond their elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.module import HloModule
+from hloom.shape.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedArray:
+    """An array in memory whose layout has padding.
+
+    Attributes:
+        name: the instruction.
+        shape: the array, an element of a tuple maybe.
+        size: bytes in memory.
+        padding: those of them that hold no element.
+    """
+
+    name: str
+    shape: Shape
+    size: int
+    padding: int
+
+
+def padded_arrays(module: HloModule) -> list[PaddedArray]:
+    """Return the arrays with padding that instructions of a module write, the most wasteful first.
+
+    Values inside of fusions are not in memory; tuples, their elements and the parameters of loops are views
+    of arrays that count already.
+    """
+    inside = _inside(module)
+    found = [
+        PaddedArray(i.name, shape, size, size - dense)
+        for c in module.computations
+        if c not in inside
+        for i in c.instructions
+        if i.opcode not in _VIEWS and (i.opcode != "parameter" or c is module.entry)
+        for shape in _arrays(i.shape)
+        for size, dense in [(shape.byte_size, _dense_bytes(shape))]
+        if size > dense
+    ]
+    return sorted(found, key=lambda array: -array.padding)
+
+
+_VIEWS = frozenset(("tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "opt-barrier"))
+
+
+def _inside(module: HloModule) -> set[HloComputation]:
+    """Return the computations whose values are not in memory: of fusions, and those that reductions apply."""
+    return {c for i in module.instructions() if not i.operation.calls_program for c in i.called_computations}
+
+
+def _arrays(shape: Shape) -> Iterable[Shape]:
+    return [leaf for _, leaf in shape.leaves() if leaf.is_array and not leaf.is_unbounded]
+
+
+def _dense_bytes(shape: Shape) -> int:
+    """Return the bytes of the elements alone, packed as the layout packs them."""
+    return math.ceil(shape.element_count * shape.element_bits / 8)
