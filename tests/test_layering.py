@@ -60,6 +60,7 @@ REACHES_FORWARD: set[tuple[str, str]] = {
     ("ir/calling.py", "wire"),
     ("operations/structure.py", "wire"),
     ("runtime/executable.py", "debug"),
+    ("ir/module.py", "tools"),  # how notebooks show values
 }
 
 MAY_LOAD: dict[str, set[str]] = {

@@ -15,8 +15,11 @@ import hloom
 from hloom import HloError, HloModule
 from hloom.tools.graph_dot import to_dot
 from hloom.tools.graph_layout import layered
-from hloom.tools.graph_scene import scene_of
+from hloom.tools.graph_marks import scene_picture
+from hloom.tools.graph_picture import save_picture
+from hloom.tools.graph_scene import scene_around, scene_of
 from hloom.tools.graph_svg import to_html, to_svg
+from hloom.tools.marks import Text
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 NAMES = ["softmax", "lstm_scan", "transformer_block", "sort"]
@@ -154,3 +157,58 @@ def test_what_nobody_could_read_is_not_drawn() -> None:
     with pytest.raises(HloError) as caught:
         scene_of(HloModule.from_text(PROGRAM), most=5)
     assert caught.value.rule == "draw.size"
+
+
+# -- a part of a program, and pixels
+
+
+CHAIN = (
+    "HloModule chain\nENTRY e {\n  n0 = f32[8] parameter(0)\n"
+    + "".join(f"  n{i + 1} = f32[8] abs(n{i})\n" for i in range(9))
+    + "  ROOT r = f32[8] add(n9, n2)\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "wanted"),
+    [
+        ("n5", 0, {"n5"}),
+        ("%n5", 2, {"n3", "n4", "n5", "n6", "n7"}),
+        ("n2", 1, {"n1", "n2", "n3", "r"}),
+    ],
+)
+def test_what_is_around_an_instruction(name: str, depth: int, wanted: set[str]) -> None:
+    (box,) = scene_around(HloModule.from_text(CHAIN), name, depth).boxes
+    assert {i.name for i in box.nodes} == wanted
+
+
+def test_an_unknown_instruction_is_refused_with_names_near_to_it() -> None:
+    with pytest.raises(HloError, match="did you mean n5") as caught:
+        scene_around(HloModule.from_text(CHAIN), "n55", 1)
+    assert caught.value.rule == "draw.instruction"
+
+
+def test_large_programs_are_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(HloError, match="hloom view, or draw a part with --around"):
+        scene_of(HloModule.from_text(CHAIN), most=5)
+    assert scene_around(HloModule.from_text(CHAIN), "n5", 1, most=5).boxes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pixels_show_what_the_svg_shows(name: str) -> None:
+    scene = scene_of(HloModule.from_text((WORKLOADS / f"{name}.hlo").read_text()))
+    picture = scene_picture(scene)
+    drawn = ElementTree.fromstring(to_svg(scene))
+    size = [int(drawn.get("width")), int(drawn.get("height"))]
+    assert [round(picture.width), round(picture.height)] == size
+    texts = sorted(mark.text for mark in picture.marks if isinstance(mark, Text))
+    assert texts == sorted(text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
+
+
+def test_a_png_file(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "chain.png"
+    assert save_picture(HloModule.from_text(CHAIN), path, around="n5", depth=1) == (3, 1)
+    with image.open(path) as picture:
+        assert picture.width > 400
+        assert len(picture.getcolors(maxcolors=1 << 24)) > 10

@@ -93,6 +93,10 @@ class HloModule:
     def __repr__(self) -> str:
         return f"<HloModule {self.name}: {len(self._computations)} computations>"
 
+    def _repr_html_(self) -> str:
+        """Return how notebooks show the module: its picture, or the beginning of the text of a large one."""
+        return SHOW(self)
+
     @property
     def computations(self) -> list[HloComputation]:
         """Return the computations in the order they were added."""
@@ -225,6 +229,7 @@ PRINT: Final[EntryPoint[[HloModule, PrintOptions | None], str]] = EntryPoint(
 READ_PROTO: Final[EntryPoint[[bytes], HloModule]] = EntryPoint("hloom.proto.reader:module_from_bytes")
 WRITE_PROTO: Final[EntryPoint[[HloModule], bytes]] = EntryPoint("hloom.proto.writer:module_to_bytes")
 VERIFY: Final[EntryPoint[[HloModule], None]] = EntryPoint("hloom.ir.verifier:verify")
+SHOW: Final[EntryPoint[[HloModule], str]] = EntryPoint("hloom.tools.notebook:module_html")
 CLONE: Final[EntryPoint[[HloModule], HloModule]] = EntryPoint("hloom.ir.cloning:clone_module")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hloom.errors import ShapeError
@@ -163,6 +164,10 @@ class Layout:
 
     def __str__(self) -> str:
         return _layout_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return how notebooks show the layout: explained and drawn for an array that it fits."""
+        return import_module("hloom.tools.notebook").layout_html(self)
 
     @property
     def rank(self) -> int:

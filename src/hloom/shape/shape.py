@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,14 +33,8 @@ class Shape:
     """
 
     __slots__ = (
-        "_hash",
-        "_text",
-        "dimensions",
-        "dynamic_dimensions",
-        "element_type",
-        "layout",
-        "tuple_shapes",
-    )
+        "_hash", "_text", "dimensions", "dynamic_dimensions", "element_type", "layout", "tuple_shapes",
+    )  # fmt: skip
 
     UNBOUNDED: ClassVar[int] = -1
 
@@ -128,6 +123,10 @@ class Shape:
 
     def __repr__(self) -> str:
         return f"Shape({str(self)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return how notebooks show the shape: its explanation, and the picture of an array's layout."""
+        return import_module("hloom.tools.notebook").shape_html(self)
 
     # Constructors.
 

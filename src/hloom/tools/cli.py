@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from hloom.tools.check_command import check
+from hloom.tools.draw_command import draw
 from hloom.tools.lsp_command import lsp
 from hloom.tools.opt_command import opt
 from hloom.tools.stats_command import stats
@@ -248,7 +249,7 @@ def op(name: str | None, form: str) -> None:
         click.echo(op_markdown(name) if form == "markdown" else op_page(name, styled), nl=False)
 
 
-# -- diff and draw
+# -- diff
 
 
 @main.command(short_help="Compare two programs by structure.")
@@ -270,18 +271,6 @@ def diff(left: str, right: str, context: int) -> None:
         return
     click.echo(text, nl=False)
     sys.exit(1)
-
-
-@main.command(short_help="Draw a program as .svg, .html or .dot.")
-@_file_argument
-@click.option("--out", type=click.Path(dir_okay=False), default="graph.svg", show_default=True)
-@click.option("--full", is_flag=True, help="Draw small constants and scalar computations too.")
-def draw(file: str, out: str, full: bool) -> None:
-    """Draw a program: .svg, .html (to move, scale and search in) or .dot for Graphviz."""
-    from hloom.tools.graph_picture import save_picture
-
-    nodes, boxes = save_picture(_load(file), Path(out), full=full)
-    click.echo(f"{out}: {nodes} instructions in {boxes} computations")
 
 
 # -- aot
@@ -324,6 +313,7 @@ def aot(
 
 main.add_command(check)
 main.add_command(lsp)
+main.add_command(draw)
 main.add_command(opt)
 main.add_command(stats)
 main.add_command(trace)

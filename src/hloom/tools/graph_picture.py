@@ -7,20 +7,28 @@ from pathlib import Path
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.tools.graph_dot import to_dot
-from hloom.tools.graph_scene import scene_of
+from hloom.tools.graph_marks import scene_picture
+from hloom.tools.graph_scene import scene_around, scene_of
 from hloom.tools.graph_svg import to_html, to_svg
 
 _WRITERS = {".svg": to_svg, ".html": to_html, ".dot": to_dot}
 
 
-def save_picture(module: HloModule, path: Path, *, full: bool = False) -> tuple[int, int]:
-    """Draw a program into an .svg, .html or .dot file; return the numbers of drawn nodes and computations.
+def save_picture(
+    module: HloModule, path: Path, *, full: bool = False, around: str = "", depth: int = 2
+) -> tuple[int, int]:
+    """Draw a program, or what is `around` an instruction, into an .svg, .png, .html or .dot file.
 
-    Raises HloError for another suffix (``draw.suffix``), and for a program that is too large (``draw.size``).
+    Return the numbers of drawn nodes and computations. Raises HloError for another suffix (``draw.suffix``),
+    for a program that is too large (``draw.size``), and for an unknown name (``draw.instruction``).
     """
     writer = _WRITERS.get(path.suffix)
-    if writer is None:
-        raise HloError(f"pictures are .svg, .html or .dot files, got {path.name!r}", rule="draw.suffix")
-    scene = scene_of(module, full=full)
-    path.write_text(writer(scene))
+    if writer is None and path.suffix != ".png":
+        message = f"pictures are .svg, .png, .html or .dot files, got {path.name!r}"
+        raise HloError(message, rule="draw.suffix")
+    scene = scene_around(module, around, depth, full=full) if around else scene_of(module, full=full)
+    if writer is not None:
+        path.write_text(writer(scene))
+    else:
+        scene_picture(scene).save(path)
     return sum(len(box.nodes) for box in scene.boxes), len(scene.boxes)

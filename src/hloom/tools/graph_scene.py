@@ -6,6 +6,7 @@ sum of two scalars are named at their caller instead of drawn.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -147,10 +148,7 @@ def scene_of(module: HloModule, *, full: bool = False, most: int = 2000) -> Scen
 
     Raises HloError by the rule ``draw.size`` for a module that is too large to draw.
     """
-    count = sum(len(c) for c in module.computations)
-    if count > most:
-        message = f"{module.name} has {count} instructions; more than {most} cannot be read in a picture"
-        raise HloError(message, rule="draw.size")
+    _check_size(module.name, sum(len(c) for c in module.computations), most)
     scene = Scene(module.name)
     drawn: dict[HloComputation, Box] = {}
     waiting: list[tuple[HloComputation, int]] = [(module.entry, 0)]
@@ -172,6 +170,43 @@ def scene_of(module: HloModule, *, full: bool = False, most: int = 2000) -> Scen
     return scene
 
 
+def scene_around(module: HloModule, name: str, depth: int, *, full: bool = False, most: int = 2000) -> Scene:
+    """Lay out the picture of what is at most `depth` edges away from an instruction, in its computation.
+
+    Raises HloError by the rules ``draw.instruction`` if no instruction has the name, and ``draw.size``.
+    """
+    wanted = name.removeprefix("%")
+    middle = next((i for i in module.instructions() if i.name == wanted), None)
+    if middle is None or middle.parent is None:
+        close = difflib.get_close_matches(wanted, [i.name for i in module.instructions()], 3)
+        hint = f"; did you mean {', '.join(close)}?" if close else ""
+        raise HloError(f"{module.name} has no instruction %{wanted}{hint}", rule="draw.instruction")
+    kept = {middle}
+    edge = [middle]
+    for _ in range(depth):
+        near = dict.fromkeys(n for i in edge for n in _neighbours(i) if n not in kept)
+        kept.update(near)
+        edge = list(near)
+    _check_size(f"the neighbourhood of %{wanted}", len(kept), most)
+    scene = Scene(f"{module.name}: around %{wanted}, depth {depth}")
+    scene.boxes.append(_box(middle.parent, full, middle.parent is module.entry, kept))
+    _arrange(scene)
+    return scene
+
+
+def _neighbours(i: HloInstruction) -> list[HloInstruction]:
+    return [*i.operands, *i.users, *i.control_predecessors, *i.control_successors]
+
+
+def _check_size(what: str, count: int, most: int) -> None:
+    if count > most:
+        message = (
+            f"{what} has {count} instructions; more than {most} cannot be read in a picture: show it with "
+            f"hloom view, or draw a part with --around NAME --depth N"
+        )
+        raise HloError(message, rule="draw.size")
+
+
 def short_name(computation: HloComputation) -> str:
     """Return an opcode such as `add` for a computation of one operation on its parameters, else ""."""
     root = computation.root
@@ -182,8 +217,10 @@ def short_name(computation: HloComputation) -> str:
     return f"{root.opcode} {direction}".strip()
 
 
-def _box(computation: HloComputation, full: bool, is_entry: bool) -> Box:
-    order = computation.post_order()
+def _box(
+    computation: HloComputation, full: bool, is_entry: bool, kept: set[HloInstruction] | None = None
+) -> Box:
+    order = [i for i in computation.post_order() if kept is None or i in kept]
     inline = {i for i in order if not full and _is_inline(i)}
     nodes = {i: _node(i, inline, full) for i in order if i not in inline}
     sizes: dict[Hashable, tuple[float, float]] = {i: (node.width, node.height) for i, node in nodes.items()}

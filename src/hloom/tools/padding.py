@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -42,7 +41,7 @@ def padded_arrays(module: HloModule) -> list[PaddedArray]:
         for i in c.instructions
         if i.opcode not in _VIEWS and (i.opcode != "parameter" or c is module.entry)
         for shape in _arrays(i.shape)
-        for size, dense in [(shape.byte_size, _dense_bytes(shape))]
+        for size, dense in [(shape.byte_size, shape.unpadded_byte_size)]
         if size > dense
     ]
     return sorted(found, key=lambda array: -array.padding)
@@ -58,8 +57,3 @@ def _inside(module: HloModule) -> set[HloComputation]:
 
 def _arrays(shape: Shape) -> Iterable[Shape]:
     return [leaf for _, leaf in shape.leaves() if leaf.is_array and not leaf.is_unbounded]
-
-
-def _dense_bytes(shape: Shape) -> int:
-    """Return the bytes of the elements alone, packed as the layout packs them."""
-    return math.ceil(shape.element_count * shape.element_bits / 8)
