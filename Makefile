@@ -7,6 +7,7 @@
 #   make mutation  change single lines of the sources and check that tests fail (N=300 SEED=1; some hours)
 #   make jax-tests run JAX's tests on hloom and on JAX's client (DIR=jax COUNT=300 SEED=1)
 #   make docs      rewrite docs/operations/ from the declarations
+#   make site      build the site of the documentation in dist/site
 #   make proto     regenerate the protobuf descriptors from src/hloom/proto/schema/*.proto
 #   make viewer-assets fetch the layout library of `hloom view` from npm (DAGRE=3.1.3)
 #   make lock      rewrite requirements.lock with the versions in .venv
@@ -26,7 +27,7 @@ SCHEMA := src/hloom/proto/schema
 # Tests start many processes: each would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format bench mutation jax-tests docs proto viewer-assets lock wheel clean
+.PHONY: help demo test check format bench mutation jax-tests docs site proto viewer-assets lock wheel clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -74,6 +75,10 @@ jax-tests: $(VENV)/.develop
 
 docs: $(VENV)/.develop
 	$(BIN)/python -m hloom.tools.op_docs docs/operations
+
+site: $(VENV)/.develop
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo dist/site/index.html
 
 proto: $(VENV)/.develop
 	$(BIN)/python -m grpc_tools.protoc --proto_path=src --include_imports \
