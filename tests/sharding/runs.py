@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 
-import agreement
 import hloom
 from hloom.ir.module import HloModule
+from hloom.shape.shape import Shape
 from hloom.sharding.partitioner import Partitioned, partition
 from hloom.sharding.tiling import Tiling
 
@@ -17,39 +17,77 @@ Array = np.ndarray[Any, Any]
 
 
 def tile_of(array: Array, tiling: Tiling, device: int) -> Array:
-    """Return a device's tile of an array."""
+    """Return a device's tile of an array; what it has beyond the array is filled with a strange value."""
     extents = tiling.local(array.shape)
+    missing = [(0, n * t - d) for n, t, d in zip(extents, tiling.tiles, array.shape, strict=True)]
+    padded = array if not missing else np.pad(array, missing, constant_values=np.array(77).astype(array.dtype))
     place = tiling.places[device]
-    return array[tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))]
+    tile = padded[tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))]
+    return np.zeros_like(tile) if tiling.summands and tiling.summands[device] else tile
 
 
-def joined(tiles: Sequence[Array], tiling: Tiling) -> Array:
+def joined(tiles: Sequence[Array], tiling: Tiling, dimensions: Sequence[int]) -> Array:
     """Return the array of the devices' tiles; devices with the same tile must have the same elements."""
     extents = tiles[0].shape
     whole = np.zeros([n * t for n, t in zip(extents, tiling.tiles, strict=True)], tiles[0].dtype)
     seen: dict[tuple[int, ...], Array] = {}
-    for tile, place in zip(tiles, tiling.places, strict=True):
-        agreement.same(seen.setdefault(place, tile), tile)
-        whole[tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))] = tile
-    return whole
+    for device, (tile, place) in enumerate(zip(tiles, tiling.places, strict=True)):
+        part = tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))
+        if tiling.summands:
+            whole[part] += tile
+            continue
+        real = tuple(slice(0, max(0, d - s.start)) for d, s in zip(dimensions, part, strict=True))
+        first = seen.setdefault(place, tile)
+        if first is not tile:
+            assert first[real].tobytes() == tile[real].tobytes(), f"device {device} has another replica"
+        whole[part] = tile
+    return whole[tuple(slice(0, d) for d in dimensions)]
+
+
+def partitioned_of(module: HloModule, devices: int) -> Partitioned:
+    """Partition a program; the result is valid."""
+    partitioned = partition(module, devices)
+    partitioned.module.verify()
+    return partitioned
 
 
 def run_partitioned(
     module: HloModule, devices: int, arguments: Sequence[Array], backend: str = "evaluator"
 ) -> tuple[Partitioned, list[Array]]:
     """Partition a program, run it on tiles, and return the leaves of the whole result."""
-    partitioned = partition(module, devices)
-    partitioned.module.verify()
+    partitioned = partitioned_of(module, devices)
+    return partitioned, run_tiles(partitioned, devices, module, arguments, backend)
+
+
+def run_tiles(
+    partitioned: Partitioned,
+    devices: int,
+    module: HloModule,
+    arguments: Sequence[Array],
+    backend: str = "evaluator",
+) -> list[Array]:
+    """Run a partitioned program on tiles of the leaves of its arguments; return those of the whole result."""
     executable = hloom.compile(partitioned.module, backend, num_partitions=devices)
-    rows = [
-        [tile_of(a, t, device) for a, t in zip(arguments, partitioned.parameters, strict=True)]
-        for device in range(devices)
-    ]
+    rows: list[list[Any]] = []
+    for device in range(devices):
+        pairs = zip(arguments, partitioned.parameters, strict=True)
+        tiles = iter([None if a is None else tile_of(a, t, device) for a, t in pairs])
+        rows.append([_built(p.shape, tiles) for p in module.entry.parameters])
     results = [leaves_of(result) for result in cast("list[Any]", executable.run(rows))]
-    columns = zip(*results, strict=True)
-    return partitioned, [
-        joined(list(tiles), tiling) for tiles, tiling in zip(columns, partitioned.results, strict=True)
+    columns = list(zip(*results, strict=True))
+    root = module.entry.root.shape
+    shapes = [leaf for _, leaf in root.leaves() if leaf.is_array]
+    kinds = [(t, s) for t, s in zip(partitioned.results, [leaf for _, leaf in root.leaves()], strict=True)]
+    tilings = [t for t, s in kinds if s.is_array]
+    return [
+        joined(list(tiles), tiling, shape.dimensions)
+        for tiles, tiling, shape in zip(columns, tilings, shapes, strict=True)
     ]
+
+
+def _built(shape: Shape, leaves: Iterator[Any]) -> Any:
+    """Return a value of a shape from its leaves."""
+    return tuple(_built(s, leaves) for s in shape.tuple_shapes) if shape.is_tuple else next(leaves)
 
 
 def leaves_of(value: Any) -> list[Array]:

@@ -1,0 +1,165 @@
+"""Run a corpus of annotated programs: ``python -m tests.sharding_corpus programs.zip [--only NAME]``.
+
+Each program is partitioned. If it is small, its tiles run on virtual devices and are compared with the
+evaluator on one device: integers exactly, floats within their rounding error. The bytes that a device sends
+are compared with XLA's. Results without a sharding are made whole, as XLA does by default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.append(str(Path(__file__).parent))
+
+from tests.sharding.runs import partitioned_of, run_tiles
+
+import agreement
+from error_analysis import NoBound
+from hloom.analysis.cost import module_cost
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.ir.sharding import Sharding
+from hloom.ir.traits import shape_bytes
+from hloom.shape.element_type import PRED, ElementType
+from hloom.shape.shape import Shape
+from hloom.sharding.traffic import bytes_sent
+
+LARGEST_RUN = 2e7
+"""Programs of more flops are partitioned but not run, as are those of large values."""
+MOST_DEVICES = 32
+"""Programs for more devices are partitioned but not run."""
+UNJUDGED = frozenset({
+    "infeed", "outfeed", "send", "recv", "partition-id", "all-reduce", "all-gather", "collective-permute",
+    "all-to-all", "reduce-scatter", "rng",
+})  # fmt: skip
+"""Operations whose value on one device is not the one on many."""
+SHAPES_CHANGE = ("SPMDFullToShardShape", "SPMDShardToFullShape")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a program.
+
+    Attributes:
+        status: equal, different, refused, crashed, or partitioned (not run).
+        sent: the bytes that each device sends.
+        reason: the error or the reason why it did not run.
+    """
+
+    status: str
+    sent: int = 0
+    reason: str = ""
+
+
+def outcome(module: HloModule, devices: int) -> Outcome:
+    """Partition a program, run it, and compare it with one device."""
+    root = module.entry.root
+    if root.sharding is None:
+        root.sharding = Sharding.replicated().for_shape(root.shape)
+    try:
+        partitioned = partitioned_of(module, devices)
+    except HloError as error:
+        return Outcome("refused", reason=str(error).replace("\n", " "))
+    except Exception as error:  # noqa: BLE001 -- the table goes on after a defect of the partitioner
+        return Outcome("crashed", reason=f"{type(error).__name__} {error}")
+    sent = bytes_sent(partitioned.module)
+    reason = _unjudged(module, devices)
+    if devices == 1 or devices > MOST_DEVICES:
+        reason = f"{devices} devices"
+    if reason:
+        return Outcome("partitioned", sent, reason)
+    arguments = [value for p in module.entry.parameters for value in arrays(p.shape, p.name)]
+    try:
+        found = run_tiles(partitioned, devices, module, arguments)
+        agreement.computed(found, module, nested(module, arguments))
+    except (AssertionError, HloError, NoBound) as error:
+        if isinstance(error, agreement.Toothless):
+            return Outcome("equal", sent, "toothless")
+        if isinstance(error, NoBound):
+            return Outcome("partitioned", sent, f"no bound: {error}")
+        return Outcome("different", sent, f"{type(error).__name__} {error}".replace("\n", " ")[:200])
+    return Outcome("equal", sent)
+
+
+def _unjudged(module: HloModule, devices: int) -> str:
+    """Return why a program is not run; "" if it is."""
+    for i in module.instructions():
+        target = getattr(i.operation, "custom_call_target", "")
+        if i.opcode in UNJUDGED or target in SHAPES_CHANGE:
+            return target or i.opcode
+        if target and target not in ("Sharding", "TopK"):
+            return target
+        if shape_bytes(i.shape) > 1e7 / devices:
+            return "large"
+    return "large" if module_cost(module).flops > LARGEST_RUN else ""
+
+
+def arrays(shape: Shape, name: str) -> list[Any]:
+    """Return random values of the leaves of a parameter: small integers, normal floats."""
+    if shape.is_tuple:
+        return [a for n, part in enumerate(shape.tuple_shapes) for a in arrays(part, f"{name}.{n}")]
+    if not shape.is_array:
+        return [None]
+    random = np.random.default_rng(sum(map(ord, name)))
+    kind: ElementType = shape.element_type
+    if kind is PRED:
+        return [random.integers(0, 2, shape.dimensions).astype(bool)]
+    if kind.is_floating:
+        return [random.standard_normal(shape.dimensions).astype(kind.numpy_dtype)]
+    return [random.integers(0, 6, shape.dimensions).astype(kind.numpy_dtype)]
+
+
+def nested(module: HloModule, leaves: list[Any]) -> list[Any]:
+    """Return the arguments of a module from the arrays in them."""
+    rest = iter(leaves)
+
+    def build(shape: Shape) -> Any:
+        return tuple(map(build, shape.tuple_shapes)) if shape.is_tuple else next(rest)
+
+    return [build(p.shape) for p in module.entry.parameters]
+
+
+def programs(path: Path) -> list[tuple[dict[str, Any], str]]:
+    """Return the entries of a corpus' index with the texts of the programs."""
+    with zipfile.ZipFile(path) as archive:
+        index = json.loads(archive.read("index.json"))
+        return [(entry, archive.read(f"{entry['name']}.hlo").decode()) for entry in index]
+
+
+def main() -> None:
+    """Print a line for each program that is not equal, or sends more than XLA's, and the sums."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--only", default="", help="Run the programs whose names contain this.")
+    parser.add_argument("--all", action="store_true", help="Print every program.")
+    chosen = parser.parse_args()
+    counts: Counter[str] = Counter()
+    ours = theirs = above = 0
+    for entry, text in programs(chosen.corpus):
+        if chosen.only not in entry["name"] or entry["template"]:
+            continue
+        found = outcome(HloModule.from_text(text), entry["num_partitions"])
+        counts[found.status] += 1
+        xla = entry.get("xla", {}).get("bytes_sent_per_device")
+        figures = f"{found.sent} : {xla}"
+        if xla is not None and found.status not in ("refused", "crashed"):
+            ours, theirs = ours + found.sent, theirs + xla
+            above += found.sent > 1.5 * xla
+        more = xla is not None and found.sent > xla
+        if chosen.all or more or found.status in ("refused", "crashed", "different"):
+            print(f"{found.status:12} {entry['name']:70} {figures:28} {found.reason[:160]}", flush=True)
+    print(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
+    print(f"bytes sent per device, summed: {ours} : {theirs}; {above} programs above 1.5 times XLA's")
+
+
+if __name__ == "__main__":
+    main()
