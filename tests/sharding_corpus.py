@@ -20,11 +20,11 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent))
 
+from error_analysis import NoBound
 from tests.sharding.runs import partitioned_of, run_tiles
 
 import agreement
-from error_analysis import NoBound
-from hloom.analysis.cost import module_cost
+from hloom.analysis.cost import Breakdown, module_cost
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
@@ -69,7 +69,7 @@ def outcome(module: HloModule, devices: int) -> Outcome:
         partitioned = partitioned_of(module, devices)
     except HloError as error:
         return Outcome("refused", reason=str(error).replace("\n", " "))
-    except Exception as error:  # noqa: BLE001 -- the table goes on after a defect of the partitioner
+    except Exception as error:
         return Outcome("crashed", reason=f"{type(error).__name__} {error}")
     sent = bytes_sent(partitioned.module)
     reason = _unjudged(module, devices)
@@ -100,6 +100,10 @@ def _unjudged(module: HloModule, devices: int) -> str:
             return target
         if shape_bytes(i.shape) > 1e7 / devices:
             return "large"
+    breakdown = Breakdown()
+    breakdown.add(module.entry)
+    if breakdown.unknown_loops:
+        return "loop of unknown length"
     return "large" if module_cost(module).flops > LARGEST_RUN else ""
 
 

@@ -20,7 +20,8 @@ def tile_of(array: Array, tiling: Tiling, device: int) -> Array:
     """Return a device's tile of an array; what it has beyond the array is filled with a strange value."""
     extents = tiling.local(array.shape)
     missing = [(0, n * t - d) for n, t, d in zip(extents, tiling.tiles, array.shape, strict=True)]
-    padded = array if not missing else np.pad(array, missing, constant_values=np.array(77).astype(array.dtype))
+    strange = np.array(77).astype(array.dtype)
+    padded = np.pad(array, missing, constant_values=strange) if missing else array
     place = tiling.places[device]
     tile = padded[tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))]
     return np.zeros_like(tile) if tiling.summands and tiling.summands[device] else tile

@@ -19,6 +19,16 @@ from hloom.passes.expand.call_inliner import CallInliner, inline
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
+from hloom.sharding.assignment import (
+    Question,
+    cheapest,
+    joined,
+    operand_tiling,
+    product,
+    result_tiling,
+    scattered,
+    summed_in,
+)
 from hloom.sharding.custom_calls import (
     CALL_PARTITIONERS,
     TILEWISE,
@@ -29,8 +39,11 @@ from hloom.sharding.custom_calls import (
     rule_of,
     with_local_operands,
 )
-from hloom.sharding.factors import Factor, factors_of, with_local_shape
+from hloom.sharding.factors import Factor
+from hloom.sharding.halos import masked
+from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on
+from hloom.sharding.propagation import Propagation
 from hloom.sharding.resharding import Region, Resharder, fixed
 from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
 from hloom.sharding.tiling import Tiling
@@ -92,7 +105,8 @@ class _Partitioner:
         tilings: how the value of each rewritten instruction is cut.
         whole: the shapes of the whole values.
         regions: the manual regions that the values belong to.
-        annotated: the tilings that the operands of `_TO_SHARD` state.
+        hints: how arrays should be cut, by what the program states elsewhere.
+        factors: the factors of operations, before operands are rewritten.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
@@ -104,7 +118,8 @@ class _Partitioner:
         self.tilings: dict[HloInstruction, Tilings] = {}
         self.whole: dict[HloInstruction, Shape] = {}
         self.regions: dict[HloInstruction, Region] = {}
-        self.annotated: dict[HloInstruction, Tilings] = {}
+        self.hints: dict[HloInstruction, Tiling] = {}
+        self.factors: dict[HloInstruction, list[Factor]] = {}
 
     def entry(self) -> Tilings:
         """Partition the entry computation; return the tilings of its result."""
@@ -120,10 +135,19 @@ class _Partitioner:
         self, computation: HloComputation, parameters: Sequence[Tilings], regions: Sequence[Region]
     ) -> None:
         """Rewrite a computation whose parameters are cut in a given way."""
+        stated: dict[HloInstruction, Tiling] = {}
+        for i in computation.post_order():
+            if isinstance(i.operation, Parameter):
+                tilings: Tilings | None = parameters[i.operation.parameter_number]
+            else:
+                tilings = self._stated(i)
+            if isinstance(tilings, Tiling) and i.shape.is_array:
+                stated[i] = tilings
+        propagation = Propagation(computation, stated, self.devices)
+        self.hints.update(propagation.found)
+        self.factors.update(propagation.factors)
         for i in computation.post_order():
             self.whole[i] = i.shape
-            if any(_enters_shard(user) for user in i.users) and (stated := self._stated(i)) is not None:
-                self.annotated[i] = stated
             if isinstance(i.operation, Parameter):
                 number = i.operation.parameter_number
                 self._keep(i, parameters[number], regions[number])
@@ -203,22 +227,16 @@ class _Partitioner:
         if text and not shape.is_tuple:
             found = parse_shardings(text, self.meshes)
             if found:
-                return self._even(found[0].tiling(_rank(shape), self.devices), shape)
+                return found[0].tiling(_rank(shape), self.devices)
         if i.sharding is None:
             return None
         elements = iter(i.sharding.elements) if i.sharding.kind == "tuple" else None
 
         def tiling(leaf: Shape) -> Tiling:
             sharding: Sharding | None = i.sharding if elements is None else next(elements, None)
-            return self._even(Tiling.of(sharding, _rank(leaf), self.devices), leaf)
+            return Tiling.of(sharding, _rank(leaf), self.devices)
 
         return self._each(shape, tiling)
-
-    def _even(self, tiling: Tiling, shape: Shape) -> Tiling:
-        """Return the tiling without the dimensions that it does not cut evenly."""
-        extents = shape.dimensions if shape.is_array else ()
-        uneven = [d for d, n in enumerate(extents) if n % tiling.tiles[d]]
-        return tiling.without(uneven) if uneven else tiling
 
     # -- resharding
 
@@ -256,45 +274,140 @@ class _Partitioner:
     # -- operations
 
     def _computed(self, i: HloInstruction, region: Region) -> None:
-        """Compute tiles of the result from tiles of the operands, as far as the factors allow it."""
+        """Compute tiles of the result from tiles of the operands, by the cheapest assignment of factors."""
         shapes = [self.whole[o] for o in i.operands]
-        is_call = isinstance(i.operation, CustomCall)
-        accepted = self._accepted(i, batch_factors(i, shapes) if is_call else factors_of(i, shapes))
+        stated = self._stated(i) if not region else None
+        factors = self.factors[i]
+        if isinstance(i.operation, CustomCall):
+            factors = batch_factors(i, shapes) or factors
+        accepted = self._chosen(i, factors, shapes, region, stated)
         for number, operand in enumerate(list(i.operands)):
             columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
-            wanted = self._each(self.whole[operand], lambda leaf, c=columns: self._joined(leaf, c))
+            wanted = self._each(shapes[number], lambda leaf, c=columns: joined(leaf, c, self.devices))
             fitted = self._fitted(operand, wanted)
             if fitted is not operand:
                 i.replace_operand(number, fitted)
-        results = {f.result: cut for f, cut in accepted if f.result is not None}
-        tilings = self._each(i.shape, lambda leaf: self._joined(leaf, results))
-        self._keep(i, tilings, region)
-        if is_call and accepted:
-            i.operation = with_local_operands(i)
-        elif i.shape.is_array:
-            i.operation = with_local_shape(i.operation, i.shape)
+        whole = self.whole[i]
+        tilings = self._each(whole, lambda leaf: result_tiling(accepted, leaf, self.devices))
+        made = self._local_operation(i, shapes, accepted, tilings, region)
+        users, is_root = list(made.users), made.is_root
+        result = made
         if any(f.result is None for f, _ in accepted):
-            self._reduced(i, accepted, region)
+            result = self._reduced(made, accepted, region, stated)
+        if stated is not None:
+            result = self._fitted(result, stated)
+        if result is not made:
+            self._redirect(made, result, users, is_root)
+
+    def _chosen(
+        self,
+        i: HloInstruction,
+        factors: Sequence[Factor],
+        shapes: Sequence[Shape],
+        region: Region,
+        stated: Tilings | None,
+    ) -> list[tuple[Factor, Tiling]]:
+        """Return the factors to cut."""
+        target = stated if stated is not None else self.hints.get(i)
+        while isinstance(target, tuple) and target:
+            target = target[0]
+        result = i.shape
+        while result.is_tuple and result.tuple_shapes:
+            result = result.tuple_shapes[0]
+        have = [self.tilings[o] if s.is_array else None for o, s in zip(i.operands, shapes, strict=True)]
+        question = Question(
+            i,
+            factors,
+            shapes,
+            result,
+            [tiling if isinstance(tiling, Tiling) else None for tiling in have],
+            target if isinstance(target, Tiling) else None,
+            tuple(fixed(region, self.devices)) if region else None,
+            self.devices,
+        )
+        return cheapest(question)
+
+    def _local_operation(
+        self,
+        i: HloInstruction,
+        shapes: Sequence[Shape],
+        accepted: Sequence[tuple[Factor, Tiling]],
+        tilings: Tilings,
+        region: Region,
+    ) -> HloInstruction:
+        """Make an instruction compute tiles; return it or the one that replaces it."""
+        whole = self.whole[i]
+        for factor, cut in accepted:
+            if factor.result is None and factor.kind != "indexed" and factor.size % cut.tiles[0]:
+                self._mask(i, shapes, factor, cut)
+        first = tilings
+        result = whole
+        while isinstance(first, tuple) and first:
+            first, result = first[0], result.tuple_shapes[0]
+        if not accepted or not isinstance(first, Tiling):
+            self._keep(i, tilings, region)
+            return i
+        cuts = [
+            operand_tiling(accepted, number, shape, self.devices) if shape.is_array else None
+            for number, shape in enumerate(shapes)
+        ]
+        place = Place(i, shapes, result, cuts, first, accepted, self.resharder, region)
+        made = localized(place)
+        if made is i:
+            self._keep(i, tilings, region)
+            if isinstance(i.operation, CustomCall):
+                i.operation = with_local_operands(i)
+            return i
+        Writer(i).replace(made)
+        return self._made(made, whole, tilings, region)
+
+    def _mask(self, i: HloInstruction, shapes: Sequence[Shape], factor: Factor, cut: Tiling) -> None:
+        """Replace what lies beyond the end of a reduced dimension by what does not change the result."""
+        assert factor.combiner is not None
+        for number, d in factor.operands.items():
+            if factor.kind == "halo" and number == 0:
+                continue
+            kind = shapes[number].element_type
+            neutral = factor.combiner.neutral_element(kind) if i.opcode == "reduce" else 0
+            operand = i.operands[number]
+            fill = Writer(i).scalar(neutral if neutral is not None else 0, kind)
+            spread = cut.select([0 if e == d else None for e in range(shapes[number].rank)])
+            extent = shapes[number].dimensions[d]
+            i.replace_operand(number, masked(operand, d, spread, extent, fill, self.resharder))
+
+    def _redirect(
+        self, old: HloInstruction, new: HloInstruction, users: Sequence[HloInstruction], is_root: bool
+    ) -> None:
+        """Let the users of a value take another one."""
+        computation = old.parent
+        assert computation is not None
+        for user in users:
+            for number, operand in enumerate(user.operands):
+                if operand is old:
+                    user.replace_operand(number, new)
+        if is_root:
+            computation.root = new
 
     def _custom_call(self, i: HloInstruction, partitioner: CallPartitioner, region: Region) -> None:
         """Replace a call by what its target's partitioner lets each device compute, in the cuts it wants."""
         rule = rule_of(i)
-        accepted = self._accepted(i, [f.factor for f in rule])
+        shapes = [self.whole[o] for o in i.operands]
+        stated = self._stated(i)
+        accepted = self._chosen(i, [f.factor for f in rule], shapes, region, stated)
         cut = {id(factor): tiling for factor, tiling in accepted}
         kept = [(f, cut[id(f.factor)]) for f in rule if id(f.factor) in cut]
         operands: list[Cut] = []
-        for number, operand in enumerate(i.operands):
+        for number, (operand, shape) in enumerate(zip(i.operands, shapes, strict=True)):
             columns = {f.factor.operands[number]: t for f, t in kept if number in f.factor.operands}
-            shape, tiling = self.whole[operand], self.tilings[operand]
+            tiling = self.tilings[operand]
             assert isinstance(tiling, Tiling)
-            operands.append((shape, self._joined(shape, columns) if rule else tiling))
+            operands.append((shape, joined(shape, columns, self.devices) if rule else tiling))
         whole = self.whole[i]
-        stated = self._stated(i)
         results: list[Cut] = []
         for number, shape in enumerate(whole.tuple_shapes if whole.is_tuple else (whole,)):
             columns = {f.results[number]: t for f, t in kept if number in f.results}
-            tiling = self._joined(shape, columns) if stated is None else _leaves(stated)[number]
-            results.append((shape, tiling))
+            found = joined(shape, columns, self.devices)
+            results.append((shape, found if stated is None else _leaves(stated)[number]))
         piece = partitioner(i, operands, results)
         if piece is None:
             Writer(i).replace(i.operands[0])
@@ -303,9 +416,9 @@ class _Partitioner:
         adopt(self.module, piece.module, self.resharder.channel)
         tilings = tuple(piece.results) if whole.is_tuple else piece.results[0]
         entry = piece.module.entry
-        found = inline(Writer(i).op(Call(), *fitted, shape=entry.root.shape, computations=[entry]))
-        found = found if whole.is_tuple else self.resharder.renamed(found)
-        Writer(i).replace(self._made(found, whole, tilings, region))
+        made = inline(Writer(i).op(Call(), *fitted, shape=entry.root.shape, computations=[entry]))
+        made = made if whole.is_tuple else self.resharder.renamed(made)
+        Writer(i).replace(self._made(made, whole, tilings, region))
 
     def _on_one_device(self, i: HloInstruction) -> None:
         """Let one device make a call, and send its results to the others."""
@@ -319,55 +432,44 @@ class _Partitioner:
         self._made(sent, self.whole[i], self._uncut(self.whole[i]), ())
         Writer(i).replace(sent)
 
-    def _reduced(self, i: HloInstruction, accepted: Sequence[tuple[Factor, Tiling]], region: Region) -> None:
+    def _reduced(
+        self,
+        i: HloInstruction,
+        accepted: Sequence[tuple[Factor, Tiling]],
+        region: Region,
+        stated: Tilings | None,
+    ) -> HloInstruction:
         """Combine what the devices have reduced, each from its tiles."""
-        users, computation = list(i.users), i.parent
-        assert computation is not None
-        is_root = i.is_root
         combiner = next(f.combiner for f, _ in accepted if f.combiner is not None)
-        dimensions = [n for n, (f, _) in enumerate(accepted) if f.result is None]
-        tiling = _product([cut for _, cut in accepted])
-        groups = tiling.groups(dimensions, fixed(region, self.devices))
+        whole, tiling = self.whole[i], self.tilings[i]
+        assert isinstance(tiling, Tiling)
         initial = i.operands[1] if i.opcode == "reduce" else None
         writer = Writer(i)
         if initial is not None:
             neutral = combiner.neutral_element(i.shape.element_type)
             assert neutral is not None
             i.replace_operand(1, writer.scalar(neutral, i.shape.element_type))
-        total = self.resharder.all_reduce(i, combiner, groups)
+        target = stated if stated is not None else self.hints.get(i)
+        wide = summed_in(i, whole)
+        if wide is not None:
+            i.shape = Shape(wide, i.shape.dimensions)
+        found = None
+        if isinstance(target, Tiling):
+            found = scattered(tiling, target, whole.dimensions, accepted)
+        if found is not None and isinstance(target, Tiling):
+            d, _ = found
+            groups = target.groups([d], fixed(region, self.devices))
+            total = self.resharder.reduce_scatter(i, combiner, d, groups)
+            tiling = target
+        else:
+            dimensions = [n for n, (f, _) in enumerate(accepted) if f.result is None]
+            groups = product([cut for _, cut in accepted]).groups(dimensions, fixed(region, self.devices))
+            total = self.resharder.all_reduce(i, combiner, groups)
         if initial is not None:
-            spread = writer.broadcast(initial, i.shape.dimensions)
-            total = writer.op(combiner, spread, total, shape=i.shape)
-        self._made(total, self.whole[i], self.tilings[i], region)
-        for user in users:
-            for number, operand in enumerate(user.operands):
-                if operand is i:
-                    user.replace_operand(number, total)
-        if is_root:
-            computation.root = total
-
-    def _accepted(self, i: HloInstruction, factors: Sequence[Factor]) -> list[tuple[Factor, Tiling]]:
-        """Return the factors to cut, each with a tiling of rank 1; those of large operands come first."""
-        candidates: list[tuple[int, int, Factor, Tiling]] = []
-        for order, factor in enumerate(factors):
-            for number, d in factor.operands.items():
-                tiling = self.tilings[i.operands[number]]
-                if isinstance(tiling, Tiling) and tiling.cuts(d) and factor.size % tiling.tiles[d] == 0:
-                    size = self.whole[i.operands[number]].element_count
-                    candidates.append((-size, order, factor, tiling.select([d])))
-        accepted: list[tuple[Factor, Tiling]] = []
-        for _, _, factor, cut in sorted(candidates, key=lambda c: c[:2]):
-            combiners = {type(f.combiner) for f, _ in [*accepted, (factor, cut)] if f.combiner is not None}
-            known = any(factor is other for other, _ in accepted)
-            if not known and len(combiners) <= 1 and _is_complete([*(c for _, c in accepted), cut]):
-                accepted.append((factor, cut))
-        return accepted
-
-    def _joined(self, shape: Shape, columns: Mapping[int, Tiling]) -> Tiling:
-        """Return the tiling of an array some of whose dimensions are cut by tilings of rank 1."""
-        whole = Tiling.replicated(1, self.devices)
-        cuts = [columns.get(d, whole) for d in range(_rank(shape))]
-        return _product(cuts) if cuts else Tiling.replicated(0, self.devices)
+            spread = writer.broadcast(initial, total.shape.dimensions)
+            total = writer.op(combiner, spread, total, shape=total.shape)
+        total = writer.convert(total, whole.element_type)
+        return self._made(total, whole, tiling, region)
 
     # -- control flow
 
@@ -403,6 +505,28 @@ class _Partitioner:
         stated = self._stated(i) if not region else None
         Writer(i).replace(self._fitted(operand, self.tilings[operand] if stated is None else stated))
 
+    def _to_shard(self, i: HloInstruction, region: Region) -> None:
+        """Enter a region of tiles: the operand is cut as its own annotation says."""
+        (operand,) = i.operands
+        tile = self.resharder.renamed(operand)
+        if not tile.shape.compatible(i.shape):
+            message = (
+                f"%{i.name} gives {i.shape}, but a tile of its operand is {tile.shape}; regions with axes "
+                f"that are not manual are not implemented"
+            )
+            raise HloError(message, rule="sharding.manual-axes", instruction=i.name)
+        inner = (*region, tuple((device,) for device in range(self.devices)))
+        self._made(tile, tile.shape, self._uncut(tile.shape), inner)
+        Writer(i).replace(tile)
+
+    def _to_full(self, i: HloInstruction, region: Region) -> None:
+        """Leave a region of tiles: they become those of the whole array as the call's annotation says."""
+        (operand,) = i.operands
+        tiling = self._stated(i) or self._uncut(i.shape)
+        tile = self.resharder.renamed(self._fitted(operand, self._uncut(self.whole[operand])))
+        self._made(tile, i.shape, tiling, region[:-1])
+        Writer(i).replace(tile)
+
     def _to_local(self, i: HloInstruction, region: Region) -> None:
         """Enter a manual region: its values are the tiles along the manual axes."""
         axes, shardings = self._manual(i, "xla.sdy.in_shardings")
@@ -426,29 +550,6 @@ class _Partitioner:
             parts.append(self._made(tile, shape, tiling, region[:-1]))
         self._hand_over(i, parts, region[:-1])
 
-    def _to_shard(self, i: HloInstruction, region: Region) -> None:
-        """Enter a region of tiles: cut the operand as its own annotation says."""
-        (operand,) = i.operands
-        tiling = self.annotated.get(operand, self.tilings[operand])
-        tile = self.resharder.renamed(self._fitted(operand, tiling))
-        if not tile.shape.compatible(i.shape):
-            message = (
-                f"%{i.name} gives {i.shape}, but a tile of its operand is {tile.shape}; regions with axes "
-                f"that are not manual are not implemented"
-            )
-            raise HloError(message, rule="sharding.manual-axes", instruction=i.name)
-        inner = (*region, tuple((device,) for device in range(self.devices)))
-        self._made(tile, tile.shape, self._uncut(tile.shape), inner)
-        Writer(i).replace(tile)
-
-    def _to_full(self, i: HloInstruction, region: Region) -> None:
-        """Leave a region of tiles: they become those of the whole array as the call's annotation says."""
-        (operand,) = i.operands
-        tiling = self._stated(i) or self._uncut(i.shape)
-        tile = self.resharder.renamed(self._fitted(operand, self._uncut(self.whole[operand])))
-        self._made(tile, i.shape, tiling, region[:-1])
-        Writer(i).replace(tile)
-
     def _manual(self, i: HloInstruction, key: str) -> tuple[frozenset[str], list[MeshSharding]]:
         attributes = i.frontend_attributes or {}
         axes = parse_axes(attributes.get("xla.sdy.manual_axes", ""))
@@ -461,24 +562,5 @@ class _Partitioner:
         return tuple(shardings[0].mesh.along(device, axes) for device in range(self.devices))
 
 
-def _enters_shard(i: HloInstruction) -> bool:
-    return isinstance(i.operation, CustomCall) and i.operation.custom_call_target == _TO_SHARD
-
-
 def _rank(shape: Shape) -> int:
     return shape.rank if shape.is_array else 0
-
-
-def _product(cuts: Sequence[Tiling]) -> Tiling:
-    """Return the tiling whose dimensions are cut by tilings of rank 1."""
-    tiles = tuple(cut.tiles[0] for cut in cuts)
-    return Tiling(tiles, tuple(zip(*(cut.column(0) for cut in cuts), strict=True)))
-
-
-def _is_complete(cuts: Sequence[Tiling]) -> bool:
-    """Return true if every combination of tiles is on some device: the cuts are along independent axes."""
-    tiling = _product(cuts)
-    count = 1
-    for tiles in tiling.tiles:
-        count *= tiles
-    return len(set(tiling.places)) == count

@@ -8,26 +8,27 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from hloom.ir.device_groups import DeviceList
+from hloom.ir.device_groups import DeviceList, Groups
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
+from hloom.ir.window import PaddingDimension
 from hloom.operations.arithmetic import Add
-from hloom.operations.collectives import AllGather, AllReduce, PartitionId
+from hloom.operations.collectives import AllGather, AllReduce, PartitionId, ReduceScatter
 from hloom.operations.comparison import Select
 from hloom.operations.dynamic_slicing import DynamicSlice
-from hloom.operations.exchanges import CollectiveBroadcast
-from hloom.operations.movement import Reshape
+from hloom.operations.exchanges import AllToAll, CollectiveBroadcast, CollectivePermute
+from hloom.operations.movement import Pad, Reshape, Transpose
 from hloom.operations.structure import AfterAll, Constant
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32, U32
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
+from hloom.sharding.plans import Cut, Exchange, Gather, Permute, Spread, Step, plan
 from hloom.sharding.tiling import Tiling
 
 Region: TypeAlias = "tuple[tuple[tuple[int, ...], ...], ...]"
 """The manual regions around a value, outermost first: each device's place along the axes of each."""
-Groups: TypeAlias = "tuple[tuple[int, ...], ...]"
 
 
 class Resharder:
@@ -46,62 +47,152 @@ class Resharder:
     ) -> HloInstruction:
         """Return the tiles of an array of a shape in another tiling.
 
-        Summands are added first; dimensions that are cut differently are gathered, then sliced. If devices
-        are to hold summands, the first of each group holds the tile, the others hold zeros.
+        Summands are added first. If devices are to hold summands, the first of each group holds the tile,
+        the others hold zeros.
         """
         if have.summands and (have.summands != want.summands or have.tiles != want.tiles):
             groups = have.summand_groups(fixed(region, have.devices))
             value, have = self.all_reduce(value, Add(), groups), have.summed()
-        changed = [d for d in range(shape.rank) if not have.same_cut(d, want, d)]
-        for d in changed:
-            if have.cuts(d):
-                value = self._gather(value, have, d, region)
-                have = have.without([d])
-        cut = [d for d in changed if want.cuts(d)]
-        value = self._slice(value, want, cut) if cut else value
+        agreed = tuple(fixed(region, have.devices)) if region else None
+        steps, _ = plan(shape.dimensions, have.summed(), want.summed(), agreed)
+        before = have
+        for step in steps:
+            value = self._step(value, shape, before, step)
+            before = step.after
         return self._first_summand(value, want) if want.summands != have.summands else value
+
+    def _step(self, value: HloInstruction, shape: Shape, before: Tiling, step: Step) -> HloInstruction:
+        match step:
+            case Permute(pairs=pairs):
+                return self.permute(value, pairs)
+            case Exchange(source=d, target=e, groups=groups):
+                value = self.padded(value, e, step.after.local(shape.dimensions)[e] * len(groups[0]))
+                value = self._exchange(value, d, e, groups)
+            case Gather(dimension=d, groups=groups):
+                value = self._gather(value, d, groups)
+            case Spread(dimension=d, groups=groups):
+                operation = CollectiveBroadcast(replica_groups=DeviceList(groups), channel_id=self.channel())
+                value = Writer(value).op(operation, value, shape=value.shape)
+            case Cut():
+                return self._slice(value, shape, before, step.after)
+        return self.trimmed(value, d, step.after.local(shape.dimensions)[d])
+
+    def permute(self, value: HloInstruction, pairs: Sequence[tuple[int, int]]) -> HloInstruction:
+        """Return what the source of each pair has, on its target; zeros on devices that are no target."""
+        operation = CollectivePermute(channel_id=self.channel(), source_target_pairs=tuple(pairs))
+        return Writer(value).op(operation, value, shape=value.shape)
+
+    def padded(self, value: HloInstruction, d: int, extent: int) -> HloInstruction:
+        """Return a tile with zeros behind it along a dimension, up to an extent."""
+        missing = extent - value.shape.dimensions[d]
+        return self.window(value, d, 0, missing) if missing else value
+
+    def trimmed(self, value: HloInstruction, d: int, extent: int) -> HloInstruction:
+        """Return the first elements of a tile along a dimension."""
+        return self.window(value, d, 0, extent - value.shape.dimensions[d])
+
+    def window(
+        self, value: HloInstruction, d: int, low: int, high: int, fill: HloInstruction | None = None
+    ) -> HloInstruction:
+        """Return a tile padded, or cut if negative, at both ends of a dimension; with zeros by default."""
+        if low == 0 and high == 0:
+            return value
+        writer = Writer(value)
+        zero = fill or writer.scalar(0, value.shape.element_type)
+        pads = [PaddingDimension(0, 0, 0)] * value.shape.rank
+        pads[d] = PaddingDimension(low, high, 0)
+        extents = list(value.shape.dimensions)
+        extents[d] += low + high
+        shape = Shape(value.shape.element_type, tuple(extents))
+        return writer.op(Pad(padding=tuple(pads)), value, zero, shape=shape)
+
+    def _exchange(self, value: HloInstruction, d: int, e: int, groups: Groups) -> HloInstruction:
+        """Cut dimension ``e`` into parts, send each to its device, and join what arrives along ``d``."""
+        writer, count = Writer(value), len(groups[0])
+        extents = list(value.shape.dimensions)
+        parts = [*extents[:e], count, extents[e] // count, *extents[e + 1 :]]
+        value = writer.reshape(value, parts)
+        operation = AllToAll(
+            channel_id=self.channel(),
+            replica_groups=DeviceList(groups),
+            constrain_layout=False,
+            split_dimension=(e,),
+        )
+        value = writer.op(operation, value, shape=value.shape)
+        rest = [n for n in range(len(parts)) if n != e]
+        place = rest.index(d if d < e else d + 1)
+        order = (*rest[:place], e, *rest[place:])
+        shape = Shape(value.shape.element_type, tuple(parts[n] for n in order))
+        value = writer.op(Transpose(dimensions=order), value, shape=shape)
+        extents[e] //= count
+        extents[d] *= count
+        return writer.reshape(value, extents)
 
     def _first_summand(self, value: HloInstruction, tiling: Tiling) -> HloInstruction:
         writer = Writer(value)
-        number = self._of_device(writer, tiling.summands)
+        number = self.of_device(writer, tiling.summands)
         first = writer.compare(number, "EQ", writer.scalar(0, S32))
         zeros = writer.full(0, value.shape)
         chosen = writer.broadcast(first, value.shape.dimensions)
         return writer.op(Select(), chosen, value, zeros, shape=value.shape)
 
-    def _gather(self, value: HloInstruction, tiling: Tiling, d: int, region: Region) -> HloInstruction:
+    def _gather(self, value: HloInstruction, d: int, groups: Groups) -> HloInstruction:
         operation = AllGather(
             all_gather_dimensions=(d,),
-            replica_groups=DeviceList(tiling.groups([d], fixed(region, tiling.devices))),
+            replica_groups=DeviceList(groups),
             channel_id=self.channel(),
             use_global_device_ids=True,
             constrain_layout=False,
         )
         extents = list(value.shape.dimensions)
-        extents[d] *= tiling.tiles[d]
+        extents[d] *= len(groups[0])
         return Writer(value).op(operation, value, shape=Shape(value.shape.element_type, tuple(extents)))
 
-    def _slice(self, value: HloInstruction, tiling: Tiling, cut: Sequence[int]) -> HloInstruction:
+    def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
+        """Return each device's part of what it has."""
         writer = Writer(value)
-        extents = list(value.shape.dimensions)
+        extents = list(want.local(shape.dimensions))
         starts: list[HloInstruction] = []
-        for d in range(value.shape.rank):
-            if d not in cut:
+        old = have.local(shape.dimensions)
+        for d, extent in enumerate(extents):
+            ratio = want.tiles[d] // have.tiles[d]
+            if ratio == 1:
                 starts.append(writer.scalar(0, S32))
                 continue
-            extents[d] //= tiling.tiles[d]
-            starts.append(self._of_device(writer, [n * extents[d] for n in tiling.column(d)]))
-        shape = Shape(value.shape.element_type, tuple(extents))
-        return writer.op(DynamicSlice(dynamic_slice_sizes=shape.dimensions), value, *starts, shape=shape)
+            value = self.padded(value, d, extent * ratio)
+            firsts = [p * extent - q * old[d] for p, q in zip(want.column(d), have.column(d), strict=True)]
+            starts.append(self.of_device(writer, firsts))
+        local = Shape(value.shape.element_type, tuple(extents))
+        return writer.op(DynamicSlice(dynamic_slice_sizes=local.dimensions), value, *starts, shape=local)
 
-    def _of_device(self, writer: Writer, numbers: Sequence[int]) -> HloInstruction:
+    def of_device(self, writer: Writer, numbers: Sequence[int]) -> HloInstruction:
         """Return the number of this device from a table."""
+        if len(set(numbers)) == 1:
+            return writer.scalar(numbers[0], S32)
         table = np.asarray(numbers, np.int32)
         literal = Literal(table, Shape(S32, table.shape))
         constant = writer.op(Constant(literal=literal), shape=literal.shape)
         device = writer.op(PartitionId(), shape=Shape(U32, ()))
         one = writer.op(DynamicSlice(dynamic_slice_sizes=(1,)), constant, device, shape=Shape(S32, (1,)))
         return writer.reshape(one, ())
+
+    def reduce_scatter(
+        self, value: HloInstruction, combiner: Operation, d: int, groups: Groups
+    ) -> HloInstruction:
+        """Return what the devices of each group have, combined; each gets a part along a dimension."""
+        writer = Writer(value)
+        operation = ReduceScatter(
+            replica_groups=DeviceList(groups),
+            channel_id=self.channel(),
+            use_global_device_ids=True,
+            constrain_layout=False,
+            scatter_dimensions=(d,),
+        )
+        extents = list(value.shape.dimensions)
+        extents[d] //= len(groups[0])
+        shape = Shape(value.shape.element_type, tuple(extents))
+        computation = writer.combiner(combiner, value.shape.element_type)
+        return writer.op(operation, value, shape=shape, computations=[computation])
 
     def all_reduce(self, value: HloInstruction, combiner: Operation, groups: Groups) -> HloInstruction:
         """Return what the devices of each group have, combined."""

@@ -45,8 +45,8 @@ class Tiling:
         return len(self.places)
 
     def local(self, dimensions: Sequence[int]) -> tuple[int, ...]:
-        """Return the dimensions of a tile of an array."""
-        return tuple(n // t for t, n in zip(self.tiles, dimensions, strict=True))
+        """Return the dimensions of a tile of an array; the last tiles may exceed the array."""
+        return tuple(-(-n // t) for t, n in zip(self.tiles, dimensions, strict=True))
 
     def column(self, dimension: int) -> tuple[int, ...]:
         """Return the index of each device's tile along a dimension."""
@@ -113,6 +113,8 @@ class Tiling:
     def of(sharding: Sharding | None, rank: int, devices: int) -> Tiling:
         """Return the tiling of a sharding of an array; what is not tiled counts as replicated.
 
+        So does what is tiled over some of the devices only.
+
         Raises HloError by the rule ``sharding.device`` for a device that there is not.
         """
         whole = Tiling.replicated(rank, devices)
@@ -124,6 +126,8 @@ class Tiling:
             return whole
         dimensions = sharding.tiles.dimensions
         numbers = np.asarray(sharding.tiles.numbers).reshape(dimensions)
+        if numbers.size < devices and numbers.max() < devices:
+            return whole
         if numbers.max() >= devices:
             message = f"a sharding names device {numbers.max()}, the program runs on {devices}"
             raise HloError(message, rule="sharding.device")

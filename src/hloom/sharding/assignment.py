@@ -1,0 +1,269 @@
+"""Assignments: which factors of an operation are cut, and how; the cheapest in bytes is taken."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.traits import Family
+from hloom.shape.element_type import F32, ElementType
+from hloom.shape.shape import Shape
+from hloom.sharding import plans
+from hloom.sharding.factors import Factor
+from hloom.sharding.local_operations import fetched_elements, fetches
+from hloom.sharding.tiling import Tiling
+
+Cut: TypeAlias = "tuple[Factor, Tiling]"
+"""A factor, and the tiling of its index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an assignment is wanted for.
+
+    Attributes:
+        i: the instruction.
+        factors: its factors.
+        shapes: the shapes of the whole operands.
+        result: the shape of the whole result, or of its first leaf.
+        have: the tiles of the operands; None for those that are no arrays.
+        target: the wanted tiles of the result; None if any will do.
+        fixed: what devices that work together must agree in.
+        devices: the number of devices.
+    """
+
+    i: HloInstruction
+    factors: Sequence[Factor]
+    shapes: Sequence[Shape]
+    result: Shape
+    have: Sequence[Tiling | None]
+    target: Tiling | None
+    fixed: tuple[object, ...] | None
+    devices: int
+
+
+def cheapest(question: Question) -> list[Cut]:
+    """Return the factors to cut that send the fewest bytes, among those the most tiles."""
+    best: tuple[float, int, list[Cut]] | None = None
+    for accepted in _candidates(question):
+        work = -math.prod(cut.tiles[0] for _, cut in accepted)
+        found = (bytes_sent(question, accepted), work, accepted)
+        if best is None or found[:2] < best[:2]:
+            best = found
+    return best[2] if best is not None else []
+
+
+def _candidates(question: Question) -> Iterator[list[Cut]]:
+    """Return assignments that follow an operand or the target first, then the others, and the empty one."""
+    sources = _sources(question) or [[]]
+    seen: list[list[Cut]] = []
+    for first in range(len(sources)):
+        order = [sources[first], *sources[:first], *sources[first + 1 :]]
+        for kinds in (("plain", "grouped", "parallel", "halo", "indexed"), ("plain", "grouped", "parallel")):
+            for reduces in (True, False):
+                accepted = _greedy(question, order, kinds, reduces)
+                for more in (accepted, _moved(question, accepted, order)):
+                    if more not in seen:
+                        seen.append(more)
+                        yield more
+    yield []
+
+
+def _sources(question: Question) -> list[list[Cut]]:
+    """Return the cuts of the target, then of each operand, large ones first."""
+    found: list[tuple[int, list[Cut]]] = []
+    if question.target is not None:
+        target = question.target
+        cuts = [
+            (f, target.select([f.result]))
+            for f in question.factors
+            if f.result is not None and f.result < len(target.tiles) and target.cuts(f.result)
+        ]
+        found.append((-(1 << 62), cuts))
+    for number, tiling in enumerate(question.have):
+        if tiling is None:
+            continue
+        cuts = [
+            (f, tiling.select([f.operands[number]]))
+            for f in question.factors
+            if number in f.operands and tiling.cuts(f.operands[number])
+        ]
+        found.append((-question.shapes[number].element_count, cuts))
+    return [cuts for _, cuts in sorted(found, key=lambda pair: pair[0]) if cuts]
+
+
+def _greedy(question: Question, order: Sequence[list[Cut]], kinds: Sequence[str], reduces: bool) -> list[Cut]:
+    accepted: list[Cut] = []
+    for cuts in order:
+        for factor, cut in cuts:
+            wanted = factor.kind in kinds and (reduces or factor.result is not None)
+            if wanted and _fits(question, accepted, factor, cut):
+                accepted.append((factor, cut))
+    return accepted
+
+
+def _moved(question: Question, accepted: list[Cut], order: Sequence[list[Cut]]) -> list[Cut]:
+    """Cut other factors where the ones that are cut cannot be used."""
+    made = list(accepted)
+    columns = [
+        tiling.select([d])
+        for tiling in question.have
+        if tiling is not None
+        for d in range(len(tiling.tiles))
+        if tiling.cuts(d)
+    ]
+    for cut in columns:
+        for factor in sorted(question.factors, key=lambda f: -f.size):
+            plain = factor.kind == "plain" and factor.result is not None and factor.operands
+            if plain and factor.size % cut.tiles[0] == 0 and _fits(question, made, factor, cut):
+                made.append((factor, cut))
+                break
+    return made
+
+
+def _fits(question: Question, accepted: Sequence[Cut], factor: Factor, cut: Tiling) -> bool:
+    """Return true if a factor can be cut beside those that are cut already."""
+    if any(factor is other for other, _ in accepted) or factor.size == 0:
+        return False
+    if factor.combiner is not None and not _combines(question, accepted, factor):
+        return False
+    if not _is_divided(question, factor, cut):
+        return False
+    shared = [other for other, _ in accepted if _share(other, factor)]
+    if shared or not is_complete([*(c for _, c in accepted), cut]):
+        return False
+    return fetches(question.i, question.shapes, question.result, factor, cut) is not None
+
+
+def _share(a: Factor, b: Factor) -> bool:
+    """Return true if two factors are the same dimension of an array."""
+    if a.result is not None and a.result == b.result:
+        return True
+    return any(b.operands.get(number) == d for number, d in a.operands.items())
+
+
+def _combines(question: Question, accepted: Sequence[Cut], factor: Factor) -> bool:
+    kinds = {type(f.combiner) for f, _ in accepted if f.combiner is not None}
+    assert factor.combiner is not None
+    neutral = factor.combiner.neutral_element(question.result.element_type)
+    is_known = neutral is not None and not question.result.element_type.is_predicate
+    own = factor.combiner.opcode != "add" or not question.result.element_type.is_predicate
+    return kinds <= {type(factor.combiner)} and own and (is_known or neutral is not None)
+
+
+def _is_divided(question: Question, factor: Factor, cut: Tiling) -> bool:
+    """Return true if tiles divide a factor evenly, where they must."""
+    if factor.size % cut.tiles[0] == 0:
+        return True
+    sums_parts = factor.kind == "indexed" and factor.result is None and len(factor.operands) > 1
+    if factor.kind == "grouped" or sums_parts:
+        return False
+    extents = {question.shapes[n].dimensions[d] for n, d in factor.operands.items()}
+    if factor.result is not None and question.result.is_array and factor.kind == "plain":
+        extents.add(question.result.dimensions[factor.result])
+    return factor.kind == "halo" or extents <= {factor.size}
+
+
+def bytes_sent(question: Question, accepted: Sequence[Cut]) -> float:
+    """Return the bytes that a device sends to fit operands, to combine, and to reach the target."""
+    total = 0.0
+    for number, have in enumerate(question.have):
+        if have is None:
+            continue
+        shape = question.shapes[number]
+        want = operand_tiling(accepted, number, shape, question.devices)
+        width = shape.element_type.bits / 8
+        before = have.summed() if have.summands else have
+        if have.summands:
+            total += 2 * width * math.prod(have.local(shape.dimensions))
+        total += width * plans.sent(shape.dimensions, before, want, question.fixed)
+        for factor, cut in accepted:
+            for one in fetches(question.i, question.shapes, question.result, factor, cut) or ():
+                if one.operand == number:
+                    total += width * fetched_elements(want.local(shape.dimensions), one)
+    if not question.result.is_array:
+        return total
+    return total + _after(question, accepted)
+
+
+def _after(question: Question, accepted: Sequence[Cut]) -> float:
+    """Return the bytes sent after the local operation."""
+    dimensions = question.result.dimensions
+    made = result_tiling(accepted, question.result, question.devices)
+    width = (summed_in(question.i, question.result) or question.result.element_type).bits / 8
+    count = math.prod(cut.tiles[0] for f, cut in accepted if f.result is None)
+    size = width * math.prod(made.local(dimensions))
+    if count > 1 and question.target is not None:
+        found = scattered(made, question.target, dimensions, accepted)
+        if found is not None:
+            return size * (count - 1) / count
+    total = 2 * size * (count - 1) / count
+    if question.target is not None and not question.target.summands:
+        total += width * plans.sent(dimensions, made, question.target, question.fixed)
+    return total
+
+
+def summed_in(i: HloInstruction, result: Shape) -> ElementType | None:
+    """Return the type in which devices add up products if it is not the result's: f32 for narrow floats."""
+    kind = result.element_type
+    narrow = kind.is_floating and kind.bits < 32
+    return F32 if narrow and i.operation.family is Family.CONTRACTION else None
+
+
+def scattered(
+    made: Tiling, target: Tiling, dimensions: Sequence[int], accepted: Sequence[Cut]
+) -> tuple[int, Tiling] | None:
+    """Return the dimension along which a reduce-scatter gives the target, and the tiles of the summands.
+
+    None if there is none: the target must cut one more dimension, as the summands are spread.
+    """
+    reduced = [cut for f, cut in accepted if f.result is None]
+    more = [d for d in range(len(dimensions)) if not made.same_cut(d, target, d)]
+    if len(more) != 1 or made.cuts(more[0]) or target.summands:
+        return None
+    d = more[0]
+    summands = product(reduced)
+    parts: dict[tuple[int, ...], int] = {}
+    for place, part in zip(summands.places, target.column(d), strict=True):
+        if parts.setdefault(place, part) != part:
+            return None
+    count = math.prod(summands.tiles)
+    if target.tiles[d] != count or len(set(parts.values())) != count or dimensions[d] % count:
+        return None
+    return d, summands
+
+
+def operand_tiling(accepted: Sequence[Cut], number: int, shape: Shape, devices: int) -> Tiling:
+    """Return the tiles of an operand that an assignment needs."""
+    columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
+    return joined(shape, columns, devices)
+
+
+def result_tiling(accepted: Sequence[Cut], shape: Shape, devices: int) -> Tiling:
+    """Return the tiles of the result that an assignment makes."""
+    columns = {f.result: cut for f, cut in accepted if f.result is not None}
+    return joined(shape, columns, devices)
+
+
+def joined(shape: Shape, columns: dict[int, Tiling], devices: int) -> Tiling:
+    """Return the tiling of an array some of whose dimensions are cut by tilings of rank 1."""
+    whole = Tiling.replicated(1, devices)
+    cuts = [columns.get(d, whole) for d in range(shape.rank if shape.is_array else 0)]
+    return product(cuts) if cuts else Tiling.replicated(0, devices)
+
+
+def product(cuts: Sequence[Tiling]) -> Tiling:
+    """Return the tiling whose dimensions are cut by tilings of rank 1."""
+    tiles = tuple(cut.tiles[0] for cut in cuts)
+    return Tiling(tiles, tuple(zip(*(cut.column(0) for cut in cuts), strict=True)))
+
+
+def is_complete(cuts: Sequence[Tiling]) -> bool:
+    """Return true if every combination of tiles is on equally many devices: the cuts are independent."""
+    tiling = product(cuts)
+    copies = Counter(tiling.places)
+    return len(copies) == math.prod(tiling.tiles) and len(set(copies.values())) == 1

@@ -1,0 +1,500 @@
+"""Local operations: what a device computes to get its tile of a result, where the same operation will not do.
+
+Windows, slices, paddings and concatenations along a cut dimension fetch halos; attributes that state extents
+are adapted; indices are moved to the tile's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.operation import Operation
+from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.operations.arithmetic import Add, And, Subtract
+from hloom.operations.comparison import Clamp, Select
+from hloom.operations.convolution import Convolution
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from hloom.operations.gather_scatter import Gather, Scatter
+from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
+from hloom.operations.structure import Iota
+from hloom.operations.window_reduction import ReduceWindow
+from hloom.passes.writing import Writer
+from hloom.shape.element_type import PRED, S32
+from hloom.shape.shape import Shape
+from hloom.sharding.factors import Factor, batch_window, free_window
+from hloom.sharding.halos import Halo, Window, cropped, elements, halo
+from hloom.sharding.resharding import Region, Resharder
+from hloom.sharding.tiling import Tiling
+
+Accepted = Sequence[tuple[Factor, Tiling]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A halo of an operand.
+
+    Attributes:
+        operand: its number.
+        dimension: the dimension of the operand.
+        window: the range, and the padding of what was fetched.
+    """
+
+    operand: int
+    dimension: int
+    window: Window
+
+
+def fetches(
+    i: HloInstruction, shapes: Sequence[Shape], result: Shape, factor: Factor, cut: Tiling
+) -> list[Fetch] | None:
+    """Return the halos that a factor cut in a way needs; None if they cannot be expressed.
+
+    Args:
+        i: an instruction with its original operation.
+        shapes, result: shapes of the whole operands and of the whole result.
+    """
+    if factor.kind != "halo":
+        return []
+    tiles = cut.tiles[0]
+    operation = i.operation
+    if isinstance(operation, Convolution):
+        return _of_convolution(operation, shapes, result, factor, tiles)
+    assert factor.result is not None
+    d = factor.result
+    local = -(-result.dimensions[d] // tiles)
+    firsts = [p * local for p in range(tiles)]
+    extent = shapes[0].dimensions[d]
+    match operation:
+        case Slice(slice=ranges):
+            start, stride = ranges[d].start, ranges[d].stride
+            window = Window.of(extent, 1, tuple(start + n * stride for n in firsts), (local - 1) * stride + 1)
+        case Pad(padding=padding):
+            pad = padding[d]
+            window = Window.of(extent, pad.interior + 1, tuple(n - pad.low for n in firsts), local)
+        case Reverse():
+            window = Window.of(extent, 1, tuple(extent - n - local for n in firsts), local)
+        case ReduceWindow(window=windows):
+            w = windows[d]
+            starts = tuple(n * w.stride - w.padding_low for n in firsts)
+            window = Window.of(extent, w.base_dilation, starts, (local - 1) * w.stride + w.dilated_size)
+            if window is None:
+                return None
+            return [Fetch(n, d, window) for n in range(len(shapes) // 2)]
+        case Concatenate():
+            return _of_concatenation(shapes, d, firsts, local)
+        case _:
+            return None
+    return [Fetch(0, d, window)] if window is not None else None
+
+
+def _of_concatenation(shapes: Sequence[Shape], d: int, firsts: list[int], local: int) -> list[Fetch]:
+    found: list[Fetch] = []
+    offset = 0
+    for number, shape in enumerate(shapes):
+        wanted = Halo(shape.dimensions[d], tuple(n - offset for n in firsts), local)
+        found.append(Fetch(number, d, Window(wanted, 0, 0)))
+        offset += shape.dimensions[d]
+    return found
+
+
+def _of_convolution(
+    operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
+) -> list[Fetch] | None:
+    """Return the range of the input below the windows of a tile, or below a part of the kernel."""
+    labels = operation.dim_labels
+    d = factor.operands[0]
+    number = labels.input_spatial_dimensions.index(d)
+    w, extent = operation.window[number], shapes[0].dimensions[d]
+    if factor.result is None:
+        part = -(-w.size // tiles)
+        starts = tuple(p * part * w.window_dilation - w.padding_low for p in range(tiles))
+        count = result.dimensions[labels.output_spatial_dimensions[number]]
+        window = Window.of(extent, 1, starts, (count - 1) * w.stride + (part - 1) * w.window_dilation + 1)
+    else:
+        local = -(-result.dimensions[factor.result] // tiles)
+        starts = tuple(p * local * w.stride - w.padding_low for p in range(tiles))
+        window = Window.of(extent, w.base_dilation, starts, (local - 1) * w.stride + w.dilated_size)
+    return [Fetch(0, d, window)] if window is not None else None
+
+
+def fetched_elements(local: tuple[int, ...], fetch: Fetch) -> int:
+    """Return the number of elements that a device sends for a halo of an operand with tiles of a shape."""
+    return fetch.window.halo.sent() * elements(local, fetch.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An instruction that is to compute a tile.
+
+    Attributes:
+        i: the instruction; its operands are tiles.
+        shapes, result: shapes of the whole operands and of the whole result.
+        tilings: the tiles of the operands.
+        tiling: the tiles of the result.
+        accepted: the factors that are cut.
+    """
+
+    i: HloInstruction
+    shapes: Sequence[Shape]
+    result: Shape
+    tilings: Sequence[Tiling | None]
+    tiling: Tiling
+    accepted: Accepted
+    resharder: Resharder
+    region: Region
+
+    @property
+    def writer(self) -> Writer:
+        """Return a writer of instructions beside this one."""
+        return Writer(self.i)
+
+    @property
+    def local(self) -> Shape:
+        """Return the shape of a tile of the result."""
+        return Shape(self.result.element_type, self.tiling.local(self.result.dimensions))
+
+    def with_kind(self, kind: str) -> list[tuple[Factor, Tiling]]:
+        """Return the accepted factors of a kind."""
+        return [(f, cut) for f, cut in self.accepted if f.kind == kind]
+
+    def fetch(self, factor: Factor, cut: Tiling, fills: Callable[[int], HloInstruction]) -> list[Fetch]:
+        """Replace operands by their halos."""
+        found = fetches(self.i, self.shapes, self.result, factor, cut) or []
+        for one in found:
+            tiling = self.tilings[one.operand]
+            assert tiling is not None
+            value, wanted = self.i.operands[one.operand], one.window.halo
+            fill = fills(one.operand)
+            made = halo(value, one.dimension, tiling, wanted, fill, self.resharder, self.region)
+            self.i.replace_operand(one.operand, made)
+        return found
+
+    def zero(self, number: int) -> HloInstruction:
+        """Return a zero of an operand's type."""
+        return self.writer.scalar(0, self.shapes[number].element_type)
+
+    def first(self, cut: Tiling, extent: int) -> HloInstruction:
+        """Return the index of the first element of this device's tile of a dimension."""
+        local = -(-extent // cut.tiles[0])
+        return self.resharder.of_device(self.writer, [p * local for p in cut.column(0)])
+
+
+def localized(place: Place) -> HloInstruction:
+    """Return the instruction that computes a tile: the given one, adapted, or one that replaces it."""
+    rule = _RULES.get(type(place.i.operation))
+    if rule is None:
+        return place.i
+    return rule(place)
+
+
+def _slice(place: Place) -> HloInstruction:
+    operation = place.i.operation
+    assert isinstance(operation, Slice)
+    ranges = list(operation.slice)
+    for factor, _ in place.accepted:
+        d = factor.operands[0]
+        ranges[d] = SliceDimension(0, place.local.dimensions[d])
+    for factor, cut in place.with_kind("halo"):
+        d = factor.operands[0]
+        (fetch,) = place.fetch(factor, cut, place.zero)
+        ranges[d] = SliceDimension(0, fetch.window.halo.length, operation.slice[d].stride)
+    place.i.operation = replace(operation, slice=tuple(ranges))
+    return place.i
+
+
+def _pad(place: Place) -> HloInstruction:
+    operation = place.i.operation
+    assert isinstance(operation, Pad)
+    padding = list(operation.padding)
+    for factor, cut in place.with_kind("halo"):
+        d = factor.operands[0]
+        (fetch,) = place.fetch(factor, cut, lambda _: place.i.operands[1])
+        padding[d] = PaddingDimension(fetch.window.low, fetch.window.high, padding[d].interior)
+    place.i.operation = replace(operation, padding=tuple(padding))
+    return place.i
+
+
+def _reverse(place: Place) -> HloInstruction:
+    for factor, cut in place.with_kind("halo"):
+        place.fetch(factor, cut, place.zero)
+    return place.i
+
+
+def _reduce_window(place: Place) -> HloInstruction:
+    operation = place.i.operation
+    assert isinstance(operation, ReduceWindow)
+    window = list(operation.window)
+    half = len(place.shapes) // 2
+    for factor, cut in place.with_kind("halo"):
+        d = factor.operands[0]
+        found = place.fetch(factor, cut, lambda number: place.i.operands[half + number])
+        w = found[0].window
+        window[d] = replace(window[d], padding_low=w.low, padding_high=w.high)
+    place.i.operation = replace(operation, window=tuple(window))
+    return place.i
+
+
+def _concatenate(place: Place) -> HloInstruction:
+    halos = place.with_kind("halo")
+    if not halos:
+        return place.i
+    ((factor, cut),) = halos
+    place.fetch(factor, cut, place.zero)
+    writer, shape = place.writer, place.local
+    d = factor.operands[0]
+    first = place.first(cut, place.result.dimensions[d])
+    index = writer.op(Iota(iota_dimension=d), shape=Shape(S32, shape.dimensions))
+    index = writer.op(Add(), index, writer.broadcast(first, shape.dimensions), shape=index.shape)
+    result = place.i.operands[0]
+    offset = 0
+    for number in range(1, len(place.shapes)):
+        offset += place.shapes[number - 1].dimensions[d]
+        limit = writer.full(offset, Shape(S32, shape.dimensions))
+        behind = writer.compare(index, "GE", limit)
+        result = writer.op(Select(), behind, place.i.operands[number], result, shape=shape)
+    return result
+
+
+def _convolution(place: Place) -> HloInstruction:
+    operation = place.i.operation
+    assert isinstance(operation, Convolution)
+    labels = operation.dim_labels
+    window = list(operation.window)
+    for factor, cut in place.with_kind("halo"):
+        number = labels.input_spatial_dimensions.index(factor.operands[0])
+        (fetch,) = place.fetch(factor, cut, place.zero)
+        w = window[number]
+        window[number] = replace(w, padding_low=fetch.window.low, padding_high=fetch.window.high)
+        if factor.result is None:
+            window[number] = replace(window[number], size=-(-w.size // cut.tiles[0]))
+    changes: dict[str, int] = {}
+    for factor, cut in place.with_kind("grouped"):
+        if factor.result in labels.output_spatial_dimensions:
+            number = labels.output_spatial_dimensions.index(factor.result)
+            made = batch_window if 0 in factor.operands else free_window
+            window[number] = made(window[number].size // cut.tiles[0])
+            continue
+        name = "feature_group_count" if operation.feature_group_count > 1 else "batch_group_count"
+        changes[name] = getattr(operation, name) // cut.tiles[0]
+    place.i.operation = replace(operation, window=tuple(window), **changes)
+    return place.i
+
+
+def _iota(place: Place) -> HloInstruction:
+    operation = place.i.operation
+    assert isinstance(operation, Iota)
+    d = operation.iota_dimension
+    cuts = [cut for factor, cut in place.accepted if factor.result == d]
+    if not cuts:
+        return place.i
+    writer, shape = place.writer, place.local
+    numbers = writer.op(operation, shape=Shape(S32, shape.dimensions))
+    first = writer.broadcast(place.first(cuts[0], place.result.dimensions[d]), shape.dimensions)
+    total = writer.op(Add(), numbers, first, shape=numbers.shape)
+    return writer.convert(total, shape.element_type)
+
+
+def _as_s32(writer: Writer, indices: HloInstruction) -> HloInstruction:
+    """Convert indices to s32; what s32 does not hold is out of the bounds of any array, and stays so."""
+    kind = indices.shape.element_type
+    if kind.bits > 32 or (kind.bits == 32 and kind.is_unsigned):
+        low = -(1 << 31) if kind.is_signed else 0
+        bounds = [writer.full(n, indices.shape) for n in (low, (1 << 31) - 1)]
+        indices = writer.op(Clamp(), bounds[0], indices, bounds[1], shape=indices.shape)
+    return writer.convert(indices, S32)
+
+
+def _clamped(place: Place, index: HloInstruction, most: int) -> HloInstruction:
+    """Return a scalar index as s32, between 0 and a limit."""
+    writer = place.writer
+    bounds = writer.scalar(0, S32), writer.scalar(most, S32)
+    return writer.op(Clamp(), bounds[0], _as_s32(writer, index), bounds[1], shape=Shape(S32, ()))
+
+
+def _dynamic_slice(place: Place) -> HloInstruction:
+    """Slice the tile between neutral elements, which devices add to what one or two of them have."""
+    i, resharder = place.i, place.resharder
+    sizes = list(place.local.dimensions)
+    for factor, cut in place.with_kind("indexed"):
+        d = factor.operands[0]
+        size, extent = sizes[d], place.shapes[0].dimensions[d]
+        writer = place.writer
+        local = i.operands[0].shape.dimensions[d]
+        value = resharder.window(i.operands[0], d, size, size, _neutral(place, factor))
+        start = _clamped(place, i.operands[1 + d], extent - size)
+        start = writer.op(Subtract(), start, place.first(cut, extent), shape=start.shape)
+        start = writer.op(Add(), start, writer.scalar(size, S32), shape=start.shape)
+        zero, limit = writer.scalar(0, S32), writer.scalar(local + size, S32)
+        start = writer.op(Clamp(), zero, start, limit, shape=start.shape)
+        i.replace_operand(0, value)
+        _same_types(place, 1)
+        i.replace_operand(1 + d, start)
+    i.operation = replace(i.operation, dynamic_slice_sizes=tuple(sizes))  # type: ignore[call-arg]
+    return i
+
+
+def _same_types(place: Place, first: int) -> None:
+    """Convert all start indices to s32; those of dimensions that are whole stay clamped."""
+    for number in range(first, len(place.i.operands)):
+        index = place.i.operands[number]
+        if index.shape.element_type is not S32:
+            place.i.replace_operand(number, _as_s32(place.writer, index))
+
+
+def _dynamic_update(place: Place) -> HloInstruction:
+    """Update the tile between elements that are dropped afterwards."""
+    i, resharder = place.i, place.resharder
+    indexed = place.with_kind("indexed")
+    for factor, cut in indexed:
+        d = factor.operands[0]
+        size, extent = place.shapes[1].dimensions[d], place.shapes[0].dimensions[d]
+        writer = place.writer
+        local = i.operands[0].shape.dimensions[d]
+        i.replace_operand(0, resharder.window(i.operands[0], d, size, size))
+        start = _clamped(place, i.operands[2 + d], extent - size)
+        start = writer.op(Subtract(), start, place.first(cut, extent), shape=start.shape)
+        start = writer.op(Add(), start, writer.scalar(size, S32), shape=start.shape)
+        zero, limit = writer.scalar(0, S32), writer.scalar(local + size, S32)
+        _same_types(place, 2)
+        i.replace_operand(2 + d, writer.op(Clamp(), zero, start, limit, shape=start.shape))
+    if not indexed:
+        return i
+    value = place.writer.op(i.operation, *i.operands, shape=i.operands[0].shape)
+    for factor, _ in indexed:
+        d = factor.operands[0]
+        size = place.shapes[1].dimensions[d]
+        value = cropped(value, d, size, value.shape.dimensions[d] - size)
+    return value
+
+
+def _neutral(place: Place, factor: Factor) -> HloInstruction:
+    assert factor.combiner is not None
+    kind = place.result.element_type
+    value = factor.combiner.neutral_element(kind)
+    assert value is not None
+    return place.writer.scalar(value, kind)
+
+
+def _gather(place: Place) -> HloInstruction:
+    """Gather what is in the tile; devices add what others have."""
+    i = place.i
+    operation = i.operation
+    assert isinstance(operation, Gather)
+    sizes = list(operation.slice_sizes)
+    for factor, _ in place.accepted:
+        if factor.kind == "plain" and 0 in factor.operands and factor.operands[0] not in _batching(operation):
+            d = factor.operands[0]
+            sizes[d] = i.operands[0].shape.dimensions[d]
+    i.operation = replace(operation, slice_sizes=tuple(sizes))
+    for factor, cut in place.with_kind("parallel"):
+        component = operation.start_index_map.index(factor.operands[0])
+        axis, extent = operation.index_vector_dim, place.shapes[0].dimensions[factor.operands[0]]
+        i.replace_operand(1, _moved(place, 1, axis, component, cut, extent, clamp=False))
+    indexed = place.with_kind("indexed")
+    if not indexed:
+        return i
+    writer = place.writer
+    inside: HloInstruction | None = None
+    for factor, cut in indexed:
+        d = factor.operands[0]
+        extent, local = place.shapes[0].dimensions[d], i.operands[0].shape.dimensions[d]
+        component = operation.start_index_map.index(d)
+        indices = _moved(place, 1, operation.index_vector_dim, component, cut, extent, clamp=True)
+        i.replace_operand(1, indices)
+        one = _component(place, indices, operation.index_vector_dim, component)
+        shape = Shape(PRED, one.shape.dimensions)
+        low = writer.compare(one, "GE", writer.full(0, one.shape))
+        high = writer.compare(one, "LT", writer.full(local, one.shape))
+        found = writer.op(And(), low, high, shape=shape)
+        inside = found if inside is None else writer.op(And(), inside, found, shape=shape)
+    assert inside is not None
+    shape = place.local
+    taken = writer.op(i.operation, *i.operands, shape=shape)
+    batch = [d for d in range(shape.rank) if d not in operation.offset_dims]
+    chosen = writer.broadcast(inside, shape.dimensions, batch)
+    neutral = writer.broadcast(_neutral(place, indexed[0][0]), shape.dimensions)
+    return writer.op(Select(), chosen, taken, neutral, shape=shape)
+
+
+def _batching(operation: Gather) -> tuple[int, ...]:
+    return operation.operand_batching_dims
+
+
+def _component(place: Place, indices: HloInstruction, axis: int, component: int) -> HloInstruction:
+    """Return one component of all index vectors."""
+    if axis == indices.shape.rank:
+        return indices
+    one = cropped(indices, axis, component, component + 1)
+    dimensions = indices.shape.dimensions
+    return place.writer.reshape(one, (*dimensions[:axis], *dimensions[axis + 1 :]))
+
+
+def _moved(
+    place: Place, number: int, axis: int, component: int, cut: Tiling, extent: int, *, clamp: bool
+) -> HloInstruction:
+    """Return indices into a tile: the first index of the tile is subtracted from one component."""
+    writer = place.writer
+    indices = _as_s32(writer, place.i.operands[number])
+    shape = indices.shape
+    if clamp:
+        bounds = [writer.full(n, shape) for n in (0, extent - 1)]
+        limited = writer.op(Clamp(), bounds[0], indices, bounds[1], shape=shape)
+        indices = _only(place, limited, indices, axis, component)
+    first = writer.broadcast(place.first(cut, extent), shape.dimensions)
+    moved = writer.op(Subtract(), indices, first, shape=shape)
+    return _only(place, moved, indices, axis, component)
+
+
+def _only(
+    place: Place, new: HloInstruction, old: HloInstruction, axis: int, component: int
+) -> HloInstruction:
+    """Return index vectors of which one component is new."""
+    if axis == old.shape.rank or old.shape.dimensions[axis] == 1:
+        return new
+    writer = place.writer
+    number = writer.op(Iota(iota_dimension=axis), shape=Shape(S32, old.shape.dimensions))
+    chosen = writer.compare(number, "EQ", writer.full(component, number.shape))
+    return writer.op(Select(), chosen, new, old, shape=old.shape)
+
+
+def _scatter(place: Place) -> HloInstruction:
+    """Scatter into the tile: updates outside of it are dropped. Operands of summands are neutral but one."""
+    i = place.i
+    operation = i.operation
+    assert isinstance(operation, Scatter)
+    count = len(place.shapes) // 2
+    writer = place.writer
+    for factor, cut in (*place.with_kind("parallel"), *place.with_kind("indexed")):
+        if factor.result is not None:
+            component = operation.scatter_dims_to_operand_dims.index(factor.operands[0])
+            axis, extent = operation.index_vector_dim, place.shapes[0].dimensions[factor.operands[0]]
+            i.replace_operand(count, _moved(place, count, axis, component, cut, extent, clamp=False))
+            continue
+        assert factor.combiner is not None
+        number = place.resharder.of_device(writer, cut.column(0))
+        operand = i.operands[0]
+        first = writer.compare(number, "EQ", writer.scalar(0, S32))
+        value = factor.combiner.neutral_element(operand.shape.element_type)
+        assert value is not None
+        neutral = writer.full(value, operand.shape)
+        chosen = writer.broadcast(first, operand.shape.dimensions)
+        i.replace_operand(0, writer.op(Select(), chosen, operand, neutral, shape=operand.shape))
+    return i
+
+
+_RULES: Final[dict[type[Operation], Callable[[Place], HloInstruction]]] = {
+    Slice: _slice,
+    Pad: _pad,
+    Reverse: _reverse,
+    ReduceWindow: _reduce_window,
+    Concatenate: _concatenate,
+    Convolution: _convolution,
+    Iota: _iota,
+    DynamicSlice: _dynamic_slice,
+    DynamicUpdateSlice: _dynamic_update,
+    Gather: _gather,
+    Scatter: _scatter,
+}

@@ -1,0 +1,283 @@
+"""Plans: the collectives that turn tiles of one tiling into those of another, with the bytes that they send.
+
+In this order: one permutation, if devices have the wrong tiles of the right size; exchanges (all-to-all) of
+cuts between dimensions; gathers along what remains cut; slices, which send nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from hloom.ir.device_groups import Groups
+from hloom.sharding.axes import Cuts, cuts_of, groups_along, tiling_of
+from hloom.sharding.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    """Devices send their tiles to others."""
+
+    pairs: tuple[tuple[int, int], ...]
+    after: Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """All-to-all: a cut moves from one dimension to another."""
+
+    source: int
+    target: int
+    groups: Groups
+    after: Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """All-gather along a dimension."""
+
+    dimension: int
+    groups: Groups
+    after: Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The device that has the only tile with elements of the array sends it to the others of its group."""
+
+    dimension: int
+    groups: Groups
+    after: Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Every device takes its part of what it has."""
+
+    after: Tiling
+
+
+Step: TypeAlias = Permute | Exchange | Gather | Spread | Cut
+Plan: TypeAlias = "tuple[tuple[Step, ...], int]"
+"""The steps, and the elements that a device sends."""
+
+
+@lru_cache(maxsize=8192)
+def plan(dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None) -> Plan:
+    """Return the steps from one tiling of an array to another.
+
+    Args:
+        dimensions: those of the whole array.
+        fixed: what devices that work together must agree in, for each device; None for nothing.
+    """
+    if have == want:
+        return (), 0
+    return _regular(dimensions, have, want, fixed) or _irregular(dimensions, have, want, fixed)
+
+
+def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None) -> int:
+    """Return the number of elements that a device sends for a resharding."""
+    return plan(tuple(dimensions), have, want, fixed)[1]
+
+
+def _regular(
+    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None
+) -> Plan | None:
+    """Return a plan for regular tilings; None if there is none, or tiles do not fit into each other."""
+    found = cuts_of([have.summed(), want.summed()])
+    if found is None:
+        return None
+    sizes, (old, new) = found
+    return _Steps(dimensions, sizes, old, new, fixed).planned()
+
+
+class _Steps:
+    """The steps of a regular resharding, as they are found."""
+
+    def __init__(
+        self,
+        dimensions: tuple[int, ...],
+        sizes: tuple[int, ...],
+        have: Cuts,
+        want: Cuts,
+        fixed: tuple[object, ...] | None,
+    ) -> None:
+        self.dimensions = dimensions
+        self.sizes = sizes
+        self.cuts = [list(axes) for axes in have]
+        self.want = want
+        strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
+        self.free = [k for k, s in enumerate(strides) if fixed is None or fixed[s] == fixed[0]]
+        self.steps: list[Step] = []
+        self.elements = 0
+
+    def planned(self) -> Plan | None:
+        """Return the plan."""
+        if not (self._permuted() and self._exchanged() and self._gathered() and self._cut()):
+            return None
+        return tuple(self.steps), self.elements
+
+    def _count(self, axes: Sequence[int]) -> int:
+        return math.prod(self.sizes[k] for k in axes)
+
+    def _local(self) -> list[int]:
+        return [-(-n // self._count(axes)) for n, axes in zip(self.dimensions, self.cuts, strict=True)]
+
+    def _tiling(self) -> Tiling:
+        return tiling_of(tuple(map(tuple, self.cuts)), self.sizes)
+
+    def _fits(self, d: int, coarse: Sequence[int], fine: Sequence[int]) -> bool:
+        """Return true if coarse tiles of a dimension consist of whole fine ones, or there is only one."""
+        few, many = self._count(coarse), self._count(fine)
+        return few == 1 or -(-self.dimensions[d] // few) == -(-self.dimensions[d] // many) * (many // few)
+
+    def _arranged(self) -> list[list[int]] | None:
+        """Return cuts of the present numbers of tiles, as close to the wanted ones as possible."""
+        made: list[list[int]] = []
+        for axes, wanted in zip(self.cuts, self.want, strict=True):
+            count, few = self._count(axes), 1
+            prefix: list[int] = []
+            for k in wanted:
+                if count % (few * self.sizes[k]):
+                    break
+                prefix.append(k)
+                few *= self.sizes[k]
+            made.append(prefix)
+        deficits = [k for m, w in zip(made, self.want, strict=True) for k in w[len(m) :]]
+        for d, axes in enumerate(self.cuts):
+            lacking = self._count(axes) // self._count(made[d])
+            own = [k for k in axes if k not in made[d]]
+            taken = {k for m in made for k in m}
+            leaving = [k for k in own if k in deficits]
+            order = [*(k for k in own if k not in deficits), *leaving, *deficits, *self.free]
+            for k in dict.fromkeys(order):
+                if lacking > 1 and k not in taken and lacking % self.sizes[k] == 0:
+                    made[d].append(k)
+                    taken.add(k)
+                    lacking //= self.sizes[k]
+            if lacking > 1:
+                return None
+        return made
+
+    def _permuted(self) -> bool:
+        """Permute once, if devices have tiles of the right size but not the right ones."""
+        arranged = self._arranged()
+        if arranged is None or arranged == self.cuts:
+            return True
+        before = self._tiling()
+        allowed = set(self.free)
+        changed = [k for a, b in zip(arranged, self.cuts, strict=True) if a != b for k in (*a, *b)]
+        if not allowed.issuperset(changed):
+            return True
+        local = math.prod(self._local())
+        self.cuts = arranged
+        after = self._tiling()
+        self.steps.append(Permute(_pairs(before, after, None), after))
+        self.elements += local
+        return True
+
+    def _exchanged(self) -> bool:
+        """Move cuts from dimensions with too many to those that want them."""
+        for d, axes in enumerate(self.cuts):
+            for e, wanted in enumerate(self.want):
+                have = self.cuts[e]
+                if e == d or list(wanted[: len(have)]) != have:
+                    continue
+                rest = list(wanted[len(have) :])
+                for length in range(min(len(rest), len(axes)), 0, -1):
+                    kept, moved = axes[: len(axes) - length], axes[len(axes) - length :]
+                    is_kept = list(self.want[d][: len(axes)]) == axes
+                    if moved != rest[:length] or is_kept:
+                        continue
+                    if self._fits(d, kept, axes) and self._fits(e, have, [*have, *moved]):
+                        self._exchange(d, e, kept, moved)
+                        return self._exchanged()
+        return True
+
+    def _exchange(self, d: int, e: int, kept: list[int], moved: list[int]) -> None:
+        count = self._count(moved)
+        local = self._local()
+        padded = -(-self.dimensions[e] // self._count([*self.cuts[e], *moved])) * count
+        size = math.prod(local) // max(local[e], 1) * padded
+        self.elements += size * (count - 1) // count
+        self.cuts[d] = kept
+        self.cuts[e] = [*self.cuts[e], *moved]
+        self.steps.append(Exchange(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
+
+    def _gathered(self) -> bool:
+        """Gather along what is cut but should not be."""
+        for d, axes in enumerate(self.cuts):
+            wanted = list(self.want[d])
+            common = 0
+            while common < min(len(axes), len(wanted)) and axes[common] == wanted[common]:
+                common += 1
+            if common == len(axes):
+                continue
+            while common and not self._fits(d, axes[:common], axes):
+                common -= 1
+            self._gather(d, common)
+        return True
+
+    def _gather(self, d: int, kept: int) -> None:
+        """Gather a dimension, so that only the first of the axes cut it."""
+        moved = tuple(self.cuts[d][kept:])
+        local = self._local()
+        groups = groups_along(moved, self.sizes)
+        self.cuts[d] = self.cuts[d][:kept]
+        is_alone = kept == 0 and local[d] >= self.dimensions[d]
+        self.elements += math.prod(local) * (1 if is_alone else self._count(moved) - 1)
+        step = Spread if is_alone else Gather
+        self.steps.append(step(d, groups, self._tiling()))
+
+    def _cut(self) -> bool:
+        """Take parts along what is wanted; tiles must consist of whole parts."""
+        for d, axes in enumerate(self.cuts):
+            if not self._fits(d, axes, self.want[d]):
+                self._gather(d, 0)
+        if [list(axes) for axes in self.want] != self.cuts:
+            self.cuts = [list(axes) for axes in self.want]
+            self.steps.append(Cut(self._tiling()))
+        return True
+
+
+def _pairs(before: Tiling, after: Tiling, fixed: tuple[object, ...] | None) -> tuple[tuple[int, int], ...]:
+    """Return from which device each one gets its tile: from itself, if it has it already."""
+    holders: dict[object, list[int]] = {}
+    for device, place in enumerate(before.places):
+        holders.setdefault((fixed and fixed[device], place), []).append(device)
+    found: dict[int, int] = {}
+    wanting = list(enumerate(after.places))
+    for device, place in wanting:
+        group = holders[(fixed and fixed[device], place)]
+        if device in group:
+            group.remove(device)
+            found[device] = device
+    for device, place in wanting:
+        if device not in found:
+            found[device] = holders[(fixed and fixed[device], place)].pop(0)
+    return tuple(sorted((source, target) for target, source in found.items()))
+
+
+def _irregular(
+    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None
+) -> Plan:
+    """Permute tiles of equal sizes; otherwise gather the dimensions that differ, and slice."""
+    local = math.prod(have.local(dimensions))
+    if have.tiles == want.tiles and fixed is None:
+        return (Permute(_pairs(have, want, None), want.summed()),), local
+    steps: list[Step] = []
+    elements = 0
+    changed = [d for d in range(len(dimensions)) if not have.same_cut(d, want, d)]
+    agreed = fixed or (None,) * have.devices
+    for d in changed:
+        if have.cuts(d):
+            elements += math.prod(have.local(dimensions)) * (have.tiles[d] - 1)
+            groups = have.groups([d], agreed)
+            have = have.without([d])
+            steps.append(Gather(d, groups, have))
+    if any(want.cuts(d) for d in changed):
+        steps.append(Cut(want.summed()))
+    return tuple(steps), elements

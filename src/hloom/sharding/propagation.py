@@ -1,0 +1,82 @@
+"""sharding-propagation: how values are to be cut, from the shardings that the program states.
+
+Cuts flow along the factors of operations, forward and backward, until nothing changes: first through
+operations that compute element by element, which never need other tiles, then through all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import Parameter
+from hloom.sharding.assignment import is_complete
+from hloom.sharding.factors import Factor, factors_of
+from hloom.sharding.tiling import Tiling
+
+_MOST_PASSES = 16
+
+
+class Propagation:
+    """The cuts of the arrays of a computation.
+
+    Attributes:
+        found: for each array its tiling, if some dimension is to be cut or a tiling is stated.
+        factors: the factors of each operation.
+    """
+
+    def __init__(
+        self, computation: HloComputation, stated: Mapping[HloInstruction, Tiling], devices: int
+    ) -> None:
+        self.stated = stated
+        self.devices = devices
+        self.found: dict[HloInstruction, Tiling] = dict(stated)
+        every = computation.post_order()
+        self.factors: dict[HloInstruction, list[Factor]] = {
+            i: factors_of(i, [o.shape for o in i.operands]) for i in every
+        }
+        order = [i for i in every if i.shape.is_array]
+        for elementwise in (True, False):
+            chosen = [i for i in order if not elementwise or i.operation.elementwise or i.opcode == "copy"]
+            for _ in range(_MOST_PASSES):
+                forward = [self._through(i) for i in chosen]
+                backward = [self._through(i) for i in reversed(chosen)]
+                if not any(forward) and not any(backward):
+                    break
+
+    def _through(self, i: HloInstruction) -> bool:
+        """Spread cuts between the operands and the result of an instruction; return whether any did."""
+        if isinstance(i.operation, Parameter) or not all(o.shape.is_array for o in i.operands):
+            return False
+        changed = False
+        for factor in self.factors[i]:
+            places = [(i.operands[n], d) for n, d in factor.operands.items()]
+            if factor.result is not None:
+                places.insert(0, (i, factor.result))
+            cut = self._cut_of(places)
+            if cut is not None and factor.size % cut.tiles[0] == 0:
+                for value, d in places:
+                    changed |= self._spread(value, d, cut)
+        return changed
+
+    def _cut_of(self, places: Sequence[tuple[HloInstruction, int]]) -> Tiling | None:
+        for value, d in places:
+            tiling = self.found.get(value)
+            if tiling is not None and d < len(tiling.tiles) and tiling.cuts(d):
+                return tiling.select([d])
+        return None
+
+    def _spread(self, value: HloInstruction, d: int, cut: Tiling) -> bool:
+        """Cut a dimension of a value that states no tiling, if it is whole and the cut is independent."""
+        if value in self.stated or value.shape.dimensions[d] % cut.tiles[0]:
+            return False
+        tiling = self.found.get(value) or Tiling.replicated(value.shape.rank, self.devices)
+        if tiling.cuts(d):
+            return False
+        columns = [tiling.select([e]) if e != d else cut for e in range(value.shape.rank)]
+        if not is_complete(columns):
+            return False
+        places = zip(*(column.column(0) for column in columns), strict=True)
+        self.found[value] = Tiling(tuple(c.tiles[0] for c in columns), tuple(places))
+        return True
