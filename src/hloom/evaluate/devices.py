@@ -1,8 +1,9 @@
 """Virtual devices: rendezvous, channels and waiting of the replicas and partitions of one run.
 
 Each device runs in its own thread; a run of a single device needs none. All waiting uses one lock, so that a
-`World` has the state of every device. If all devices that have not ended wait, and none can be released by
-another, the run ends with a DeadlockError that lists the instruction at which each one waits.
+`World` has the state of every device of this process; see `hloom.evaluate.peers` for other processes. If all
+devices that have not ended wait, and none can be released by another, the run ends with a DeadlockError that
+lists the instruction at which each one waits; if there are other processes, after a time-out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from hloom.errors import DeadlockError, EvaluationError
+from hloom.evaluate.peers import Peers
 from hloom.ir.device import DeviceId, Pending
 
 _POLL: Final = 0.005
@@ -55,20 +57,22 @@ class _Channel:
 
 
 class World:
-    """All devices of one program, and the state of a run.
+    """All devices of one program in this process, and the state of a run.
 
     Attributes:
-        num_replicas, num_partitions: numbers of devices.
-        devices: replica-major.
+        num_replicas, num_partitions: numbers of devices, of all processes.
+        devices: those of this process, replica-major.
+        peers: the other processes; None if this one has all devices.
         before_run: functions to call at the start of a run.
         stop_word: nonzero once a device has failed; native code polls it.
         host_timeout: seconds for which a device waits for the host if no device can continue and another
             thread of this process could still feed it. Without another thread it does not wait.
     """
 
-    def __init__(self, num_replicas: int, num_partitions: int) -> None:
+    def __init__(self, num_replicas: int, num_partitions: int, peers: Peers | None = None) -> None:
         self.num_replicas = num_replicas
         self.num_partitions = num_partitions
+        self.peers = peers
         self.before_run: list[Callable[[], None]] = []
         self.host_timeout = 2.0
         self.stop_word = ctypes.c_uint64(0)
@@ -77,7 +81,10 @@ class World:
         self.condition = threading.Condition()
         self.running = False
         self.devices = [
-            VirtualDevice(self, (r, p)) for r in range(num_replicas) for p in range(num_partitions)
+            VirtualDevice(self, (r, p))
+            for r in range(num_replicas)
+            for p in range(num_partitions)
+            if peers is None or peers.owners[r, p] == peers.rank
         ]
         self._reset()
 
@@ -103,6 +110,8 @@ class World:
         if self._started:
             message = f"{len(self._started)} devices of an interrupted run are still running"
             raise EvaluationError(message, rule="devices.still-running")
+        if self.peers is not None:
+            self.peers.begin()
         self._reset()
         for prepare in self.before_run:
             prepare()
@@ -126,11 +135,32 @@ class World:
             work_on(0)
         else:
             self._run_threads(work_on)
+        if self.peers is not None:
+            self._leave_together(self.peers)
         self.running = False
         failure = next((error for error in errors if error is not None), self.failure)
         if failure is not None:
             raise failure
         return results
+
+    def _leave_together(self, peers: Peers) -> None:
+        """End a run when all processes have ended it, so that none waits for a message that none takes."""
+        if self.failure is not None:
+            return
+        complete = peers.barrier()
+        while self.failure is None and not complete():
+            with self.condition:
+                self._take_messages(peers)
+                if peers.is_silent:
+                    message = f"{peers.name(peers.rank)} has ended the run, others have not"
+                    self._fail(DeadlockError(message, rule="devices.deadlock"))
+            time.sleep(peers.pause())
+
+    def abandon(self, error: BaseException) -> None:
+        """Let the runs of other processes fail, because this one cannot start."""
+        if self.peers is not None:
+            with self.condition:
+                self.peers.fail(error)
 
     def _run_threads(self, work_on: Callable[[int], None]) -> None:
         """Call ``work_on`` in a thread for each device; an exception in this thread ends the others first."""
@@ -200,6 +230,8 @@ class World:
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
+        if self.peers is not None:
+            self.peers.fail(error)
         self.stop_word.value = 1
         for waiter in self.waiting.values():
             waiter.released = True
@@ -239,11 +271,17 @@ class World:
             raise Stopped
         if ready():
             return
+        peers = self.peers
+        if peers is not None:
+            peers.hear()
         waiter = self.waiting[device] = _Waiter(ready, describe, for_host, polls)
         self._look_for_deadlock()
         deadline: float | None = None
         while not waiter.released:
-            if for_host and self._all_wait():
+            if peers is not None:
+                self.condition.wait(peers.pause())
+                self._take_messages(peers)
+            elif for_host and self._all_wait():
                 deadline = deadline or time.monotonic() + self.host_timeout
                 if time.monotonic() >= deadline:
                     self._fail(self._deadlock())
@@ -252,17 +290,33 @@ class World:
             else:
                 deadline = None
                 self.condition.wait(_POLL if polls else 0.05 if for_host else None)
-            if polls and self.failure is None:
+            if (polls or peers is not None) and self.failure is None:
                 self._release()
                 self._look_for_deadlock()
         if self.failure is not None:
             raise Stopped
+
+    def _take_messages(self, peers: Peers) -> None:
+        """Store the values that devices of other processes have contributed and sent."""
+        for kind, key, value in peers.arrived():
+            match kind:
+                case "exchange":
+                    place, visit, device = key
+                    self.rendezvous.setdefault((place, visit), {})[device] = value
+                case "send":
+                    channel, number = key
+                    self.channels.setdefault(channel, _Channel()).messages[number] = value
+                case _:
+                    message = f"{peers.name(key)} failed: {value}"
+                    self._fail(EvaluationError(message, rule="processes.failed"))
 
     def _all_wait(self) -> bool:
         return bool(self.waiting) and len(self.waiting) == len(self.active)
 
     def _look_for_deadlock(self) -> None:
         if self.failure is not None or not self._all_wait():
+            return
+        if self.peers is not None and not self.peers.is_silent:
             return
         if any(w.polls for w in self.waiting.values()):
             self._release()
@@ -276,11 +330,21 @@ class World:
         """Return whether a thread exists that neither runs a device nor started this run: it may feed one."""
         return self.host_timeout > 0 and _foreign_threads(len(self.devices)) > 0
 
+    def name(self, device: DeviceId) -> str:
+        """Return the name of a device in messages, with its process if that is another one."""
+        peers = self.peers
+        if peers is None or peers.owners[device] == peers.rank:
+            return name(device)
+        return f"{name(device)} of {peers.name(peers.owners[device])}"
+
     def _deadlock(self) -> DeadlockError:
         lines = [f"  {name(device)} waits in {w.describe()}" for device, w in sorted(self.waiting.items())]
         done = [d.id for d in self.devices if d.id not in self.active]
         lines += [f"  {name(device)} has finished" for device in done]
         message = "the devices would wait for ever:\n" + "\n".join(lines)
+        if self.peers is not None:
+            where = f"{self.peers.name(self.peers.rank)} has heard nothing for {self.peers.timeout:g} s"
+            message = f"{where}; {message}"
         return DeadlockError(message, rule="devices.deadlock")
 
 
@@ -332,9 +396,12 @@ class VirtualDevice:
             world.visits[self.id, place] = visit + 1
             rendezvous = world.rendezvous.setdefault((place, visit), {})
             rendezvous[self.id] = value
+            if world.peers is not None:
+                key = (place, visit, self.id)
+                world.peers.publish(world.peers.ranks_of(members), "exchange", key, value)
 
         def describe() -> str:
-            missing = [name(member) for member in members if member not in rendezvous]
+            missing = [world.name(member) for member in members if member not in rendezvous]
             return f"{what} for {', '.join(missing)}"
 
         def fetch() -> list[Any]:
@@ -352,7 +419,12 @@ class VirtualDevice:
             if box.sender not in (None, self.id):
                 raise _ambiguous(what, "sends", box.sender)
             box.sender = self.id
-            box.messages[box.sent] = value
+            peers = self.world.peers
+            ranks = [] if peers is None else _receivers(peers, channel)
+            if peers is not None:
+                peers.publish([r for r in ranks if r != peers.rank], "send", (channel, box.sent), value)
+            if peers is None or peers.rank in ranks:
+                box.messages[box.sent] = value
             box.sent += 1
 
     def receive(self, channel: Hashable, what: str) -> Pending:
@@ -458,6 +530,12 @@ def _sender(channel: Hashable) -> str:
     """Describe the sender of a channel (kind, id) or (kind, id, source, target, ...)."""
     _, number, *ends = cast("tuple[Any, ...]", channel)
     return name(ends[0]) if ends else f"a send on channel {number}"
+
+
+def _receivers(peers: Peers, channel: Hashable) -> list[int]:
+    """Return the process that receives from a channel (kind, id, source, target, ...), or all processes."""
+    _, _, *ends = cast("tuple[Any, ...]", channel)
+    return [peers.owners[ends[1]]] if len(ends) > 1 else [*peers.others, peers.rank]
 
 
 def _ambiguous(what: str, does: str, other: DeviceId | None) -> EvaluationError:

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from hloom.buffers.buffers import leaves
 from hloom.cpu.cores import available_cores
+from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.errors import EvaluationError, HloError
 from hloom.evaluate.devices import VirtualDevice, World
+from hloom.evaluate.peers import Peers, Transport, owner_of, require_same_program
 from hloom.ir.entry_point import EntryPoint
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -56,6 +58,7 @@ def compile(
     *,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
+    processes: Transport | None = None,
 ) -> Executable:
     """Compile a program for its devices.
 
@@ -66,6 +69,8 @@ def compile(
             evaluator; or one that was registered by `hloom.runtime.backend.register_backend`.
         num_replicas, num_partitions: numbers of devices; by default those stated in the module, else 1 and 1;
             for a list of modules as many replicas as modules.
+        processes: processes among which the devices are divided, such as `hloom.runtime.mpi.world()`; all
+            compile the same program. By default this process has all devices.
 
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
@@ -90,12 +95,28 @@ def compile(
     elif len(modules) != replicas * partitions:
         message = f"{replicas} replicas x {partitions} partitions need as many modules, got {len(modules)}"
         raise HloError(message, rule="compile.module-count")
+    if processes is not None and processes.size > 1:
+        modules = _own_modules(modules, backend, partitions, processes)
     distinct = dict.fromkeys(modules)
     for each in distinct:
         _check_sizes(each)
     options = CompileOptions(replicas, partitions)
     made = {each: chosen.compile(each, options) for each in distinct}
-    return Executable(chosen, modules, [made[each] for each in modules], options)
+    return Executable(chosen, modules, [made[each] for each in modules], options, processes)
+
+
+def _own_modules(
+    modules: Sequence[HloModule], backend: str, partitions: int, processes: Transport
+) -> list[HloModule]:
+    """Return the modules of this process's devices; raises HloError if processes disagree or have none."""
+    count = len(modules)
+    if count < processes.size:
+        message = f"{count} devices cannot be divided among {processes.size} processes: each needs one"
+        raise HloError(message, rule="processes.device-count")
+    prints = {module: fingerprint(module) for module in dict.fromkeys(modules)}
+    described = [backend, str(count), str(partitions), *(prints[module] for module in modules)]
+    require_same_program(processes, "|".join(described))
+    return [m for n, m in enumerate(modules) if owner_of(n, count, processes.size) == processes.rank]
 
 
 class _Instance:
@@ -107,8 +128,18 @@ class _Instance:
         lock: held during a run.
     """
 
-    def __init__(self, backend: Backend, programs: Sequence[Program], options: CompileOptions) -> None:
-        self.world = World(options.num_replicas, options.num_partitions)
+    def __init__(
+        self,
+        backend: Backend,
+        programs: Sequence[Program],
+        options: CompileOptions,
+        processes: Transport | None,
+    ) -> None:
+        replicas, partitions = options.num_replicas, options.num_partitions
+        peers = None
+        if processes is not None and processes.size > 1:
+            peers = Peers(processes, [(r, p) for r in range(replicas) for p in range(partitions)])
+        self.world = World(replicas, partitions, peers)
         self.programs: Sequence[DeviceProgram] = backend.load(programs, self.world)
         self.lock = threading.Lock()
 
@@ -131,11 +162,11 @@ class Executable:
 
     Several threads may run an executable at the same time, and a custom call may run the executable that
     calls it: such runs use separate devices. Programs that transfer values to or from the host, or have a
-    state of random numbers, have one set of devices: other threads wait for it, and a nested run is refused
-    by the rule ``run.reentrant``.
+    state of random numbers, or run in several processes, have one set of devices: other threads wait for it,
+    and a nested run is refused by the rule ``run.reentrant``.
 
     Attributes:
-        devices: replica-major.
+        devices: those of this process, replica-major.
         num_replicas, num_partitions: numbers of devices.
     """
 
@@ -145,19 +176,20 @@ class Executable:
         modules: Sequence[HloModule],
         programs: Sequence[Program],
         options: CompileOptions,
+        processes: Transport | None = None,
     ) -> None:
         self.num_replicas = options.num_replicas
         self.num_partitions = options.num_partitions
         self._modules = list(modules)
         self._programs = list(programs)
-        self._make_instance = lambda: _Instance(backend, self._programs, options)
+        self._make_instance = lambda: _Instance(backend, self._programs, options, processes)
         self._instance = self._make_instance()
         self._spare: list[_Instance] = []
         self._world = self._instance.world
         self.devices = [Device(device) for device in self._world.devices]
         self._one_by_one = all(program.is_isolated for program in programs)
         self._call = self._call_checked
-        if len(programs) == 1:
+        if len(programs) == 1 and self._world.peers is None:
             self._call = programs[0].direct_call(self._call_checked)
 
     def __repr__(self) -> str:
@@ -206,10 +238,14 @@ class Executable:
                 f"the arguments of {len(self.devices)} devices are wanted, got those of {len(arguments)}"
             )
             raise EvaluationError(message, rule="run.device-count")
-        values = [
-            self._bound(device, module, given)
-            for device, module, given in zip(self._world.devices, self._modules, arguments, strict=True)
-        ]
+        try:
+            values = [
+                self._bound(device, module, given)
+                for device, module, given in zip(self._world.devices, self._modules, arguments, strict=True)
+            ]
+        except EvaluationError as error:
+            self._world.abandon(error)
+            raise
         if self._one_by_one:
             return self._run_one_by_one(values)
         results = self._run_together(lambda program, bound: program.run(bound), values)
@@ -243,8 +279,8 @@ class Executable:
         if self._keeps_state and nested:
             message = (
                 "a custom call runs the executable that it is part of, which has one set of devices: the "
-                "program transfers values to or from the host, or keeps the state of random numbers; compile "
-                "the program once more for the inner run"
+                "program transfers values to or from the host, keeps the state of random numbers, or runs in "
+                "several processes; compile the program once more for the inner run"
             )
             raise EvaluationError(message, rule="run.reentrant")
         if self._instance.lock.acquire(blocking=self._keeps_state):
@@ -260,8 +296,10 @@ class Executable:
 
     @cached_property
     def _keeps_state(self) -> bool:
-        """Return whether a run affects later ones, through queues or the random state of its devices."""
-        return any(i.operation.side_effect for module in set(self._modules) for i in module.instructions())
+        """Return whether a run affects later ones: queues, the random state of devices, other processes."""
+        return self._world.peers is not None or any(
+            i.operation.side_effect for module in set(self._modules) for i in module.instructions()
+        )
 
     def _run_one_by_one(self, values: Sequence[Sequence[Value]]) -> list[Any]:
         """Return the results of devices that need neither each other nor the host.

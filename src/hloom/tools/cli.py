@@ -133,6 +133,9 @@ def run(
 
     Arguments come from --input, from --random, or from a snapshot, whose stored result is then compared. With
     --input all devices get the same arguments; with --random each device gets different ones.
+
+    mpirun -n 4 hloom run FILE divides the devices among processes, which may be on several machines; it needs
+    mpi4py: pip install 'hloom[mpi]'.
     """
     from hloom.tools import run_command
 

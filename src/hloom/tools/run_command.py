@@ -10,6 +10,7 @@ from typing import Any
 from hloom.debug.inputs import random_arguments
 from hloom.errors import HloError
 from hloom.files import Snapshot, load_snapshot
+from hloom.runtime import mpi
 from hloom.runtime.executable import compile as compile_module
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
@@ -32,14 +33,24 @@ def run(
     """Run the program of a file; see `hloom run --help`. Raises HloError."""
     snapshot = load_snapshot(file)
     module = snapshot.module
+    processes = mpi.world() if mpi.launched() else None
     executable = compile_module(
-        module, backend=backend, num_replicas=num_replicas, num_partitions=num_partitions
+        module,
+        backend=backend,
+        num_replicas=num_replicas,
+        num_partitions=num_partitions,
+        processes=processes,
     )
     count = executable.num_replicas * executable.num_partitions
     arguments = _arguments(snapshot, inputs, seed, count)
+    numbers = [d.replica * executable.num_partitions + d.partition for d in executable.devices]
     start = time.perf_counter()
-    results = executable.run(arguments)
+    results = executable.run([arguments[n] for n in numbers])
     elapsed = time.perf_counter() - start
+    if processes is not None:
+        results = [result for part in processes.all_gather(results) for result in part]
+        if processes.rank:
+            return
     if not quiet:
         for device, value in enumerate(results):
             for line in value_lines(value, f"device {device} result" if count > 1 else "result"):

@@ -133,7 +133,7 @@ class RendezvousPlan:
         self._native = {
             key for keys in present for key in keys
             if key[0] not in excluded and key[:2] not in unfit
-            and all(key in present[numbers[member]] for member in key[2])
+            and all(member in numbers and key in present[numbers[member]] for member in key[2])
         }  # fmt: skip
         self._calls = calls
 

@@ -1,0 +1,164 @@
+"""Devices in other processes: who owns a device, and the messages that processes exchange during a run.
+
+Every process runs the same program on its own devices. A value that a device contributes to a rendezvous is
+sent once to each process that has another participant; every participant then computes its result from all
+contributions in the order of the group, so that results have the same bits for every division of the devices
+into processes. Messages carry the number of their run: those of a later run wait until it begins here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from hloom.errors import EvaluationError, HloError
+from hloom.ir.device import DeviceId
+
+Message: TypeAlias = "tuple[int, str, Any, Any]"
+"""The number of the run, the kind, the key within the kind, and the value."""
+
+_EAGER_POLLS: Final = 200
+"""Polls without a pause after a message has arrived: latency counts more than the core."""
+_LONGEST_PAUSE: Final = 2e-3
+
+
+class Transport(Protocol):
+    """Messages between processes, in order between each pair; calls are serialized by the caller.
+
+    Attributes:
+        rank: the number of this process.
+        size: the number of processes.
+        host: the name of this process's machine.
+    """
+
+    rank: int
+    size: int
+    host: str
+
+    def separate(self) -> Transport:
+        """Return a transport with messages of its own; all processes call this in the same order."""
+        ...
+
+    def send(self, rank: int, message: Message) -> None:
+        """Send a message without waiting for its receiver."""
+        ...
+
+    def receive(self) -> Message | None:
+        """Return a message that has arrived, or None."""
+        ...
+
+    def barrier(self) -> Callable[[], bool]:
+        """Begin a barrier; the returned function tells whether all processes have begun it."""
+        ...
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """Return the values of all processes, by rank."""
+        ...
+
+
+def owner_of(number: int, devices: int, processes: int) -> int:
+    """Return the rank that has a device; devices, replica-major, are divided into blocks of equal size ±1."""
+    return number * processes // devices
+
+
+class Peers:
+    """The other processes of a program.
+
+    Args:
+        transport: carries the messages.
+        devices: all devices of the program, replica-major.
+
+    Attributes:
+        owners: the rank of each device.
+        timeout: seconds without any message after which waiting devices give up.
+        broken: a run has failed; its messages may still be under way, so that no other run may start.
+    """
+
+    def __init__(self, transport: Transport, devices: Sequence[DeviceId]) -> None:
+        self._transport = transport.separate()
+        self.rank = transport.rank
+        self.owners = {d: owner_of(n, len(devices), transport.size) for n, d in enumerate(devices)}
+        self.hosts = transport.all_gather(transport.host)
+        self.timeout = 60.0
+        self.broken = False
+        self._run = 0
+        self._early: dict[int, list[Message]] = {}
+        self._heard = time.monotonic()
+        self._polls = 0
+
+    @property
+    def others(self) -> list[int]:
+        """The ranks of the other processes."""
+        return [rank for rank in range(len(self.hosts)) if rank != self.rank]
+
+    def name(self, rank: int) -> str:
+        """Return the name of a process in messages."""
+        return f"process {rank} on {self.hosts[rank]}"
+
+    def ranks_of(self, devices: Collection[DeviceId]) -> list[int]:
+        """Return the other processes that own some of the devices."""
+        return sorted({self.owners[device] for device in devices} - {self.rank})
+
+    # -- a run
+
+    def begin(self) -> None:
+        """Begin a run; raises EvaluationError by the rule ``processes.broken`` after one that failed."""
+        if self.broken:
+            message = "an earlier run failed in one of the processes; compile the program once more in all"
+            raise EvaluationError(message, rule="processes.broken")
+        self._run += 1
+        self.hear()
+
+    def publish(self, ranks: Collection[int], kind: str, key: Any, value: Any) -> None:
+        """Send a value of this run to processes."""
+        for rank in ranks:
+            self._transport.send(rank, (self._run, kind, key, value))
+
+    def fail(self, error: BaseException) -> None:
+        """Tell all processes that this one has failed; they fail as well."""
+        if not self.broken:
+            self.broken = True
+            self.publish(self.others, "failed", self.rank, f"{type(error).__name__}: {error}")
+
+    def arrived(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield kind, key and value of the messages of this run that have arrived."""
+        for _, kind, key, value in self._early.pop(self._run, ()):
+            yield kind, key, value
+        while (message := self._transport.receive()) is not None:
+            self.hear()
+            run, kind, key, value = message
+            if kind == "failed" or run == self._run:
+                yield kind, key, value
+            elif run > self._run:
+                self._early.setdefault(run, []).append(message)
+
+    def barrier(self) -> Callable[[], bool]:
+        """Begin a barrier at the end of a run."""
+        return self._transport.barrier()
+
+    # -- waiting
+
+    def hear(self) -> None:
+        """Restart the clock of the time-out: a message has arrived, or a device computes."""
+        self._heard = time.monotonic()
+        self._polls = 0
+
+    @property
+    def is_silent(self) -> bool:
+        """True if no message has arrived for longer than the time-out."""
+        return time.monotonic() - self._heard > self.timeout
+
+    def pause(self) -> float:
+        """Return the seconds until the next poll: none at first, more the longer nothing arrives."""
+        self._polls += 1
+        return min(max(0, self._polls - _EAGER_POLLS) * 1e-5, _LONGEST_PAUSE)
+
+
+def require_same_program(transport: Transport, fingerprint: str) -> None:
+    """Raise HloError by the rule ``processes.same-program`` unless all processes compile the same program."""
+    found = transport.all_gather((fingerprint, transport.host))
+    differing = [f"{rank} on {host}" for rank, (print_, host) in enumerate(found) if print_ != found[0][0]]
+    if differing:
+        message = f"processes compile other programs than process 0: {', '.join(differing)}"
+        raise HloError(message, rule="processes.same-program")

@@ -1,0 +1,67 @@
+"""Devices in several processes over a real MPI library; on this machine, with few and short runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SOURCE = Path(__file__).parents[2] / "src"
+LAUNCHER = shutil.which(
+    "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+)
+
+pytestmark = pytest.mark.skipif(
+    LAUNCHER is None or find_spec("mpi4py") is None,
+    reason="no MPI: pip install mpi4py mpich",
+)
+
+
+def launched(count: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python command in ``count`` processes."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    return subprocess.run(
+        [str(LAUNCHER), "-n", str(count), sys.executable, *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@cache
+def printed(count: int) -> str:
+    done = launched(count, str(HERE / "mpi_program.py"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_every_number_of_processes_gives_the_same_bits(count: int) -> None:
+    assert printed(count) == printed(1) != ""
+
+
+def test_a_killed_process_ends_the_others_within_ten_seconds() -> None:
+    done = launched(2, str(HERE / "mpi_program.py"), "--die")
+    assert done.returncode != 0
+    assert time.time() - float(done.stderr.splitlines()[0]) < 10
+
+
+def test_the_command_line_divides_the_devices_and_prints_once() -> None:
+    command = ("-m", "hloom", "run", str(HERE / "collectives.hlo"), "--random", "1")
+    alone, divided = launched(1, *command), launched(2, *command)
+    assert divided.returncode == 0, divided.stderr
+    lines = [
+        [line for line in done.stdout.splitlines() if " ms on " not in line] for done in (alone, divided)
+    ]
+    assert lines[0] == lines[1]
+    assert sum(line.startswith("device 3 result") for line in lines[1]) >= 1

@@ -1,0 +1,134 @@
+"""Devices divided among processes: the same bits for every division, and errors in all of them."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.runtime.threads_transport import ThreadsTransport, in_processes
+
+import agreement
+import hloom
+from devices import ADD
+from hloom.errors import HloError
+from hloom.runtime import mpi
+from hloom.runtime.executable import Executable
+
+PROGRAM = (Path(__file__).parent / "collectives.hlo").read_text()
+BOTH = pytest.mark.parametrize("backend", ["evaluator", "cpu"])
+
+
+def arguments(devices: int) -> list[list[Any]]:
+    rng = np.random.default_rng(3)
+    return [[rng.normal(size=8).astype(np.float32)] for _ in range(devices)]
+
+
+def compiled(transport: ThreadsTransport, backend: str = "evaluator", text: str = PROGRAM) -> Executable:
+    exe = hloom.compile(hloom.HloModule.from_text(text), backend=backend, processes=transport)
+    if exe._world.peers is not None:
+        exe._world.peers.timeout = 1.0
+    return exe
+
+
+def run(transport: ThreadsTransport, backend: str, times: int = 1) -> list[Any]:
+    exe = compiled(transport, backend)
+    given = [arguments(4)[device.partition] for device in exe.devices]
+    for _ in range(times - 1):
+        exe.run(given)
+    return exe.run(given)
+
+
+@BOTH
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_every_division_gives_the_same_bits(backend: str, processes: int) -> None:
+    whole = hloom.compile(hloom.HloModule.from_text(PROGRAM), backend=backend).run(arguments(4))
+    divided = in_processes(processes, lambda transport: run(transport, backend, times=3))
+    assert all(isinstance(part, list) for part in divided), divided
+    agreement.equal(tuple(result for part in divided for result in part), tuple(whole))
+
+
+def test_an_error_ends_the_run_in_all_processes() -> None:
+    def work(transport: ThreadsTransport) -> Any:
+        exe = compiled(transport)
+        wrong = np.zeros(3, np.float32)
+        with pytest.raises(HloError) as first:
+            exe.run([[wrong if transport.rank == 1 else np.zeros(8, np.float32)]] * len(exe.devices))
+        with pytest.raises(HloError) as second:
+            exe.run([[np.zeros(8, np.float32)]] * len(exe.devices))
+        return first.value.rule, second.value.rule
+
+    assert in_processes(2, work) == [
+        ("processes.failed", "processes.broken"),
+        ("run.argument", "processes.broken"),
+    ]
+
+
+def test_a_process_that_does_not_run_is_named_after_a_while() -> None:
+    def work(transport: ThreadsTransport) -> str:
+        exe = compiled(transport)
+        if transport.rank == 1:
+            return ""
+        with pytest.raises(HloError) as caught:
+            exe.run([[np.zeros(8, np.float32)]] * len(exe.devices))
+        assert caught.value.rule == "devices.deadlock"
+        return str(caught.value)
+
+    message = in_processes(2, work)[0]
+    assert "process 0 on host0 has heard nothing for 1 s" in message
+    assert "device (replica 0, partition 3) of process 1 on host1" in message
+
+
+def test_a_run_that_one_process_leaves_early() -> None:
+    idle = f"HloModule m, num_partitions=2\n{ADD}\nENTRY e {{\n" + (
+        "p = f32[] parameter(0)\n"
+        "ROOT r = f32[] collective-permute(p), channel_id=1, source_target_pairs={{0,0},{1,1}}\n}"
+    )
+
+    def work(transport: ThreadsTransport) -> str:
+        exe = compiled(transport, text=idle)
+        if transport.rank == 1:
+            return ""
+        with pytest.raises(HloError) as caught:
+            exe.run([[np.float32(1)]])
+        assert caught.value.rule == "devices.deadlock"
+        return str(caught.value)
+
+    assert "process 0 on host0 has ended the run, others have not" in in_processes(2, work)[0]
+
+
+def test_processes_compile_the_same_program() -> None:
+    def work(transport: ThreadsTransport) -> tuple[str, bool]:
+        text = PROGRAM if transport.rank != 2 else PROGRAM.replace("{3,2,1,0}", "{0,1,2,3}")
+        with pytest.raises(HloError) as caught:
+            compiled(transport, text=text)
+        return caught.value.rule, "2 on host2" in str(caught.value)
+
+    assert in_processes(3, work) == [("processes.same-program", True)] * 3
+
+
+def test_every_process_has_a_device() -> None:
+    def work(transport: ThreadsTransport) -> str:
+        with pytest.raises(HloError) as caught:
+            compiled(transport)
+        return caught.value.rule
+
+    assert set(in_processes(5, work)) == {"processes.device-count"}
+
+
+def test_mpi_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", None)
+    with pytest.raises(HloError) as caught:
+        mpi.world()
+    assert caught.value.rule == "mpi.missing"
+
+
+def test_mpi_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = types.SimpleNamespace(Query_thread=lambda: 1, THREAD_SERIALIZED=2, COMM_WORLD=None)
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", library)
+    with pytest.raises(HloError) as caught:
+        mpi.world()
+    assert caught.value.rule == "mpi.threads"
