@@ -149,7 +149,7 @@ def table() -> Table:
 
     install_transfers()
     install_execution()
-    extensions = custom_partitioner_extension(layouts_extension())
+    extensions = custom_partitioner_extension(layouts_extension(), callback_of)
     made = Table(abi.CLAIMED_VERSION, extensions)
     atexit.register(made.release)
     return made

@@ -286,7 +286,7 @@ def compile_artifact(
     from hloom.runtime.executable import compile as compile_for_devices
     from hloom.sharding.partitioner import partition
 
-    custom_partitioning.install()
+    custom_partitioning.install(converted)
     partitioned = partition(module, num_partitions)
     placements = lay_out(partitioned.module, stated)
     executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)

@@ -9,15 +9,15 @@ a module of StableHLO for one device with the shardings that it wants. Structs a
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from hloom.jax.api import callback_of
 from hloom.jax.errors import INTERNAL, PjrtError
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
+    from hloom.ir.module import HloModule
     from hloom.shape.shape import Shape
     from hloom.sharding.custom_calls import Cut, Piece
     from hloom.sharding.tiling import Tiling
@@ -69,10 +69,9 @@ _batches: Final[set[str]] = set()
 _held: Final[list[Any]] = []
 
 
-@cache
-def custom_partitioner_extension(following: int) -> int:
-    """Return the address of the extension, before another one."""
-    functions = [callback_of(function, _Registration) for function in (_register, _register_batch)]
+def custom_partitioner_extension(following: int, as_c: Callable[..., Any]) -> int:
+    """Return the address of the extension, before another one; ``as_c`` makes C functions of Python's."""
+    functions = [as_c(function, _Registration) for function in (_register, _register_batch)]
     addresses = [ctypes.cast(function, _POINTER).value or 0 for function in functions]
     words = (ctypes.c_uint64 * 5)(40, _EXTENSION, following, *addresses)
     _held.extend((functions, words))
@@ -96,22 +95,25 @@ def calls_back(artifact: bytes) -> bool:
     return any(target in artifact for target in _TARGETS)
 
 
-def install() -> None:
-    """Let the partitioner know the targets."""
+def install(convert: Callable[[bytes], HloModule]) -> None:
+    """Let the partitioner know the targets; ``convert`` reads modules of StableHLO."""
     from hloom.jax.callbacks import TILEWISE_TARGET
     from hloom.sharding.custom_calls import BATCH_PARTITIONABLE, CALL_PARTITIONERS, TILEWISE
 
     TILEWISE.add(TILEWISE_TARGET)
     BATCH_PARTITIONABLE.update(_batches)
-    CALL_PARTITIONERS.update({name: partial(_partition, at) for name, at in _partitioners.items()})
+    CALL_PARTITIONERS.update({name: partial(_partition, at, convert) for name, at in _partitioners.items()})
     CALL_PARTITIONERS["InspectSharding"] = _inspect
 
 
 def _partition(
-    callbacks: int, call: HloInstruction, operands: Sequence[Cut], results: Sequence[Cut]
+    callbacks: int,
+    convert: Callable[[bytes], HloModule],
+    call: HloInstruction,
+    operands: Sequence[Cut],
+    results: Sequence[Cut],
 ) -> Piece:
     """Call a client's partitioner. Raises PjrtError with what it says."""
-    from hloom.jax.compiled import converted
     from hloom.sharding.custom_calls import Piece
 
     table = _Callbacks.from_address(callbacks)
@@ -128,7 +130,7 @@ def _partition(
         shardings = (_String * len(operands)).from_address(args.operand_shardings) if operands else ()
         devices = operands[0][1].devices if operands else results[0][1].devices
         return Piece(
-            converted(_bytes(args.module)),
+            convert(_bytes(args.module)),
             [_tilings(_bytes(s), [cut[0]], devices)[0] for s, cut in zip(shardings, operands, strict=True)],
             _tilings(_bytes(args.result_sharding), [cut[0] for cut in results], devices),
         )
