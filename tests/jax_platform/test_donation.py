@@ -38,3 +38,37 @@ def test_a_donated_argument_is_no_other_argument() -> None:
 def test_nor_is_it_in_programs_of_several_devices() -> None:
     found = run_program(PROGRAM, "cpu", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     assert found == "".join(run_program(PROGRAM, "cpu").splitlines(keepends=True)[:18])
+
+
+REUSE = """
+import jax, jax.numpy as jnp, numpy as np
+step = jax.jit(lambda a, b: (jnp.sin(a) + b, b * 2), donate_argnums=(0, 1))
+keep = jax.jit(lambda a, b: (jnp.sin(a) + b, b * 2))
+for shape in ((), (3,), (200, 300)):
+    a, b = (jnp.full(shape, v) * 1 for v in (0.5, 2.0))
+    wanted = [np.array(r) for r in keep(a, b)]
+    places = [x.unsafe_buffer_pointer() for x in (a, b)]
+    found = step(a, b)
+    print([x.unsafe_buffer_pointer() in places for x in found])
+    print([bool(np.array_equal(f, w)) for f, w in zip(found, wanted)], a.is_deleted(), b.is_deleted())
+double = jax.jit(lambda v: v * 2, donate_argnums=0)
+x = jnp.ones(1000) * 1
+view, place = np.asarray(x), x.unsafe_buffer_pointer()
+y = double(x)
+print(view.sum(), float(y.sum()), y.unsafe_buffer_pointer() == place)
+host = np.ones(1000, np.float32)
+print(float(double(jnp.asarray(host)).sum()), host.sum())
+x = jnp.ones((600, 600))
+z = double(x @ x)
+print(float(z[3, 4]), float(double(z)[0, 0]), float(x.sum()))
+shared = jax.device_put(y, y.sharding, may_alias=True)
+print(float(double(shared).sum()), y.is_deleted() or float(y.sum()))
+"""
+
+
+def test_results_take_the_memory_of_donated_arguments_that_nobody_else_reads() -> None:
+    lines = run_program(REUSE, "cpu").splitlines()
+    assert lines[1::2][:3] == ["[True, True] True True"] * 3
+    assert all(line.count("True") >= 1 for line in lines[:6:2])
+    assert lines[6:9] == ["1000.0 2000.0 False", "2000.0 1000.0", "1200.0 2400.0 360000.0"]
+    assert lines[9] in ("4000.0 True", "4000.0 2000.0")

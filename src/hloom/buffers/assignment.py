@@ -17,6 +17,8 @@ Values: TypeAlias = dict[ShapeIndex, Buffer]
 Order: TypeAlias = Callable[[HloComputation], list[HloInstruction]]
 InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
 """Operand numbers whose buffers an instruction may overwrite with its only result while it reads them."""
+Read: TypeAlias = tuple[int, Buffer | None]
+"""The time of a read, and the result that may be written over what is read."""
 
 SMALL: Final = 256
 """Maximum size in bytes of a value on the stack, where LLVM may promote it to registers."""
@@ -44,6 +46,8 @@ class Assignment:
         workspaces: scratch buffers of instructions that need one.
         constants: the constants in memory, by number.
         positions: the positions of the instructions in the order of execution; live spans refer to them.
+        arguments: the buffers of the arguments' leaves, by number.
+        argument_reads: when an argument is read; ``over`` may be written to its memory by the reader.
         temp_bytes: size of the arena in bytes.
     """
 
@@ -56,6 +60,8 @@ class Assignment:
     workspaces: dict[HloInstruction, Buffer] = field(default_factory=dict[HloInstruction, Buffer])
     constants: list[HloInstruction] = field(default_factory=list[HloInstruction])
     positions: dict[HloInstruction, int] = field(default_factory=dict[HloInstruction, int])
+    arguments: list[Buffer] = field(default_factory=list[Buffer])
+    argument_reads: dict[Buffer, list[Read]] = field(default_factory=dict[Buffer, "list[Read]"])
     temp_bytes: int = 0
 
     def buffer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Buffer:
@@ -64,10 +70,17 @@ class Assignment:
 
 
 def assign(
-    entry: HloComputation, in_place: InPlace, order: Order, workspace: Callable[[HloInstruction], int]
+    entry: HloComputation,
+    in_place: InPlace,
+    order: Order,
+    workspace: Callable[[HloInstruction], int],
+    reads_first: Callable[[HloInstruction], bool] = lambda _: False,
 ) -> Assignment:
-    """Assign buffers to a program; every called computation must have one caller."""
-    walk = _Walk(in_place, order, workspace)
+    """Assign buffers to a program; every called computation must have one caller.
+
+    An instruction ``reads_first`` if it reads all operands before it writes its only result.
+    """
+    walk = _Walk(in_place, order, workspace, reads_first)
     arguments: list[Values] = []
     number = 0
     for parameter in entry.parameters:
@@ -76,11 +89,12 @@ def assign(
             values[index] = walk.new(leaf_bytes(shape), "argument", number)
             number += 1
         arguments.append(values)
+    walk.assignment.arguments = [buffer for values in arguments for buffer in values.values()]
     root = walk.computation(entry, arguments)
     walk.position += 1
     results: list[Copy] = []
     for number, buffer in enumerate(root.values()):
-        walk.reads.setdefault(buffer, []).append(2 * walk.position)
+        walk.read([buffer], 2 * walk.position)
         results.append(Copy(buffer, Buffer(buffer.size, "result", number)))
     assignment = walk.assignment
     assignment.results = results
@@ -91,11 +105,18 @@ def assign(
 class _Walk:
     """Assigns buffers to leaves and records when values are written and read."""
 
-    def __init__(self, in_place: InPlace, order: Order, workspace: Callable[[HloInstruction], int]) -> None:
+    def __init__(
+        self,
+        in_place: InPlace,
+        order: Order,
+        workspace: Callable[[HloInstruction], int],
+        reads_first: Callable[[HloInstruction], bool],
+    ) -> None:
         self.assignment = Assignment()
         self.in_place = in_place
         self.order = order
         self.workspace = workspace
+        self.reads_first = reads_first
         self.position = 0
         self.buffers: list[Buffer] = []
         self.births: dict[Buffer, list[int]] = {}
@@ -113,10 +134,13 @@ class _Walk:
         """Record that a new value is written to a buffer."""
         self.births.setdefault(buffer, []).append(time)
 
-    def read(self, values: Iterable[Buffer], time: int) -> None:
-        """Record that values are read at a time."""
+    def read(self, values: Iterable[Buffer], time: int, over: Buffer | None = None) -> None:
+        """Record that values are read at a time; the operation may write ``over`` to their memory."""
         for buffer in values:
             self.reads.setdefault(buffer, []).append(time)
+            if buffer.kind == "argument":
+                read = (time, None) if over is None else (time & -2, over)
+                self.assignment.argument_reads.setdefault(buffer, []).append(read)
 
     def computation(self, computation: HloComputation, arguments: Sequence[Values]) -> Values:
         """Walk a computation; return the buffers of its root."""
@@ -166,9 +190,11 @@ class _Walk:
             self.born(buffer, reading)
             self.read([buffer], writing)
         overwritten = frozenset(self.in_place(i)) if len(made) == 1 else frozenset[int]()
+        at_once = len(made) == 1 and self.reads_first(i)
         for number, operand in enumerate(operands):
             free = number in overwritten
-            self.read(operand.values(), reading if free else writing)
+            over = next(iter(made.values())) if free or at_once else None
+            self.read(operand.values(), reading if free else writing, over)
             if free:
                 self.overwrites.extend(
                     (target, source, reading) for target in made.values() for source in operand.values()

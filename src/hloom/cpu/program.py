@@ -20,6 +20,7 @@ from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, Copy, assign
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
 from hloom.buffers.parallel_copies import in_order
+from hloom.buffers.reuse import may_take
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import (
@@ -83,6 +84,7 @@ class NativeProgram:
         is_bounded: the trip counts of all loops are known.
         host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.runtime.host`.
         timed: the instructions that a timed program measures.
+        reuses: (result, argument): leaves of results that may take an argument's memory; see `reuses_of`.
     """
 
     module: Module
@@ -94,6 +96,7 @@ class NativeProgram:
     is_bounded: bool
     host_calls: tuple[HloInstruction, ...] = ()
     timed: tuple[str, ...] = ()
+    reuses: tuple[tuple[int, int], ...] = ()
 
     @property
     def text(self) -> str:
@@ -103,7 +106,27 @@ class NativeProgram:
 
 def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]) -> Assignment:
     """Assign buffers to a planned program."""
-    return assign(module.entry, lambda i: plans[i].in_place, schedule, lambda i: plans[i].workspace)
+    return assign(
+        module.entry,
+        lambda i: plans[i].in_place,
+        schedule,
+        lambda i: plans[i].workspace,
+        lambda i: plans[i].kind is KernelKind.SCALAR,
+    )
+
+
+def reuses_of(module: HloModule, assignment: Assignment) -> tuple[tuple[int, int], ...]:
+    """Return the results that may take the memory of arguments given away, by the module's aliases."""
+    parameters = [(p, index) for p, i in enumerate(module.entry.parameters) for index, _ in leaves(i.shape)]
+    results = [index for index, _ in leaves(module.entry.root.shape)]
+    pairs = [
+        (
+            results.index(tuple(output)),
+            parameters.index((alias.parameter_number, tuple(alias.parameter_index))),
+        )
+        for output, alias in module.config.aliases.items()
+    ]
+    return tuple(sorted(pair for pair in pairs if may_take(assignment, *pair)))
 
 
 def emit_program(
@@ -177,6 +200,7 @@ class ProgramEmitter:
             self.is_bounded,
             tuple(self.host_calls),
             tuple(self._timer.names) if self._timer is not None else (),
+            reuses_of(self.hlo, self.assignment),
         )
 
     # -- memory

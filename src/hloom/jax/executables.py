@@ -53,10 +53,12 @@ class LoadedExecutable(Handle):
         self.deleted = False
         self._dimensions = [Words(leaf.dimensions, ctypes.c_int64) for leaf in self.outputs]
         inputs = [word for leaf in self.inputs for word in (leaf.bytes, leaf.number, handle_of(leaf.order))]
+        native = compiled.native
+        reuses = dict(native.facts.reuses) if native is not None else {}
         outputs = [
             word
-            for leaf, dims in zip(self.outputs, self._dimensions, strict=True)
-            for word in _output_words(leaf, dims.address)
+            for number, (leaf, dims) in enumerate(zip(self.outputs, self._dimensions, strict=True))
+            for word in (*_output_words(leaf, dims.address), reuses.get(number, -1))
         ]
         self._tables = [Words(values, ctypes.c_int64) for values in (inputs, outputs, interface.donated)]
         words = self.words
@@ -65,7 +67,6 @@ class LoadedExecutable(Handle):
         words.input_table, words.output_table = self._tables[0].address, self._tables[1].address
         words.donated, words.donated_indices = len(interface.donated), self._tables[2].address
         words.device = self.devices[0].handle
-        native = compiled.native
         if native is not None:
             self._context = Context(stop=STOP)
             words.program, words.context = native.address, self._context.address

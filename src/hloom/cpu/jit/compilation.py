@@ -74,5 +74,6 @@ def compile_module(
         len(program.host_calls),
         "hloom_parallel" in program.module.declarations,
         tuple(program.module.data),
+        program.reuses,
     )
     return program, Entry(facts.to_json(), [*objects, *program.module.data.values()])

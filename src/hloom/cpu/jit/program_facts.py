@@ -25,6 +25,7 @@ class ProgramFacts:
         host_calls: number of places that call the host.
         shares: some kernel shares its iterations among the threads of the pool.
         data: names of the constants that follow the object files in the entry.
+        reuses: pairs of a result and an argument whose memory may be one; see `hloom.buffers.reuse`.
     """
 
     signature: str
@@ -36,13 +37,15 @@ class ProgramFacts:
     host_calls: int
     shares: bool
     data: tuple[str, ...]
+    reuses: tuple[tuple[int, int], ...]
 
     def to_json(self) -> dict[str, object]:
         """Return the facts in the types of JSON."""
         facts: dict[str, object] = asdict(self)
-        return facts | {
+        lists: dict[str, object] = {
             name: list(getattr(self, name)) for name in ("argument_bytes", "result_bytes", "data")
         }
+        return facts | lists | {"reuses": [list(pair) for pair in self.reuses]}
 
     @staticmethod
     def from_json(facts: Mapping[str, object]) -> ProgramFacts | None:
@@ -58,6 +61,7 @@ class ProgramFacts:
                 host_calls=_size(facts["host_calls"]),
                 shares=_of(bool, facts["shares"]),
                 data=tuple([_of(str, name) for name in _list(facts["data"])]),
+                reuses=tuple(map(_pair, _list(facts["reuses"]))),
             )
         except (KeyError, TypeError):
             return None
@@ -82,6 +86,14 @@ def _size(value: object) -> int:
     if isinstance(value, bool) or _of(int, value) < 0:
         raise TypeError
     return _of(int, value)
+
+
+def _pair(value: object) -> tuple[int, int]:
+    """Return a value of JSON that must be an array of two such integers; raises TypeError."""
+    numbers = [_size(number) for number in _list(value)]
+    if len(numbers) != 2:
+        raise TypeError
+    return numbers[0], numbers[1]
 
 
 def _list(value: object) -> list[object]:

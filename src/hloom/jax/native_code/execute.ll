@@ -10,8 +10,9 @@
   i64, i64        ; 12 whether a worker runs it, runs that are queued
 }
 %input = type { i64, i64, ptr }         ; bytes, type, layout (null: row-major)
-%output = type { i64, i64, i64, ptr, i64, ptr }
-; bytes, type, rank, dimensions, number of the memory on its device, layout
+%output = type { i64, i64, i64, ptr, i64, ptr, i64 }
+; bytes, type, rank, dimensions, number of the memory on its device, layout, number of the input whose memory it may take
+; if that is donated (-1: none)
 
 %worker = type { [6 x i64], [6 x i64], ptr, ptr, i64, i64 }
 ; mutex, condition, first task, last task, whether its thread runs, unfinished tasks
@@ -407,12 +408,13 @@ place:
   br i1 %queues, label %queue, label %now
 
 now:
-  %error = call ptr @execute_now(ptr %executable, ptr %inputs.list, ptr %results, ptr %device)
+  %error = call ptr @execute_now(ptr %executable, ptr %args, ptr %inputs.list, ptr %results, ptr %device)
   br label %ended
 
 queue:
   %event = call ptr @pjrt_event(i64 2)
-  %error.queue = call ptr @execute_later(ptr %executable, ptr %inputs.list, ptr %results, ptr %device, ptr %event)
+  %error.queue = call ptr @execute_later(ptr %executable, ptr %args, ptr %inputs.list, ptr %results, ptr %device,
+                                         ptr %event)
   br label %ended
 
 ended:
@@ -600,10 +602,45 @@ ended:
   ret void
 }
 
+; Return the storage of a donated input with a reference for a result; null if there is none (-1), if it is excepted from
+; donation, or if others have references of it or own its memory.
+define internal ptr @given_storage(ptr %args, ptr %inputs, i64 %index) nounwind {
+entry:
+  %none = icmp slt i64 %index, 0
+  br i1 %none, label %no, label %ask
+
+ask:
+  %options.at = getelementptr ptr, ptr %args, i64 3
+  %options = load ptr, ptr %options.at
+  %excepted = call i1 @is_excepted(ptr %options, i64 %index)
+  br i1 %excepted, label %no, label %look
+
+look:
+  %buffer.at = getelementptr ptr, ptr %inputs, i64 %index
+  %buffer = load ptr, ptr %buffer.at
+  %storage = load ptr, ptr %buffer
+  %references = load atomic i64, ptr %storage acquire, align 8
+  %alone = icmp eq i64 %references, 1
+  %release.at = getelementptr %storage, ptr %storage, i64 0, i32 2
+  %release = load ptr, ptr %release.at
+  %inline = icmp eq ptr %release, @release_inline
+  %pooled = icmp eq ptr %release, @release_pooled
+  %own = or i1 %inline, %pooled
+  %free = and i1 %alone, %own
+  br i1 %free, label %take, label %no
+
+take:
+  call void @keep_storage(ptr %storage)
+  ret ptr %storage
+
+no:
+  ret ptr null
+}
+
 ; Make the buffers of the results, with a reference of the event each; write the addresses of their data to %targets.
 ; Return true if there is memory for all.
-define internal i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %event)
-    nounwind {
+define internal i1 @make_results(ptr %executable, ptr %args, ptr %inputs, ptr %results, ptr %targets, ptr %device,
+                                 ptr %event) nounwind {
 entry:
   %outputs.at = getelementptr %executable, ptr %executable, i64 0, i32 6
   %outputs = load i64, ptr %outputs.at
@@ -619,11 +656,19 @@ output:
 allocate:
   %bytes.at = getelementptr %output, ptr %table, i64 %j
   %bytes = load i64, ptr %bytes.at
-  %storage = call ptr @pjrt_storage(i64 %bytes)
-  %lacks = icmp eq ptr %storage, null
+  %input.at = getelementptr %output, ptr %table, i64 %j, i32 6
+  %input = load i64, ptr %input.at
+  %given = call ptr @given_storage(ptr %args, ptr %inputs, i64 %input)
+  %fresh = icmp eq ptr %given, null
+  br i1 %fresh, label %new, label %make
+
+new:
+  %made = call ptr @pjrt_storage(i64 %bytes)
+  %lacks = icmp eq ptr %made, null
   br i1 %lacks, label %undo, label %make
 
 make:
+  %storage = phi ptr [ %given, %allocate ], [ %made, %new ]
   %type.at = getelementptr %output, ptr %table, i64 %j, i32 1
   %type.64 = load i64, ptr %type.at
   %type = trunc i64 %type.64 to i32
@@ -688,7 +733,7 @@ done:
 
 @results.message = internal constant [32 x i8] c"not enough memory for the result"
 
-define internal ptr @execute_now(ptr %executable, ptr %arguments, ptr %results, ptr %device) nounwind {
+define internal ptr @execute_now(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %device) nounwind {
 entry:
   %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
   %inputs = load i64, ptr %inputs.at
@@ -696,7 +741,8 @@ entry:
   %outputs = load i64, ptr %outputs.at
   %sources = alloca ptr, i64 %inputs
   %targets = alloca ptr, i64 %outputs
-  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr null)
+  %made = call i1 @make_results(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %targets, ptr %device,
+                                ptr null)
   br i1 %made, label %input, label %no.memory
 
 input:
@@ -722,8 +768,9 @@ run:
 done:
   ret ptr null
 
-undo:
+undo: ; the program may have begun to write over donated arguments
   call void @destroy_results(ptr %results, i64 %outputs)
+  call void @donate(ptr %executable, ptr %args, ptr %arguments)
   ret ptr %error
 
 no.memory:
@@ -732,7 +779,7 @@ no.memory:
 }
 
 ; Queue a task that completes the event, of which it takes one reference.
-define internal ptr @execute_later(ptr %executable, ptr %arguments, ptr %results, ptr %device, ptr %event)
+define internal ptr @execute_later(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %device, ptr %event)
     nounwind {
 entry:
   %inputs.at = getelementptr %executable, ptr %executable, i64 0, i32 5
@@ -754,7 +801,8 @@ entry:
   store ptr %executable, ptr %executable.at
   %event.at = getelementptr %task, ptr %task, i64 0, i32 2
   store ptr %event, ptr %event.at
-  %made = call i1 @make_results(ptr %executable, ptr %results, ptr %targets, ptr %device, ptr %event)
+  %made = call i1 @make_results(ptr %executable, ptr %args, ptr %arguments, ptr %results, ptr %targets, ptr %device,
+                                ptr %event)
   br i1 %made, label %input, label %no.memory
 
 input:
