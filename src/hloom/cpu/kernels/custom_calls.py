@@ -26,7 +26,7 @@ _FOREIGN_FUNCTION: Final = "hloom_foreign"
 
 
 def _workspace(i: HloInstruction, target: Target) -> int:
-    call = library_call(i)
+    call = library_call(i, rows_first=True)
     return workspace_bytes(call) if call is not None else 0
 
 
@@ -34,7 +34,7 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a custom call."""
     i = plan.instruction
-    call = library_call(i)
+    call = library_call(i, rows_first=True)
     if call is not None:
         emit_library_call(program, i, call)
     elif _addresses_arrays(i):

@@ -32,7 +32,7 @@ class Room:
     """An array that a routine reads or writes.
 
     Attributes:
-        dimensions: none, a length, or rows and columns; matrices are column-major.
+        dimensions: none, a length, or rows and columns.
         dtype: of its elements.
         operand: number of the operand that it holds before the call; None if there is none.
         result: number of the result that it holds after the call; None if there is none.
@@ -87,6 +87,7 @@ class LibraryCall:
     Attributes:
         routine: such as ``dgetrf``.
         batch: number of the matrices.
+        rows_first: matrices are row-major; otherwise column-major.
         rooms: the arrays.
         arguments: in the routine's order.
         finite: a room on whose NaN or infinity the routine is not called; None if there is none.
@@ -96,6 +97,7 @@ class LibraryCall:
 
     routine: str
     batch: int
+    rows_first: bool
     rooms: tuple[Room, ...]
     arguments: tuple[Argument, ...]
     finite: int | None
@@ -103,8 +105,12 @@ class LibraryCall:
     pairs: tuple[UnpackedPairs, ...]
 
 
-def library_call(instruction: HloInstruction) -> LibraryCall | None:
+def library_call(instruction: HloInstruction, *, rows_first: bool = False) -> LibraryCall | None:
     """Return the calls that a custom call of LAPACK makes; None for other targets and replaced ones.
+
+    Args:
+        instruction: the custom call.
+        rows_first: matrices are row-major if the routine can do with that.
 
     Raises HloError by the rules ``ffi.attributes``, ``custom-call.attribute``, ``custom-call.operands`` and
     ``custom-call.routine``.
@@ -116,22 +122,26 @@ def library_call(instruction: HloInstruction) -> LibraryCall | None:
     if target not in ROUTINES or target in TARGETS:
         return None
     operands = tuple(o.shape for o in instruction.operands)
-    return _planned(target, operands, instruction.shape, instruction.backend_config)
+    return _planned(target, operands, instruction.shape, instruction.backend_config, rows_first)
 
 
 @lru_cache(maxsize=1024)
-def _planned(target: str, operands: tuple[Shape, ...], result: Shape, config: str) -> LibraryCall:
+def _planned(
+    target: str, operands: tuple[Shape, ...], result: Shape, config: str, rows_first: bool
+) -> LibraryCall:
     results = result.tuple_shapes if result.is_tuple else (result,)
-    return _Planner(target, operands, tuple(results), parse_attributes(config)).planned()
+    return _Planner(target, operands, tuple(results), parse_attributes(config), rows_first).planned()
 
 
 class _Planner:
     """Plans the calls of a routine for the shapes and attributes of a custom call."""
 
     def __init__(
-        self, target: str, operands: Sequence[Shape], results: Sequence[Shape], attributes: Attributes
-    ) -> None:
+        self, target: str, operands: Sequence[Shape], results: Sequence[Shape], attributes: Attributes,
+        rows_first: bool,
+    ) -> None:  # fmt: skip
         self.routine: Routine = ROUTINES[target]
+        self.rows_first = rows_first and bool(self.routine.rows_first)
         self.prefix = target.removeprefix("lapack_")[0]
         self.attributes = attributes
         self.operands, self.results = operands, results
@@ -162,8 +172,8 @@ class _Planner:
         )  # fmt: skip
         finite = numbers[routine.finite] if routine.finite else None
         return LibraryCall(
-            self.prefix + routine.name, math.prod(batch), tuple(self.rooms.values()), arguments, finite,
-            numbers.get("info"), pairs,
+            self.prefix + routine.name, math.prod(batch), self.rows_first, tuple(self.rooms.values()),
+            arguments, finite, numbers.get("info"), pairs,
         )  # fmt: skip
 
     # -- sizes
@@ -228,7 +238,7 @@ class _Planner:
     # -- arguments
 
     def _arguments(self) -> tuple[Argument, ...]:
-        words = self.routine.arguments
+        words = self.routine.rows_first if self.rows_first else self.routine.arguments
         if self.types["t"].kind != "c":
             words = tuple(word for word in words if word not in ("rwork", "lrwork"))
         queried = [word for word in words if f"l{word}" in words]
@@ -266,7 +276,7 @@ class _Planner:
             return None
         if word == "one":
             return np.ones((), self.types["t"]).tobytes()
-        if word[0] in "@?":
+        if word[0] in "@?~":
             return self._chosen(word)
         return struct.pack("i", self._integer(word))
 
@@ -274,7 +284,8 @@ class _Planner:
         if word in self.sizes:
             return self.sizes[word]
         if word.startswith("ld("):
-            return max(1, self.rooms[word[3:-1]].dimensions[0])
+            rows, columns = self.rooms[word[3:-1]].dimensions
+            return max(1, columns if self.rows_first else rows)
         if word.startswith("#"):
             value = self._attribute(word[1:])
             if not -(1 << 31) <= value < 1 << 31:
@@ -285,11 +296,12 @@ class _Planner:
     def _chosen(self, word: str) -> bytes:
         """Return a letter by an attribute: its code, or true or false."""
         name, _, letters = word[1:].partition(":")
-        if word[0] == "@":
-            return self._letter(name, letters)
-        letter = letters[0] if self._attribute(name) else letters[1]
+        if word[0] != "?":
+            letter = self._letter(name, letters)
+            return letter if word[0] == "@" else letters.encode().replace(letter, b"")
+        chosen = letters[0] if self._attribute(name) else letters[1]
         adjoint = "C" if self.types["t"].kind == "c" else "T"
-        return (adjoint if letter == "H" else letter).encode()
+        return (adjoint if chosen == "H" else chosen).encode()
 
     def _letter(self, name: str, letters: str) -> bytes:
         code = self._attribute(name)

@@ -11,6 +11,7 @@ Arguments are
 - a size: an integer,
 - ``ld(a)``: the leading dimension,
 - ``@uplo:LU``: the letter whose code is the attribute, one of those listed; ``#low``: an integral attribute,
+- ``~uplo:LU``: the other one of two letters than that of the attribute,
 - ``?left:LR``: one of two letters by a truth value; ``H`` is T for real matrices, else C,
 - ``one``, ``null``: the number 1 of type t, and no address,
 - ``work lwork``: a workspace of type t, of the length that LAPACK wants, and this length. ``rwork`` is of
@@ -69,6 +70,9 @@ class Routine:
         prefixes: of the types that there are.
         operands, results, scratch: the arrays.
         arguments: in LAPACK's order.
+        rows_first: arguments with which the routine computes the same on matrices whose rows are contiguous,
+            which it takes for their transposes; empty if there are none. It only reads those operands that
+            are no results.
         sizes: sizes that follow from others.
         columns_at_least: a pair of sizes of which the first is not smaller.
         finite: an operand on which the routine may not end if there is NaN or an infinity; info is then -4.
@@ -81,6 +85,7 @@ class Routine:
     results: tuple[Declared, ...]
     scratch: tuple[Declared, ...]
     arguments: tuple[str, ...]
+    rows_first: tuple[str, ...]
     sizes: Mapping[str, Size]
     columns_at_least: tuple[str, str] | None
     finite: str
@@ -97,6 +102,7 @@ def _declare(
     results: str,
     arguments: str,
     *,
+    rows_first: str = "",
     prefixes: str = "sdcz",
     scratch: str = "",
     sizes: Mapping[str, Size] | None = None,
@@ -107,7 +113,8 @@ def _declare(
     given = _arrays(operands, {})
     routine = Routine(
         name, prefixes, given, _arrays(results, {a.name: a for a in given}), _arrays(scratch, {}),
-        tuple(arguments.split()), sizes or {}, columns_at_least, finite, tuple(pairs),
+        tuple(arguments.split()), tuple(rows_first.split()), sizes or {}, columns_at_least, finite,
+        tuple(pairs),
     )  # fmt: skip
     for prefix in prefixes:
         ROUTINES[f"lapack_{prefix}{name}_ffi"] = routine
@@ -133,7 +140,10 @@ def _is(letter: str, attribute: str, attributes: Attributes) -> bool:
 
 # -- triangular and orthogonal factors
 
-_declare("potrf", "a[N,N]", "a info:i[]", "@uplo:LU N a ld(a) info")
+# The transpose of a Hermitian matrix is its conjugate, whose factor is the conjugate of the factor.
+_declare(
+    "potrf", "a[N,N]", "a info:i[]", "@uplo:LU N a ld(a) info", rows_first="~uplo:LU N a ld(a) info",
+)  # fmt: skip
 _declare("getrf", "a[M,N]", "a pivots:i[K] info:i[]", "M N a ld(a) pivots info")
 _declare("geqrf", "a[M,N]", "a tau[K]", "M N a ld(a) tau work lwork info")
 _declare(
@@ -155,6 +165,7 @@ for _name, _types in (("ormqr", "sd"), ("unmqr", "cz")):
 
 _declare(
     "trsm", "a[P,P] b[M,N]", "b", "@side:LR @uplo:LU @trans_x:NTC @diag:NU M N one a ld(a) b ld(b)",
+    rows_first="~side:LR ~uplo:LU @trans_x:NTC @diag:NU N M one a ld(a) b ld(b)",
     sizes={"P": lambda s, a: s["M"] if _is("L", "side", a) else s["N"]},
 )  # fmt: skip
 # LAPACK's lower diagonal begins at the operand's second element; its upper one excludes the last.

@@ -1,11 +1,12 @@
 """Custom calls of LAPACK as native code: matrix by matrix, in the thread of the program.
 
-Matrices are row-major in the program and column-major in LAPACK, so that each is transposed into the
-workspace and back; vectors are read and written where they are.
+Matrices are row-major in the program and column-major in LAPACK. Routines that can do with their transposes
+work in the program's arrays; for others each matrix is transposed into the workspace and back.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -27,6 +28,8 @@ from hloom.operations.lapack.calls import (
 LIBRARY_PREFIX: Final = "lapack."
 """Prefix of the names by which programs call routines; see `hloom.cpu.loaded_program`."""
 ALIGNMENT: Final = 64
+UNROLLED: Final = 64
+"""Elements up to which a matrix is transposed without loops."""
 TILE: Final = 8
 """Rows and columns of the squares that are transposed in registers."""
 UNBLOCKED: Final = 32
@@ -37,7 +40,7 @@ SLOT: Final = 16
 
 def workspace_bytes(call: LibraryCall) -> int:
     """Return the bytes of the rooms that are not in the program's arrays."""
-    return sum(_padded(room) for room in call.rooms if not _in_place(room))
+    return sum(_padded(room) for room in call.rooms if not _in_place(call, room))
 
 
 def emit_library_call(program: ProgramEmitter, i: HloInstruction, call: LibraryCall) -> None:
@@ -75,9 +78,9 @@ def _thread_functions(f: Function) -> tuple[Value, Value]:
     return f.address(names[0]), f.address(names[1])
 
 
-def _in_place(room: Room) -> bool:
+def _in_place(call: LibraryCall, room: Room) -> bool:
     """Return whether LAPACK can read and write a room in the program's arrays."""
-    if room.is_matrix:
+    if room.is_matrix and not call.rows_first:
         return room.result is not None and min(room.dimensions) <= 1
     return room.operand is not None or room.result is not None
 
@@ -98,7 +101,7 @@ class _Emitter:
         self.places: list[Value] = []
         offset = 0
         for room in call.rooms:
-            if _in_place(room):
+            if _in_place(call, room):
                 number = room.result if room.result is not None else room.operand
                 arrays = results if room.result is not None else operands
                 assert number is not None
@@ -125,7 +128,7 @@ class _Emitter:
             with f.when(finite):
                 self.run()
         for room, place in zip(call.rooms, self.places, strict=True):
-            if room.result is not None and not _in_place(room):
+            if room.result is not None and not _in_place(call, room):
                 target = self.part(self.results[room.result], room)
                 rows, columns = room.dimensions
                 transpose(f, place, target, columns, rows, room.dtype.itemsize)
@@ -138,11 +141,12 @@ class _Emitter:
                 fill_bytes(place, f.constant(I8, 0), room.bytes)
             return
         source = self.part(self.operands[room.operand], room)
-        if room.is_matrix and min(room.dimensions) > 1:
+        if _in_place(self.call, room):
+            if room.result is not None:
+                copy_bytes(place, source, room.bytes)
+        else:
             rows, columns = room.dimensions
             transpose(f, source, place, rows, columns, room.dtype.itemsize)
-        elif room.is_matrix or room.result is not None:
-            copy_bytes(place, source, room.bytes)
 
     def is_finite(self, room: Room, place: Value) -> Value:
         """Return whether all elements are finite: products with 0 are NaN for others."""
@@ -205,7 +209,7 @@ def transpose(f: Function, source: Value, target: Value, rows: int, columns: int
     element: Type = {4: I32, 8: I64, 16: I64.vector(2)}[size]
     whole = (rows // TILE * TILE, columns // TILE * TILE) if tiled else (0, 0)
 
-    def at(base: Value, line: Value, width: int, place: Value) -> Value:
+    def at(base: Value, line: Value | int, width: int, place: Value | int) -> Value:
         return f.offset(base, (line * width + place) * (size // element.size), element.scalar)
 
     def scalars(first: tuple[int, int], last: tuple[int, int]) -> None:
@@ -213,6 +217,10 @@ def transpose(f: Function, source: Value, target: Value, rows: int, columns: int
             moved = f.load(element, at(source, i.index, columns, j.index))
             f.store(moved, at(target, j.index, rows, i.index))
 
+    if rows * columns <= UNROLLED and not tiled:
+        for row, column in itertools.product(range(rows), range(columns)):
+            f.store(f.load(element, at(source, row, columns, column)), at(target, column, rows, row))
+        return
     if tiled:
         wide = element.vector(TILE)
         with f.loop(0, whole[0], TILE) as i, f.loop(0, whole[1], TILE) as j:
