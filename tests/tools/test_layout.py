@@ -13,13 +13,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
 from hloom.errors import HloError, ParseError, ShapeError
 from hloom.shape.index import linear_index, multi_index
 from hloom.shape.shape import Shape
-from hloom.tools.layout import draw_layout, explain_layout, terminal_drawing
-from hloom.tools.layout_grid import GAP, layout_grid, memory_order
+from hloom.tools.layout import draw_layout, explain_layout, slice_at, terminal_drawing
+from hloom.tools.layout_grid import GAP, layout_grid, memory_order, other_dimensions
 from hloom.tools.layout_picture import OUTLINE_COLORS, TILE_COLORS, layout_picture
 from hloom.tools.marks import ADVANCE, Line, Rectangle, Text
 from hloom.tools.picture import Picture
@@ -135,8 +136,9 @@ def test_the_grid_shows_true_positions(shape: Shape) -> None:
         for column, x in enumerate(grid.columns.indices):
             index = [0] * shape.rank
             for axis, place in ((grid.rows, y), (grid.columns, x)):
-                if axis.dimension is not None:
-                    index[axis.dimension] = place
+                parts = axis.split(place)
+                for dimension, part in zip(axis.dimensions, parts[len(parts) - len(axis.dimensions) :]):
+                    index[dimension] = part
             position = int(grid.positions[row, column])
             if grid.padding[row, column]:
                 assert multi_index(shape, position) is None
@@ -335,3 +337,76 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
         draw_layout(FIGURE_1, tmp_path / "a.jpg")
     with pytest.raises(HloError, match=r"picture\.format-known"):
         Picture(1, 1).save(tmp_path / "a.jpg")
+
+
+# -- slices, joined dimensions, bytes
+
+
+def texts_of(shape: Shape, at: dict[int, int] | None = None) -> list[str]:
+    return [mark.text for mark in layout_picture(shape, at).marks if isinstance(mark, Text)]
+
+
+@given(array_shapes(), st.data())
+def test_a_chosen_slice_shows_true_positions(shape: Shape, data: st.DataObject) -> None:
+    if not shape.element_count:
+        return
+    others = other_dimensions(layout_grid(shape, 14, 16))
+    where = {d: data.draw(st.integers(0, shape.dimensions[d] - 1)) for d in others}
+    grid = layout_grid(shape, 14, 16, where)
+    if grid.padding[0, 0]:
+        return
+    index = [where.get(dimension, 0) for dimension in range(shape.rank)]
+    assert int(grid.positions[0, 0]) == linear_index(shape, index)
+
+
+def test_slices_of_an_array_are_drawn_one_after_the_other() -> None:
+    shape = S("f32[3,2,4]")
+    found = [text for text in texts_of(shape) if text.startswith("array")]
+    assert [text.rpartition("where ")[2] for text in found] == ["z = 0", "z = 1", "z = 2"]
+    assert {str(position) for position in range(24)} <= set(texts_of(shape))
+    (chosen,) = [text for text in texts_of(shape, {0: 2}) if text.startswith("array")]
+    assert chosen.endswith("where z = 2")
+    many = texts_of(S("f32[9,5,2,4]"))
+    assert "… 41 more slices; --at p=8,z=4 draws one" in many
+    assert terminal_drawing(shape, color=False).count("position in memory") == 3
+    assert terminal_drawing(shape, color=False, at={0: 1}).count("position in memory") == 1
+
+
+def test_joined_dimensions_are_one_axis() -> None:
+    shape = S("f32[2,3,4]{2,1,0:T(*,4,4)}")
+    grid = layout_grid(shape, 14, 16)
+    assert (grid.rows.name, grid.rows.dimensions) == ("z·y", (0, 1))
+    assert [grid.rows.label(row) for row in grid.rows.indices] == [
+        "0,0", "0,1", "0,2", "1,0", "1,1", "1,2", "2,0", "2,1",
+    ]  # fmt: skip
+    assert grid.positions[:, 0].tolist() == list(range(0, 32, 4))
+    assert grid.padding[:, 0].tolist() == [False] * 6 + [True] * 2
+    assert "z·y down: dimensions 0 and 1 joined, size 2 by 3" in texts_of(shape)
+
+
+def test_bytes_of_narrow_elements_are_boxes() -> None:
+    shape = S("u4[2,4]{1,0:E(4)}")
+    marks = layout_picture(shape).marks
+    boxes = [mark for mark in marks if isinstance(mark, Rectangle) and mark.height == 34]
+    cells = [mark for mark in marks if isinstance(mark, Rectangle) and mark.height == 30][8:]
+    assert len(boxes) == 4
+    assert [box.width for box in boxes] == [2 * cells[0].width] * 4
+    assert "a byte of 2 elements" in texts_of(shape)
+    assert not any("a byte" in text for text in texts_of(S("u8[2,4]")))
+
+
+def test_the_legend_explains_only_what_is_drawn() -> None:
+    assert "the darker, the later in memory" not in texts_of(S("f32[1]"))
+    assert "the darker, the later in memory" in texts_of(S("f32[2]"))
+    assert "padding" not in texts_of(S("f32[4,8]{1,0:T(4,4)}"))
+    assert "padding" in texts_of(S("f32[3,8]{1,0:T(4,4)}"))
+
+
+def test_indices_of_a_slice() -> None:
+    shape = S("f32[3,2,4]")
+    assert slice_at(shape, "z=2, y=1") == {0: 2, 1: 1}
+    assert slice_at(shape, "") == {}
+    for text in ("q=1", "z", "z=-1", "z=3"):
+        with pytest.raises(HloError) as caught:
+            slice_at(shape, text)
+        assert caught.value.rule == "layout.at"

@@ -217,25 +217,29 @@ def print_(file: str, form: str, output: str | None, **switches: bool) -> None:
 @main.command(short_help="Explain and draw the layout of a shape.")
 @click.argument("shape")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the drawing to this .svg or .png file.")
+@click.option("--at", "where", default="", metavar="INDICES", help="The slice to draw: z=1 or z=1,p=0.")
 @click.option("--no-drawing", is_flag=True, help="Print the explanation only.")
-def layout(shape: str, out: str | None, no_drawing: bool) -> None:
+def layout(shape: str, out: str | None, where: str, no_drawing: bool) -> None:
     """Explain every component of a shape and its layout, and draw the layout.
+
+    Two dimensions are drawn for the first indices of the others, or for those that --at chooses.
 
     For example: hloom layout 'bf16[8,1,1280,16384]{3,2,0,1:T(8,128)(2,1)S(1)}'
     """
     import shutil
 
     from hloom.shape.shape import Shape
-    from hloom.tools.layout import draw_layout, explain_layout, terminal_drawing
+    from hloom.tools.layout import draw_layout, explain_layout, slice_at, terminal_drawing
 
     click.echo(explain_layout(shape))
     parsed = Shape.parse(shape)
     if out is not None:
-        draw_layout(parsed, out)
+        draw_layout(parsed, out, slice_at(parsed, where))
         click.echo(f"\ndrawn in {out}")
     elif not no_drawing and parsed.is_array:
         columns = shutil.get_terminal_size((100, 24)).columns
-        drawing = terminal_drawing(parsed, color=sys.stdout.isatty(), columns=columns)
+        at = slice_at(parsed, where)
+        drawing = terminal_drawing(parsed, color=sys.stdout.isatty(), columns=columns, at=at)
         click.echo("\n" + drawing if drawing else "", nl=bool(drawing))
 
 

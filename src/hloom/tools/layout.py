@@ -6,6 +6,9 @@ SVG or PNG file.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from hloom.errors import HloError
@@ -13,7 +16,15 @@ from hloom.shape.element_type import ElementType, Kind
 from hloom.shape.index import physical_byte_size, physical_element_count, physical_form, waste
 from hloom.shape.layout import Layout, PaddingValue, Tile, padding_text
 from hloom.shape.shape import Shape
-from hloom.tools.layout_grid import GAP, LayoutGrid, axis_names, layout_grid
+from hloom.tools.layout_grid import (
+    GAP,
+    LayoutGrid,
+    axis_names,
+    layout_grid,
+    other_dimensions,
+    slice_words,
+    slices,
+)
 
 MEMORY_SPACES = {
     0: "the device's main memory (HBM)",
@@ -41,7 +52,28 @@ def explain_layout(shape_text: str) -> str:
     return "\n\n".join(parts)
 
 
-def draw_layout(shape: Shape, out_path: str | Path) -> None:
+def slice_at(shape: Shape, text: str) -> dict[int, int]:
+    """Return the indices that a text such as ``z=1,p=0`` chooses, by dimension.
+
+    Raises HloError by the rule ``layout.at`` for anything else than indices of the array's dimensions.
+    """
+    names = axis_names(shape.rank)
+    chosen: dict[int, int] = {}
+    for part in text.split(",") if text else []:
+        name, _, number = part.strip().partition("=")
+        if name not in names or not number.isdecimal():
+            message = f"--at takes indices such as {names[0] if names else 'z'}=1, got {part!r}; "
+            message += f"the dimensions of {shape} are {', '.join(names) or 'none'}"
+            raise HloError(message, rule="layout.at")
+        dimension = names.index(name)
+        if int(number) >= shape.dimensions[dimension]:
+            message = f"--at {part.strip()}: the size of dimension {name} is {shape.dimensions[dimension]}"
+            raise HloError(message, rule="layout.at")
+        chosen[dimension] = int(number)
+    return chosen
+
+
+def draw_layout(shape: Shape, out_path: str | Path, at: Mapping[int, int] | None = None) -> None:
     """Draw an array's layout into an SVG or PNG file, by the path's suffix.
 
     Each cell shows its element's position in memory; tiles are colored, inner tiles outlined, padding white;
@@ -53,7 +85,7 @@ def draw_layout(shape: Shape, out_path: str | Path) -> None:
         raise HloError(
             f"pictures are .svg or .png files, got {Path(out_path).name!r}", rule="picture.format-known"
         )
-    layout_picture(shape).save(out_path)
+    layout_picture(shape, at).save(out_path)
 
 
 def _table(title: str, lines: list[Line], suffix: str) -> str:
@@ -217,9 +249,12 @@ def _bytes(count: int) -> str:
 _SHADES = ((153, 117), (223, 216), (157, 120), (218, 211), (189, 147), (229, 227), (159, 123), (187, 180))
 _RESET = "\x1b[0m"
 _MOST_TERMINAL_ROWS = 14
+_MOST_SLICES = 4
 
 
-def terminal_drawing(shape: Shape, *, color: bool, columns: int = 80) -> str:
+def terminal_drawing(
+    shape: Shape, *, color: bool, columns: int = 80, at: Mapping[int, int] | None = None
+) -> str:
     """Draw an array's layout for a terminal of `columns` characters; "" if there is no element.
 
     Each cell shows the position in memory. With color, tiles have backgrounds and inner tiles alternate
@@ -227,12 +262,24 @@ def terminal_drawing(shape: Shape, *, color: bool, columns: int = 80) -> str:
     """
     if not shape.is_array or shape.is_unbounded or shape.element_count == 0:
         return ""
-    grid = _fitting_grid(shape, columns)
+    first = _fitting_grid(shape, columns, {})
+    given = {d: at.get(d, 0) for d in other_dimensions(first)} if at else {}
+    chosen = [given] if at else list(itertools.islice(slices(first), _MOST_SLICES))
+    drawn = [_slice_drawing(_fitting_grid(shape, columns, where), where, color) for where in chosen]
+    left_out = math.prod(shape.dimensions[d] for d in other_dimensions(first)) - len(chosen)
+    if left_out and not at:
+        drawn.append(f"… {left_out:,} more slices; --at chooses one")
+    return "\n\n".join(drawn)
+
+
+def _slice_drawing(grid: LayoutGrid, where: Mapping[int, int], color: bool) -> str:
+    """Draw one slice of an array."""
     width = _cell_width(grid)
-    label = max([len(str(index)) for index in grid.rows.indices] if grid.rows.name else [0])
-    lines = [_heading(grid)]
+    label = max([len(grid.rows.label(index)) for index in grid.rows.indices] if grid.rows.name else [0])
+    lines = [_heading(grid, where)]
     if grid.columns.name:
-        lines.append(" " * (label + 2) + _row([f"{index}" for index in grid.columns.indices], grid, width))
+        labels = [grid.columns.label(index) for index in grid.columns.indices]
+        lines.append(" " * (label + 2) + _row(labels, grid, width))
     row = 0
     for place, index in enumerate(grid.rows.shown):
         if index == GAP:
@@ -240,24 +287,24 @@ def terminal_drawing(shape: Shape, *, color: bool, columns: int = 80) -> str:
             continue
         if place and not color and _starts_tile(grid.rows.tile, index):
             lines.append(_rule(grid, width, label))
-        name = str(index) if grid.rows.name else ""
+        name = grid.rows.label(index) if grid.rows.name else ""
         lines.append(f"{name:>{label}}  " + _cells(grid, row, width, color))
         row += 1
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _fitting_grid(shape: Shape, columns: int) -> LayoutGrid:
+def _fitting_grid(shape: Shape, columns: int, at: Mapping[int, int]) -> LayoutGrid:
     """Return the grid with the most columns of the array that fit."""
     for most in (32, 24, 20, 16, 14, 12, 10):
-        grid = layout_grid(shape, _MOST_TERMINAL_ROWS, most)
+        grid = layout_grid(shape, _MOST_TERMINAL_ROWS, most, at)
         shown = len(grid.columns.shown)
         if (shown + 1) * (_cell_width(grid) + 1) + 12 <= columns:
             return grid
-    return layout_grid(shape, _MOST_TERMINAL_ROWS, 9)
+    return layout_grid(shape, _MOST_TERMINAL_ROWS, 9, at)
 
 
 def _cell_width(grid: LayoutGrid) -> int:
-    indices = [len(str(index)) for index in grid.columns.indices]
+    indices = [len(grid.columns.label(index)) for index in grid.columns.indices]
     texts = [len(_cell_text(grid, row, column)) for row, column in _places(grid)]
     return max(2, *indices, *texts) + 1
 
@@ -272,8 +319,8 @@ def _cell_text(grid: LayoutGrid, row: int, column: int) -> str:
     return f"({text})" if grid.padding[row, column] else text
 
 
-def _heading(grid: LayoutGrid) -> str:
-    others = " where all other indices are 0" if grid.shape.rank > 2 else ""
+def _heading(grid: LayoutGrid, where: Mapping[int, int]) -> str:
+    others = f" where {slice_words(grid.shape, where)}" if where else ""
     axes = [f"{axis.name} {arrow}" for axis, arrow in ((grid.columns, "→"), (grid.rows, "↓")) if axis.name]
     return f"position in memory of each element{others}" + (f"; {', '.join(axes)}" if axes else "")
 

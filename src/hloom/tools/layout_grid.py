@@ -1,18 +1,21 @@
 """The grid of a layout drawing: two dimensions of the array as positions in memory.
 
-Columns are the most minor physical dimension, rows the next one; the indices of all others are 0. Long
-dimensions are cut to their beginning, the first border between tiles, and their end.
+Columns are the most minor physical dimension, rows the next one; the others have given indices, 0 by default.
+Dimensions that a tile joins (`*`) are one axis. Long axes are cut to their beginning, the first border
+between tiles, and their end.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hloom.shape.index import PhysicalForm, Tiling, multi_index, physical_form, ravel, tile_index
+from hloom.shape.index import PhysicalForm, multi_index, physical_form, ravel, tile_index
 from hloom.shape.shape import Shape
 
 Grid = np.ndarray[Any, np.dtype[np.int64]]
@@ -32,12 +35,14 @@ def axis_names(rank: int) -> tuple[str, ...]:
 class Axis:
     """One direction of the grid: `extent` indices with padding, of which `bound` are of the array.
 
-    `dimension` is the array's dimension number, None for one that only a tile adds; `tile` is the size
-    of the outermost tile or 0; `shown` are the indices to draw, with `GAP` for omitted ones.
+    `dimensions` are the array's dimension numbers with their `sizes`, most major first: none for an axis that
+    only a tile adds, several for one that a tile joins. `tile` is the size of the outermost tile or 0;
+    `shown` are the indices to draw, with `GAP` for omitted ones.
     """
 
     name: str
-    dimension: int | None
+    dimensions: tuple[int, ...]
+    sizes: tuple[int, ...]
     bound: int
     extent: int
     tile: int
@@ -47,6 +52,18 @@ class Axis:
     def indices(self) -> list[int]:
         """Return the indices to draw, without gaps."""
         return [index for index in self.shown if index != GAP]
+
+    def split(self, index: Any) -> list[Any]:
+        """Return the index in each dimension; the most major one may lie in the padding, beyond its size."""
+        found: list[Any] = []
+        for size in reversed(self.sizes[1:]):
+            found.append(index % size)
+            index = index // size
+        return [index, *reversed(found)]
+
+    def label(self, index: int) -> str:
+        """Return the index as text, that of joined dimensions with commas."""
+        return ",".join(map(str, self.split(index)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +90,24 @@ class LayoutGrid:
         return others and GAP not in self.rows.shown and GAP not in self.columns.shown
 
 
-def layout_grid(shape: Shape, most_rows: int, most_columns: int) -> LayoutGrid:
-    """Return the grid of an array, limited to `rows` and `columns`."""
+def layout_grid(
+    shape: Shape, most_rows: int, most_columns: int, at: Mapping[int, int] | None = None
+) -> LayoutGrid:
+    """Return the grid of an array, limited to `rows` and `columns`; `at` has indices of other dimensions."""
     form = physical_form(shape)
-    added = max(form.tilings[0].added if form.tilings else 0, 2 - len(form.bounds))
-    rows = _axis(shape, form, added, 2, most_rows)
-    columns = _axis(shape, form, added, 1, most_columns)
-    index: list[Any] = [0] * (added + len(form.bounds))
-    index[-2:] = [np.array(rows.indices, np.int64)[:, None], np.array(columns.indices, np.int64)[None, :]]
+    added, joined = _joined(form)
+    rows = _axis(shape, form, added, joined[-2], most_rows, _tile_of(form, 2))
+    columns = _axis(shape, form, added, joined[-1], most_columns, _tile_of(form, 1))
+    chosen = at or {}
+    index: list[Any] = [0] * added + [chosen.get(dimension, 0) for dimension in form.major_to_minor]
+    padding: Any = False
+    for axis, places, values in (
+        (rows, joined[-2], np.array(rows.indices, np.int64)[:, None]),
+        (columns, joined[-1], np.array(columns.indices, np.int64)[None, :]),
+    ):
+        for place, part in zip(places, axis.split(values), strict=True):
+            index[place] = part
+            padding = padding | (part >= (form.bounds[place - added] if place >= added else 1))
     stages = _stages(form, index)
     size = (len(rows.indices), len(columns.indices))
     return LayoutGrid(
@@ -88,10 +115,30 @@ def layout_grid(shape: Shape, most_rows: int, most_columns: int) -> LayoutGrid:
         rows,
         columns,
         _spread(ravel(stages[-1], form.dimensions), size),
-        np.broadcast_to((index[-2] >= rows.bound) | (index[-1] >= columns.bound), size),
+        np.broadcast_to(padding, size),
         _spread(_color(form, stages), size),
         tuple(_spread(number, size) for number in _inner_tiles(form, stages)),
     )
+
+
+def other_dimensions(grid: LayoutGrid) -> list[int]:
+    """Return the dimensions that are neither rows nor columns and have several indices, most major first."""
+    drawn = {*grid.rows.dimensions, *grid.columns.dimensions}
+    order = physical_form(grid.shape).major_to_minor
+    return [d for d in order if d not in drawn and grid.shape.dimensions[d] > 1]
+
+
+def slices(grid: LayoutGrid) -> Iterator[dict[int, int]]:
+    """Yield the indices of the other dimensions for every slice of the array, in the order of memory."""
+    others = other_dimensions(grid)
+    for index in itertools.product(*(range(grid.shape.dimensions[d]) for d in others)):
+        yield dict(zip(others, index, strict=True))
+
+
+def slice_words(shape: Shape, at: Mapping[int, int]) -> str:
+    """Return the indices of a slice by the names of the dimensions: ``z = 1, p = 0``."""
+    names = axis_names(shape.rank)
+    return ", ".join(f"{names[dimension]} = {index}" for dimension, index in at.items())
 
 
 def memory_order(shape: Shape, count: int) -> list[tuple[tuple[int, ...] | None, int]]:
@@ -108,28 +155,39 @@ def memory_order(shape: Shape, count: int) -> list[tuple[tuple[int, ...] | None,
     return found
 
 
-def _axis(shape: Shape, form: PhysicalForm, added: int, from_end: int, most: int) -> Axis:
-    place = len(form.bounds) - from_end
-    if place < 0:
-        name, dimension, bound, extent = "", None, 1, 1
-    else:
-        dimension = form.major_to_minor[place]
-        name = axis_names(shape.rank)[dimension]
-        bound, extent = form.bounds[place], form.padded[place]
-    tile = _tile_size(form.tilings[0], added + len(form.bounds) - from_end) if form.tilings else 0
+def _joined(form: PhysicalForm) -> tuple[int, list[list[int]]]:
+    """Return the number of dimensions added in front, and the places of each axis' dimensions."""
+    groups = form.tilings[0].groups if form.tilings else ((1,),) * len(form.bounds)
+    tiled = sum(map(len, groups))
+    added = max(0, tiled - len(form.bounds))
+    joined = [[place] for place in range(added + len(form.bounds) - tiled)]
+    for group in groups:
+        start = joined[-1][-1] + 1 if joined else 0
+        joined.append(list(range(start, start + len(group))))
+    while len(joined) < 2:
+        joined = [[0], *([place + 1 for place in places] for places in joined)]
+        added += 1
+    return added, joined
+
+
+def _tile_of(form: PhysicalForm, from_end: int) -> int:
+    """Return the outermost tile's size along one axis, 0 if it does not tile it."""
+    tile = form.tilings[0].tile if form.tilings else ()
+    return tile[-from_end] if from_end <= len(tile) else 0
+
+
+def _axis(shape: Shape, form: PhysicalForm, added: int, places: Sequence[int], most: int, tile: int) -> Axis:
+    own = [place - added for place in places if place >= added]
+    dimensions = tuple(form.major_to_minor[place] for place in own)
+    sizes = tuple(form.padded[place - added] if place >= added else 1 for place in places)
+    names = axis_names(shape.rank)
+    bounds = [form.bounds[place] for place in own]
+    extent = math.prod(sizes)
+    bound = math.prod(bounds) if len(own) < 2 or form.bounds == form.padded else extent
     if tile and extent:
         extent = -(-extent // tile) * tile
-    return Axis(name, dimension, bound, extent, tile, _shown(bound, extent, tile, most))
-
-
-def _tile_size(tiling: Tiling, place: int) -> int:
-    """Return the tile's size along one dimension, 0 if it does not tile it or joins dimensions."""
-    start = tiling.untouched + max(0, 2 - len(tiling.bounds))
-    for group, size in zip(tiling.groups, tiling.tile, strict=True):
-        if start == place and len(group) == 1:
-            return size
-        start += len(group)
-    return 0
+    name = "·".join(names[dimension] for dimension in dimensions)
+    return Axis(name, dimensions, sizes, bound, extent, tile, _shown(bound, extent, tile, most))
 
 
 def _shown(bound: int, extent: int, tile: int, most: int) -> tuple[int, ...]:

@@ -6,13 +6,26 @@ outline, padding is white.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hloom.errors import ShapeError
 from hloom.shape.index import physical_form
 from hloom.shape.shape import Shape
-from hloom.tools.layout_grid import GAP, PADDING, Axis, LayoutGrid, axis_names, layout_grid, memory_order
+from hloom.tools.layout_grid import (
+    GAP,
+    PADDING,
+    Axis,
+    LayoutGrid,
+    axis_names,
+    layout_grid,
+    memory_order,
+    other_dimensions,
+    slice_words,
+    slices,
+)
 from hloom.tools.marks import Rectangle, Text, text_width
 from hloom.tools.picture import Picture
 
@@ -34,18 +47,34 @@ _MOST_ROWS, _MOST_COLUMNS = 14, 16
 _MARGIN, _CELL_HEIGHT, _GAP, _TEXT = 26.0, 30.0, 20.0, 9.0
 _LABEL = 7.5
 _MEMORY_CELLS, _MEMORY_LINE = 64, 16
+_MOST_SLICES = 4
+_BYTE_LINE = "#3c4043"
 
 
-def layout_picture(shape: Shape) -> Picture:
-    """Return the picture of an array's layout. Raises ShapeError for a shape without elements."""
+def layout_picture(shape: Shape, at: Mapping[int, int] | None = None) -> Picture:
+    """Return the picture of an array's layout: the first slices of two dimensions, or the one `at` indices.
+
+    Raises ShapeError for a shape without elements.
+    """
     if not shape.is_array or shape.element_count == 0:
         raise ShapeError(f"{shape} has no elements to draw", rule="picture.has-elements")
     grid = layout_grid(shape, _MOST_ROWS, _MOST_COLUMNS)
     picture = Picture(0, 0, str(shape))
     picture.marks.append(Text(_MARGIN, _MARGIN + 12, str(shape), 12, bold=True))
-    panel = _ArrayPanel(picture, grid, _MARGIN + 12 + 30)
-    panel.draw()
-    bottom = _draw_memory(picture, shape, panel.bottom + 30) if shape.rank <= 4 else panel.bottom
+    bottom = _MARGIN + 12
+    given = {d: at.get(d, 0) for d in other_dimensions(grid)} if at else {}
+    chosen = [given] if at else list(itertools.islice(slices(grid), _MOST_SLICES))
+    for indices in chosen:
+        shown = layout_grid(shape, _MOST_ROWS, _MOST_COLUMNS, indices)
+        panel = _ArrayPanel(picture, shown, bottom + 30, slice_words(shape, indices))
+        panel.draw()
+        bottom = panel.bottom
+    left_out = math.prod(shape.dimensions[d] for d in other_dimensions(grid)) - len(chosen)
+    if left_out and not at:
+        text = f"… {left_out:,} more slices; --at {_example(grid)} draws one"
+        picture.marks.append(Text(_MARGIN, bottom + 18, text, _LABEL, _GREY))
+        bottom += 18
+    bottom = _draw_memory(picture, shape, bottom + 30) if shape.rank <= 4 else bottom
     bottom = _draw_legend(picture, grid, bottom + 24)
     picture.height = bottom + _MARGIN - 6
     ends = [
@@ -55,6 +84,12 @@ def layout_picture(shape: Shape) -> Picture:
     ]
     picture.width = _whole(max(picture.width, *ends)) + _MARGIN
     return picture
+
+
+def _example(grid: LayoutGrid) -> str:
+    """Return the last slice as an argument of --at."""
+    names = axis_names(grid.shape.rank)
+    return ",".join(f"{names[d]}={grid.shape.dimensions[d] - 1}" for d in other_dimensions(grid))
 
 
 def _fill(color: int, untiled: int) -> str:
@@ -76,11 +111,12 @@ def _untiled_end(shape: Shape) -> int:
 
 @dataclass(slots=True)
 class _ArrayPanel:
-    """The grid of the array in the picture; `top` is the y of its headings."""
+    """A slice of the array in the picture; `top` is the y of its headings, `where` are the other indices."""
 
     picture: Picture
     grid: LayoutGrid
     top: float
+    where: str
     left: float = 0.0
     cell: float = 0.0
     bottom: float = 0.0
@@ -89,8 +125,9 @@ class _ArrayPanel:
         """Add headings, cells, outlines and gaps; set `bottom` and widen the picture."""
         grid = self.grid
         widest = max((len(str(position)) for position in grid.positions.reshape(-1).tolist()), default=1)
+        widest = max(widest, *(len(grid.columns.label(index)) for index in grid.columns.indices))
         self.cell = _cell_width("0" * widest, len(grid.inner))
-        labels = [str(index) for index in grid.rows.indices]
+        labels = [grid.rows.label(index) for index in grid.rows.indices]
         name = grid.rows.name
         self.left = _whole(_MARGIN + text_width(max(labels, key=len), _LABEL) + 10 + (16 if name else 0))
         self.heading()
@@ -117,14 +154,14 @@ class _ArrayPanel:
 
     def heading(self) -> None:
         rows, columns = self.grid.rows, self.grid.columns
-        others = " where all other indices are 0" if self.grid.shape.rank > 2 else ""
+        others = f" where {self.where}" if self.where else ""
         text = f"array: the position in memory of each element{others}"
         self.picture.marks.append(Text(_MARGIN, self.top, text, _LABEL, _GREY))
         self.top += 20 if columns.name else -14
         x = self.left
         for axis, way in ((columns, "across"), (rows, "down")):
             if axis.name:
-                text = f"{axis.name} {way}: dimension {axis.dimension}, size {axis.bound}"
+                text = f"{axis.name} {way}: {_axis_words(axis)}"
                 self.picture.marks.append(Text(x, self.top, text, _LABEL, _GREY))
                 x += text_width(text, _LABEL) + 28
 
@@ -133,13 +170,21 @@ class _ArrayPanel:
             if index != GAP and self.grid.columns.name:
                 color = _GREY if index < self.grid.columns.bound else _PADDING_LINE
                 self.picture.marks.append(
-                    Text(x + self.cell / 2, self.top + 22, str(index), _LABEL, color, "middle")
+                    Text(
+                        x + self.cell / 2,
+                        self.top + 22,
+                        self.grid.columns.label(index),
+                        _LABEL,
+                        color,
+                        "middle",
+                    )
                 )
         for index, y in rows:
             if index != GAP and self.grid.rows.name:
                 color = _GREY if index < self.grid.rows.bound else _PADDING_LINE
                 middle = y + _CELL_HEIGHT / 2 + _LABEL / 2
-                self.picture.marks.append(Text(self.left - 10, middle, str(index), _LABEL, color, "end"))
+                text = self.grid.rows.label(index)
+                self.picture.marks.append(Text(self.left - 10, middle, text, _LABEL, color, "end"))
 
     def cells(self, columns: list[tuple[int, float]], rows: list[tuple[int, float]]) -> None:
         grid, untiled = self.grid, _untiled_end(self.grid.shape)
@@ -180,6 +225,13 @@ class _ArrayPanel:
 
     def dot(self, x: float, y: float) -> None:
         self.picture.marks.append(Rectangle(x - 1, y - 1, 2, 2, _FAINT, radius=1))
+
+
+def _axis_words(axis: Axis) -> str:
+    if len(axis.dimensions) == 1:
+        return f"dimension {axis.dimensions[0]}, size {axis.bound}"
+    sizes = " by ".join(map(str, axis.sizes))
+    return f"dimensions {' and '.join(map(str, axis.dimensions))} joined, size {sizes}"
 
 
 def _blocks(tiles: list[list[int]], rows: list[int], columns: list[int]) -> list[tuple[list[int], list[int]]]:
@@ -265,7 +317,9 @@ def _draw_memory(picture: Picture, shape: Shape, top: float) -> float:
         y = start + (_CELL_HEIGHT + 6) * number
         label = Text(left - 10, y + _CELL_HEIGHT / 2 + _LABEL / 2, str(line * number), _LABEL, _GREY, "end")
         picture.marks.append(label)
-        _outline_memory(picture, shape, (left, y, width), line * number, len(cells[line * number :][:line]))
+        count = len(cells[line * number :][:line])
+        _outline_memory(picture, shape, (left, y, width), line * number, count)
+        _outline_bytes(picture, shape, (left, y, width), line * number, count)
     bottom = start + (_CELL_HEIGHT + 6) * lines - 6
     if len(cells) < form.element_count:
         text = f"… {form.element_count - len(cells):,} more"
@@ -306,20 +360,45 @@ def _outline_memory(
         picture.marks.append(frame)
 
 
+def _outline_bytes(
+    picture: Picture, shape: Shape, place: tuple[float, float, float], first: int, count: int
+) -> None:
+    """Draw a box around the elements of each byte, if elements are smaller than bytes."""
+    bits = shape.element_bits
+    if bits >= 8 or 8 % bits:
+        return
+    left, y, width = place
+    per_byte = 8 // bits
+    start = first
+    while start < first + count:
+        end = min(first + count, start - start % per_byte + per_byte)
+        x = left + width * (start - first)
+        picture.marks.append(
+            Rectangle(x, y - 2, width * (end - start), _CELL_HEIGHT + 4, "", _BYTE_LINE, 1.5, 4)
+        )
+        start = end
+
+
 def _draw_legend(picture: Picture, grid: LayoutGrid, top: float) -> float:
     """Draw one line that explains colors and outlines; return its bottom."""
     layout = grid.shape.layout
     tiles = layout.tiles if layout is not None else ()
     entries: list[tuple[Rectangle, str]] = []
+    fills = {mark.fill for mark in picture.marks if isinstance(mark, Rectangle)}
+    strokes = {mark.stroke for mark in picture.marks if isinstance(mark, Rectangle)}
     if tiles:
         entries.append((Rectangle(0, 0, 14, 10, TILE_COLORS[0]), f"a tile {tiles[0]}"))
     for number, tile in enumerate(tiles[1:]):
         color = OUTLINE_COLORS[number % len(OUTLINE_COLORS)]
         text = f"a tile {tile} in it"
-        entries.append((Rectangle(1, 1, 12, 8, "", color, 1.5, 3), text))
-    if physical_form(grid.shape).element_count > grid.shape.element_count:
+        if color in strokes:
+            entries.append((Rectangle(1, 1, 12, 8, "", color, 1.5, 3), text))
+    if _BYTE_LINE in strokes:
+        words = f"a byte of {8 // grid.shape.element_bits} elements"
+        entries.append((Rectangle(1, 0, 12, 10, "", _BYTE_LINE, 1.5, 3), words))
+    if _PADDING_LINE in strokes:
         entries.append((Rectangle(0, 0, 14, 10, "#ffffff", _PADDING_LINE), "padding"))
-    if not tiles:
+    if not tiles and len(fills - {"#ffffff", _FAINT}) > 1:
         entries.append((Rectangle(0, 0, 14, 10, _fill(1, 1)), "the darker, the later in memory"))
     x = _MARGIN
     for mark, text in entries:
