@@ -14,6 +14,7 @@ from hloom.passes.expand.bitcast_expander import BitcastExpander
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.fft_decomposer import FftDecomposer
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
+from hloom.passes.expand.library_call_expander import LibraryCallExpander
 from hloom.passes.expand.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.expand.map_inliner import MapInliner
 from hloom.passes.expand.result_caster import ResultCaster
@@ -75,6 +76,7 @@ EXPANSION: Final = Pipeline(
         SingleResultTuples(),
         BatchNormExpander(),
         BitcastExpander(),
+        LibraryCallExpander(),
         SynchronousOperations(),
         TopkCustomCalls(),
         TopkDecomposer(),

@@ -46,6 +46,10 @@ KNOWN: Final[dict[str, Target]] = {}
 _HOMES: Final = (
     (re.compile(r"lapack_[sdcz]\w+_ffi"), "hloom.operations.lapack.evaluation"),
     (re.compile(r"TopK"), "hloom.runtime.top_k"),
+    (
+        re.compile(r"__cublas\$.*|__cudnn\$.*|__onednn\$.*|cu_threefry2x32.*"),
+        "hloom.library_calls.evaluation",
+    ),
 )
 """Modules that fill `KNOWN` when they are imported, by the names of their targets."""
 
@@ -177,13 +181,20 @@ class CustomCall(Operation):
             return _result(self.custom_call_target, value, run.shape)
         function = target_of(self.custom_call_target)
         if function is None:
-            known = ", ".join(sorted(TARGETS)) or "none"
             message = (
-                f"custom call target {self.custom_call_target!r} is not registered (registered: {known}); "
-                f"hloom.register_custom_call registers a function"
+                f"custom call target {self.custom_call_target!r} is not registered; "
+                f"hloom.register_custom_call registers a function (known: {_known_names()})"
             )
             raise EvaluationError(message, rule="custom-call.target-registered")
         return _result(self.custom_call_target, function(run.instruction, operands), run.shape)
+
+
+def _known_names() -> str:
+    """Return the names of the targets that are registered or that hloom provides."""
+    for _, home in _HOMES:
+        import_module(home)
+    names = {re.sub(r"lapack_[sdcz](\w+)_ffi", r"lapack_?\1_ffi", name) for name in (*TARGETS, *KNOWN)}
+    return ", ".join(sorted(names))
 
 
 def _is_passed_on(identity: HloInstruction) -> bool:

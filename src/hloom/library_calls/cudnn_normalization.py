@@ -1,0 +1,29 @@
+"""cuDNN's layer normalization ``__cudnn$norm``, forward.
+
+Operands: x of (rows, normalized dimensions ...), scale and bias of the normalized dimensions. Results: the
+normalized array; for training the means and 1 / sqrt(variance + epsilon); a workspace.
+"""
+
+from __future__ import annotations
+
+from hloom import ops
+from hloom.library_calls.arithmetic import normalized
+from hloom.library_calls.emulation import LibraryCall, Results, emulates
+from hloom.shape.element_type import F32
+
+
+@emulates("__cudnn$norm")
+def layer_norm(call: LibraryCall) -> Results:
+    """``(x - mean) / sqrt(variance + epsilon) · scale + bias`` along all dimensions but the first."""
+    settings = call.settings("cudnn_norm_backend_config")
+    kind = settings.word("kind", "LAYER_FWD_INFER")
+    call.require(kind in ("LAYER_FWD_INFER", "LAYER_FWD_TRAIN"), f"the kind {kind}")
+    x, scale, bias = (ops.ConvertElementType(operand, F32) for operand in call.operands[:3])
+    sizes = x.shape.dimensions
+    inner = list(range(1, len(sizes)))
+    value, mean, factor = normalized(x, inner, settings.number("epsilon"))
+    scale, bias = (ops.BroadcastInDim(ops.Reshape(v, sizes[1:]), sizes, inner) for v in (scale, bias))
+    result = value * scale + bias
+    if kind == "LAYER_FWD_INFER":
+        return [result]
+    return [result, *(ops.Reshape(v, s.dimensions) for v, s in zip((mean, factor), call.shapes[1:3]))]

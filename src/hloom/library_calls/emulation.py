@@ -1,0 +1,175 @@
+"""The table of emulated calls, and the program of each call.
+
+::
+
+    @emulates("__vendor$scale")
+    def scale(call: LibraryCall) -> Results:
+        (x,) = call.operands
+        return [x * call.setting("scale_config").number("factor", 1)]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, TypeAlias, cast
+
+from hloom import ops
+from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
+from hloom.builder.embedding import embed
+from hloom.errors import HloError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.custom_call import CustomCall
+from hloom.shape.element_type import ElementType
+from hloom.shape.shape import Shape
+
+Results: TypeAlias = Sequence[XlaOp]
+"""The results of a call, in order; a tuple's further elements are workspaces, whose content is free."""
+Emulation: TypeAlias = Callable[["LibraryCall"], Results]
+
+_EMULATIONS: Final[dict[str, Emulation]] = {}
+_FAMILIES: Final = (
+    "cublas", "cudnn_attention", "cudnn_convolutions", "cudnn_normalization", "onednn", "threefry",
+)  # fmt: skip
+"""The files that register emulations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A message of a call's configuration in JSON, whose absent fields have the defaults of proto3."""
+
+    fields: Mapping[str, Any]
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """Return a number."""
+        return float(self.fields.get(name, default))
+
+    def word(self, name: str, default: str) -> str:
+        """Return an enumerated value."""
+        return str(self.fields.get(name, default))
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value."""
+        return bool(self.fields.get(name, False))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return numbers, which JSON has as strings if they have 64 bits."""
+        return tuple(int(n) for n in self.fields.get(name, ()))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return enumerated values."""
+        return tuple(str(word) for word in self.fields.get(name, ()))
+
+    def message(self, name: str) -> Settings:
+        """Return a nested message."""
+        return Settings(self.fields.get(name, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A call to be emulated.
+
+    Attributes:
+        instruction: the call in its own program; for shapes with layouts, windows and labels.
+        operands: its operands in the program that emulates it.
+    """
+
+    instruction: HloInstruction
+    operands: tuple[XlaOp, ...]
+
+    @property
+    def operation(self) -> CustomCall:
+        """The custom call."""
+        return cast("CustomCall", self.instruction.operation)
+
+    @property
+    def builder(self) -> XlaBuilder:
+        """The builder of the program."""
+        return self.operands[0].builder
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the results."""
+        shape = self.instruction.shape
+        return shape.tuple_shapes if shape.is_tuple else (shape,)
+
+    def settings(self, section: str) -> Settings:
+        """Return a section of the configuration; older programs have its fields without the section."""
+        try:
+            fields = json.loads(self.instruction.backend_config or "{}")
+            return Settings(fields.get(section, fields))
+        except (ValueError, AttributeError) as error:
+            raise self.refusal(f"its backend_config is not JSON: {error}") from None
+
+    def require(self, holds: bool, what: str) -> None:
+        """Raise HloError (``custom-call.emulation``) unless a condition of the emulation holds."""
+        if not holds:
+            raise self.refusal(what)
+
+    def refusal(self, what: str) -> HloError:
+        """Return the error for a call whose configuration is not emulated."""
+        message = f"custom call target {self.operation.custom_call_target!r} is not emulated: {what}"
+        return HloError(message, rule="custom-call.emulation", instruction=self.instruction.name)
+
+
+def emulates(*targets: str) -> Callable[[Emulation], Emulation]:
+    """Register the emulation of custom call targets."""
+
+    def register(emulation: Emulation) -> Emulation:
+        for target in targets:
+            _EMULATIONS[target] = emulation
+        return emulation
+
+    return register
+
+
+def emulations() -> Mapping[str, Emulation]:
+    """Return the emulation of each target."""
+    for family in _FAMILIES:
+        import_module(f"hloom.library_calls.{family}")
+    return _EMULATIONS
+
+
+def program_of(instruction: HloInstruction) -> XlaComputation:
+    """Return the program of ordinary operations that a call stands for.
+
+    Raises HloError by the rule ``custom-call.emulation`` for a configuration that is not emulated.
+    """
+    builder = XlaBuilder("library_call")
+    operands = tuple(
+        ops.Parameter(builder, number, operand.shape.without_layout())
+        for number, operand in enumerate(instruction.operands)
+    )
+    call = LibraryCall(instruction, operands)
+    call.require(bool(operands), "it has no operands")
+    try:
+        results = list(emulations()[call.operation.custom_call_target](call))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise call.refusal(f"its configuration is malformed: {type(error).__name__}: {error}") from error
+    shapes = call.shapes
+    for number, (result, shape) in enumerate(zip(results, shapes)):
+        same = result.shape.dimensions == shape.dimensions
+        call.require(
+            same, f"result {number} is stated as {shape}, but has dimensions {result.shape.dimensions}"
+        )
+        results[number] = ops.ConvertElementType(result, shape.element_type)
+    results += [_workspace(call, shape) for shape in shapes[len(results) :]]
+    return builder.build(ops.Tuple(results) if instruction.shape.is_tuple else results[0])
+
+
+def embedded_program(instruction: HloInstruction, module: HloModule) -> HloComputation:
+    """Add the program that a call stands for to a module; return its entry. Raises as `program_of` does."""
+    return embed(program_of(instruction).entry, module, {})
+
+
+def _workspace(call: LibraryCall, shape: Shape) -> XlaOp:
+    return full(call.builder, 0, shape.element_type, shape.dimensions)
+
+
+def full(builder: XlaBuilder, value: float, element_type: ElementType, sizes: Sequence[int]) -> XlaOp:
+    """Return an array with one value everywhere."""
+    return ops.Broadcast(ops.ConstantR0(builder, value, element_type), sizes)
