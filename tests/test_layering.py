@@ -56,6 +56,7 @@ WIRE = {"proto.schema", "proto.shape", "proto.literal"}
 # HloModule names the functions that convert whole modules as entry points. Codecs of shapes and literals
 # import `wire` in the function that needs it, because programs read from text do not need google.protobuf.
 REACHES_FORWARD: set[tuple[str, str]] = {
+    ("ir/instruction.py", "text"),
     ("ir/module.py", "text"),
     ("ir/module.py", "proto"),
     ("ir/calling.py", "wire"),

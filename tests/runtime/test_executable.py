@@ -342,3 +342,18 @@ def test_the_backends_tell_of_themselves() -> None:
     cpu, evaluator = backend_named("cpu"), backend_named("evaluator")
     assert cpu.target is not None and cpu.target.triple and evaluator.target is None
     assert cpu.pipeline().passes and not evaluator.pipeline().passes
+
+
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+def test_arguments_may_offer_dlpack_alone(backend: str) -> None:
+    class Foreign:
+        """An array of another library."""
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return np.float32([1, 2]).__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    double = "HloModule m\nENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] add(x, x) }"
+    assert hloom.compile(HloModule.from_text(double), backend=backend)(Foreign()).tolist() == [2, 4]

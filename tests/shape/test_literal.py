@@ -232,3 +232,32 @@ def test_only_short_literals_are_represented_whole() -> None:
     short, long = Literal(np.zeros(100, np.uint8)), Literal(np.zeros(101, np.uint8))
     assert repr(short) == f"Literal({short.to_text()}, 'u8[100]{{0}}')"
     assert repr(long) == "Literal({...}, 'u8[101]{0}')"
+
+
+class OnlyDLPack:
+    """An array of another library, which offers it by DLPack alone."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_comes_in_without_a_copy() -> None:
+    array = np.arange(6, dtype=np.int32).reshape(2, 3)
+    for literal in (Literal(OnlyDLPack(array)), Literal(OnlyDLPack(array), "s32[2,3]{0,1}")):
+        assert np.shares_memory(literal.array, array)
+        assert literal.array.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_dlpack_goes_out() -> None:
+    literal = Literal(np.float32([1, 2, 3]))
+    taken = np.from_dlpack(literal)
+    assert taken.tolist() == [1, 2, 3]
+    assert np.shares_memory(taken, literal.array) and not taken.flags.writeable
+    assert literal.__dlpack_device__() == (1, 0)
+    assert literal.__dlpack__() is not None  # libraries that know no read-only arrays get a copy

@@ -200,3 +200,13 @@ def test_dimensions_are_integers() -> None:
         with pytest.raises(ShapeError, match=r"shape\.dimension-integers"):
             Shape(F32, dimensions)  # type: ignore[arg-type]
     assert Shape(F32, np.int64([2, 3])) == Shape.array("f32", (2, 3))
+
+
+def test_types_may_be_dtypes_names_and_whole_texts() -> None:
+    wanted = Shape(F32, (3, 4))
+    assert Shape(np.float32, (3, 4)) == wanted == Shape("f32", (3, 4))
+    assert Shape.array(np.dtype("float32"), (3, 4)) == wanted == Shape("f32[3,4]")
+    assert Shape("(f32[2]{0:T(4)}, s32[])") == Shape.parse("(f32[2]{0:T(4)}, s32[])")
+    for broken in ({"dimensions": (3,)}, {"layout": Layout.default(1)}, {"dynamic_dimensions": (True,)}):
+        with pytest.raises(ShapeError, match=r"shape\.text-is-whole"):
+            Shape("f32[3]", **broken)  # type: ignore[arg-type]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, overload
 
 from hloom.errors import VerifyError
 from hloom.ir.instruction import HloInstruction
@@ -15,6 +15,40 @@ if TYPE_CHECKING:
 
 LOCAL_ID: Final = (1 << 32) - 1
 """Mask of the part of an instruction's id that numbers it within its computation."""
+
+
+class Instructions(Sequence[HloInstruction]):
+    """The instructions of a computation, also those that are added later.
+
+    Membership takes constant time. An index is found by walking to it.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: dict[HloInstruction, None]) -> None:
+        self._of = of
+
+    def __iter__(self) -> Iterator[HloInstruction]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, instruction: object) -> bool:
+        return instruction in self._of
+
+    def __reversed__(self) -> Iterator[HloInstruction]:
+        return reversed(self._of)
+
+    @overload
+    def __getitem__(self, index: int) -> HloInstruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[HloInstruction]: ...
+    def __getitem__(self, index: int | slice) -> HloInstruction | list[HloInstruction]:
+        return list(self._of)[index]
+
+    def __repr__(self) -> str:
+        return repr(list(self._of))
 
 
 class HloComputation:
@@ -53,9 +87,9 @@ class HloComputation:
         return f"<computation %{self.name}: {len(self._instructions)} instructions>"
 
     @property
-    def instructions(self) -> Iterable[HloInstruction]:
+    def instructions(self) -> Instructions:
         """Return the instructions in the order they were added."""
-        return self._instructions.keys()
+        return Instructions(self._instructions)
 
     def __iter__(self) -> Iterator[HloInstruction]:
         return iter(list(self._instructions))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hloom.errors import HloError
+from hloom.ir.entry_point import EntryPoint
 from hloom.ir.operation import Operation
 from hloom.shape.shape import Shape
 
@@ -75,9 +76,16 @@ class HloInstruction:
             operand.users[self] = None
 
     def __repr__(self) -> str:
-        return (
-            f"<{self.shape} %{self.name} = {self.opcode}({', '.join('%' + o.name for o in self.operands)})>"
-        )
+        try:
+            return f"<{PRINT(self)}>"
+        except (
+            HloError,
+            AttributeError,
+            IndexError,
+            ValueError,
+        ):  # an instruction that is being made or taken apart
+            operands = ", ".join("%" + operand.name for operand in self.operands)
+            return f"<%{self.name} = {self.shape} {self.opcode}({operands})>"
 
     @property
     def opcode(self) -> str:
@@ -223,6 +231,9 @@ class HloInstruction:
                 operation.check(self.shape, *shapes)
         except HloError as error:
             raise error.at(instruction=self.name) from error.__cause__
+
+
+PRINT: Final[EntryPoint[[HloInstruction], str]] = EntryPoint("hloom.text.printer:print_instruction")
 
 
 def check_arity(operation: Operation | type[Operation], count: int) -> None:

@@ -11,7 +11,7 @@ from hloom.errors import EvaluationError, HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.operation import Value
 from hloom.operations.values import elements_of, fits_dimensions
-from hloom.shape.literal import Literal
+from hloom.shape.literal import Literal, from_dlpack
 from hloom.shape.shape import Shape
 
 
@@ -64,7 +64,7 @@ def incoming(value: Any, shape: Shape) -> Value:
             )
         return tuple(incoming(v, s) for v, s in zip(elements, shape.tuple_shapes, strict=True))
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, list, tuple)):
-        value = np.asarray(value)
+        value = np.asarray(from_dlpack(value))
     elements = elements_of(value)
     return Literal(value if elements is None else list(elements), shape).numpy()
 

@@ -29,8 +29,8 @@ class Literal:
     its element type, Python numbers are converted and must be in range. In a dynamic dimension the array may
     be smaller than the bound; an unbounded one gets the array's size.
 
-    Arrays are not copied: do not change one that is part of a literal. Raises ShapeError, with rules named
-    "literal.", for a value that does not fit the shape.
+    Arrays of other libraries come and go by DLPack. Arrays are not copied: do not change one that is part of
+    a literal. Raises ShapeError, with rules named "literal.", for a value that does not fit the shape.
     """
 
     __slots__ = ("_hash", "_value", "shape")
@@ -44,6 +44,7 @@ class Literal:
             shape = Shape.parse(shape)
         if isinstance(value, Literal):
             value = value._value if shape is not None else value
+        value = from_dlpack(value)
         if isinstance(value, Literal):
             self._fill(value.shape, value._value)
         elif shape is None:
@@ -128,6 +129,15 @@ class Literal:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.array, dtype=dtype, copy=copy)
+
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
+        """Return the array for other libraries: without a copy if they know of read-only arrays."""
+        if max_version is None or max_version < (1, 0):
+            return self.array.copy().__dlpack__(**options)
+        return self.array.__dlpack__(max_version=max_version, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
 
     def __getitem__(self, index: int) -> Literal:
         return self.elements[index]
@@ -265,6 +275,13 @@ def _read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def from_dlpack(value: Any) -> Any:
+    """Return the array of a library that offers it by DLPack alone, not copied; any other value as it is."""
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+        return np.from_dlpack(value)
+    return value
 
 
 def _infer(value: Any) -> tuple[Shape, Array | tuple[Literal, ...] | None]:

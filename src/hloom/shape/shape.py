@@ -6,6 +6,7 @@ After XLA's page "Shapes and layout". Shapes are immutable and hashable; text an
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from operator import index
@@ -14,11 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hloom.errors import ShapeError
 from hloom.shape.element_type import BUFFER, OPAQUE, TOKEN, TUPLE, ElementType
 from hloom.shape.layout import Layout
+from hloom.shape.shape_checks import check_kind, check_layout
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import DTypeLike
 
 ShapeIndex = tuple[int, ...]
+
+_FIELDS = ("element_type", "dimensions", "dynamic_dimensions", "layout", "tuple_shapes")
+_SHAPE_SIGN = re.compile(r"[\[(]")
+"""A text with one of these is that of a shape, not the name of an element type."""
 
 
 class Shape:
@@ -27,7 +34,8 @@ class Shape:
     An array has `dimensions` (the bound where a dimension is dynamic, `Shape.UNBOUNDED` where it has none),
     `dynamic_dimensions` (one flag each) and a `layout`; a tuple has `tuple_shapes`; a buffer holds the shape
     of its array there. A new array shape gets the default layout, dimensions from major to minor;
-    `without_layout()` returns the shape without a layout.
+    `without_layout()` returns the shape without a layout. The element type may be a numpy dtype or a name;
+    `Shape("f32[3]{0}")` is short for `Shape.parse`.
 
     Raises ShapeError for dimensions or layouts that no array can have.
     """
@@ -48,20 +56,28 @@ class Shape:
 
     def __init__(
         self,
-        element_type: ElementType,
+        element_type: ElementType | DTypeLike,
         dimensions: Iterable[int] = (),
         dynamic_dimensions: Iterable[bool] | None = None,
         layout: Layout | None = None,
         tuple_shapes: Iterable[Shape] = (),
     ) -> None:
+        if isinstance(element_type, str) and _SHAPE_SIGN.search(element_type):
+            if dimensions or dynamic_dimensions or layout is not None:
+                message = f"{element_type!r} has its dimensions and layout; none can be given besides"
+                raise ShapeError(message, rule="shape.text-is-whole")
+            same = Shape.parse(element_type)
+            self._fill(*(getattr(same, field) for field in _FIELDS))
+            return
+        kind = element_type if isinstance(element_type, ElementType) else _element_type(element_type)
         sizes = _sizes(dimensions)
         dynamic = _dynamic_flags(sizes, dynamic_dimensions)
         children = tuple(tuple_shapes)
-        if element_type.is_array:
+        if kind.is_array:
             layout = Layout.default(len(sizes)) if layout is None else layout
-            _check_layout(element_type, sizes, layout)
-        _check_kind(element_type, sizes, layout, children)
-        self._fill(element_type, sizes, dynamic, layout, children)
+            check_layout(kind, sizes, layout)
+        check_kind(kind, sizes, layout, children)
+        self._fill(kind, sizes, dynamic, layout, children)
 
     def __deepcopy__(self, memo: object) -> Shape:
         """Return the shape itself, which never changes."""
@@ -108,13 +124,7 @@ class Shape:
         )
 
     def __reduce__(self) -> tuple[Callable[..., Shape], tuple[Any, ...]]:
-        return _restore, (
-            self.element_type,
-            self.dimensions,
-            self.dynamic_dimensions,
-            self.layout,
-            self.tuple_shapes,
-        )
+        return _restore, tuple(getattr(self, field) for field in _FIELDS)
 
     def __str__(self) -> str:
         if not self._text:
@@ -132,14 +142,12 @@ class Shape:
 
     @staticmethod
     def array(
-        element_type: ElementType | str, dimensions: Iterable[int] = (), layout: Layout | None = None
+        element_type: ElementType | DTypeLike, dimensions: Iterable[int] = (), layout: Layout | None = None
     ) -> Shape:
-        """Return the shape of a static array; the type may be given by name.
+        """Return the shape of a static array of a type, a numpy dtype, or a type's name.
 
         Without `layout` its dimensions lie from major to minor.
         """
-        if isinstance(element_type, str):
-            element_type = ElementType.parse(element_type)
         return Shape(element_type, dimensions, None, layout)
 
     @staticmethod
@@ -478,6 +486,10 @@ class Shape:
         return text if described == "{}" else text + described
 
 
+def _element_type(value: DTypeLike) -> ElementType:
+    return ElementType.parse(value) if isinstance(value, str) else ElementType.from_dtype(value)
+
+
 def _sizes(dimensions: Iterable[int]) -> tuple[int, ...]:
     try:
         return tuple(map(index, dimensions))
@@ -506,51 +518,6 @@ def _dynamic_flags(sizes: tuple[int, ...], flags: Iterable[bool] | None) -> tupl
             rule="shape.dynamic-flags-rank",
         )
     return tuple(flag or size == Shape.UNBOUNDED for flag, size in zip(dynamic, sizes, strict=True))
-
-
-def _check_kind(
-    element_type: ElementType, sizes: tuple[int, ...], layout: Layout | None, children: tuple[Shape, ...]
-) -> None:
-    """Check that only arrays have dimensions and layouts, and only tuples and buffers have elements."""
-    if not element_type.is_array and (sizes or layout is not None):
-        raise ShapeError(
-            f"{element_type} has neither dimensions nor layout, got {list(sizes)}",
-            rule="shape.only-arrays-have-dimensions",
-        )
-    if element_type is BUFFER:
-        if len(children) != 1 or not children[0].is_array:
-            raise ShapeError("a buffer holds one array", rule="shape.buffer-holds-array")
-    elif children and element_type is not TUPLE:
-        raise ShapeError(f"{element_type} has no elements", rule="shape.only-tuples-have-elements")
-
-
-def _check_layout(element_type: ElementType, sizes: tuple[int, ...], layout: Layout) -> None:
-    """Check that an array of this type and these dimensions can have the layout."""
-    if len(layout.minor_to_major) != len(sizes):
-        raise ShapeError(
-            f"an array of {len(sizes)} dimensions needs as many in minor_to_major; "
-            f"got {list(layout.minor_to_major)}",
-            rule="layout.rank",
-        )
-    if layout.padded_dimensions and any(
-        padded < size for padded, size in zip(layout.padded_dimensions, sizes, strict=True)
-    ):
-        raise ShapeError(
-            f"padded_dimensions are at least the dimensions {list(sizes)}; "
-            f"got {list(layout.padded_dimensions)}",
-            rule="layout.padded-dimensions-size",
-        )
-    smallest = 1 if element_type.is_predicate else element_type.bits
-    if 0 < layout.element_size_in_bits < smallest:
-        raise ShapeError(
-            f"an element of {element_type} takes {smallest} bits, got E({layout.element_size_in_bits})",
-            rule="layout.element-size-fits",
-        )
-    if layout.physical_shape is not None:
-        raise ShapeError(
-            f"only sparse arrays have a physical shape, and there are none: {layout}",
-            rule="layout.physical-shape-sparse-only",
-        )
 
 
 def _layouts_equal(mine: Layout | None, theirs: Layout | None, memory_space: bool, tiles: bool) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloom.tools.completion import COMPARED_BACKEND
 from hloom.tools.terminal import FILE, progress, progress_done, styled
 
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Compare the results of two backends.")
 @click.argument("file", type=FILE)
-@click.option("--backend", default="cpu", show_default=True, help="The backend in doubt.")
+@click.option(
+    "--backend", type=COMPARED_BACKEND, default="cpu", show_default=True, help="The backend in doubt."
+)
 @click.option(
     "--against",
+    type=COMPARED_BACKEND,
     metavar="BACKEND",
     help="The backend that is right. Default: the result stored in a snapshot, else evaluator.",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from hloom.tools.check_command import check
+from hloom.tools.completion import BACKEND, OPCODE, completion
 from hloom.tools.draw_command import draw
 from hloom.tools.lsp_command import lsp
 from hloom.tools.opt_command import opt
@@ -82,6 +83,8 @@ def main() -> None:
     StableHLO (MLIR text, bytecode, or from jax.export; read through jaxlib), each also compressed with gzip.
     The form is recognized by its content. FILE - is the standard input.
 
+    Completion in the shell: hloom completion --help tells how to switch it on.
+
     \b
     Environment:
       HLOOM_NUM_THREADS   number of compute threads; default: the cores that the process may use
@@ -112,7 +115,9 @@ def _load(file: str) -> HloModule:
 @click.option(
     "--random", "seed", type=click.IntRange(0), metavar="SEED", help="Draw random arguments from this seed."
 )
-@click.option("--backend", default="cpu", show_default=True, help="The backend: cpu or evaluator.")
+@click.option(
+    "--backend", type=BACKEND, default="cpu", show_default=True, help="The backend: cpu or evaluator."
+)
 @click.option(
     "--output", type=click.Path(file_okay=False), help="Write the results to this directory as .npy files."
 )
@@ -244,7 +249,7 @@ def layout(shape: str, out: str | None, where: str, no_drawing: bool) -> None:
 
 
 @main.command(short_help="Print the page of an operation.")
-@click.argument("name", required=False)
+@click.argument("name", type=OPCODE, required=False)
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
 def op(name: str | None, form: str) -> None:
     """Print the page of an operation: arguments, rules, an evaluated example. Without NAME, list all."""
@@ -319,6 +324,7 @@ def aot(
 
 
 main.add_command(check)
+main.add_command(completion)
 main.add_command(lsp)
 main.add_command(draw)
 main.add_command(opt)

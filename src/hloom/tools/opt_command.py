@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hloom.tools.completion import PASSES
 from hloom.tools.terminal import FILE, styled
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Run passes by name.")
 @click.argument("file", type=FILE, required=False)
-@click.option("--passes", "names", default="", metavar="NAMES",
+@click.option("--passes", "names", type=PASSES, default="", metavar="NAMES",
               help="Passes or parts of the pipeline, separated by commas. Default: all.")  # fmt: skip
 @click.option("--pipeline", default="cpu", show_default=True, metavar="BACKEND",
               help="The backend whose pipeline states the passes and their options.")  # fmt: skip
