@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cpu": BACK,
     "stablehlo": MODEL,
     "runtime": BACK | {"cpu", "stablehlo"},
-    "sharding": MEANING | {"passes"},
+    "sharding": MEANING | {"passes", "analysis"},
     "jax": BACK | {"cpu", "runtime", "sharding"},
     "debug": BACK | {"cpu", "runtime"},
     "tools": BACK | {"stablehlo", "cpu", "runtime", "sharding", "jax", "debug"},
@@ -62,6 +62,8 @@ REACHES_FORWARD: set[tuple[str, str]] = {
     ("ir/calling.py", "wire"),
     ("operations/structure.py", "wire"),
     ("runtime/executable.py", "debug"),
+    ("runtime/executable.py", "sharding"),
+    ("sharding/reporting.py", "debug"),  # where an instruction comes from
     ("ir/module.py", "tools"),  # how notebooks show values
 }
 

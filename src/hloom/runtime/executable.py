@@ -59,6 +59,7 @@ def compile(
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     processes: Transport | None = None,
+    use_spmd_partitioning: bool = False,
 ) -> Executable:
     """Compile a program for its devices.
 
@@ -71,6 +72,8 @@ def compile(
             for a list of modules as many replicas as modules.
         processes: processes among which the devices are divided, such as `hloom.runtime.mpi.world()`; all
             compile the same program. By default this process has all devices.
+        use_spmd_partitioning: the program has shardings and computes whole arrays; each partition runs on its
+            tiles of the arguments (`hloom.sharding.partition` says which).
 
     Raises HloError for a program that breaks a rule, for an unknown backend, or a wrong number of modules.
     """
@@ -90,6 +93,10 @@ def compile(
     if replicas < 1 or partitions < 1:
         message = f"{replicas} replicas and {partitions} partitions: both are at least 1"
         raise HloError(message, rule="compile.device-count")
+    if use_spmd_partitioning:
+        from hloom.sharding.partitioner import partition
+
+        modules = [partition(each, partitions).module for each in modules]
     if one:
         modules *= replicas * partitions
     elif len(modules) != replicas * partitions:

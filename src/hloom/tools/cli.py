@@ -16,6 +16,7 @@ from hloom.tools.completion import BACKEND, OPCODE, completion
 from hloom.tools.draw_command import draw
 from hloom.tools.lsp_command import lsp
 from hloom.tools.opt_command import opt
+from hloom.tools.shard_command import partition, shard
 from hloom.tools.stats_command import stats
 from hloom.tools.terminal import FILE, styled
 from hloom.tools.trace_command import trace
@@ -328,6 +329,8 @@ main.add_command(completion)
 main.add_command(lsp)
 main.add_command(draw)
 main.add_command(opt)
+main.add_command(partition)
+main.add_command(shard)
 main.add_command(stats)
 main.add_command(trace)
 main.add_command(view)

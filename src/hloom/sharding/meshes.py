@@ -1,0 +1,71 @@
+"""Meshes of programs: how many devices a program is written for, and the names of groups of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.sharding.shardy import parse_meshes
+
+_AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """Return the axes of ``x=4,y=2``; raises HloError by the rule ``mesh.notation``."""
+    axes: dict[str, int] = {}
+    for part in text.split(","):
+        found = _AXIS.fullmatch(part)
+        if found is None or found[1] in axes:
+            raise HloError(f"expected axes such as x=4,y=2, got {text!r}", rule="mesh.notation")
+        axes[found[1]] = int(found[2])
+    return axes
+
+
+def mesh_of(module: HloModule) -> dict[str, int]:
+    """Return the axes of the largest mesh that a program states; none if it states none."""
+    meshes = parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", ""))
+    largest = max(meshes.values(), key=lambda mesh: math.prod(mesh.axes.values()), default=None)
+    return dict(largest.axes) if largest is not None else {}
+
+
+def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:
+    """Return a copy of a program whose meshes have other sizes of the named axes.
+
+    A program without meshes of such names states its shardings by numbers of devices, and stays as it is.
+    """
+    from hloom.ir.cloning import clone_module
+
+    copy = clone_module(module)
+    key = "xla.sdy.meshes"
+    text = copy.config.frontend_attributes.get(key, "")
+    for name, size in axes.items():
+        text = re.sub(rf'"{re.escape(name)}"\s*=\s*\d+', f'"{name}"={size}', text)
+    if text:
+        copy.config.frontend_attributes = {**copy.config.frontend_attributes, key: text}
+    return copy
+
+
+def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
+    """Return the number of devices: of the given axes, of the program's mesh, or as its header states."""
+    if axes:
+        return math.prod(axes.values())
+    own = mesh_of(module)
+    return math.prod(own.values()) if own else module.config.num_partitions
+
+
+def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
+    """Return the axes in which the devices of a group differ, joined by ``+``; "" without a mesh."""
+    places: list[tuple[int, ...]] = []
+    for device in group[:64]:
+        place: list[int] = []
+        rest = device
+        for size in reversed(list(axes.values())):
+            place.append(rest % size)
+            rest //= size
+        places.append(tuple(reversed(place)))
+    names = [name for n, name in enumerate(axes) if len({place[n] for place in places}) > 1]
+    return "+".join(names)
