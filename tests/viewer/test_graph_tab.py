@@ -57,6 +57,15 @@ def test_search_opens_the_groups_around_a_match(view: Callable[..., Path], viewe
     assert details["runs"] == "5×"
 
 
+def test_a_trip_count_that_follows_from_the_program_counts(view: Callable[..., Path], viewed: Viewed) -> None:
+    end = "ROOT %r = f32[4,4]{1,0} get-tuple-element(%loop), index=1"
+    counting = PROGRAM.partition(", backend_config")[0] + f"\n  {end}\n}}\n"
+    viewed.open(view(counting, options=("--no-compile",)), "#selected=loop")
+    details = dict(zip(viewed.texts("#details dt"), viewed.texts("#details dd"), strict=True))
+    assert details["trip count"] == "5"
+    assert details["flops"] == str(5 * (128 + 2))
+
+
 def test_scopes_are_groups_and_open_in_place(view: Callable[..., Path], viewed: Viewed) -> None:
     viewed.open(view(PROGRAM))
     viewed.press("c")
@@ -192,3 +201,17 @@ def test_fusions_are_groups_in_place(view: Callable[..., Path], viewed: Viewed) 
     totals = dict(zip(viewed.texts("#details dt"), viewed.texts("#details dd"), strict=True))
     assert totals["bytes moved"] == "64 B"
     assert totals["transcendentals"] == "8"
+
+
+def test_a_page_opens_with_the_whole_program_in_the_window(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(FUSED, options=("--no-compile",)))
+    window = viewed.page.locator("#graph").bounding_box()
+    root = viewed.page.locator("svg .node > .box").first.bounding_box()
+    assert root["x"] >= window["x"] and root["x"] + root["width"] <= window["x"] + window["width"]
+    assert root["height"] > window["height"] / 3
+
+
+def test_edges_say_what_they_carry(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(FUSED, options=("--no-compile",)))
+    assert "%e: f32[8]{0}" in viewed.texts("svg .edge title")
+    assert "f32[8]" in viewed.texts("svg .edge-label")

@@ -92,7 +92,6 @@ function instruction(program, node, actions) {
       element("li", {}, element("b", {}, name), " ", element("span", {}, place))))),
     section(`Operands (${program.operands(i).length})`, links(program, program.operands(i), actions)),
     section(`Users (${program.users(i).length})`, links(program, program.users(i), actions)),
-    section("Calls", called(program, i)),
   ].filter(Boolean);
 }
 
@@ -149,12 +148,6 @@ function separated(text) {
     }
   }
   return found.filter(Boolean);
-}
-
-function called(program, i) {
-  const calls = program.calls.get(i) ?? [];
-  if (!calls.length) return null;
-  return table(calls.map(([, role, computation]) => [role, `%${program.computations[computation].name}`]));
 }
 
 // -- pieces of the panel

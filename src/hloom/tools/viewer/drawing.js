@@ -4,6 +4,8 @@ import { fill } from "viewer/colors.js";
 import { HEADER, labels } from "viewer/layout.js";
 import { svg } from "viewer/words.js";
 
+const MOST_NAMED = 12;
+
 /** Return the elements of a node and of all that is open in it, and list the visible nodes in `seen`. */
 export function drawn(node, look, seen, x = 0, y = 0) {
   node.ax = x;
@@ -15,6 +17,9 @@ export function drawn(node, look, seen, x = 0, y = 0) {
   node.element = made;
   const box = svg("rect", { width: node.w, height: node.h, rx: open ? 10 : 7, class: "box" });
   if (!open) box.style.fill = fill(look.scheme, node, look.most);
+  else if (node.instruction >= 0 && look.scheme !== "opcode") {
+    box.style.fill = `color-mix(in srgb, ${fill(look.scheme, node, look.most)} 45%, transparent)`;
+  }
   made.append(box);
   if (open) drawGroup(made, node, look, seen);
   else drawClosed(made, node);
@@ -37,7 +42,7 @@ function drawGroup(made, node, look, seen) {
     toggle(12, 8, true),
   );
   const edges = svg("g", { class: "edges" });
-  for (const edge of node.shownEdges) edges.append(...drawnEdge(edge));
+  for (const edge of node.shownEdges) edges.append(...drawnEdge(node.program, edge));
   made.append(edges);
   for (const child of node.children) made.append(drawn(child, look, seen, node.ax + child.x, node.ay + child.y));
 }
@@ -61,9 +66,12 @@ function toggle(x, y, open) {
   return made;
 }
 
-function drawnEdge(edge) {
+function drawnEdge(program, edge) {
   const made = [svg("path", { d: curve(edge.points), class: edge.control ? "edge control" : "edge" })];
-  made[0].edge = edge;
+  const values = [...edge.values];
+  const words = values.slice(0, MOST_NAMED).map((i) => `%${program.names[i]}: ${program.shape(i)}`);
+  if (values.length > MOST_NAMED) words.push(`… ${values.length - MOST_NAMED} more`);
+  made[0].append(svg("title", {}, words.join("\n")));
   if (edge.label) made.push(svg("text", { x: edge.label.x, y: edge.label.y + 4, class: "edge-label" }, edge.text));
   return made;
 }

@@ -64,15 +64,16 @@ export class GraphView {
     this.onmove();
   }
 
-  /** Return the largest amount of a closed node that is visible. */
+  /** Return the largest amount of a coloured node: a closed one, or an open call such as a fusion. */
   mostAmount() {
-    const closed = [];
+    let most = 0;
     const visit = (node) => {
-      if (node.isGroup && node.open) node.children.forEach(visit);
-      else closed.push(node);
+      const open = node.isGroup && node.open;
+      if (!open || node.instruction >= 0) most = Math.max(most, amount(this.scheme, node));
+      if (open) node.children.forEach(visit);
     };
     visit(this.root);
-    return Math.max(0, ...closed.map((node) => amount(this.scheme, node)));
+    return most;
   }
 
   // -- opening

@@ -43,8 +43,8 @@ export function labels(node) {
 
 function collapsedSize(node) {
   const [first, second] = labels(node);
-  const letters = Math.max(first.length + (node.isGroup ? 3 : 0), second.length * 0.92);
-  return { w: Math.max(70, Math.round(letters * LETTER + 22)), h: 44 };
+  const letters = Math.max(first.length, second.length * 0.92);
+  return { w: Math.max(70, Math.round(letters * LETTER + (node.isGroup ? 46 : 22))), h: 44 };
 }
 
 function placeChildren(node) {

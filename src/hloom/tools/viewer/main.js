@@ -287,6 +287,7 @@ async function restore() {
   await showTab(link.tab ?? "graph");
   if (link.focus) openFocus(link.focus);
   if (link.selected && current.number(link.selected) >= 0) actions.reveal(current.number(link.selected));
+  if (!link.selected && !link.focus) graph.fit();
   if (link.at) graph.move(...link.at.split(",").map(Number));
   restored = true;
 }

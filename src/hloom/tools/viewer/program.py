@@ -6,16 +6,20 @@ instruction has a number in it. Attributes are not stored: the page takes them f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from hloom.analysis.cost import instruction_cost, known_trip_count
+from hloom.analysis.trip_count import TripCount
+from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.stack_frames import StackFrames
 from hloom.operations.control_flow import Fusion, While
+from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.shape.shape import Shape
 
 
@@ -55,6 +59,11 @@ class Table:
 
 def program_data(module: HloModule) -> dict[str, Any]:
     """Return the data of a program; see `program.js` for its reader."""
+    with _trip_counts(module):
+        return _columns(module)
+
+
+def _columns(module: HloModule) -> dict[str, Any]:
     orders = {c: c.execution_order() for c in module.post_order()}
     instructions = [i for order in orders.values() for i in order]
     numbers = {i: number for number, i in enumerate(instructions)}
@@ -83,6 +92,31 @@ def program_data(module: HloModule) -> dict[str, Any]:
         "frame": [i.metadata.stack_frame_id if i.metadata else 0 for i in instructions],
         "frames": _frames(module.config.stack_frames),
     }
+
+
+@contextmanager
+def _trip_counts(module: HloModule) -> Generator[None]:
+    """Annotate loops with the trip counts that follow from the program, inside the ``with`` statement.
+
+    They are found on a copy, because the analysis writes the states of loops in other words. The annotations
+    are taken away again: passes may still change the loops.
+    """
+    loops = [i for i in module.instructions() if isinstance(i.operation, While)]
+    found: dict[str, TripCount] = {}
+    if loops:
+        copy = clone_module(module)
+        WhileLoopTripCountAnnotator().run(copy)
+        counts = ((i.name, i.annotation(TripCount)) for i in copy.instructions())
+        found = {name: count for name, count in counts if count is not None}
+    before = {loop: loop.annotations for loop in loops}
+    try:
+        for loop in loops:
+            if loop.name in found:
+                loop.annotate(found[loop.name])
+        yield
+    finally:
+        for loop, annotations in before.items():
+            loop.annotations = annotations
 
 
 def _computations(
