@@ -205,13 +205,14 @@ def test_cholesky(kind: str, sizes: tuple[int, int, int], uplo: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [4, 40])
+@pytest.mark.parametrize(("n", "columns"), [(4, 3), (5, 3), (8, 1), (9, 1), (40, 3)])
 @pytest.mark.parametrize("side", "LR")
 @pytest.mark.parametrize("op", "NTC")
-def test_triangular_solve(kind: str, n: int, side: str, op: str) -> None:
+def test_triangular_solve(kind: str, n: int, columns: int, side: str, op: str) -> None:
+    """Small systems by the kernel of triangular-solve, others by LAPACK."""
     a = np.tril(matrix(kind, 2, n, n)) / n + 2 * np.eye(n, dtype=KINDS[kind])
     a = a.astype(KINDS[kind])
-    right = matrix(kind, 2, n, 3) if side == "L" else matrix(kind, 2, 3, n)
+    right = matrix(kind, 2, n, columns) if side == "L" else matrix(kind, 2, columns, n)
     shape = "<T>[2," + ",".join(map(str, right.shape[1:])) + "]"
     letters = {"diag": "N", "side": side, "trans_x": op, "uplo": "L"}
     attributes = ", ".join(f"{name} = {ord(letter)} : ui8" for name, letter in letters.items())
@@ -242,3 +243,22 @@ def test_declarations_that_name_no_array_are_refused(arrays: str) -> None:
     with pytest.raises(HloError) as caught:
         declare("unknown", "a[M,N]", arrays, "M N a")
     assert caught.value.rule == "lapack.declaration"
+
+
+@pytest.mark.parametrize(
+    ("n", "columns", "small"),
+    [(1, 1, True), (4, 9, True), (5, 2, False), (8, 1, True), (9, 1, False), (0, 2, False)],
+)
+def test_small_systems_are_solved_without_the_library(n: int, columns: int, small: bool) -> None:
+    made = call(
+        "a, b",
+        f"f32[{n},{columns}]",
+        "trsm",
+        "diag = 85 : ui8, side = 76 : ui8, trans_x = 78 : ui8, uplo = 85 : ui8",
+    )
+    text = (
+        f"  a = f32[{n},{n}] parameter(0)\n  b = f32[{n},{columns}] parameter(1)\n"
+        f"  ROOT x = {made[1:].replace(')', '', 1)}".replace("<P>", "s")
+    )
+    module = compiled(text).optimized
+    assert any(i.opcode == "triangular-solve" for i in module.instructions()) == small

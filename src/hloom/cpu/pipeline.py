@@ -23,6 +23,7 @@ from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.scan_expander import ScanExpander, is_elementwise
 from hloom.passes.expand.sharding_remover import ShardingRemover
 from hloom.passes.expand.single_result_tuples import SingleResultTuples
+from hloom.passes.expand.small_triangular_solves import SmallTriangularSolves
 from hloom.passes.expand.synchronous_operations import SynchronousOperations
 from hloom.passes.expand.topk_custom_calls import TopkCustomCalls
 from hloom.passes.expand.topk_decomposer import TopkDecomposer
@@ -79,6 +80,7 @@ EXPANSION: Final = Pipeline(
         LibraryCallExpander(),
         SynchronousOperations(),
         TopkCustomCalls(),
+        SmallTriangularSolves(),
         TopkDecomposer(),
         RngExpander(),
         LinearAlgebraUpcaster(),

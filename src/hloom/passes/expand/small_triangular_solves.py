@@ -1,0 +1,66 @@
+"""small-triangular-solves: solve small systems of LAPACK's custom calls by triangular-solve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.custom_call import CustomCall
+from hloom.operations.ffi_attributes import parse_attributes
+from hloom.operations.lapack.calls import library_call
+from hloom.operations.linear_algebra import TriangularSolve
+from hloom.passes.registry import register
+from hloom.passes.writing import Writer
+
+SMALL: Final = 4
+"""Unknowns up to which the kernel of triangular-solve takes less time than calls of a library."""
+SMALL_VECTORS: Final = 8
+"""The same for systems with one right-hand side."""
+_TRANSPOSES: Final = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class SmallTriangularSolves:
+    """``custom-call(a, b)`` of the target ``lapack_?trsm_ffi`` → ``triangular-solve(a, b)`` if a is small."""
+
+    name: ClassVar[str] = "small-triangular-solves"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every valid call on small matrices."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if _is_small_solve(instruction):
+                    _rewrite(instruction)
+                    changed = True
+        return changed
+
+
+def _is_small_solve(i: HloInstruction) -> bool:
+    operation = i.operation
+    if not isinstance(operation, CustomCall) or not operation.custom_call_target.endswith("trsm_ffi"):
+        return False
+    try:
+        if library_call(i) is None:
+            return False
+    except HloError:
+        return False  # which the kernel of custom calls reports
+    unknowns, elements = i.operands[0].shape.dimensions[-1], i.shape.dimensions[-2] * i.shape.dimensions[-1]
+    return 0 < unknowns <= (SMALL_VECTORS if elements == unknowns else SMALL)
+
+
+def _rewrite(i: HloInstruction) -> None:
+    given = parse_attributes(i.backend_config)
+    letters = {name: chr(given[name]) for name in ("side", "uplo", "trans_x", "diag")}
+    solve = TriangularSolve(
+        left_side=letters["side"] == "L",
+        lower=letters["uplo"] == "L",
+        unit_diagonal=letters["diag"] == "U",
+        transpose_a=_TRANSPOSES[letters["trans_x"]],
+    )
+    writer = Writer(i)
+    writer.replace(writer.op(solve, *i.operands))
