@@ -8,19 +8,24 @@ rest.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
-from typing import Final
+from typing import Any, Final
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.loaded_program import cached_program
 from hloom.ir.collector import collector_paused
+from hloom.jax import abi
+from hloom.jax.api import implements
 from hloom.jax.client import Client
 from hloom.jax.compile_options import Options
 from hloom.jax.compiled import Compiled, Interface, compile_artifact
 from hloom.jax.custom_partitioning import calls_back
+from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import LoadedExecutable
+from hloom.jax.handles import object_at
 from hloom.jax.handover import identity_of, take_callbacks
 
 _MOST_KEPT: Final = 4096
@@ -82,3 +87,14 @@ def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
         facts = {"interface": compiled.interface.to_json(), "program": compiled.program_key}
         cache.put(key, Entry(facts, [compiled.optimized_program]))
     return compiled
+
+
+@implements("Client_Compile")
+def _compile(args: Any) -> None:
+    program = abi.struct("Program").from_address(args.program)
+    form = ctypes.string_at(program.format, program.format_size).decode()
+    if form != "mlir":
+        raise PjrtError(UNIMPLEMENTED, f"programs have the format 'mlir', got {form!r}")
+    code = ctypes.string_at(program.code, program.code_size)
+    options = ctypes.string_at(args.compile_options, args.compile_options_size)
+    args.executable = compile_program(object_at(args.client, Client), code, options).handle

@@ -11,8 +11,8 @@ from hloom.cpu.runtime.context import Context
 from hloom.jax import abi
 from hloom.jax.api import implements
 from hloom.jax.callbacks import unbind
-from hloom.jax.client import NOTHING, STOP, Client, Device, NamedValues
-from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
+from hloom.jax.client import NOTHING, STOP, Device, NamedValues
+from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.memory_layouts import handle_of
 from hloom.jax.messages import device_assignment
@@ -163,19 +163,6 @@ def executable_at(handle: int | None) -> LoadedExecutable:
     if found.deleted:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {found.interface.name} was deleted")
     return found
-
-
-@implements("Client_Compile")
-def _compile(args: Any) -> None:
-    from hloom.jax.compilation import compile_program
-
-    program = abi.struct("Program").from_address(args.program)
-    form = ctypes.string_at(program.format, program.format_size).decode()
-    if form != "mlir":
-        raise PjrtError(UNIMPLEMENTED, f"programs have the format 'mlir', got {form!r}")
-    code = ctypes.string_at(program.code, program.code_size)
-    options = ctypes.string_at(args.compile_options, args.compile_options_size)
-    args.executable = compile_program(object_at(args.client, Client), code, options).handle
 
 
 @implements("Executable_Destroy")

@@ -48,11 +48,11 @@ def register(*, as_cpu: bool = False) -> None:
         raise HloError(message, rule="jax.initialized")
     if client.pjrt_plugin_loaded(name):
         return
-    from hloom.jax import api, foreign_functions, forks, handover, lowerings
     from hloom.jax import client as own_client
+    from hloom.jax import foreign_functions, forks, handover, lowerings, table
 
     own_client.set_platform(name)
-    capsule = api.capsule(api.table())
+    capsule = table.capsule(table.table())
     client.load_pjrt_plugin_with_c_api(name, capsule)
     if as_cpu:
         bridge._backend_factories.pop("cpu", None)

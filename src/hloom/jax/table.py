@@ -1,0 +1,83 @@
+"""The table of PJRT's functions: native code where it exists, Python functions elsewhere."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from functools import cache
+from typing import Any, Final
+
+from hloom.jax import abi
+from hloom.jax import compilation as compilation  # registers functions, as the next two do
+from hloom.jax import executables as executables
+from hloom.jax import serialization as serialization
+from hloom.jax.api import callback, callback_of, implementation
+from hloom.jax.client import stop
+from hloom.jax.custom_partitioning import custom_partitioner_extension
+from hloom.jax.execution import install as install_execution
+from hloom.jax.layouts import layouts_extension
+from hloom.jax.native import native
+from hloom.jax.transfers import install as install_transfers
+
+_HEAD_WORDS: Final = 5
+"""The table begins with its size, its extensions, and a struct of three words for the version."""
+_VERSION_BYTES: Final = 24
+_CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
+
+
+class Table:
+    """``PJRT_Api``: the functions, in the interface's order.
+
+    Attributes:
+        address: of the table.
+    """
+
+    def __init__(self, version: int, extension: int) -> None:
+        """Build the table for a minor version of the interface, with the address of its first extension."""
+        count = len(abi.FUNCTIONS)
+        self._words = (ctypes.c_uint64 * (_HEAD_WORDS + count))()
+        self.address = ctypes.addressof(self._words)
+        self._words[0] = ctypes.sizeof(self._words)
+        self._words[1] = extension
+        self._words[2] = _VERSION_BYTES
+        versions = (ctypes.c_int32 * 2).from_address(self.address + 32)
+        versions[:] = (abi.MAJOR_VERSION, version)
+        self._callbacks: dict[str, Any] = {}
+        symbols = native().symbols
+        for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
+            self._words[number] = symbols.get(f"PJRT_{name}") or self._python(name)
+
+    def _python(self, name: str) -> int:
+        self._callbacks[name] = callback(implementation(name), name)
+        return ctypes.cast(self._callbacks[name], ctypes.c_void_p).value or 0
+
+    def release(self) -> None:
+        """Replace Python functions by native ones that do nothing: call this before the interpreter ends."""
+        stop()
+        symbols = native().symbols
+        for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
+            if name in self._callbacks:
+                ends = name.endswith(("_Destroy", "_Delete"))
+                self._words[number] = symbols["pjrt_nothing" if ends else "pjrt_gone"]
+        gone = symbols["pjrt_gone"]
+        native().call("pjrt_set_transfers", gone, gone)
+        native().call("pjrt_set_execute", gone)
+
+
+def capsule(table: Table) -> Any:
+    """Return the table as JAX takes it."""
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    return make(table.address, ctypes.addressof(_CAPSULE_NAME), None)
+
+
+@cache
+def table() -> Table:
+    """Return the table; the first call creates it."""
+    install_transfers()
+    install_execution()
+    extensions = custom_partitioner_extension(layouts_extension(), callback_of)
+    made = Table(abi.CLAIMED_VERSION, extensions)
+    atexit.register(made.release)
+    return made
