@@ -12,6 +12,7 @@
 #   make viewer-assets fetch the layout library of `hloom view` from npm (DAGRE=3.1.3)
 #   make lock      rewrite requirements.lock with the versions in .venv
 #   make wheel     build dist/*.whl
+#   make trial     install the wheel into an empty environment and run the README and the guides with it
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -27,7 +28,7 @@ SCHEMA := src/hloom/proto/schema
 # Tests start many processes: each would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format bench mutation jax-tests docs site proto viewer-assets lock wheel clean
+.PHONY: help demo test check format bench mutation jax-tests docs site proto viewer-assets lock wheel trial clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -99,6 +100,9 @@ lock: $(VENV)/.develop
 
 wheel: $(VENV)/.develop
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+trial: wheel
+	@$(BIN)/python -m tests.new_user "$$(ls -t dist/*.whl | head -1)"
 
 clean:
 	rm -rf dist .pytest_cache .ruff_cache .hypothesis
