@@ -41,7 +41,7 @@ def is_emulated(instruction: HloInstruction) -> bool:
     if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
         return False
     target = operation.custom_call_target
-    if not target.startswith(("__cu", "__onednn", "cu_")):
+    if not target.startswith(("__cu", "__onednn", "cu_", "hip_")):
         return False
     from hloom.library_calls.emulation import emulations  # loads the builder
 

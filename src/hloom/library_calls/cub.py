@@ -1,0 +1,33 @@
+"""CUB's radix sort: keys, or keys with values, along the last dimension."""
+
+from __future__ import annotations
+
+from hloom import ops
+from hloom.builder.builder import XlaBuilder, XlaComputation, XlaOp
+from hloom.library_calls.emulation import LibraryCall, Results, emulates
+from hloom.shape.shape import Shape
+
+
+@emulates("__cub$DeviceRadixSort")
+def radix_sort(call: LibraryCall) -> Results:
+    """A stable sort by the bits of the keys; zeros of both signs are equal."""
+    descending = call.settings("sort_options").flag("descending")
+    count = len(call.operands)
+    call.require(count in (1, 2), f"it has {count} operands")
+    values = [o.shape for o in call.operands]
+    ordered = ops.Sort(call.operands, _comparator(values, descending), values[0].rank - 1, True)
+    return [ordered] if count == 1 else list(ordered)
+
+
+def _comparator(shapes: list[Shape], descending: bool) -> XlaComputation:
+    builder = XlaBuilder("comparator")
+    scalars = [Shape(shape.element_type) for shape in shapes for _ in range(2)]
+    parameters = [ops.Parameter(builder, number, shape) for number, shape in enumerate(scalars)]
+    before, after = map(_key, parameters[:2])
+    order = ops.GtTotalOrder if descending else ops.LtTotalOrder
+    return builder.build(order(before, after))
+
+
+def _key(x: XlaOp) -> XlaOp:
+    """Return a key whose zeros have one sign."""
+    return ops.Select(x == 0, 0, x) if x.shape.element_type.is_floating else x
