@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from hloom.buffers.buffers import Buffer
 from hloom.buffers.parallel_copies import in_order
+from hloom.cpu.native import NativeExecutable
+from hloom.ir.module import HloModule
 
 
 def arena(offset: int, size: int = 4) -> Buffer:
@@ -25,7 +28,7 @@ def run(copies: list[tuple[Buffer, Buffer]]) -> list[tuple[Buffer, Buffer]]:
         return others.setdefault(id(b), [1000 + len(others)] * b.size)
 
     wanted = [(t, list(read(s))) for s, t in copies if s is not t]
-    order = in_order(copies)
+    order = in_order(copies, 200)
     for source, target in order:
         values = list(read(source))
         if target.kind == "temp":
@@ -95,5 +98,55 @@ def test_ten_thousand_copies_take_no_time_to_speak_of() -> None:
     """The order is found by looking up, not by comparing all with all: that would be 10**8 comparisons."""
     copies = [(arena(4 * n), arena(4 * n + 4)) for n in range(10_000)]
     shared = {b.offset: b for pair in copies for b in pair}
-    order = in_order([(shared[s.offset], shared[t.offset]) for s, t in copies])
+    order = in_order([(shared[s.offset], shared[t.offset]) for s, t in copies], 200)
     assert [s.offset for s, _ in order] == [4 * n for n in reversed(range(10_000))]
+
+
+def test_large_values_are_saved_behind_the_arena_and_small_ones_on_the_stack() -> None:
+    small, other = Buffer(256, "result"), Buffer(256, "result")
+    large, another = Buffer(1000, "result"), Buffer(1000, "result")
+    order = in_order([(small, other), (other, small), (large, another), (another, large)], 640)
+    saved = [target for _, target in order if target.kind != "result"]
+    assert [(b.kind, b.size, b.offset) for b in saved] == [("stack", 256, 0), ("temp", 1000, 640)]
+
+
+TURN = """
+HloModule turn
+body {
+  s = (s32[], f32[N], f32[N], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  a = f32[N] get-tuple-element(s), index=1
+  b = f32[N] get-tuple-element(s), index=2
+  d = f32[8] get-tuple-element(s), index=3
+  turned = f32[8] reverse(d), dimensions={0}
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  ROOT r = (s32[], f32[N], f32[N], f32[8]) tuple(n, b, a, turned)
+}
+condition {
+  s = (s32[], f32[N], f32[N], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  most = s32[] constant(99)
+  ROOT less = pred[] compare(i, most), direction=LT
+}
+ENTRY e {
+  x = f32[N] parameter(0)
+  y = f32[N] parameter(1)
+  z = f32[8] parameter(2)
+  zero = s32[] constant(0)
+  init = (s32[], f32[N], f32[N], f32[8]) tuple(zero, x, y, z)
+  w = (s32[], f32[N], f32[N], f32[8]) while(init), condition=condition, body=body
+  p = f32[N] get-tuple-element(w), index=1
+  q = f32[N] get-tuple-element(w), index=2
+  d = f32[8] get-tuple-element(w), index=3
+  ROOT r = (f32[N], f32[N], f32[8]) tuple(p, q, d)
+}
+"""
+
+
+def test_a_loop_may_turn_arrays_that_are_larger_than_the_stack() -> None:
+    count = 5 << 20
+    program = NativeExecutable(HloModule.from_text(TURN.replace("N]", f"{count}]")))
+    x, y = np.full(count, 1, np.float32), np.full(count, 2, np.float32)
+    first, second, _ = program.run([x, y, np.arange(8, dtype=np.float32)])
+    assert (first == 2).all() and (second == 1).all() and program.memory.temp >= 4 * count

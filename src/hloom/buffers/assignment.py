@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hloom.buffers.buffers import ALIGNMENT, Buffer, ShapeIndex, assign_offsets, leaf_bytes, leaves, merge
+from hloom.buffers.buffers import (
+    ALIGNMENT,
+    SMALL,
+    Buffer,
+    ShapeIndex,
+    assign_offsets,
+    leaf_bytes,
+    leaves,
+    merge,
+)
+from hloom.buffers.parallel_copies import Pair, in_order
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.control_flow import Call, Conditional, While
@@ -20,8 +30,6 @@ InPlace: TypeAlias = Callable[[HloInstruction], Iterable[int]]
 Read: TypeAlias = tuple[int, Buffer | None]
 """The time of a read, and the result that may be written over what is read."""
 
-SMALL: Final = 256
-"""Maximum size in bytes of a value on the stack, where LLVM may promote it to registers."""
 STACK: Final = 1 << 14
 """Maximum size in bytes of all values on the stack."""
 
@@ -48,7 +56,8 @@ class Assignment:
         positions: the positions of the instructions in the order of execution; live spans refer to them.
         arguments: the buffers of the arguments' leaves, by number.
         argument_reads: when an argument is read; ``over`` may be written to its memory by the reader.
-        temp_bytes: size of the arena in bytes.
+        room: the offset behind the temporaries, where parallel copies save large values.
+        temp_bytes: size of the arena in bytes, with that room.
     """
 
     values: dict[HloInstruction, Values] = field(default_factory=dict[HloInstruction, Values])
@@ -62,7 +71,12 @@ class Assignment:
     positions: dict[HloInstruction, int] = field(default_factory=dict[HloInstruction, int])
     arguments: list[Buffer] = field(default_factory=list[Buffer])
     argument_reads: dict[Buffer, list[Read]] = field(default_factory=dict[Buffer, "list[Read]"])
+    room: int = 0
     temp_bytes: int = 0
+
+    def sequence(self, copies: Sequence[Copy]) -> list[Pair]:
+        """Return the order in which parallel copies are made."""
+        return in_order([(c.source.find(), c.target.find()) for c in copies], self.room)
 
     def buffer(self, instruction: HloInstruction, index: ShapeIndex = ()) -> Buffer:
         """Return the buffer of a leaf."""
@@ -278,7 +292,11 @@ class _Walk:
             if self.stays_on_stack(buffer) and buffer.size <= left:
                 buffer.kind = "stack"
                 left -= -(-buffer.size // ALIGNMENT) * ALIGNMENT
-        joins.temp_bytes = assign_offsets([b for b in temporaries if b.kind == "temp"])
+        joins.room = assign_offsets([b for b in temporaries if b.kind == "temp"])
+        groups = (*joins.returning.values(), *joins.entering.values(), joins.results)
+        targets = [target for copies in groups for _, target in joins.sequence(copies)]
+        ends = [target.offset + target.size for target in targets if target.kind == "temp"]
+        joins.temp_bytes = -(-max([joins.room, *ends]) // ALIGNMENT) * ALIGNMENT
 
     def stays_on_stack(self, buffer: Buffer) -> bool:
         """Return whether a value is placed on the stack instead of the arena."""

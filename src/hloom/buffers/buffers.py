@@ -18,6 +18,8 @@ from hloom.codegen.types import storage_bytes
 from hloom.shape.shape import Shape
 
 ALIGNMENT: Final = 64
+SMALL: Final = 256
+"""Maximum size in bytes of a value on the stack, where LLVM may promote it to registers."""
 ShapeIndex = tuple[int, ...]
 
 

@@ -2,7 +2,7 @@
 
 Buffers with disjoint live spans may share bytes of the arena, so the target of one copy may overlap the
 source of another. A copy waits for the copies whose source its target would overwrite; a cycle of such copies
-is broken by saving one source in a temporary first.
+is broken by saving one source in a temporary first: on the stack if it is small, else behind the arena.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 
-from hloom.buffers.buffers import Buffer
+from hloom.buffers.buffers import ALIGNMENT, SMALL, Buffer
 
 Pair = tuple[Buffer, Buffer]
 """Source and target."""
 
 
-def in_order(copies: Sequence[Pair]) -> list[Pair]:
+def in_order(copies: Sequence[Pair], room: int) -> list[Pair]:
     """Return a sequence of copies equivalent to the given parallel ones.
 
-    Additional targets are new buffers of kind ``stack``: temporaries in which sources are saved.
+    Additional targets are new buffers, in which sources are saved: of kind ``stack``, or if they are large of
+    kind ``temp``, from the offset ``room`` on.
     """
-    return _Order([(s, t) for s, t in copies if s is not t and s.size]).run()
+    return _Order([(s, t) for s, t in copies if s is not t and s.size], room).run()
 
 
 class _Order:
-    def __init__(self, copies: list[Pair]) -> None:
+    def __init__(self, copies: list[Pair], room: int) -> None:
         self.copies = copies
+        self.room = room
         self.of_source: dict[int, set[int]] = {}
         """Numbers of the pending copies of a source, by the source's id."""
         for number, (source, _) in enumerate(copies):
@@ -80,6 +82,9 @@ class _Order:
     def put_aside(self, source: Buffer) -> None:
         """Save a source in a temporary, which its pending copies then read."""
         aside = Buffer(source.size, "stack")
+        if source.size > SMALL:
+            aside = Buffer(source.size, "temp", offset=self.room)
+            self.room += -(-source.size // ALIGNMENT) * ALIGNMENT
         self.made.append((source, aside))
         numbers = self.of_source.pop(id(source))
         self.of_source[id(aside)] = numbers

@@ -19,7 +19,6 @@ from hloom.analysis.instructions import operation_of
 from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, Copy, assign
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
-from hloom.buffers.parallel_copies import in_order
 from hloom.buffers.reuse import may_take
 from hloom.buffers.schedule import schedule
 from hloom.codegen.elements import Elements, View
@@ -265,7 +264,7 @@ class ProgramEmitter:
 
     def copies(self, copies: Sequence[Copy]) -> None:
         """Emit parallel copies; see `hloom.buffers.parallel_copies`."""
-        for source, target in in_order([(c.source.find(), c.target.find()) for c in copies]):
+        for source, target in self.assignment.sequence(copies):
             if target.kind == "stack" and target not in self._pointers:
                 self._pointers[target] = self.function.allocate(I8, source.size)
             self.copy_bytes(self._pointer(source), self._pointer(target), source.size)
