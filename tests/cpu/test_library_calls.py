@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 import agreement
+from hloom.cpu.runtime.support import support
 from hloom.errors import HloError
 from hloom.operations.lapack import routines
 from hloom.operations.lapack.library import set_thread_count
@@ -237,6 +240,28 @@ def test_the_number_of_threads_is_restored() -> None:
         set_thread_count(before)
 
 
+def test_a_forked_child_sets_the_number_of_threads_anew() -> None:
+    """The thread of the parent that was calling the library is not in the child, and never leaves."""
+    symbols = support().symbols
+    enter, leave = (
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(symbols[f"hloom_library_{name}"])
+        for name in ("enter", "leave")
+    )
+    numbers: list[int] = []
+    get = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 2)
+    set_ = ctypes.CFUNCTYPE(None, ctypes.c_int)(numbers.append)
+    enter(get, set_)
+    child = os.fork()
+    if not child:
+        numbers.clear()
+        enter(get, set_)
+        os._exit(10 + numbers[0] if numbers else 0)
+    _, status = os.waitpid(child, 0)
+    leave(get, set_)
+    assert numbers == [1, 2]
+    assert os.waitstatus_to_exitcode(status) == 11
+
+
 @pytest.mark.parametrize("arrays", ["a-b", "tau"])
 def test_declarations_that_name_no_array_are_refused(arrays: str) -> None:
     declare: Callable[..., None] = vars(routines)["_declare"]
@@ -262,3 +287,25 @@ def test_small_systems_are_solved_without_the_library(n: int, columns: int, smal
     )
     module = compiled(text).optimized
     assert any(i.opcode == "triangular-solve" for i in module.instructions()) == small
+
+
+def test_an_invalid_call_that_does_not_run_is_no_error() -> None:
+    """JAX compiles such programs only to look at them."""
+    text = """HloModule m
+branch {
+  a = f32[2] parameter(0)
+  ROOT r = f32[2] custom-call(a), custom_call_target="lapack_sgetrf_ffi", api_version=API_VERSION_TYPED_FFI
+}
+other {
+  ROOT a = f32[2] parameter(0)
+}
+ENTRY e {
+  p = pred[] parameter(0)
+  a = f32[2] parameter(1)
+  ROOT r = f32[2] conditional(p, a, a), true_computation=branch, false_computation=other
+}"""
+    run, a = compiled(text), np.array([1, 2], np.float32)
+    agreement.same(run(np.bool_(False), a), a)
+    with pytest.raises(HloError) as caught:
+        run(np.bool_(True), a)
+    assert caught.value.rule == "custom-call.operands"

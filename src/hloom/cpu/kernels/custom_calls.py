@@ -12,12 +12,12 @@ from hloom.codegen.target import Target
 from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
 from hloom.cpu.program import KERNELS, ProgramEmitter
 from hloom.cpu.runtime.host import emit_host_call
-from hloom.errors import ParseError
+from hloom.errors import HloError, ParseError
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.custom_call import CustomCall
 from hloom.operations.ffi import frame_description
 from hloom.operations.ffi_attributes import parse_attributes
-from hloom.operations.lapack.calls import library_call
+from hloom.operations.lapack.calls import LibraryCall, library_call
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.layout import Layout
 from hloom.shape.shape import Shape
@@ -25,8 +25,16 @@ from hloom.shape.shape import Shape
 _FOREIGN_FUNCTION: Final = "hloom_foreign"
 
 
+def _library_call(i: HloInstruction) -> LibraryCall | None:
+    """Return the calls of LAPACK; None for an invalid call, whose error the host raises if it is ever run."""
+    try:
+        return library_call(i, rows_first=True)
+    except HloError:
+        return None
+
+
 def _workspace(i: HloInstruction, target: Target) -> int:
-    call = library_call(i, rows_first=True)
+    call = _library_call(i)
     return workspace_bytes(call) if call is not None else 0
 
 
@@ -34,7 +42,7 @@ def _workspace(i: HloInstruction, target: Target) -> int:
 def emit_custom_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a custom call."""
     i = plan.instruction
-    call = library_call(i, rows_first=True)
+    call = _library_call(i)
     if call is not None:
         emit_library_call(program, i, call)
     elif _addresses_arrays(i):

@@ -53,10 +53,14 @@ def support() -> LoadedObject:
     return _loaded[0]
 
 
-# A child process must not find the lock held by a thread that it does not have.
-os.register_at_fork(
-    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
-)
+def _begin_child() -> None:
+    """Free the locks that threads of the parent held; a forked child does not have these threads."""
+    _loading.release()
+    if _loaded:
+        ctypes.CFUNCTYPE(None)(_loaded[0].symbols["hloom_library_reset"])()
+
+
+os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_begin_child)
 
 
 def begin_support() -> None:

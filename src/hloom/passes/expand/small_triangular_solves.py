@@ -48,7 +48,7 @@ def _is_small_solve(i: HloInstruction) -> bool:
         if library_call(i) is None:
             return False
     except HloError:
-        return False  # which the kernel of custom calls reports
+        return False  # The custom call raises the error if it is ever run.
     unknowns, elements = i.operands[0].shape.dimensions[-1], i.shape.dimensions[-2] * i.shape.dimensions[-1]
     return 0 < unknowns <= (SMALL_VECTORS if elements == unknowns else SMALL)
 

@@ -59,6 +59,13 @@ done:
   ret void
 }
 
+; Forget the calls of threads that a forked child does not have.
+define void @hloom_library_reset() nounwind {
+  store i32 0, ptr @library.calls
+  store atomic i32 0, ptr @library.lock release, align 4
+  ret void
+}
+
 ; For a library without such a setting.
 define i32 @hloom_library_get_one() nounwind {
   ret i32 1
