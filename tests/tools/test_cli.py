@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import agreement
 from hloom import HloModule, Literal, Snapshot, save, save_snapshot
 from hloom.tools.cli import main
 from raised_rules import printed
@@ -106,6 +107,38 @@ def test_run_on_several_devices(tmp_path: Path) -> None:
     result = hloom("run", path, "--input", tmp_path / "p.npy", "--num-replicas", 2, "--output", tmp_path)
     assert "device 1 result: f32[]" in result.output
     assert np.load(tmp_path / "device_0.result.npy") == 6
+
+
+WHOLE = """HloModule m, num_partitions=4
+
+ENTRY e {
+  x = f32[4,2] parameter(0), sharding={devices=[4,1]<=[4]}
+  t = (f32[4,2], s32[]) parameter(1)
+  cut = f32[4,2] copy(x), sharding={devices=[4,1]<=[4]}
+  tile = f32[1,2] custom-call(cut), custom_call_target="SPMDFullToShardShape", sharding={manual}
+  device = u32[] partition-id(), sharding={manual}
+  number = f32[] convert(device), sharding={manual}
+  spread = f32[1,2] broadcast(number), dimensions={}, sharding={manual}
+  moved = f32[1,2] add(tile, spread), sharding={manual}
+  y = f32[4,2] custom-call(moved), custom_call_target="SPMDShardToFullShape", sharding={devices=[4,1]<=[4]}
+  other = f32[4,2] get-tuple-element(t), index=0
+  n = (f32[4,2]) tuple(other)
+  ROOT r = (f32[4,2], (f32[4,2])) tuple(y, n)
+}
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "evaluator"])
+def test_run_of_a_whole_program_with_regions_of_tiles(tmp_path: Path, backend: str) -> None:
+    (tmp_path / "m.hlo").write_text(WHOLE)
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    for name, value in (("x", x), ("y", 2 * x), ("z", np.int32(3))):
+        np.save(tmp_path / f"{name}.npy", value)
+    inputs = [word for name in "xyz" for word in ("--input", tmp_path / f"{name}.npy")]
+    result = hloom("run", tmp_path / "m.hlo", *inputs, "--output", tmp_path, "--backend", backend)
+    assert result.exit_code == 0, result.output
+    agreement.same(np.load(tmp_path / "result.0.npy"), x + np.arange(4, dtype=np.float32)[:, None])
+    agreement.same(np.load(tmp_path / "result.1.0.npy"), 2 * x)
 
 
 def test_run_of_a_snapshot_compares_with_its_result(tmp_path: Path) -> None:

@@ -138,7 +138,9 @@ def run(
     """Run a program.
 
     Arguments come from --input, from --random, or from a snapshot, whose stored result is then compared. With
-    --input all devices get the same arguments; with --random each device gets different ones.
+    --input all devices get the same arguments; with --random each device gets different ones. A program on
+    whole arrays that computes on tiles in between (shard_map before XLA's partitioner) is partitioned first;
+    its arguments and results are whole.
 
     mpirun -n 4 hloom run FILE divides the devices among processes, which may be on several machines; it needs
     mpi4py: pip install 'hloom[mpi]'.

@@ -15,6 +15,7 @@ from hloom.runtime.executable import compile as compile_module
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 from hloom.tools.arguments import read_arguments, save_results, shaped, value_lines
+from hloom.tools.whole_program import WholeProgram, has_regions
 
 
 def run(
@@ -34,13 +35,17 @@ def run(
     snapshot = load_snapshot(file)
     module = snapshot.module
     processes = mpi.world() if mpi.launched() else None
-    executable = compile_module(
-        module,
-        backend=backend,
-        num_replicas=num_replicas,
-        num_partitions=num_partitions,
-        processes=processes,
-    )
+    partitions = num_partitions or module.config.num_partitions
+    if partitions > 1 and has_regions(module):
+        executable = WholeProgram(module, backend, partitions)
+    else:
+        executable = compile_module(
+            module,
+            backend=backend,
+            num_replicas=num_replicas,
+            num_partitions=num_partitions,
+            processes=processes,
+        )
     count = executable.num_replicas * executable.num_partitions
     arguments = _arguments(snapshot, inputs, seed, count)
     numbers = [d.replica * executable.num_partitions + d.partition for d in executable.devices]
