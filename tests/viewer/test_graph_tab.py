@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from hloom import HloModule
+from hloom.tools.statistics import statistics_of
 from viewer.conftest import Viewed
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
@@ -215,3 +217,30 @@ def test_edges_say_what_they_carry(view: Callable[..., Path], viewed: Viewed) ->
     viewed.open(view(FUSED, options=("--no-compile",)))
     assert "%e: f32[8]{0}" in viewed.texts("svg .edge title")
     assert "f32[8]" in viewed.texts("svg .edge-label")
+
+
+SHARED = """HloModule shared
+
+%twice (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  ROOT %d = f32[8]{0} add(%x, %x)
+}
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %a = f32[8]{0} call(%p), to_apply=%twice
+  ROOT %b = f32[8]{0} call(%a), to_apply=%twice
+}
+"""
+
+
+def test_the_totals_are_those_of_hloom_stats(view: Callable[..., Path], viewed: Viewed) -> None:
+    """A computation counts once for each of its calls."""
+    cost = statistics_of(HloModule.from_text(SHARED)).cost
+    viewed.open(view(SHARED, options=("--no-compile",)))
+    totals = dict(zip(viewed.texts("#details dt"), viewed.texts("#details dd"), strict=True))
+    assert totals["flops"] == f"{cost.flops:.0f}" == "16"
+    assert totals["bytes moved"] == f"{cost.bytes:.0f} B"
+    viewed.open(view(SHARED, options=("--no-compile",)), "#selected=d")
+    details = dict(zip(viewed.texts("#details dt"), viewed.texts("#details dd"), strict=True))
+    assert details["runs"] == "2×"

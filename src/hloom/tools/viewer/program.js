@@ -59,13 +59,14 @@ export class Program {
     return call ? call[0] : -1;
   }
 
-  /** Return how often an instruction runs: the product of the trip counts of the loops around it. */
+  /** Return how often an instruction runs: over all calls, the product of the trip counts of loops around. */
   runs(i) {
     this.runs_ ??= new Map([[this.entry, 1]]);
     const computation = this.computationOf[i];
     if (!this.runs_.has(computation)) {
-      const caller = this.caller(computation);
-      this.runs_.set(computation, caller < 0 ? 1 : this.runs(caller) * (this.trips.get(caller) ?? 1));
+      const calls = (this.callers.get(computation) ?? []).filter((call) => call[3]);
+      const counts = calls.map(([caller]) => this.runs(caller) * (this.trips.get(caller) ?? 1));
+      this.runs_.set(computation, counts.length ? counts.reduce((sum, count) => sum + count) : 1);
     }
     return this.runs_.get(computation);
   }
