@@ -24,6 +24,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
+from hloom.passes.fuel import consume, exhausted
 from hloom.passes.simplify.dead_code import is_dead
 from hloom.shape.shape import Shape
 
@@ -213,12 +214,15 @@ class _Rewriter:
         """Apply the first rule that rewrites an instruction; return whether one did."""
         if old.control_predecessors or old.control_successors or (self.dynamic and _is_dynamic(old)):
             return False
+        if exhausted():
+            return False
         dispatch = self.rules[type(old.operation)]
         operands = tuple([type(o.operation) for o in old.operands[: dispatch.depth]])
         plain, with_constant = dispatch.chosen.get(operands) or dispatch.choose(operands)
         for rule in with_constant if with_constant and splat(old.operands[-1]) is not None else plain:
             new = rule.apply(old)
             if new is not None and new is not old and self.replace(old, new):
+                consume(f"rule {rule.name} on %{old.name}")
                 return True
         return False
 

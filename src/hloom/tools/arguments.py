@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from hloom.debug.inputs import random_arguments
 from hloom.errors import HloError
+from hloom.files import Snapshot
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
 
@@ -95,3 +97,17 @@ def save_results(values: Sequence[Any], directory: Path) -> list[Path]:
             np.save(path, np.asarray(array))
             written.append(path)
     return written
+
+
+def chosen_arguments(snapshot: Snapshot, inputs: Sequence[str], seed: int | None) -> list[Any]:
+    """Return the arguments of a program of one device: of files, of its snapshot, or drawn from a seed (0).
+
+    Raises HloError by ``run.argument-source`` for files and a seed.
+    """
+    if inputs and seed is not None:
+        raise HloError("--input and --random are given; use one of them", rule="run.argument-source")
+    if inputs:
+        return shaped(read_arguments(inputs), snapshot.module)
+    if snapshot.runs and seed is None:
+        return [literal.numpy() for literal in snapshot.runs[0]]
+    return random_arguments(snapshot.module, seed or 0)

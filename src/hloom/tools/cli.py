@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from hloom.tools.bisect_command import bisect
 from hloom.tools.check_command import check
 from hloom.tools.completion import BACKEND, OPCODE, completion
 from hloom.tools.draw_command import draw
 from hloom.tools.lsp_command import lsp
 from hloom.tools.opt_command import opt
+from hloom.tools.reduce_command import reduce
 from hloom.tools.shard_command import partition, shard
 from hloom.tools.stats_command import stats
 from hloom.tools.terminal import FILE, styled
@@ -331,6 +333,8 @@ main.add_command(completion)
 main.add_command(lsp)
 main.add_command(draw)
 main.add_command(opt)
+main.add_command(reduce)
+main.add_command(bisect)
 main.add_command(partition)
 main.add_command(shard)
 main.add_command(stats)

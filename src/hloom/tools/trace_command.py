@@ -48,10 +48,11 @@ def trace(file: str, **options: Any) -> None:
       1  a NaN, an infinity or a difference is shown; or the program cannot be run
     """
     from hloom.files import load, load_snapshot
+    from hloom.tools.arguments import chosen_arguments
 
     click.get_current_context().find_root().obj = file
     snapshot = load_snapshot(file)
-    arguments = _arguments(snapshot, options)
+    arguments = chosen_arguments(snapshot, options["inputs"], options["seed"])
     if options["first_nan"] or options["first_inf"]:
         _first(snapshot.module, arguments, options)
     elif options["other"]:
@@ -63,17 +64,6 @@ def trace(file: str, **options: Any) -> None:
                 click.echo(json.dumps(_json(event)))
         elif not options["save"] or options["stats"]:
             click.echo(_statistics(found))
-
-
-def _arguments(snapshot: Any, options: dict[str, Any]) -> list[Any]:
-    from hloom.debug.inputs import random_arguments
-    from hloom.tools.arguments import read_arguments, shaped
-
-    if options["inputs"]:
-        return shaped(read_arguments(options["inputs"]), snapshot.module)
-    if snapshot.runs and options["seed"] is None:
-        return list(snapshot.runs[0])
-    return random_arguments(snapshot.module, options["seed"] or 0)
 
 
 def _traced(module: HloModule, arguments: list[Any], directory: str | None) -> Trace:

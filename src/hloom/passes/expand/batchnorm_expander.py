@@ -13,6 +13,7 @@ from hloom.operations.normalization import BatchNormGrad, BatchNormInference, Ba
 from hloom.operations.structure import Tuple
 from hloom.operations.transcendental import SquareRoot
 from hloom.passes.facts import NO_BATCH_NORM
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64
@@ -31,7 +32,8 @@ class BatchNormExpander:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if instruction.opcode.startswith("batch-norm-") and instruction.operands[0].shape.is_static:
+                known = instruction.opcode.startswith("batch-norm-")
+                if known and instruction.operands[0].shape.is_static and consume(f"%{instruction.name}"):
                     _Expansion(instruction).run()
                     changed = True
         return changed

@@ -10,6 +10,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.conversion import Bitcast, BitcastConvert
 from hloom.operations.movement import Transpose
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.layout import Layout
@@ -28,7 +29,8 @@ class BitcastExpander:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if isinstance(instruction.operation, Bitcast) and can_expand(instruction):
+                possible = isinstance(instruction.operation, Bitcast) and can_expand(instruction)
+                if possible and consume(f"%{instruction.name}"):
                     expand(instruction)
                     changed = True
         return changed

@@ -12,6 +12,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.structure import Parameter
 from hloom.passes.facts import INLINED
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 
 
@@ -35,7 +36,7 @@ class CallInliner:
         changed = False
         for computation in module.post_order():
             for instruction in computation:
-                if isinstance(instruction.operation, (Call, Fusion)):
+                if isinstance(instruction.operation, (Call, Fusion)) and consume(f"%{instruction.name}"):
                     inline(instruction)
                     changed = True
         return changed

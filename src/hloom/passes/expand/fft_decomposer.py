@@ -23,6 +23,7 @@ from hloom.operations.linear_algebra import Fft
 from hloom.operations.movement import Concatenate, Pad, Reverse, Slice, Transpose
 from hloom.operations.structure import Constant
 from hloom.operations.unary import Imag, Negate, Real
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
@@ -47,7 +48,8 @@ class FftDecomposer:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if isinstance(instruction.operation, Fft) and self.is_awkward(instruction):
+                awkward = isinstance(instruction.operation, Fft) and self.is_awkward(instruction)
+                if awkward and consume(f"%{instruction.name}"):
                     _Decomposition(instruction).run()
                     changed = True
         return changed

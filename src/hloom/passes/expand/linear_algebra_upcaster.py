@@ -8,6 +8,7 @@ from typing import ClassVar
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.linear_algebra import Cholesky, TriangularSolve
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import C64, C128, F32, F64, ElementType
@@ -38,7 +39,7 @@ class LinearAlgebraUpcaster:
                     and instruction.shape.is_static
                 ):
                     wide = self.wide_type(instruction)
-                    if wide is not instruction.shape.element_type:
+                    if wide is not instruction.shape.element_type and consume(f"%{instruction.name}"):
                         upcast(instruction, wide)
                         changed = True
         return changed

@@ -13,6 +13,7 @@ from hloom.operations.conversion import Bitcast
 from hloom.operations.movement import Broadcast, Reshape, Transpose
 from hloom.operations.reduction import Map
 from hloom.operations.structure import Constant
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
@@ -30,7 +31,8 @@ class MapInliner:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if isinstance(instruction.operation, Map) and can_inline(instruction):
+                possible = isinstance(instruction.operation, Map) and can_inline(instruction)
+                if possible and consume(f"%{instruction.name}"):
                     inline(instruction)
                     changed = True
         return changed

@@ -9,6 +9,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot, RaggedDot, joint_precision
 from hloom.operations.convolution import Convolution
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape import element_type as et
@@ -34,6 +35,7 @@ class ResultCaster:
                     isinstance(instruction.operation, Dot | RaggedDot | Convolution)
                     and instruction.shape.is_static
                     and _rounds(instruction)
+                    and consume(f"%{instruction.name}")
                 ):
                     _cast(instruction, natural_type(instruction))
                     changed = True

@@ -15,6 +15,7 @@ from hloom.operations.movement import Concatenate
 from hloom.operations.random import Rng, RngBitGenerator, RngGetAndUpdateState
 from hloom.operations.structure import GetTupleElement
 from hloom.operations.transcendental import Cosine, Logarithm, SquareRoot
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F64, U64
@@ -40,6 +41,7 @@ class RngExpander:
                     isinstance(instruction.operation, Rng)
                     and instruction.shape.is_static
                     and len(instruction.operands) == 2
+                    and consume(f"%{instruction.name}")
                 ):
                     _Expansion(instruction).run()
                     changed = True

@@ -10,6 +10,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.arithmetic import Multiply
 from hloom.operations.contraction import Dot, ScaledDot
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
@@ -28,7 +29,12 @@ class ScaledDotRewriter:
         for computation in module.computations:
             for instruction in computation:
                 shapes = (instruction.shape, *(o.shape for o in instruction.operands))
-                if isinstance(instruction.operation, ScaledDot) and all(s.is_static for s in shapes):
+                static = all(s.is_static for s in shapes)
+                if (
+                    isinstance(instruction.operation, ScaledDot)
+                    and static
+                    and consume(f"%{instruction.name}")
+                ):
                     rewrite(instruction)
                     changed = True
         return changed

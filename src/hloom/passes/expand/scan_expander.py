@@ -20,6 +20,7 @@ from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.movement import Broadcast, Reshape
 from hloom.operations.scan import Scan
 from hloom.operations.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S64
@@ -109,6 +110,7 @@ class ScanExpander:
                     isinstance(instruction.operation, Scan)
                     and _is_static(instruction)
                     and not self.keeps(instruction)
+                    and consume(f"%{instruction.name}")
                 ):
                     expand(instruction)
                     changed = True

@@ -9,6 +9,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.reduction import ReductionResult
 from hloom.operations.structure import Tuple
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
@@ -25,7 +26,7 @@ class SingleResultTuples:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if is_tuple_of_one(instruction):
+                if is_tuple_of_one(instruction) and consume(f"%{instruction.name}"):
                     writer = Writer(instruction)
                     (shape,) = instruction.shape.tuple_shapes
                     array = instruction.clone(writer.module.unique_name(instruction.name), shape=shape)

@@ -12,6 +12,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import TARGETS, CustomCall
 from hloom.operations.sorting import TopK
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32
@@ -30,7 +31,7 @@ class TopkCustomCalls:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if _is_top_k(instruction):
+                if _is_top_k(instruction) and consume(f"%{instruction.name}"):
                     _rewrite(instruction)
                     changed = True
         return changed

@@ -14,6 +14,7 @@ from hloom.operations.comparison import Compare
 from hloom.operations.movement import Slice
 from hloom.operations.sorting import Sort, TopK
 from hloom.operations.structure import GetTupleElement, Iota, Parameter, Tuple
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32, ElementType
@@ -39,7 +40,8 @@ class TopkDecomposer:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                if isinstance(instruction.operation, TopK) and self.is_large(instruction):
+                large = isinstance(instruction.operation, TopK) and self.is_large(instruction)
+                if large and consume(f"%{instruction.name}"):
                     decompose(instruction)
                     changed = True
         return changed

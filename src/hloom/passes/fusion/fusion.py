@@ -27,6 +27,7 @@ from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Concatenate, Transpose
 from hloom.operations.reduction import Reduce
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
+from hloom.passes.fuel import consume
 from hloom.passes.fusion.row_groups import join_rows
 from hloom.passes.fusion.spans import Spans
 from hloom.passes.registry import register
@@ -408,7 +409,8 @@ class _Plan:
         changed = False
         replaced: dict[HloInstruction, HloInstruction] = {}
         for group in sorted(self.all, key=lambda g: min(self.position[o] for o in g.outputs)):
-            if len(group.members) > 1 and group.accepts:
+            names = ", ".join(f"%{output.name}" for output in group.outputs)
+            if len(group.members) > 1 and group.accepts and consume(names):
                 self.fuse(group, replaced)
                 changed = True
         return changed

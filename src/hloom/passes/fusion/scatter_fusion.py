@@ -16,6 +16,7 @@ from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.movement import Pad, Reshape, Reverse, Transpose
 from hloom.operations.structure import Constant, Parameter, parameter_number
+from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations
 from hloom.passes.registry import register
 
@@ -44,6 +45,7 @@ class ScatterFusion:
                     and i.shape.is_array
                     and i.shape.is_static
                     and self.accepts(i)
+                    and consume(f"%{i.name}")
                 ):
                     changed |= _ScatterGroup(computation, i, self.most_members).fuse()
         return changed

@@ -21,6 +21,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Reshape
 from hloom.operations.reduction import Reduce
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import F32, F64, ElementType
@@ -50,7 +51,7 @@ class TreeReductionRewriter:
         for computation in list(module.computations):
             for i in list(computation.instructions):
                 if isinstance(i.operation, Reduce) and len(i.operands) == 2:
-                    changed |= self.split(i)
+                    changed |= consume(f"%{i.name}") and self.split(i)
         return changed
 
     def split(self, i: HloInstruction) -> bool:

@@ -11,6 +11,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.convolution import Convolution
 from hloom.operations.movement import Transpose
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.rules.convolution import convolution_like, relabelled
 from hloom.passes.rules.dimensions import inverse
@@ -41,7 +42,7 @@ class ConvolutionLayout:
             for instruction in list(computation):
                 operation = instruction.operation
                 if isinstance(operation, Convolution) and self.pays(instruction, operation):
-                    changed |= arrange(instruction, operation)
+                    changed |= consume(f"%{instruction.name}") and arrange(instruction, operation)
         return changed
 
     def pays(self, i: HloInstruction, convolution: Convolution) -> bool:

@@ -17,6 +17,7 @@ from hloom.operations.contraction import Dot
 from hloom.operations.control_flow import Fusion
 from hloom.operations.movement import Reshape, Slice, Transpose
 from hloom.operations.structure import Parameter
+from hloom.passes.fuel import consume
 from hloom.passes.fusion.fusion import control_computations
 from hloom.passes.registry import register
 
@@ -43,7 +44,7 @@ class ProductViews:
         changed = False
         for computation in control_computations(module):
             for i in computation.post_order():
-                if i.parent is computation and is_copy(i):
+                if i.parent is computation and is_copy(i) and consume(f"%{i.name}"):
                     changed |= self.join_readers(i) or self.join_writer(i)
         return changed
 

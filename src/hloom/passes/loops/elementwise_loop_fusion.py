@@ -21,6 +21,7 @@ from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Pad
 from hloom.operations.structure import Constant, GetTupleElement, Iota, Parameter, Tuple
 from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loop_of, rebuild
 from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
@@ -61,7 +62,9 @@ class ElementwiseLoopFusion:
             for instruction in list(computation):
                 count = instruction.annotation(TripCount)
                 loop = loop_of(instruction) if count is not None else None
-                if loop is not None and count is not None and self.fits(loop, count):
+                if loop is None or count is None or not self.fits(loop, count):
+                    continue
+                if consume(f"%{instruction.name}"):
                     carry_constants(loop)
                     fuse(loop, count)
                     changed = True

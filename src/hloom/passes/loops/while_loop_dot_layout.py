@@ -16,6 +16,7 @@ from hloom.ir.module import HloModule
 from hloom.operations.contraction import Dot
 from hloom.operations.movement import Transpose
 from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loop_invariant_code_motion import invariants
 from hloom.passes.loops.while_loops import loops_of
 from hloom.passes.registry import register
@@ -44,7 +45,8 @@ class WhileLoopDotLayout:
             steady = invariants(loop)
             for dot in loop.body.post_order():
                 if isinstance(dot.operation, Dot) and (number := _wide_operand(dot)) is not None:
-                    changed |= dot.operands[number] in steady and self.transpose_operand(dot, number)
+                    steadily = dot.operands[number] in steady and consume(f"%{dot.name}")
+                    changed |= steadily and self.transpose_operand(dot, number)
         return changed
 
     def transpose_operand(self, dot: HloInstruction, number: int) -> bool:

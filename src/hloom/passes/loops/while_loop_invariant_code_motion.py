@@ -12,6 +12,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.structure import Constant
 from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loops_of, rebuild
 from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
@@ -38,7 +39,7 @@ class WhileLoopInvariantCodeMotion:
         """Hoist out of every loop, inner ones first, so that code may leave several loops."""
         changed = False
         for loop in loops_of(module):
-            changed |= self.move(loop)
+            changed |= consume(f"%{loop.instruction.name}") and self.move(loop)
         return changed
 
     def move(self, loop: Loop) -> bool:

@@ -17,6 +17,7 @@ from hloom.operations.control_flow import While
 from hloom.operations.structure import Constant, GetTupleElement, Iota
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
 from hloom.passes.loops.while_loops import loop_of, rebuild, sink
 from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
@@ -37,7 +38,7 @@ class WhileLoopSimplifier:
         for computation in module.post_order():
             for instruction in computation:
                 if isinstance(instruction.operation, While) and instruction.parent is computation:
-                    changed |= simplify(instruction)
+                    changed |= consume(f"%{instruction.name}") and simplify(instruction)
         return changed
 
 

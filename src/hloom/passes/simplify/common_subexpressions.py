@@ -9,6 +9,7 @@ from typing import ClassVar
 from hloom.analysis.purity import has_side_effect
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 
 
@@ -38,7 +39,8 @@ class CommonSubexpressionElimination:
                     tuple(map(id, instruction.called_computations)),
                 )
                 first = known.setdefault(key, instruction)
-                if first is not instruction and not instruction.control_successors:
+                equal = first is not instruction and not instruction.control_successors
+                if equal and consume(f"%{instruction.name} by %{first.name}"):
                     instruction.replace_all_uses_with(first)
                     computation.remove(instruction)
                     changed = True

@@ -15,6 +15,7 @@ from hloom.operations.control_flow import Conditional
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import copy_body
 from hloom.passes.facts import FLAT
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.simplify.dead_code import remove_dead
 from hloom.passes.writing import Writer
@@ -42,7 +43,7 @@ class ConditionalSimplifier:
             for i in computation:
                 ordered = i.control_predecessors or i.control_successors
                 if isinstance(i.operation, Conditional) and i.parent is computation and not ordered:
-                    changed |= self.simplify(i)
+                    changed |= consume(f"%{i.name}") and self.simplify(i)
         return changed
 
     def simplify(self, i: HloInstruction) -> bool:

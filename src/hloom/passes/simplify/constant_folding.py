@@ -21,6 +21,7 @@ from hloom.ir.operation import Array
 from hloom.ir.traits import Family
 from hloom.operations.convolution import Convolution
 from hloom.operations.structure import Constant
+from hloom.passes.fuel import consume, exhausted
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 from hloom.shape.literal import Literal
@@ -57,13 +58,13 @@ class ConstantFolding:
                 continue
             for i in computation.post_order():
                 if isinstance(i.operation, Constant):
-                    changed |= spread_one_number(i)
-                elif self.folds(i):
+                    changed |= not exhausted() and spread_one_number(i) and consume(f"%{i.name}")
+                elif not exhausted() and self.folds(i):
                     work = work_of(i)
                     if work > min(self.work, budget):
                         continue
                     budget -= work
-                    changed |= fold(i, evaluator)
+                    changed |= fold(i, evaluator) and consume(f"%{i.name}")
         return changed
 
     def folds(self, i: HloInstruction) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from hloom.analysis.purity import is_pure
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.passes.fuel import consume
 from hloom.passes.registry import register
 from hloom.passes.simplify.constant_folding import replace_by_constant
 
@@ -27,7 +28,7 @@ class ZeroSizedHloElimination:
         changed = False
         for computation in module.computations:
             for i in computation:
-                if is_empty(i):
+                if is_empty(i) and consume(f"%{i.name}"):
                     replace_by_constant(i, np.empty(i.shape.dimensions, i.shape.element_type.numpy_dtype))
                     changed = True
         return changed

@@ -1,0 +1,231 @@
+"""Find the pass, and in it the rewrite, that changes the result of a program.
+
+The evaluator runs the program after each pass and tells whether its result is still that of the given one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hloom.debug.agreement import Comparison
+from hloom.debug.backends import run_one
+from hloom.debug.checking import Culprit, compared, first_difference
+from hloom.debug.tolerance import Tolerance
+from hloom.errors import HloError
+from hloom.files import load
+from hloom.ir.module import HloModule
+from hloom.passes.fuel import Fuel, limited
+from hloom.passes.pipeline import Pass
+from hloom.runtime.backend import backend_named
+
+_DUMP: Final = re.compile(
+    r"(?P<program>.*module_\d+\..*?)\.(?P<number>\d{4,})\.(?P<pipeline>.*?)\.after_(?P<after>.*?)"
+    r"\.before_(?P<before>.*?)\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz)"
+)
+_UNLIMITED: Final = 1 << 62
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The step that changes the result.
+
+    Attributes:
+        pass_name: the pass; empty if no pass does, and the native code of the optimized program is wrong.
+        rewrite: the rule or the instruction that is rewritten; empty if the pass does not count rewrites.
+        number, total: which rewrite of the pass it is, and how many the pass makes.
+        before, after: the program before and after the smallest step that changes the result.
+        comparisons: the results after it.
+        culprit: if the native code is wrong, the first instruction that differs.
+        skipped: the programs between passes that could not be run, and why.
+    """
+
+    pass_name: str
+    rewrite: str
+    number: int
+    total: int
+    before: HloModule
+    after: HloModule
+    comparisons: list[Comparison]
+    culprit: Culprit | None = None
+    skipped: tuple[str, ...] = ()
+
+
+class _Judge:
+    """Decides whether a program has the result of the given one."""
+
+    def __init__(self, module: HloModule, arguments: Sequence[Any], tolerance: Tolerance) -> None:
+        self.module = module
+        self.arguments = list(arguments)
+        self.tolerance = tolerance
+        self.wanted = run_one("evaluator", module, self.arguments)
+
+    def compare(self, got: Any) -> list[Comparison]:
+        """Compare a result; raises HloError by ``check.no-bound`` if it differs and no bound is known."""
+        found = compared(self.module, [self.arguments], [got], [self.wanted], self.tolerance, ("", "", ""))
+        if found.undecided and not found.agrees:
+            raise HloError(f"{found.undecided}; state a tolerance", rule="check.no-bound")
+        return found.comparisons
+
+    def wrong(self, module: HloModule) -> bool:
+        """Return whether the evaluator's result of a program differs; an invalid program's does."""
+        try:
+            got = run_one("evaluator", module, self.arguments)
+        except HloError:
+            return True
+        return not all(c.agrees for c in self.compare(got))
+
+    def comparisons(self, module: HloModule) -> list[Comparison]:
+        """Return the comparisons of a program's result that differ; none if it cannot be run."""
+        try:
+            found = self.compare(run_one("evaluator", module, self.arguments))
+        except HloError:
+            return []
+        return [c for c in found if not c.agrees]
+
+
+def bisect(
+    module: HloModule,
+    arguments: Sequence[Any],
+    *,
+    backend: str = "cpu",
+    tolerance: Tolerance | None = None,
+    progress: Progress | None = None,
+) -> Bisection | None:
+    """Return the smallest step of a backend's compilation that changes the result, or None.
+
+    Args:
+        module: a program of one device.
+        tolerance: by default what rounding errors of the program allow.
+
+    Raises HloError for an invalid program or arguments that do not fit.
+    """
+    module.verify()
+    tell = progress or _silent
+    judge = _Judge(module, arguments, tolerance or Tolerance())
+    steps: list[tuple[Pass, HloModule]] = []
+    copy = module.clone()
+    backend_named(backend).pipeline().run(copy, lambda item, after: steps.append((item, after.clone())))
+    if not steps or not judge.wrong(steps[-1][1]):
+        return _native(judge, copy, backend)
+
+    def wrong_after(number: int) -> bool:
+        tell(f"after pass {number + 1} of {len(steps)}, {steps[number][0].name}")
+        return judge.wrong(steps[number][1])
+
+    first = _first(len(steps), wrong_after)
+    item, after = steps[first]
+    before = steps[first - 1][1] if first else module
+    return _rewrite(judge, item, before, after, tell)
+
+
+def _silent(text: str) -> None:
+    """Tell nothing."""
+
+
+def _first(count: int, holds: Callable[[int], bool]) -> int:
+    """Return the first of some numbers for which a condition holds, which does for the last."""
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def _rewrite(judge: _Judge, item: Pass, before: HloModule, after: HloModule, tell: Progress) -> Bisection:
+    """Return the rewrite of a pass that changes the result."""
+    whole, fuel = _with_fuel(item, before, _UNLIMITED)
+    if not fuel.used or not judge.wrong(whole):
+        return Bisection(item.name, "", 0, fuel.used, before, after, judge.comparisons(after))
+
+    def wrong_after(number: int) -> bool:
+        tell(f"{item.name}, rewrite {number} of {fuel.used}")
+        return judge.wrong(_with_fuel(item, before, number)[0])
+
+    number = _first(fuel.used + 1, wrong_after)
+    there, last = _with_fuel(item, before, number)
+    start = _with_fuel(item, before, number - 1)[0] if number else before
+    return Bisection(item.name, last.last, number, fuel.used, start, there, judge.comparisons(there))
+
+
+def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fuel]:
+    """Return a program after some of the rewrites of a pass."""
+    copy = module.clone()
+    with limited(limit) as fuel:
+        item.run(copy)
+    return copy, fuel
+
+
+def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | None:
+    """Return the first wrong instruction of native code; None if the code is right."""
+    found = judge.compare(run_one(backend, judge.module, judge.arguments))
+    wrong = [c for c in found if not c.agrees]
+    if not wrong:
+        return None
+    culprit = first_difference(judge.module, judge.arguments, backend, "evaluator", judge.tolerance)
+    return Bisection("", "", 0, 0, judge.module, optimized, wrong, culprit)
+
+
+# -- dumps of XLA
+
+
+def dumps_in(folder: str | Path) -> dict[str, list[Path]]:
+    """Return the dumps of passes in a folder by program, in the order of the passes.
+
+    Raises HloError by ``bisect.dumps`` if there are none.
+    """
+    found: dict[str, dict[int, Path]] = {}
+    for path in sorted(Path(folder).iterdir()):
+        match = _DUMP.fullmatch(path.name)
+        if match is not None:
+            found.setdefault(match["program"], {}).setdefault(int(match["number"]), path)
+    if not found:
+        message = (
+            f"{folder} has no dumps of passes; write them with "
+            "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_pass_re=.* --xla_dump_large_constants'"
+        )
+        raise HloError(message, rule="bisect.dumps")
+    return {program: [path for _, path in sorted(paths.items())] for program, paths in found.items()}
+
+
+def bisect_dumps(
+    paths: Sequence[Path],
+    arguments: Callable[[HloModule], Sequence[Any]],
+    *,
+    tolerance: Tolerance | None = None,
+    progress: Progress | None = None,
+) -> Bisection | None:
+    """Return the first of XLA's passes after which a program has another result, or None.
+
+    Args:
+        paths: the dumps of one program in the order of the passes; see `dumps_in`.
+        arguments: draws the arguments for the first program.
+
+    Raises HloError for a first program that cannot be run, and by ``check.no-bound``.
+    """
+    first = load(paths[0])
+    judge = _Judge(first, arguments(first), tolerance or Tolerance())
+    before, skipped = first, list[str]()
+    for number, path in enumerate(paths[1:], 1):
+        if progress is not None:
+            progress(f"dump {number} of {len(paths) - 1}, {path.name}")
+        try:
+            after = load(path)
+            found = judge.compare(run_one("evaluator", after, judge.arguments))
+        except HloError as error:
+            if error.rule == "check.no-bound":
+                raise
+            skipped.append(f"{path.name}: {str(error).splitlines()[0]}")
+            continue
+        wrong = [c for c in found if not c.agrees]
+        if wrong:
+            match = _DUMP.fullmatch(path.name)
+            name = match["after"] if match is not None else path.name
+            return Bisection(name, "", 0, 0, before, after, wrong, skipped=tuple(skipped))
+        before = after
+    return None

@@ -1,0 +1,66 @@
+"""Conditions under which a program is interesting to `hloom.debug.reduce`."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hloom.debug.backends import run_one
+from hloom.debug.checking import differs
+from hloom.debug.statistics import flat
+from hloom.debug.tolerance import Tolerance
+from hloom.errors import HloError
+from hloom.files import save
+from hloom.ir.module import HloModule
+
+Condition = Callable[[HloModule, list[Any]], bool]
+
+
+def two_backends_differ(
+    backend: str = "cpu", against: str = "evaluator", tolerance: Tolerance | None = None
+) -> Condition:
+    """Return the condition that two backends differ by more than is allowed."""
+    return lambda module, arguments: differs(module, arguments, backend, against, tolerance or Tolerance())
+
+
+def fails(rule: str, backend: str = "cpu") -> Condition:
+    """Return the condition that verifying, compiling or running a program breaks a rule."""
+
+    def condition(module: HloModule, arguments: list[Any]) -> bool:
+        try:
+            module.verify()
+            run_one(backend, module, arguments)
+        except HloError as error:
+            return error.rule == rule
+        return False
+
+    return condition
+
+
+def command(text: str, timeout: float = 300.0) -> Condition:
+    """Return the condition that a shell command has exit status 0.
+
+    ``{}`` in it is the file of the program, or the file is its last argument; ``{input}`` is an .npz file of
+    the arguments. A command that takes longer than ``timeout`` seconds does not meet the condition.
+    """
+
+    def condition(module: HloModule, arguments: list[Any]) -> bool:
+        with tempfile.TemporaryDirectory(prefix="hloom-reduce-") as folder:
+            program, inputs = Path(folder, "program.hlo"), Path(folder, "input.npz")
+            save(module, program)
+            if "{input}" in text:
+                np.savez(inputs, *flat(tuple(arguments)))
+            line = text if "{}" in text else f"{text} {{}}"
+            line = line.replace("{input}", str(inputs)).replace("{}", str(program))
+            try:
+                done = subprocess.run(line, shell=True, capture_output=True, timeout=timeout, check=False)
+            except subprocess.TimeoutExpired:
+                return False
+            return done.returncode == 0
+
+    return condition

@@ -1,0 +1,353 @@
+"""Delta debugging of programs: the smallest program that still shows a fault.
+
+A step makes a candidate from the smallest program so far; it is kept if it is valid, smaller, and still
+interesting. Steps that remove most come first: results, the beginning of the program (its values become
+arguments), halves, quarters and single instructions, then loops, sizes, ranks and types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from hloom.debug import smaller
+from hloom.debug.checking import frontier
+from hloom.debug.smaller import Program
+from hloom.errors import EvaluationError, HloError
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Value
+from hloom.operations.control_flow import Conditional, While
+from hloom.operations.structure import Parameter
+
+Interesting = Callable[[HloModule, list[Any]], bool]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The smallest program that was found.
+
+    Attributes:
+        module: the program.
+        arguments: its arguments.
+        before, after: numbers of instructions.
+        tests: the number of programs that were tried.
+    """
+
+    module: HloModule
+    arguments: list[Any]
+    before: int
+    after: int
+    tests: int
+
+
+def reduce(
+    module: HloModule,
+    arguments: Sequence[Any],
+    interesting: Interesting,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Reduction:
+    """Return the smallest program that is still interesting.
+
+    Args:
+        module: a program of one device.
+        arguments: its arguments. Instructions become parameters; their values are then arguments too.
+        interesting: whether a program with arguments still shows the fault; an error that it raises means
+            that it does not. See `hloom.debug.conditions`.
+        progress: called with a text about what has been reached.
+
+    Raises HloError by ``reduce.not-interesting`` if the given program does not show the fault.
+    """
+    start = Program.of(module, list(arguments))
+    reducer = _Reducer(interesting, start, progress or _silent)
+    if not reducer.holds(start):
+        message = "the given program does not show the fault, so there is nothing to reduce"
+        raise HloError(message, rule="reduce.not-interesting")
+    reducer.run()
+    best = reducer.best
+    return Reduction(best.module, best.arguments, start.size, best.size, reducer.tests)
+
+
+class _Reducer:
+    """The smallest program so far, and the steps that make smaller ones."""
+
+    def __init__(self, interesting: Interesting, start: Program, progress: Callable[[str], None]) -> None:
+        self.interesting = interesting
+        self.best = start
+        self.progress = progress
+        self.tests = 0
+        self.must_verify = _is_valid(start)
+        self.seen: set[str] = set()
+        self.most_calls = 0
+
+    def holds(self, program: Program) -> bool:
+        """Return whether a program is valid and interesting."""
+        text = program.module.to_text()
+        if text in self.seen:
+            return False
+        self.seen.add(text)
+        if self.must_verify and not _is_valid(program):
+            return False
+        if not self.ends(program):
+            return False
+        self.tests += 1
+        self.progress(f"{self.best.size} instructions, {self.tests} tests")
+        try:
+            return self.interesting(program.module.clone(), program.arguments)
+        except Exception:  # the program may meet another fault, which must not end the reduction
+            return False
+
+    def ends(self, program: Program) -> bool:
+        """Return whether the loops of a program end after no more runs of computations than given at first.
+
+        A step that changes the condition or the counter of a loop may make it run forever.
+        """
+        if not any(isinstance(i.operation, While) for i in program.module.instructions()):
+            return True
+        counting = _CountingEvaluator(self.most_calls)
+        with suppress(HloError):
+            counting.run(program.module.entry, program.arguments)
+        self.most_calls = self.most_calls or 2 * counting.calls + 100
+        return counting.calls <= self.most_calls
+
+    def keep(self, make: Callable[[], Program | None]) -> bool:
+        """Take a candidate if it is smaller and still interesting; return whether it was taken."""
+        try:
+            candidate = make()
+        except (HloError, ValueError, TypeError, LookupError, AssertionError, StopIteration):
+            return False  # a step that does not fit this program
+        if candidate is None or candidate.weight >= self.best.weight or not self.holds(candidate):
+            return False
+        self.best = candidate
+        return True
+
+    def run(self) -> None:
+        """Apply all steps until none makes the program smaller."""
+        steps = (
+            self.flatten, self.narrow_results, self.cut_end, self.cut_beginning, self.drop_chunks,
+            self.take_runs, self.simplify_loops, self.replace_by_operands, self.merge_parameters,
+            self.clear_computations, self.shrink_sizes, self.drop_dimensions, self.narrow_types,
+        )  # fmt: skip
+        before = None
+        while before != self.best.weight:
+            before = self.best.weight
+            for step in steps:
+                step()
+        self.strip()
+
+    # -- whole parts
+
+    def flatten(self) -> None:
+        """Inline calls and fusions; the program may become larger."""
+        if any(i.opcode in ("call", "fusion") for i in self.best.module.instructions()):
+            flat = smaller.flattened(self.best)
+            if self.holds(flat):
+                self.best = flat
+
+    def narrow_results(self) -> None:
+        """Keep as few elements of the result as possible."""
+        root = self.best.module.entry.root
+        if root.opcode != "tuple":
+            return
+        names = list(dict.fromkeys(o.name for o in root.operands))
+        for chunk in _chunks(names):
+            if self.keep(lambda chunk=chunk: smaller.with_result(self.best, chunk)):
+                self.narrow_results()
+                return
+        for chunk in _chunks(names):
+            rest = [name for name in names if name not in chunk]
+            if rest and self.keep(lambda rest=rest: smaller.with_result(self.best, rest)):
+                names = rest
+
+    def cut_end(self) -> None:
+        """Make the values alive after some instruction the result, the earliest one that suffices."""
+        low, high = 0, len(self.order()) - 1
+        while low < high:
+            middle = (low + high) // 2
+            order = self.order()
+            alive = [i.name for i in frontier(order, middle)]
+            if alive and self.keep(lambda alive=alive: smaller.with_result(self.best, alive)):
+                high = min(middle, len(self.order()) - 1)
+            else:
+                low = middle + 1
+
+    def cut_beginning(self) -> None:
+        """Replace as many first instructions by parameters as possible."""
+        fraction = 2
+        while fraction <= 2 * len(self.order()):
+            order = self.order()
+            alive = {i.name for i in order[: len(order) - max(1, len(order) // fraction)]}
+            if not alive or not self.replace_by_parameters(alive):
+                fraction *= 2
+
+    # -- chunks
+
+    def order(self) -> list[HloInstruction]:
+        """Return the entry's instructions that are not parameters, operands first."""
+        return [i for i in self.best.module.entry.post_order() if not isinstance(i.operation, Parameter)]
+
+    def replace_by_parameters(self, names: Iterable[str]) -> bool:
+        """Replace instructions by parameters with their values."""
+        values, _ = self.best.values()
+        tokens = {i.name for i in self.order() if any(leaf.is_token for _, leaf in i.shape.leaves())}
+        chosen = (set(names) & values.keys()) - tokens - {self.best.module.entry.root.name}
+        return bool(chosen) and self.keep(lambda: smaller.with_parameters(self.best, chosen, values))
+
+    def drop_chunks(self) -> None:
+        """Replace chunks of instructions by parameters: halves, quarters, single ones."""
+        size = max(1, len(self.order()) // 2)
+        while size:
+            position = 0
+            while position < len(self.order()):
+                names = [i.name for i in self.order()[position : position + size]]
+                before = len(self.order())
+                self.replace_by_parameters(names)
+                position += size if len(self.order()) == before else 0
+            size //= 2
+
+    def replace_by_operands(self) -> None:
+        """Replace instructions by operands of the same shape, and results by what they are computed from."""
+        for instruction in self.order()[::-1]:
+            if instruction.is_root:
+                for operand in instruction.operands:
+                    self.keep(lambda o=operand: smaller.with_result(self.best, [o.name]))
+        for computation in self.best.module.computations:
+            for instruction in [*computation.instructions][::-1]:
+                for number, operand in enumerate(instruction.operands):
+                    if operand.shape.compatible(instruction.shape):
+                        place = (computation.name, instruction.name, number)
+                        self.keep(lambda place=place: smaller.with_operand(self.best, *place))
+
+    def merge_parameters(self) -> None:
+        """Use one parameter in the place of others of its shape."""
+        for kept in self.best.module.entry.parameters:
+            for other in self.best.module.entry.parameters:
+                if kept is not other and kept.shape.compatible(other.shape):
+                    self.keep(lambda a=kept.name, b=other.name: smaller.merged(self.best, a, b))
+
+    def clear_computations(self) -> None:
+        """Replace instructions in loop bodies and other called computations by zeros."""
+        for computation in self.best.module.computations:
+            if computation is self.best.module.entry:
+                continue
+            names = [i.name for i in computation if i.shape.is_array and i.opcode != "constant"]
+            for chunk in _chunks(names):
+                place = computation.name, set(chunk)
+                self.keep(lambda place=place: smaller.with_zeros(self.best, *place))
+
+    # -- loops and branches
+
+    def take_runs(self) -> None:
+        """Take the body of a loop, or a branch, as the program."""
+        if any(isinstance(i.operation, While | Conditional) for i in self.order()):
+            for program in smaller.runs(self.best, self.best.values()[1]):
+                if self.keep(lambda program=program: smaller.cleaned(program)):
+                    return
+
+    def simplify_loops(self) -> None:
+        """Replace loops and conditionals by one run of a computation."""
+        for instruction in self.order():
+            if isinstance(instruction.operation, While):
+                choices = [0]
+            elif isinstance(instruction.operation, Conditional):
+                choices = list(range(len(instruction.called_computations)))
+            else:
+                continue
+            for number in choices:
+                self.keep(lambda i=instruction, n=number: smaller.called(self.best, i.name, n))
+
+    # -- shapes
+
+    def shrink_sizes(self) -> None:
+        """Make each size of dimensions as small as possible."""
+        for size in sorted(_sizes(self.best.module), reverse=True):
+            for new in _smaller_sizes(size):
+                if self.keep(lambda old=size, new=new: smaller.resized(self.best, old, new)):
+                    break
+
+    def drop_dimensions(self) -> None:
+        """Remove dimensions of programs that are elementwise."""
+        while self.lighter(lambda: smaller.without_dimension(self.best)):
+            pass
+
+    def narrow_types(self) -> None:
+        """Use narrower element types."""
+        for kind in smaller.NARROWER:
+            used = any(
+                leaf.element_type is kind
+                for i in self.best.module.instructions()
+                for _, leaf in i.shape.leaves()
+            )
+            if used:
+                self.lighter(lambda kind=kind: smaller.narrowed(self.best, kind))
+
+    def strip(self) -> None:
+        """Remove metadata and layouts."""
+        self.lighter(lambda: smaller.bare(self.best))
+
+    def lighter(self, make: Callable[[], Program | None]) -> bool:
+        """Take a candidate of the same number of instructions that is simpler by its kind."""
+        try:
+            candidate = make()
+        except (HloError, ValueError, TypeError, LookupError):
+            return False
+        if candidate is None or not self.holds(candidate):
+            return False
+        self.best = candidate
+        return True
+
+
+class _CountingEvaluator(Evaluator):
+    """Counts the runs of computations; more than ``most`` end the evaluation (0: any number)."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.calls = 0
+
+    def call(self, computation: HloComputation, arguments: Sequence[Value]) -> Value:
+        """Count and evaluate."""
+        self.calls += 1
+        if self.most and self.calls > self.most:
+            raise EvaluationError("the program runs longer than the given one", rule="reduce.endless")
+        return super().call(computation, arguments)
+
+
+def _silent(text: str) -> None:
+    """Tell nothing."""
+
+
+def _is_valid(program: Program) -> bool:
+    try:
+        program.module.verify()
+    except HloError:
+        return False
+    return True
+
+
+def _chunks(names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield halves, quarters, … and single names."""
+    size = max(1, (len(names) + 1) // 2)
+    while size:
+        for start in range(0, len(names), size):
+            yield list(names[start : start + size])
+        size //= 2
+
+
+def _sizes(module: HloModule) -> set[int]:
+    shapes = [leaf for i in module.instructions() for _, leaf in i.shape.leaves() if leaf.is_array]
+    return {size for shape in shapes for size in shape.dimensions if size > 1}
+
+
+def _smaller_sizes(size: int) -> list[int]:
+    """Return sizes to try in the place of one, the smallest first."""
+    found = [1, 2, 3, 4]
+    while size > 8:
+        size = (size + 1) // 2
+        found.append(size)
+    return sorted({s for s in found if s < size} | set(found[4:]))

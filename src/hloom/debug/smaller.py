@@ -1,0 +1,326 @@
+"""Smaller programs made from a program with its arguments; each step leaves the given program unchanged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from hloom.debug.cut import cut, extracted, free, inlined
+from hloom.debug.tracing import Event, trace
+from hloom.errors import HloError
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.control_flow import Call, Conditional, While
+from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.gather_scatter import Gather
+from hloom.operations.movement import Broadcast, Slice
+from hloom.operations.rounding import convert
+from hloom.operations.structure import Constant, Parameter, Tuple
+from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.shape.element_type import C64, C128, F32, F64, S32, S64, U32, U64, ElementType
+from hloom.shape.literal import Literal
+from hloom.shape.shape import Shape
+
+NARROWER: Final[dict[ElementType, ElementType]] = {F64: F32, C128: C64, S64: S32, U64: U32}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A module of one device with its arguments.
+
+    Attributes:
+        module: the module; it is never changed.
+        inputs: the arguments by the names of the parameters.
+    """
+
+    module: HloModule
+    inputs: dict[str, Any]
+
+    @staticmethod
+    def of(module: HloModule, arguments: Sequence[Any]) -> Program:
+        """Return a program with its arguments in the order of the parameters."""
+        names = [p.name for p in module.entry.parameters]
+        return Program(module, dict(zip(names, arguments, strict=True)))
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Return the arguments in the order of the parameters."""
+        return [self.inputs[p.name] for p in self.module.entry.parameters]
+
+    @property
+    def size(self) -> int:
+        """Return the number of instructions in all computations."""
+        return sum(len(c) for c in self.module.computations)
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """Return the number of instructions, and of elements that they compute."""
+        elements = sum(
+            shape.element_count
+            for i in self.module.instructions()
+            for _, shape in i.shape.leaves()
+            if shape.is_array
+        )
+        return self.size, elements
+
+    def values(self) -> tuple[dict[str, Any], list[Event]]:
+        """Return the values of the entry's instructions by name, and all events, up to an error."""
+        events: list[Event] = []
+        with suppress(HloError):
+            trace(self.module, self.arguments, keep_values=False, observe=events.append)
+        return {e.instruction.name: e.value for e in events if not e.callers}, events
+
+
+# -- instructions
+
+
+def flattened(program: Program) -> Program:
+    """Inline calls and fusions."""
+    return Program(inlined(program.module), program.inputs)
+
+
+def with_parameters(program: Program, names: set[str], values: dict[str, Any]) -> Program:
+    """Replace instructions of the entry by parameters with their values."""
+    copy = program.module.clone()
+    free(copy)
+    inputs = dict(program.inputs)
+    number = len(copy.entry.parameters)
+    for old in copy.entry:
+        if old.name not in names or isinstance(old.operation, Parameter):
+            continue
+        new = HloInstruction(copy.unique_name("p"), Parameter(parameter_number=number), old.shape)
+        number += 1
+        copy.entry.add(new)
+        old.drop_control_dependencies()
+        old.replace_all_uses_with(new)
+        inputs[new.name] = values[old.name]
+    return cleaned(Program(copy, inputs))
+
+
+def with_result(program: Program, names: Sequence[str]) -> Program:
+    """Make some values of the entry the result: one as it is, several as a tuple."""
+    by_name = {i.name: i for i in program.module.entry.instructions}
+    if len(names) > 1:
+        return cleaned(Program(cut(program.module, [by_name[name] for name in names]), program.inputs))
+    copy = program.module.clone()
+    free(copy)
+    copy.entry.root = next(i for i in copy.entry.instructions if i.name == names[0])
+    return cleaned(Program(copy, program.inputs))
+
+
+def with_operand(program: Program, computation: str, name: str, operand: int) -> Program:
+    """Replace an instruction by one of its operands."""
+    return _edited(program, computation, name, lambda _, i: i.operands[operand])
+
+
+def with_zeros(program: Program, computation: str, names: set[str]) -> Program:
+    """Replace instructions by zeros."""
+    copy = program.module.clone()
+    inside = next(c for c in copy.computations if c.name == computation)
+    for instruction in inside:
+        if instruction.name in names:
+            _replace(instruction, _zeros(copy, inside, instruction.shape))
+    return cleaned(Program(copy, program.inputs))
+
+
+def merged(program: Program, kept: str, dropped: str) -> Program:
+    """Use one parameter of the entry in the place of another one."""
+    copy = program.module.clone()
+    free(copy)
+    by_name = {i.name: i for i in copy.entry.instructions}
+    by_name[dropped].replace_all_uses_with(by_name[kept])
+    return cleaned(Program(copy, program.inputs))
+
+
+def _edited(
+    program: Program, computation: str, name: str,
+    new: Callable[[HloModule, HloInstruction], HloInstruction],
+) -> Program:  # fmt: skip
+    copy = program.module.clone()
+    inside = next(c for c in copy.computations if c.name == computation)
+    instruction = next(i for i in inside if i.name == name)
+    _replace(instruction, new(copy, instruction))
+    return cleaned(Program(copy, program.inputs))
+
+
+def _replace(old: HloInstruction, new: HloInstruction) -> None:
+    old.drop_control_dependencies()
+    old.replace_all_uses_with(new)
+
+
+def _zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloInstruction:
+    """Add a constant 0, broadcast to a shape."""
+    scalar = Shape(shape.element_type)
+    zero = Literal(np.zeros((), shape.element_type.numpy_dtype), scalar)
+    made = HloInstruction(module.unique_name("zero"), Constant(literal=zero), scalar)
+    computation.add(made)
+    if not shape.rank:
+        return made
+    spread = HloInstruction(module.unique_name("zeros"), Broadcast(dimensions=()), shape, [made])
+    return computation.add(spread)
+
+
+def cleaned(program: Program) -> Program:
+    """Remove dead code and unused parameters, in place."""
+    module = program.module
+    free(module)
+    DeadCodeElimination().run(module)
+    kept: list[HloInstruction] = []
+    for parameter in module.entry.parameters:
+        if parameter.users or parameter.is_root:
+            kept.append(parameter)
+        else:
+            parameter.drop_control_dependencies()
+            module.entry.remove(parameter)
+    for number, parameter in enumerate(kept):
+        operation: Any = parameter.operation
+        parameter.operation = dataclasses.replace(operation, parameter_number=number)
+    return Program(module, {p.name: program.inputs[p.name] for p in kept})
+
+
+# -- computations
+
+
+def called(program: Program, name: str, computation: int) -> Program:
+    """Replace a loop or a conditional by one call of one of its computations, inlined."""
+
+    def call(module: HloModule, i: HloInstruction) -> HloInstruction:
+        operand = i.operands[0] if isinstance(i.operation, While) else i.operands[1 + computation]
+        callee = i.called_computations[computation]
+        made = HloInstruction(module.unique_name("call"), Call(), i.shape, [operand], [callee])
+        assert i.parent is not None
+        return i.parent.add(made)
+
+    changed = _edited(program, program.module.entry.name, name, call)
+    return Program(inlined(changed.module), changed.inputs)
+
+
+def runs(program: Program, events: Sequence[Event]) -> list[Program]:
+    """Return the bodies of loops and branches of the entry as programs of their own, with values of a run."""
+    found: list[Program] = []
+    for event in events:
+        instruction = event.instruction
+        if event.callers or not isinstance(instruction.operation, While | Conditional):
+            continue
+        if isinstance(instruction.operation, While):
+            states = [*event.operands, event.value]
+            bodies = [(instruction.called_computations[0], state) for state in states]
+        else:
+            bodies = list(zip(instruction.called_computations, event.operands[1:], strict=True))
+        for computation, argument in bodies:
+            module = extracted(program.module, computation)
+            found.append(Program.of(module, [argument]))
+    return found
+
+
+# -- shapes
+
+
+def resized(program: Program, old: int, new: int) -> Program:
+    """Give every dimension of one size another size."""
+
+    def shape_of(shape: Shape) -> Shape:
+        sizes = tuple(new if size == old else size for size in shape.dimensions)
+        return shape if sizes == shape.dimensions else shape.with_dimensions(sizes, shape.dynamic_dimensions)
+
+    def array_of(array: Any) -> Any:
+        ranges = tuple([slice(new) if size == old else slice(None) for size in np.shape(array)])
+        taken = np.asarray(array)[ranges]
+        return np.ascontiguousarray(taken).reshape(taken.shape)
+
+    return _mapped(program, shape_of, array_of, lambda operation: _resized_operation(operation, old, new))
+
+
+def _resized_operation(operation: Any, old: int, new: int) -> Any:
+    """Replace sizes that attributes state."""
+
+    def sizes(found: Sequence[int]) -> tuple[int, ...]:
+        return tuple([new if size == old else size for size in found])
+
+    if isinstance(operation, Slice):
+        ranges = tuple([dataclasses.replace(r, limit=new) if r.limit == old else r for r in operation.slice])
+        return dataclasses.replace(operation, slice=ranges)
+    if isinstance(operation, DynamicSlice):
+        return dataclasses.replace(operation, dynamic_slice_sizes=sizes(operation.dynamic_slice_sizes))
+    if isinstance(operation, Gather):
+        return dataclasses.replace(operation, slice_sizes=sizes(operation.slice_sizes))
+    return operation
+
+
+def without_dimension(program: Program) -> Program | None:
+    """Remove the first dimension of every array; None unless all operations are elementwise."""
+    shapes = {i.shape.dimensions for i in program.module.instructions() if i.shape.is_array and i.shape.rank}
+    simple = all(
+        i.operation.elementwise or isinstance(i.operation, Parameter | Constant | Tuple)
+        or (isinstance(i.operation, Broadcast) and not i.operands[0].shape.rank)
+        for i in program.module.instructions()
+    )  # fmt: skip
+    if len(shapes) != 1 or not simple or not all(next(iter(shapes))):
+        return None
+
+    def shape_of(shape: Shape) -> Shape:
+        return shape.with_dimensions(shape.dimensions[1:]) if shape.rank else shape
+
+    return _mapped(program, shape_of, lambda array: np.asarray(array)[0] if np.ndim(array) else array)
+
+
+def narrowed(program: Program, old: ElementType) -> Program:
+    """Give every array of an element type the next narrower one."""
+    new = NARROWER[old]
+
+    def shape_of(shape: Shape) -> Shape:
+        return shape.with_element_type(new) if shape.element_type is old else shape
+
+    def array_of(array: Any) -> Any:
+        kept = np.asarray(array)
+        return convert(kept, new.numpy_dtype) if kept.dtype == old.numpy_dtype else kept
+
+    return _mapped(program, shape_of, array_of)
+
+
+def bare(program: Program) -> Program:
+    """Remove metadata, shardings, attributes and configurations."""
+    copy = program.module.clone()
+    free(copy)
+    for i in copy.instructions():
+        i.metadata = i.sharding = i.frontend_attributes = i.original_value = i.statistics = None
+        i.backend_config = ""
+        if not i.operation.reads_layout:
+            i.shape = i.shape.with_default_layout()
+    return Program(copy, program.inputs)
+
+
+def _mapped(
+    program: Program, shape_of: Callable[[Shape], Shape], array_of: Callable[[Any], Any],
+    operation_of: Callable[[Any], Any] = lambda operation: operation,
+) -> Program:  # fmt: skip
+    """Change every shape, constant and argument."""
+    copy = program.module.clone()
+    free(copy)
+    for i in copy.instructions():
+        i.shape = _leaves_mapped(i.shape, shape_of)
+        if isinstance(i.operation, Constant) and i.shape.is_array and not i.operation.literal.is_elided:
+            literal = Literal(array_of(i.operation.literal.array), i.shape)
+            i.operation = Constant(literal=literal)
+        else:
+            i.operation = operation_of(i.operation)
+    inputs = {name: _value_mapped(value, array_of) for name, value in program.inputs.items()}
+    return Program(copy, inputs)
+
+
+def _leaves_mapped(shape: Shape, change: Callable[[Shape], Shape]) -> Shape:
+    if shape.is_tuple:
+        return Shape.tuple_([_leaves_mapped(part, change) for part in shape.tuple_shapes])
+    return change(shape) if shape.is_array else shape
+
+
+def _value_mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_value_mapped(part, change) for part in value])  # pyright: ignore[reportUnknownVariableType]
+    return value if value is None else change(value)

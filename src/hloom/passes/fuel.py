@@ -1,0 +1,63 @@
+"""Fuel: the number of rewrites that passes may make, to find the one that is wrong; XLA's ``--xla_fuel``.
+
+A pass calls `consume` before every rewrite. Without a limit it may always go on::
+
+    with limited(3) as fuel:
+        AlgebraicSimplifier().run(module)
+    print(fuel.used, fuel.last)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass
+class Fuel:
+    """A number of rewrites.
+
+    Attributes:
+        limit: the number that is allowed.
+        used: the number made so far.
+        last: what the last one was: a rule, or an instruction that was rewritten; empty if that is not known.
+    """
+
+    limit: int
+    used: int = 0
+    last: str = ""
+
+
+_FUEL: Final[ContextVar[Fuel | None]] = ContextVar("fuel", default=None)
+
+
+@contextmanager
+def limited(limit: int) -> Generator[Fuel]:
+    """Allow passes that run inside a limited number of rewrites in total."""
+    fuel = Fuel(limit)
+    token = _FUEL.set(fuel)
+    try:
+        yield fuel
+    finally:
+        _FUEL.reset(token)
+
+
+def exhausted() -> bool:
+    """Return whether no further rewrite is allowed."""
+    fuel = _FUEL.get()
+    return fuel is not None and fuel.used >= fuel.limit
+
+
+def consume(what: str = "") -> bool:
+    """Return whether one more rewrite may be made, and count it."""
+    fuel = _FUEL.get()
+    if fuel is None:
+        return True
+    if fuel.used >= fuel.limit:
+        return False
+    fuel.used += 1
+    fuel.last = what
+    return True

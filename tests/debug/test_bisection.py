@@ -1,0 +1,182 @@
+"""The pass and the rewrite that change a result, in hloom and in dumps of XLA."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.planted_bugs.bugs import BUGS
+from tests.planted_bugs.programs import program as planted_program
+
+import hloom
+from hloom import HloError, HloModule
+from hloom.debug.bisection import bisect, bisect_dumps, dumps_in
+from hloom.debug.inputs import random_arguments
+from hloom.passes.fuel import limited
+from hloom.passes.registry import passes
+from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from hloom.tools.cli import main
+
+ADDITIONS = """HloModule additions
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  z = f32[] constant(-0)
+  b = f32[4] broadcast(z), dimensions={}
+  a0 = f32[4] add(x, b)
+  n0 = f32[4] sine(a0)
+  a1 = f32[4] add(n0, b)
+  n1 = f32[4] sine(a1)
+  ROOT a2 = f32[4] add(n1, b)
+}
+"""
+
+
+def hloom_bisect(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["bisect", *map(str, arguments)])
+
+
+# -- fuel
+
+
+def test_fuel_limits_the_rewrites_of_a_pass() -> None:
+    counts: list[int] = []
+    for limit in range(5):
+        module = HloModule.from_text(ADDITIONS)
+        with limited(limit) as fuel:
+            assert AlgebraicSimplifier().run(module) == (limit > 0)
+        module.verify()
+        counts.append(sum(i.opcode == "add" for i in module.instructions()))
+        assert fuel.used == min(limit, 3)
+    assert counts == [3, 2, 1, 0, 0]
+    assert fuel.last.startswith("rule add_zero on %a")
+
+
+@pytest.mark.parametrize("name", sorted(passes().keys() - {"product-views", "dce"}))
+def test_without_fuel_a_pass_leaves_what_it_counts(name: str) -> None:
+    module = HloModule.from_text(ADDITIONS)
+    with limited(0) as fuel:
+        passes()[name]().run(module)
+    assert fuel.used == 0
+    assert (
+        name in ("fusion", "hlo-memory-scheduler")
+        or sum(i.opcode == "add" for i in module.instructions()) == 3
+    )
+
+
+# -- hloom's passes
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    path = tmp_path / "planted.hlo"
+    path.write_text(planted_program(BUGS["add negated"], chains=4))
+    return path
+
+
+def test_a_right_pipeline_has_no_such_step(planted: Path) -> None:
+    module = hloom.load(planted)
+    assert bisect(module, random_arguments(module, 0)) is None
+    result = hloom_bisect(planted)
+    assert (result.exit_code, result.output) == (0, "agrees  planted: no step changes the result\n")
+
+
+def test_the_rewrite_is_named_and_shown(planted: Path) -> None:
+    with BUGS["add negated"].plant():
+        result = hloom_bisect(planted)
+        data = json.loads(hloom_bisect(planted, "--json").output)
+    assert result.exit_code == 1
+    assert result.output.startswith("algsimp changes the result of planted\n  rewrite ")
+    assert "rule add_negated on %bug2_y" in result.output
+    assert "- %bug2_y = f32[8,16]{1,0} add(" in result.output
+    assert data["planted"]["pass"] == "algsimp" and "+ %subtract" in data["planted"]["diff"]
+
+
+def test_wrong_native_code_is_told_from_wrong_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_CACHE", "0")
+    path = tmp_path / "native.hlo"
+    path.write_text(planted_program(BUGS["native atan2"], chains=4))
+    with BUGS["native atan2"].plant():
+        result = hloom_bisect(path)
+        data = json.loads(hloom_bisect(path, "--json").output)
+    assert result.exit_code == 1
+    assert "native code of planted is wrong; no pass changes the result" in result.output
+    assert "atan2(" in result.output
+    assert data["planted"]["pass"] == "" and "atan2" in data["planted"]["instruction"]
+
+
+def test_errors_have_their_own_exit_status(planted: Path, tmp_path: Path) -> None:
+    assert hloom_bisect(planted, "--tolerance", "some").exit_code == 2
+    assert hloom_bisect(tmp_path).exit_code == 2
+
+
+# -- XLA's dumps
+
+SCRIPT = """
+import jax, jax.numpy as jnp
+def loss(w, x):
+    for _ in range(3):
+        x = jax.nn.softmax(x @ w, axis=-1) + x.T.T
+    return (x * x).sum()
+jax.jit(jax.value_and_grad(loss)).lower(jnp.ones((8, 8)), jnp.ones((4, 8))).compile()
+"""
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Dumps that XLA writes after each pass."""
+    pytest.importorskip("jaxlib")
+    folder = tmp_path_factory.mktemp("dumps")
+    flags = f"--xla_dump_to={folder} --xla_dump_hlo_pass_re=.* --xla_dump_large_constants"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    environment.pop("HLOOM_AS_CPU", None)
+    subprocess.run([sys.executable, "-c", SCRIPT], env=environment, check=True, capture_output=True)
+    return folder
+
+
+def test_passes_of_xla_keep_the_result(dumps: Path) -> None:
+    (name,) = [name for name in dumps_in(dumps) if "loss" in name]
+    paths = dumps_in(dumps)[name]
+    assert len(paths) > 10
+    assert bisect_dumps(paths, lambda module: random_arguments(module, 0)) is None
+
+
+def test_a_pass_of_xla_that_miscompiles_is_named(dumps: Path, tmp_path: Path) -> None:
+    """The dumps from some pass on multiply by 2 what they should not."""
+    (name,) = [name for name in dumps_in(dumps) if "loss" in name]
+    paths = dumps_in(dumps)[name]
+    guilty = len(paths) // 2
+    for number, path in enumerate(paths):
+        text = path.read_text()
+        if number >= guilty:
+            assert " exponential(" in text
+            text = text.replace(" exponential(", " exponential-minus-one(")
+        (tmp_path / path.name).write_text(text)
+    result = hloom_bisect(tmp_path, "--program", "loss")
+    assert result.exit_code == 1, result.output
+    after = paths[guilty].name.partition(".after_")[2].partition(".before_")[0]
+    assert f"{after} changes the result of " in result.output
+    assert "exponential-minus-one" in result.output
+    assert hloom_bisect(tmp_path, "--program", "no such").exit_code == 2
+
+
+def test_a_folder_without_dumps_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HloError, match="xla_dump_hlo_pass_re") as caught:
+        dumps_in(tmp_path)
+    assert caught.value.rule == "bisect.dumps"
+    with pytest.raises(HloError) as caught:
+        (tmp_path / "module_0000.m.0000.p.after_a.before_b.txt").write_text("")
+        raise_for_program(tmp_path)
+    assert caught.value.rule == "bisect.program"
+
+
+def raise_for_program(folder: Path) -> None:
+    from hloom.debug.tolerance import Tolerance
+    from hloom.tools.bisect_command import _dumps  # pyright: ignore[reportPrivateUsage]
+
+    _dumps(str(folder), Tolerance(), {"program": "other", "inputs": (), "seed": None})
