@@ -36,6 +36,7 @@ from hloom.ir.codec import (
     integer,
     string,
 )
+from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import Traits
 from hloom.ir.value import Array, Value
 from hloom.shape.shape import Shape
@@ -192,6 +193,17 @@ class Operation(Traits):
     def highlights(self) -> Sequence[str]:
         """Return the attributes that tell most about the operation, in few words, for pictures."""
         return ()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the factors along which the operation may be cut; other dimensions must be whole.
+
+        By default, those of elementwise operations, and none of others.
+
+        Args:
+            call: an instruction with the shape of its whole result.
+            operands: the shapes of its whole operands.
+        """
+        return parallel(call.shape, operands) if self.elementwise and call.shape.is_array else []
 
     # -- proto hooks
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Array, Value
+from hloom.ir.operation import Array, Operation, Value
 from hloom.shape.element_type import BF16, F16, F32, F64, ElementType
 
 Apply = Callable[..., Value]
@@ -385,3 +385,13 @@ def _is_associative(table: Array, among: Array) -> bool:
     if not among[inner].all():
         return False
     return all(np.array_equal(table[row[some]][:, some], row[inner]) for row in table)
+
+
+def commutative_combiner(call: HloInstruction) -> Operation | None:
+    """Return the operation of a reducer that is one commutative operation with a neutral element."""
+    root = call.called_computations[0].root
+    operands = {getattr(o.operation, "parameter_number", None) for o in root.operands}
+    if operands != {0, 1} or not root.operation.commutative or not root.shape.is_array:
+        return None
+    neutral = root.operation.neutral_element(root.shape.element_type)
+    return root.operation if neutral is not None else None

@@ -18,8 +18,11 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
 from hloom.ir.contraction import dot_algorithm, operand_precision
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
+from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost, Family, shape_elements
+from hloom.operations.arithmetic import Add
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
 from hloom.shape.float_format import float_format
@@ -245,6 +248,25 @@ class Dot(_Contraction):
     )
     operand_precision: tuple[str, ...] = operand_precision()
     algorithm: str = dot_algorithm()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return batch dimensions, free ones, and contracted ones, of which devices have summands."""
+        lhs, rhs = operands[:2]
+        found: list[Factor] = []
+        batches = list(zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True))
+        contracted = list(zip(self.lhs_contracting_dims, self.rhs_contracting_dims, strict=True))
+        for number, (left, right) in enumerate(batches):
+            found.append(Factor(lhs.dimensions[left], {0: left, 1: right}, number))
+        place = len(batches)
+        for operand, shape in enumerate((lhs, rhs)):
+            bound = {pair[operand] for pair in (*batches, *contracted)}
+            for d, extent in enumerate(shape.dimensions):
+                if d not in bound:
+                    found.append(Factor(extent, {operand: d}, place))
+                    place += 1
+        for left, right in contracted:
+            found.append(Factor(lhs.dimensions[left], {0: left, 1: right}, None, Add()))
+        return found
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         """Return batch dimensions, then the free dimensions of lhs and rhs."""

@@ -9,7 +9,9 @@ import numpy as np
 
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import integer
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation, require_dynamic
+from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import ElementCost, Family, LayoutSource, Range
 from hloom.operations.elementwise import (
     ANY,
@@ -286,6 +288,10 @@ class Copy(Operation):
     aliases_operand: ClassVar[bool] = True
     scalar_identity: ClassVar[bool] = True
     elementwise: ClassVar[bool] = True
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions."""
+        return parallel(call.shape, operands) if call.shape.is_array else []
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""

@@ -15,9 +15,12 @@ import numpy as np
 from hloom.errors import ShapeError
 from hloom.ir.codec import enum, integer
 from hloom.ir.contraction import Sparsity, operand_precision, sparsity_config
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation
+from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost, Family, shape_elements
 from hloom.ir.window import ConvolutionDimensionNumbers, Window, WindowDimension, dim_labels, window
+from hloom.operations.arithmetic import Add
 from hloom.operations.contraction import (
     check_result_type,
     joint_precision,
@@ -64,6 +67,48 @@ class Convolution(Operation):
     convolution_kind: str = enum(CONVOLUTION_KINDS, default="unset", proto="conv_kind")
     operand_precision: tuple[str, ...] = operand_precision()
     sparsity_config: Sparsity = sparsity_config()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return batch, features and space; in groups, tiles of features must be whole groups."""
+        n = self.dim_labels
+        lhs, rhs = operands
+        features = n.kernel_output_feature_dimension
+        result = n.output_feature_dimension
+        found: list[Factor] = []
+        batch = n.input_batch_dimension
+        if self.batch_group_count == 1:
+            found.append(Factor(lhs.dimensions[batch], {0: batch}, n.output_batch_dimension))
+        else:
+            having = {0: batch, 1: features}
+            found.append(Factor(self.batch_group_count, having, result, kind="grouped"))
+        left, right = n.input_feature_dimension, n.kernel_input_feature_dimension
+        if self.feature_group_count > 1:
+            having = {0: left, 1: features}
+            found.append(Factor(self.feature_group_count, having, result, kind="grouped"))
+        else:
+            found.append(Factor(lhs.dimensions[left], {0: left, 1: right}, None, Add()))
+        if self.feature_group_count == 1 and self.batch_group_count == 1:
+            found.append(Factor(rhs.dimensions[features], {1: features}, result))
+        for number in range(len(self.window)):
+            found += self._dot_like(number, operands)
+        for number, w in enumerate(self.window):
+            space, kernel = n.input_spatial_dimensions[number], n.kernel_spatial_dimensions[number]
+            extent = lhs.dimensions[space]
+            found.append(Factor(extent, {0: space}, n.output_spatial_dimensions[number], kind="halo"))
+            if not w.window_reversal and w.base_dilation == 1:
+                found.append(Factor(w.size, {0: space, 1: kernel}, None, Add(), kind="halo"))
+        return found
+
+    def _dot_like(self, number: int, shapes: Sequence[Shape]) -> list[Factor]:
+        """Return the factor of a spatial dimension that is a batch dimension or a free one of the kernel."""
+        labels, w = self.dim_labels, self.window[number]
+        space, kernel = labels.input_spatial_dimensions[number], labels.kernel_spatial_dimensions[number]
+        extent, result = shapes[0].dimensions[space], labels.output_spatial_dimensions[number]
+        if w == batch_window(w.size) and extent == w.size > 1:
+            return [Factor(extent, {0: space, 1: kernel}, result, kind="grouped")]
+        if w == free_window(w.size) and extent == 1:
+            return [Factor(w.size, {1: kernel}, result, kind="grouped")]
+        return []
 
     def highlights(self) -> Sequence[str]:
         """Return the sizes of the window."""
@@ -227,3 +272,13 @@ def _every_element(position: int, d: WindowDimension) -> slice:
     """Return the base elements under the window at one position."""
     start = position * d.stride
     return slice(start, start + d.dilated_size, d.window_dilation)
+
+
+def batch_window(size: int) -> WindowDimension:
+    """Return the window of a batch: element k of the result is that of the input times that of the kernel."""
+    return WindowDimension(size, stride=max(1, size - 1), base_dilation=size)
+
+
+def free_window(size: int) -> WindowDimension:
+    """Return the window with which element k of the result is the input times k of the kernel."""
+    return WindowDimension(size, padding_low=size - 1, padding_high=size - 1, window_reversal=True)

@@ -27,6 +27,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.contraction import PrecisionCodec
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
+from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import ElementCost, Family
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
 from hloom.operations.control_flow import check_aliasing
@@ -143,6 +144,12 @@ class CustomCall(Operation):
     output_to_operand_aliasing: tuple[OutputAlias, ...] = output_to_operand_aliasing()
     schedule: str = enum(SCHEDULES, default="SCHEDULE_NONE", proto="custom_call_schedule")
     api_version: str = enum(API_VERSIONS, default="API_VERSION_ORIGINAL", proto="custom_call_api_version")
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the batch dimensions of TopK; what other targets compute is not known."""
+        if self.custom_call_target != "TopK":
+            return []
+        return parallel(operands[0], operands, {operands[0].rank - 1})
 
     def highlights(self) -> Sequence[str]:
         """Return the target."""

@@ -13,8 +13,11 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.sharding_rule import Factor, same_extents
 from hloom.ir.traits import ElementCost, Family, shape_bytes
+from hloom.operations.arithmetic import Add
 from hloom.operations.elementwise import joint_element_type
 from hloom.operations.movement import filled, require_array
 from hloom.shape.shape import Shape
@@ -72,6 +75,15 @@ class DynamicSlice(Operation):
     fixes_sizes: ClassVar[bool] = True
     dynamic_slice_sizes: tuple[int, ...] = dims()
 
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return whole dimensions as they are; of others, devices have what lies in their tiles."""
+        kept = same_extents(operands[0], call.shape)
+        found = [Factor(call.shape.dimensions[d], {0: d}, d) for d in sorted(kept)]
+        others = [d for d in range(call.shape.rank) if d not in kept and len(operands) == call.shape.rank + 1]
+        return found + [
+            Factor(operands[0].dimensions[d], {0: d}, None, Add(), kind="indexed") for d in others
+        ]
+
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
         return (0,)
@@ -117,6 +129,15 @@ class DynamicUpdateSlice(Operation):
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     updates_operand: ClassVar[bool] = True
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return whole dimensions as they are; along others, a tile takes its part of the update."""
+        kept = same_extents(operands[0], operands[1])
+        found = [Factor(operands[0].dimensions[d], {0: d, 1: d}, d) for d in sorted(kept)]
+        others = [
+            d for d in range(operands[0].rank) if d not in kept and len(operands) == operands[0].rank + 2
+        ]
+        return found + [Factor(operands[0].dimensions[d], {0: d}, d, kind="indexed") for d in others]
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0, 1): each element is copied from the operand or the update."""

@@ -14,10 +14,16 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_bytes, shape_elements
-from hloom.operations.movement import require_array
+from hloom.operations.arithmetic import Add
+from hloom.operations.combiners import commutative_combiner
+from hloom.operations.conversion import Copy
+from hloom.operations.movement import Concatenate, require_array
 from hloom.operations.scatter_updates import apply_updates
+from hloom.operations.structure import Iota
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
@@ -170,6 +176,35 @@ class Gather(Operation):
     slice_sizes: tuple[int, ...] = dims(proto="gather_slice_sizes")
     indices_are_sorted: bool = flag()
 
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return dimensions of indices, whole ones of slices, and those that single indices choose."""
+        operand, indices = operands
+        batch = [d for d in range(call.shape.rank) if d not in self.offset_dims]
+        sources = [d for d in range(indices.rank) if d != self.index_vector_dim]
+        pairs = dict(zip(self.start_indices_batching_dims, self.operand_batching_dims, strict=True))
+        found: list[Factor] = []
+        for component, d in enumerate(self.start_index_map):
+            axis = _iota_dimension(call.operands[1], self.index_vector_dim, component)
+            if (
+                axis is not None
+                and self.slice_sizes[d] == 1
+                and indices.dimensions[axis] == operand.dimensions[d]
+            ):
+                place = batch[sources.index(axis)]
+                found.append(Factor(operand.dimensions[d], {0: d, 1: axis}, place, kind="parallel"))
+        for d, s in zip(batch, sources, strict=True):
+            both = {0: pairs[s], 1: s} if s in pairs else {1: s}
+            found.append(Factor(call.shape.dimensions[d], both, d))
+        left_out = {*self.collapsed_slice_dims, *self.operand_batching_dims}
+        window = [d for d in range(operand.rank) if d not in left_out]
+        for d, o in zip(window, self.offset_dims, strict=True):
+            if self.slice_sizes[d] == operand.dimensions[d]:
+                found.append(Factor(operand.dimensions[d], {0: d}, o))
+        for d in self.start_index_map:
+            if self.slice_sizes[d] == 1 and operand.dimensions[d] > 1:
+                found.append(Factor(operand.dimensions[d], {0: d}, None, Add(), kind="indexed"))
+        return found
+
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
         return (0,)
@@ -312,6 +347,41 @@ class Scatter(Operation):
     index_vector_dim: int = integer(proto=_SCATTER + "index_vector_dim")
     indices_are_sorted: bool = flag()
     unique_indices: bool = flag()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return batching, whole window dimensions, and dimensions that indices choose."""
+        count = len(operands) // 2
+        operand, indices, updates = operands[0], operands[count], operands[count + 1]
+        arrays, later = range(count), range(count + 1, 2 * count + 1)
+        scattered = [d for d in range(updates.rank) if d not in self.update_window_dims]
+        sources = [d for d in range(indices.rank) if d != self.index_vector_dim]
+        pairs = dict(zip(self.scatter_indices_batching_dims, self.input_batching_dims, strict=True))
+        combiner = commutative_combiner(call) if count == 1 else None
+        found: list[Factor] = []
+        for component, d in enumerate(self.scatter_dims_to_operand_dims):
+            axis = _iota_dimension(call.operands[count], self.index_vector_dim, component)
+            known = axis is not None and d in self.inserted_window_dims
+            if known and axis is not None and indices.dimensions[axis] == operand.dimensions[d]:
+                having = {count: axis, **dict.fromkeys(later, scattered[sources.index(axis)])}
+                both = {**dict.fromkeys(arrays, d), **having}
+                found.append(Factor(operand.dimensions[d], both, d, kind="parallel"))
+        for u, s in zip(scattered, sources, strict=True):
+            having = {count: s, **dict.fromkeys(later, u)}
+            extent = updates.dimensions[u]
+            if s in pairs:
+                found.append(Factor(extent, {**dict.fromkeys(arrays, pairs[s]), **having}, pairs[s]))
+            elif combiner is not None:
+                found.append(Factor(extent, having, None, combiner, kind="indexed"))
+        left_out = {*self.inserted_window_dims, *self.input_batching_dims}
+        window = [d for d in range(operand.rank) if d not in left_out]
+        for d, u in zip(window, self.update_window_dims, strict=True):
+            if updates.dimensions[u] == operand.dimensions[d] and d not in self.scatter_dims_to_operand_dims:
+                having = {**dict.fromkeys(arrays, d), **dict.fromkeys(later, u)}
+                found.append(Factor(operand.dimensions[d], having, d))
+        for d in self.scatter_dims_to_operand_dims:
+            if d in self.inserted_window_dims:
+                found.append(Factor(operand.dimensions[d], dict.fromkeys(arrays, d), d, kind="indexed"))
+        return found
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count one application of the computation per update."""
@@ -461,3 +531,21 @@ def _check_combiner(combiner: ProgramShape, operands: Sequence[Shape]) -> None:
                 f"parameter {number} of the combiner is {parameter}, the operand {operands[number % count]}"
             )
             raise ShapeError(message, rule="scatter.combiner-parameters")
+
+
+def _iota_dimension(indices: HloInstruction, axis: int, component: int) -> int | None:
+    """Return the dimension along which a component of index vectors counts; None if it does not."""
+    match indices.operation:
+        case Iota(iota_dimension=d):
+            one = axis == indices.shape.rank or indices.shape.dimensions[axis] == 1
+            return d if one and d != axis else None
+        case Copy():
+            return _iota_dimension(indices.operands[0], axis, component)
+        case Concatenate(dimensions=(d,)) if d == axis:
+            for operand in indices.operands:
+                if component < operand.shape.dimensions[axis]:
+                    return _iota_dimension(operand, axis, component)
+                component -= operand.shape.dimensions[axis]
+        case _:
+            pass
+    return None

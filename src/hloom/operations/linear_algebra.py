@@ -7,13 +7,16 @@ computed in the operand's own precision.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, enum, flag
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, Run, operation
+from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_elements
 from hloom.operations.contraction import same_size
 from hloom.operations.rounding import convert
@@ -46,6 +49,11 @@ class Cholesky(Operation):
     family: ClassVar[Family] = Family.LINEAR_ALGEBRA
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     lower: bool = flag(proto="cholesky_options.lower")
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the batch dimensions."""
+        rank = call.shape.rank
+        return parallel(call.shape, operands, {rank - 2, rank - 1})
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count n³ / 3 for each matrix."""
@@ -106,6 +114,11 @@ class TriangularSolve(Operation):
     transpose_a: str = enum(
         TRANSPOSES, default="TRANSPOSE_INVALID", proto="triangular_solve_options.transpose_a"
     )
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the batch dimensions."""
+        rank = call.shape.rank
+        return parallel(call.shape, operands, {rank - 2, rank - 1})
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count n² for each right-hand side."""
@@ -174,6 +187,11 @@ class Fft(Operation):
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     fft_type: str = enum(FFT_TYPES)
     fft_length: tuple[int, ...] = dims()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the batch dimensions."""
+        rank = call.shape.rank
+        return parallel(call.shape, operands, range(rank - len(self.fft_length), rank))
 
     def flops(self, shape: Shape, *operands: Shape, applied: float = 0.0) -> float:
         """Count 5 n log2(n) for each transform."""

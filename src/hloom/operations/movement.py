@@ -14,7 +14,9 @@ import numpy as np
 
 from hloom.errors import EvaluationError, ShapeError
 from hloom.ir.codec import INTEGER, FirstCodec, attribute, dims
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, operation, require_dynamic
+from hloom.ir.sharding_rule import Factor, same_extents, with_halos
 from hloom.ir.traits import ElementCost, Family, LayoutSource, shape_bytes
 from hloom.ir.window import INT64, PaddingDimension, SliceDimension, padding_config, slice_ranges
 from hloom.operations.elementwise import joint_element_type
@@ -57,6 +59,17 @@ class Broadcast(Operation):
     index_mapped: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     dimensions: tuple[int, ...] = dims(default=(), always=True)
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the dimensions that are not repeated."""
+        (operand,) = operands
+        sources = {into: d for d, into in enumerate(self.dimensions)}
+        found: list[Factor] = []
+        for d, extent in enumerate(call.shape.dimensions):
+            source = sources.get(d)
+            if source is not None and operand.dimensions[source] == extent:
+                found.append(Factor(extent, {0: source}, d))
+        return found
 
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""
@@ -129,6 +142,18 @@ class Reshape(Operation):
     index_mapped: ClassVar[bool] = True
     infers: ClassVar[bool] = False
     inferred_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), default=-1, proto="dimensions")
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Pair dimensions with the same extents before them; a tile of either must be a tile of the other."""
+        (operand,), result = operands, call.shape
+        before = list(accumulate(operand.dimensions, lambda a, b: a * b, initial=1))
+        after = list(accumulate(result.dimensions, lambda a, b: a * b, initial=1))
+        found: list[Factor] = []
+        for d, extent in enumerate(operand.dimensions):
+            for e, other in enumerate(result.dimensions):
+                if extent > 1 and other > 1 and before[d] == after[e]:
+                    found.append(Factor(math.gcd(extent, other), {0: d}, e))
+        return found
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
@@ -255,6 +280,11 @@ class Transpose(Operation):
     index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
 
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions."""
+        pairs = enumerate(self.dimensions)
+        return [Factor(operands[0].dimensions[s], {0: s}, d) for d, s in pairs]
+
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""
         return (f"dimensions {{{','.join(map(str, self.dimensions))}}}",)
@@ -289,6 +319,10 @@ class Reverse(Operation):
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     index_mapped: ClassVar[bool] = True
     dimensions: tuple[int, ...] = dims()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions; along those that are reversed, tiles come from other devices."""
+        return with_halos(call.shape, operands, self.dimensions)
 
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""
@@ -335,6 +369,11 @@ class Slice(Operation):
     index_mapped: ClassVar[bool] = True
     fixes_sizes: ClassVar[bool] = True
     slice: tuple[SliceDimension, ...] = slice_ranges()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions; along those that are cut, tiles need parts of other tiles."""
+        kept = same_extents(operands[0], call.shape)
+        return with_halos(call.shape, operands, set(range(call.shape.rank)) - kept)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0,): each element is copied from the operand."""
@@ -391,6 +430,11 @@ class Pad(Operation):
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     padding: tuple[PaddingDimension, ...] = padding_config()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions; along those that are padded, tiles need parts of other tiles."""
+        moved = {d for d, p in enumerate(self.padding) if p.low or p.high or p.interior}
+        return with_halos(call.shape, operands[:1], moved)
 
     def element_sources(self, operand_count: int) -> Sequence[int]:
         """Return (0, 1): each element is copied from the operand or is the padding value."""
@@ -452,6 +496,10 @@ class Concatenate(Operation):
     family: ClassVar[Family] = Family.MOVEMENT
     element_cost: ClassVar[ElementCost] = ElementCost.INDEXED
     dimensions: tuple[int, ...] = dims()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions; along one, tiles need parts of other tiles."""
+        return with_halos(call.shape, operands, self.dimensions)
 
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""

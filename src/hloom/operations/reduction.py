@@ -19,8 +19,9 @@ from hloom.ir.codec import dims
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, shape_elements
-from hloom.operations.combiners import Grouping, grouping
+from hloom.operations.combiners import Grouping, commutative_combiner, grouping
 from hloom.operations.contraction import SHORT_SUM, accumulation_type
 from hloom.operations.rounding import convert
 from hloom.shape.element_type import ElementType
@@ -214,6 +215,21 @@ class Reduce(ReductionResult):
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the dimensions that are kept, and reduced ones whose partial results combine."""
+        count = len(operands) // 2
+        combiner = commutative_combiner(call)
+        found: list[Factor] = []
+        place = 0
+        for d, extent in enumerate(operands[0].dimensions):
+            having = dict.fromkeys(range(count), d)
+            if d not in self.dimensions:
+                found.append(Factor(extent, having, place))
+                place += 1
+            elif combiner is not None and count == 1:
+                found.append(Factor(extent, having, None, combiner))
+        return found
 
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""

@@ -12,7 +12,9 @@ import numpy as np
 
 from hloom.errors import ShapeError
 from hloom.ir.codec import dims, flag, integer
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_elements
 from hloom.operations.movement import require_array
 from hloom.operations.stable_order import Comparator, order_keys, stable_order
@@ -37,6 +39,10 @@ class Sort(Operation):
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     dimensions: tuple[int, ...] = dims()
     is_stable: bool = flag()
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the dimensions that are not sorted."""
+        return parallel(operands[0], operands, self.dimensions)
 
     def highlights(self) -> Sequence[str]:
         """Return the dimensions."""

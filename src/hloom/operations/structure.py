@@ -18,6 +18,7 @@ from hloom.ir.cursor import Cursor
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
 from hloom.ir.sharding import Sharding
+from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import ElementCost, Family, LayoutSource
 from hloom.operations.rounding import narrow
 from hloom.shape.element_type import S32
@@ -489,6 +490,10 @@ class Iota(Operation):
     element_cost: ClassVar[ElementCost] = ElementCost.FREE
     infers: ClassVar[bool] = False
     iota_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), proto="dimensions")
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions."""
+        return [Factor(n, {}, d) for d, n in enumerate(call.shape.dimensions)]
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
         """Check for a numeric array that has the dimension."""

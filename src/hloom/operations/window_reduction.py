@@ -13,7 +13,9 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from hloom.errors import ShapeError
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Run, Value, operation
+from hloom.ir.sharding_rule import Factor, with_halos
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_elements
 from hloom.ir.window import Window, WindowDimension, window
 from hloom.operations.reduction import (
@@ -101,6 +103,12 @@ class ReduceWindow(ReductionResult):
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     window: Window = window(default=(), always=False)
 
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return all dimensions; along windows, tiles need parts of other tiles."""
+        arrays = operands[: len(operands) // 2]
+        moved = {d for d, w in enumerate(self.window) if w != WindowDimension(1)}
+        return with_halos(arrays[0], arrays, moved)
+
     def highlights(self) -> Sequence[str]:
         """Return the sizes of the window."""
         return ("window " + "x".join(str(d.size) for d in self.window),)
@@ -161,6 +169,18 @@ class SelectAndScatter(Operation):
     family: ClassVar[Family] = Family.COMBINATION
     element_cost: ClassVar[ElementCost] = ElementCost.COMBINED
     window: Window = window(default=(), always=False)
+
+    def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
+        """Return the dimensions in which windows neither overlap nor leave the array."""
+        found: list[Factor] = []
+        for d, w in enumerate(self.window):
+            extent, count = operands[0].dimensions[d], operands[1].dimensions[d]
+            apart = (
+                w.padding_low == 0 and w.base_dilation == 1 and w.dilated_size - w.padding_high <= w.stride
+            )
+            if apart and w.dilated_size <= w.stride and extent == count * w.stride:
+                found.append(Factor(count, {0: d, 1: d}, d, kind="grouped"))
+        return found
 
     def highlights(self) -> Sequence[str]:
         """Return the sizes of the window."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import Family
 from hloom.shape.element_type import F32, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding import plans
-from hloom.sharding.factors import Factor
 from hloom.sharding.local_operations import fetched_elements, fetches
 from hloom.sharding.tiling import Tiling
 

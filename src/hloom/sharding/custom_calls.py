@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias, cast
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.sharding_rule import Factor
 from hloom.operations.custom_call import CustomCall
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.shape.shape import Shape
-from hloom.sharding.factors import Factor
 from hloom.sharding.tiling import Tiling
 
 Cut: TypeAlias = "tuple[Shape, Tiling]"

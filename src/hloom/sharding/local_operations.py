@@ -12,10 +12,11 @@ from typing import Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
+from hloom.ir.sharding_rule import Factor
 from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import Add, And, Subtract
 from hloom.operations.comparison import Clamp, Select
-from hloom.operations.convolution import Convolution
+from hloom.operations.convolution import Convolution, batch_window, free_window
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather, Scatter
 from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
@@ -24,7 +25,6 @@ from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
-from hloom.sharding.factors import Factor, batch_window, free_window
 from hloom.sharding.halos import Halo, Window, cropped, elements, halo
 from hloom.sharding.resharding import Region, Resharder
 from hloom.sharding.tiling import Tiling

@@ -12,6 +12,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
+from hloom.ir.sharding_rule import Factor
 from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.custom_call import CustomCall, is_identity
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
@@ -39,7 +40,6 @@ from hloom.sharding.custom_calls import (
     rule_of,
     with_local_operands,
 )
-from hloom.sharding.factors import Factor
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
 from hloom.sharding.assignment import is_complete
-from hloom.sharding.factors import Factor, factors_of
 from hloom.sharding.tiling import Tiling
 
 _MOST_PASSES = 16
@@ -34,7 +34,7 @@ class Propagation:
         self.found: dict[HloInstruction, Tiling] = dict(stated)
         every = computation.post_order()
         self.factors: dict[HloInstruction, list[Factor]] = {
-            i: factors_of(i, [o.shape for o in i.operands]) for i in every
+            i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in every
         }
         order = [i for i in every if i.shape.is_array]
         for elementwise in (True, False):
