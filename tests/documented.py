@@ -12,7 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "gallery.md"]
+PAGES = [
+    page
+    for page in (*sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "gallery.md")
+    if "\n```sh\n" in page.read_text()
+]
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 _STATUS = re.compile(r"\s*# exit status (\d+)$")
 

@@ -139,3 +139,38 @@ def test_formatting() -> None:
         assert "ENTRY main (x: f32[4,8]) -> f32[4,8]" in edit.new_text
 
     in_session(check)
+
+
+def test_a_defect_is_shown_and_survived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception while a text is analysed ends neither the server nor the answers after the next edit."""
+    from hloom.tools.language_server import documents
+    from hloom.tools.language_server.analysis import Analysis
+    from hloom.tools.language_server.source import Source
+
+    def fail(source: Source) -> Analysis:
+        if "defect" in source.text:
+            raise ZeroDivisionError("planted")
+        return Analysis(source)
+
+    async def run() -> list[list[str]]:
+        shown: list[list[str]] = []
+        analysed = asyncio.Event()
+
+        def publish(uri: str, analysis: Analysis) -> None:
+            shown.append([problem.message for problem in analysis.problems])
+            analysed.set()
+
+        opened = documents.Documents(publish)
+        for version, text in enumerate(("// defect", TEXT.replace("nagate", "negate"))):
+            analysed.clear()
+            opened.update(URI, text, version)
+            await asyncio.wait_for(analysed.wait(), 60)
+            assert (await opened[URI].view()).source.text == text
+        return shown
+
+    monkeypatch.setattr(
+        documents, "Analysis", type("Planted", (), {"__new__": lambda cls, source: fail(source)})
+    )
+    first, second = asyncio.run(run())
+    assert first == ["hloom failed: ZeroDivisionError('planted')"]
+    assert [message[:19] for message in second] == ["the shape is stated"]

@@ -101,17 +101,24 @@ class Scanner:
         if self.depth < self.key_depth or (sign == "," and self.depth == self.key_depth):
             self.key = ""
 
-    def word(self, word: str, after: str) -> Kind:
+    @property
+    def in_braces(self) -> bool:
+        """Whether the value of an attribute is read, and has an open brace: ``backend_config={side = 76``."""
+        return bool(self.key) and self.depth > self.key_depth
+
+    def word(self, word: str, after: str, *, begins_line: bool) -> Kind:
         """Return the kind of a word from the state and the characters after it."""
         sign = after[-1:]
         if word in _KEYWORDS:
             self.key, self.key_depth = ("HloModule", 0) if word == "HloModule" else ("", 0)
             self.defined = False
             return Kind.KEYWORD
-        if sign == "=" and (word[0] == "%" or after != "="):
+        if sign == "=" and (word[0] == "%" or after != "=") and (begins_line or not self.in_braces):
             self.__init__()
             self.defined = True
             return Kind.DEFINITION
+        if sign == "=" and after != "=" and self.in_braces:
+            return Kind.VALUE
         if sign == "=":
             self.key, self.key_depth = word, self.depth
             return Kind.KEY
@@ -145,7 +152,11 @@ def tokens(text: str, start: int, end: int, scanner: Scanner | None = None) -> I
                 scanner.mark(found[0])
             case _:
                 word, after = found["word"], found["after"]
-                kind = scanner.word(word, after)
+                begins_line = (
+                    after.endswith("=")
+                    and not text[text.rfind("\n", 0, at) + 1 : at].replace("ROOT", "").strip()
+                )
+                kind = scanner.word(word, after, begins_line=begins_line)
                 key = "" if kind is Kind.KEY else scanner.key
                 yield Token(kind, at, at + len(word), word.removeprefix("%"), key)
                 if kind is not Kind.KEY and after[-1:] in ("(", "{"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from hloom.tools.language_server.analysis import Analysis
-from hloom.tools.language_server.source import Source
+from hloom.tools.language_server.analysis import Analysis, Problem
+from hloom.tools.language_server.source import Source, Span
 from hloom.tools.language_server.view import View
 
 PAUSE: Final = 0.15
@@ -64,13 +65,20 @@ class Documents:
     async def _follow(self, document: Document) -> None:
         """Analyse the document until the analysis is that of its latest text."""
         loop = asyncio.get_running_loop()
-        while document.analysis is None or document.analysis.source is not document.source:
+        done: Source | None = None
+        while done is not document.source:
             source = document.source
             if document.analysis is not None:
                 await asyncio.sleep(PAUSE)
                 if document.source is not source:
                     continue
-            analysis = await loop.run_in_executor(self._executor, Analysis, source)
+            try:
+                analysis = await loop.run_in_executor(self._executor, Analysis, source)
+            except Exception as error:  # a defect of hloom: the editor shows it, and asks again after an edit
+                analysis = Analysis(Source("", source.version))
+                analysis.problems = [Problem(Span(0, 0), f"hloom failed: {error!r}", "lsp.defect")]
+                traceback.print_exception(error)
             document.analysis = analysis
             document.first.set()
+            done = source
             self._analysed(document.uri, analysis)

@@ -18,6 +18,13 @@ from hloom.tools.language_server.source import Source
 _COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<comment>/\*(?!index=\d+\*/)|//)')
 _PERCENT: Final = re.compile(r"^\s*+(?:ROOT\s++)?+%", re.M)
 _LAYOUT: Final = re.compile(r"[ \t]=[ \t]+\(*+[a-z0-9]++\[[^\]\n]*+\]\{[0-9]")
+_MEANING: Final = PrintOptions.canonical().replace(
+    print_large_constants=True,
+    print_metadata=True,
+    print_backend_config=True,
+    print_control_dependencies=True,
+)
+"""Everything but names and the order of computations."""
 
 
 def formatted(text: str) -> str:
@@ -31,7 +38,7 @@ def formatted(text: str) -> str:
         first = analysis.problems[0].message if analysis.problems else "the text has no program"
         raise broken("format.valid", f"only valid programs are formatted: {first}")
     module = analysis.module
-    meaning = module.to_text(PrintOptions(print_large_constants=True))
+    meaning = module.to_text(_MEANING)
     for scope in analysis.scopes:
         for instruction in scope.instructions:
             instruction.name = analysis.name_of(instruction)
@@ -48,8 +55,8 @@ def formatted(text: str) -> str:
 
 
 def _means(text: str, meaning: str) -> bool:
-    """Return whether the program of a text is printed as ``meaning``."""
+    """Return whether the program of a text is ``meaning``, apart from names."""
     try:
-        return HloModule.from_text(text).to_text(PrintOptions(print_large_constants=True)) == meaning
+        return HloModule.from_text(text).to_text(_MEANING) == meaning
     except HloError:
         return False

@@ -68,7 +68,7 @@ class HloServer(LanguageServer):
         document = self.workspace.get_text_document(uri)
         self.documents.update(uri, document.source, document.version or 0)
 
-    async def view(self, params: lsp.TextDocumentPositionParams) -> tuple[View, int]:
+    async def view(self, params: Any) -> tuple[View, int]:
         """Return the document that a request is about, and the offset of its position."""
         view = await self.documents[params.text_document.uri].view()
         return view, view.source.offset(params.position.line, params.position.character)
