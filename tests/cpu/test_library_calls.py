@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import agreement
-from hloom.cpu.runtime.support import support
 from hloom.errors import HloError
 from hloom.operations.lapack import routines
 from hloom.operations.lapack.library import set_thread_count
@@ -240,26 +239,31 @@ def test_the_number_of_threads_is_restored() -> None:
         set_thread_count(before)
 
 
+FORK = """
+import ctypes, os
+from hloom.cpu.runtime.support import support
+
+symbols = support().symbols
+call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+enter, leave = call(symbols["hloom_library_enter"]), call(symbols["hloom_library_leave"])
+numbers = []
+get = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 2)
+set_ = ctypes.CFUNCTYPE(None, ctypes.c_int)(numbers.append)
+enter(get, set_)
+child = os.fork()
+if not child:
+    enter(get, set_)
+    os._exit(len(numbers))
+_, status = os.waitpid(child, 0)
+leave(get, set_)
+print(os.waitstatus_to_exitcode(status), numbers)
+"""
+
+
 def test_a_forked_child_sets_the_number_of_threads_anew() -> None:
     """The thread of the parent that was calling the library is not in the child, and never leaves."""
-    symbols = support().symbols
-    enter, leave = (
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(symbols[f"hloom_library_{name}"])
-        for name in ("enter", "leave")
-    )
-    numbers: list[int] = []
-    get = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 2)
-    set_ = ctypes.CFUNCTYPE(None, ctypes.c_int)(numbers.append)
-    enter(get, set_)
-    child = os.fork()
-    if not child:
-        numbers.clear()
-        enter(get, set_)
-        os._exit(10 + numbers[0] if numbers else 0)
-    _, status = os.waitpid(child, 0)
-    leave(get, set_)
-    assert numbers == [1, 2]
-    assert os.waitstatus_to_exitcode(status) == 11
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "2 [1, 2]"
 
 
 @pytest.mark.parametrize("arrays", ["a-b", "tau"])
