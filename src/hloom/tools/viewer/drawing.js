@@ -7,7 +7,7 @@ import { svg } from "viewer/words.js";
 const MOST_NAMED = 12;
 
 /** Return the elements of a node and of all that is open in it, and list the visible nodes in `seen`. */
-export function drawn(node, look, seen, x = 0, y = 0) {
+export function drawn(node, look, seen, x = 0, y = 0, level = 0) {
   node.ax = x;
   node.ay = y;
   seen.push(node);
@@ -21,7 +21,8 @@ export function drawn(node, look, seen, x = 0, y = 0) {
     box.style.fill = `color-mix(in srgb, ${fill(look.scheme, node, look.most)} 45%, transparent)`;
   }
   made.append(box);
-  if (open) drawGroup(made, node, look, seen);
+  if (open && level % 2) made.classList.add("odd");
+  if (open) drawGroup(made, node, look, seen, level);
   else drawClosed(made, node);
   return made;
 }
@@ -34,7 +35,7 @@ function classes(node, open, look) {
   return names.join(" ");
 }
 
-function drawGroup(made, node, look, seen) {
+function drawGroup(made, node, look, seen, level) {
   const [first, second] = labels(node);
   made.append(
     svg("text", { x: 34, y: 20, class: "title" }, first),
@@ -44,7 +45,7 @@ function drawGroup(made, node, look, seen) {
   const edges = svg("g", { class: "edges" });
   for (const edge of node.shownEdges) edges.append(...drawnEdge(node.program, edge));
   made.append(edges);
-  for (const child of node.children) made.append(drawn(child, look, seen, node.ax + child.x, node.ay + child.y));
+  for (const child of node.children) made.append(drawn(child, look, seen, node.ax + child.x, node.ay + child.y, level + 1));
 }
 
 function drawClosed(made, node) {
