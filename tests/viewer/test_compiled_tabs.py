@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -17,6 +18,7 @@ from hloom.tools.viewer.compiled import compiled_parts
 from hloom.tools.viewer.dump_folder import folder_stages
 from viewer.conftest import Viewed
 
+WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 PROGRAM = """HloModule model
 
 %add (x: f32[], y: f32[]) -> f32[] {
@@ -108,6 +110,19 @@ def viewed_last(viewed: Viewed, page: Path) -> int:
     """Open the page and return the number of its last program."""
     viewed.open(page)
     return viewed.page.evaluate("document.querySelectorAll('.stages li').length - 1")
+
+
+@pytest.mark.parametrize("name", ["gpt_train_step", "lstm_scan", "resnet_block", "mandelbrot_while"])
+def test_what_is_live_fits_into_the_arena(name: str) -> None:
+    module = hloom.load(WORKLOADS / f"{name}.hlo")
+    memory = compiled_parts(module)[1]["memory"]
+    live = np.zeros(2 * memory["steps"] + 3, np.int64)
+    for offset, size, spans, users in memory["buffers"]:
+        assert 0 <= offset <= offset + size <= memory["arena"]
+        assert users
+        for first, last in spans:
+            live[first : last + 1] += size
+    assert live.max(initial=0) <= memory["arena"]
 
 
 # -- folders of dumps

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from hloom.buffers.assignment import Assignment
 from hloom.buffers.buffers import Buffer
@@ -36,11 +37,22 @@ def memory_data(assignment: Assignment) -> dict[str, Any]:
         "positions": sorted(positions.values()),
         "fixed": {kind: sum(b.size for b in fixed if b.kind == kind) for kind in _FIXED},
         "buffers": [
-            [b.offset, b.size, b.spans, [[i.name, positions[i]] for i in users]]
+            [b.offset, b.size, _disjoint(b.spans), [[i.name, positions[i]] for i in users]]
             for b, users in sorted(held.items(), key=lambda item: item[0].offset)
             if b.size and b.spans
         ],
     }
 
 
-_FIXED = ("argument", "result", "constant", "stack")
+def _disjoint(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ascending spans with those that overlap joined; the values of a merged buffer may hand over."""
+    found: list[tuple[int, int]] = []
+    for first, last in spans:
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
+
+
+_FIXED: Final = ("argument", "result", "constant", "stack")
