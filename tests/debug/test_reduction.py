@@ -16,7 +16,7 @@ import hloom
 from hloom import HloError, HloModule
 from hloom.debug import conditions
 from hloom.debug.inputs import random_arguments
-from hloom.debug.reduction import reduce
+from hloom.debug.reduction import CountingEvaluator, reduce
 from hloom.debug.smaller import Program
 from hloom.tools.cli import main
 
@@ -171,3 +171,15 @@ def test_the_command_refuses_a_program_without_the_fault(program: Path) -> None:
     result = hloom_reduce(program)
     assert result.exit_code == 1 and "reduce.not-interesting" in result.output
     assert hloom_reduce(program, "--differs", "--fails", "x").exit_code == 2
+
+
+def test_a_loop_that_no_longer_ends_is_not_taken() -> None:
+    """A step may remove the counter of a loop: its evaluation ends after more calls than at first."""
+    counting = CountingEvaluator(0)
+    module = HloModule.from_text(LOOP)
+    counting.run(module.entry, random_arguments(module, 0))
+    assert counting.calls == 12  # the entry, five bodies, six conditions
+    endless = HloModule.from_text(LOOP.replace("add(i, one)", "multiply(i, one)"))
+    with pytest.raises(HloError) as caught:
+        CountingEvaluator(100).run(endless.entry, random_arguments(endless, 0))
+    assert caught.value.rule == "reduce.endless"

@@ -109,7 +109,7 @@ class _Reducer:
         """
         if not any(isinstance(i.operation, While) for i in program.module.instructions()):
             return True
-        counting = _CountingEvaluator(self.most_calls)
+        counting = CountingEvaluator(self.most_calls)
         with suppress(HloError):
             counting.run(program.module.entry, program.arguments)
         self.most_calls = self.most_calls or 2 * counting.calls + 100
@@ -302,7 +302,7 @@ class _Reducer:
         return True
 
 
-class _CountingEvaluator(Evaluator):
+class CountingEvaluator(Evaluator):
     """Counts the runs of computations; more than ``most`` end the evaluation (0: any number)."""
 
     def __init__(self, most: int) -> None:
