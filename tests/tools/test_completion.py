@@ -22,7 +22,8 @@ def words(*line: str) -> set[str]:
 def test_words_of_arguments() -> None:
     assert words("op", "reduce") == {"reduce", "reduce-precision", "reduce-scatter", "reduce-window"}
     assert words("run", "--backend", "") >= {"cpu", "evaluator"}
-    assert words("check", "--against", "x") == {"xla"}
+    assert words("check", "--against", "x") == words("reduce", "--against", "x") == {"xla"}
+    assert "cpu" in words("bisect", "--backend", "")
     assert words("opt", "--passes", "") == set(passes())
     assert words("opt", "--passes", "cse,algsim") == {"cse,algsimp"}
     assert "verify" in words("ver")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloom.tools.completion import BACKEND
 from hloom.tools.terminal import FILE, progress, progress_done, styled
 
 if TYPE_CHECKING:
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Find the pass and the rewrite that change a result.")
 @click.argument("file", type=click.Path(exists=True))
-@click.option("--backend", default="cpu", show_default=True, help="The backend whose pipeline is searched.")
+@click.option(
+    "--backend",
+    type=BACKEND,
+    default="cpu",
+    show_default=True,
+    help="The backend whose pipeline is searched.",
+)
 @click.option("--program", metavar="REGEX", help="Of a folder of dumps: only programs of matching names.")
 @click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
 @click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",

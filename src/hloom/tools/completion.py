@@ -42,6 +42,7 @@ def _opcodes() -> Iterable[str]:
 
 
 def _backends() -> Iterable[str]:
+    import hloom.runtime.executable  # noqa: F401  # pyright: ignore[reportUnusedImport]  (registers them)
     from hloom.runtime.backend import backend_names
 
     return backend_names()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hloom.tools.completion import COMPARED_BACKEND
 from hloom.tools.terminal import FILE, progress, progress_done, styled
 
 if TYPE_CHECKING:
@@ -21,8 +22,16 @@ if TYPE_CHECKING:
               help="The fault: this command has exit status 0; {} is the program's file.")  # fmt: skip
 @click.option("--differs", is_flag=True, help="The fault: --backend and --against differ (the default).")
 @click.option("--fails", "rule", metavar="RULE", help="The fault: compiling or running breaks this rule.")
-@click.option("--backend", default="cpu", show_default=True, help="The backend in doubt.")
-@click.option("--against", default="evaluator", show_default=True, help="The backend that is right.")
+@click.option(
+    "--backend", type=COMPARED_BACKEND, default="cpu", show_default=True, help="The backend in doubt."
+)
+@click.option(
+    "--against",
+    type=COMPARED_BACKEND,
+    default="evaluator",
+    show_default=True,
+    help="The backend that is right.",
+)
 @click.option("--tolerance", default="analysis", show_default=True, metavar="HOW",
               help="analysis, exact, 4ulp, or rtol=1e-5,atol=1e-8.")  # fmt: skip
 @click.option("--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments.")
