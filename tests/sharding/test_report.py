@@ -73,7 +73,7 @@ def test_a_collective_in_a_loop_counts_for_each_iteration() -> None:
     # Each device of an axis of 2 sends its half of what is gathered, or all of what is summed.
     amount = {"all-gather": 16 * 16 // 2 * 4, "all-reduce": 4 * 16 * 4}[row.opcode]
     assert (row.bytes, row.times, found.bytes_per_step) == (amount, 3, 3 * amount)
-    assert found.seconds == pytest.approx(3 * (1e-6 + amount / 100e9))
+    agreement.near(np.float64(found.seconds), np.float64(3 * (1e-6 + amount / 100e9)), 4)
     assert found.replicated == (("b", 64),)
     assert found.argument_bytes == 4 * 16 * 4 + 8 * 16 * 4 + 64
     assert found.peak_bytes >= found.argument_bytes + found.result_bytes
@@ -116,7 +116,7 @@ def test_the_commands_print_the_program_and_the_report(tmp_path: Path) -> None:
     links = tmp_path / "links.json"
     links.write_text('{"data": {"latency": 0, "bandwidth": 1}, "model": {"latency": 1, "bandwidth": 1e9}}')
     slow = json.loads(hloom_command("shard", file, "--json", "--topology", links).output)
-    assert slow["collectives"][0]["seconds"] == pytest.approx(3, rel=1e-3)
+    assert 3 <= slow["collectives"][0]["seconds"] < 3.001
 
 
 @pytest.mark.parametrize(
