@@ -221,6 +221,14 @@ def test_a_tolerance_is_read() -> None:
     assert caught.value.rule == "check.tolerance"
 
 
+def test_sums_that_may_overflow_have_no_bound() -> None:
+    """In one order the sum is finite, in another one infinite."""
+    text = "HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n ROOT r = f32[] dot(x, x), BOTH\n}"
+    module = HloModule.from_text(text.replace("BOTH", "lhs_contracting_dims={0}, rhs_contracting_dims={0}"))
+    small, large = (Tolerance().bounds(module, [np.float32([1, 2, 3, x])], None) for x in (4, 2e19))
+    assert 0 < small < 1e-4 and np.isposinf(large)
+
+
 def test_a_stated_tolerance_is_kept(wrong_backend: str) -> None:
     module = HloModule.from_text(
         "HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT r = f32[2] multiply(x, x) }"

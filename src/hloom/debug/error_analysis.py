@@ -35,7 +35,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.rounding import convert
-from hloom.shape.element_type import ElementType
+from hloom.shape.element_type import F32, ElementType
 from hloom.text.options import PrintOptions
 
 ULPS: Final = 4.0
@@ -384,6 +384,9 @@ def accumulated(value: Array, magnitude: Array, rate: Any, grown: Array, *, in_p
     # Subnormal numbers: a product below the least of the type loses up to that much.
     least = rate * float(np.finfo(np.float64 if kind.bits == 64 else np.float32).smallest_subnormal)
     summed = summed + np.where(magnitude > 0, least, 0.0)
+    # Where partial sums can overflow, another order gives an infinity, its opposite or NaN.
+    holds = kind if in_place or kind.bits >= 32 else F32
+    summed = np.where(magnitude + grown <= float(holds.limits[1]), summed, np.inf)
     return summed + (ulp(finite(value) + grown + summed, value.dtype) if kind.bits < 32 else 0.0)
 
 
