@@ -335,3 +335,4 @@ def test_a_missing_bound_is_told(tmp_path: Path, wrong_backend: str) -> None:
     result = hloom_check(path, "--backend", wrong_backend, "--input", tmp_path / "x.npy")
     assert result.exit_code == 2
     assert "no tolerance can be derived" in result.output
+    assert "unequal result.1 f32[2]" in result.output and "differs" not in result.output

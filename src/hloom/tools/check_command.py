@@ -151,7 +151,8 @@ def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, 
 def report(found: Check) -> str:
     """Return the text about one comparison."""
     title = styled(f"{found.backend} against {found.against}, {found.inputs}", "title")
-    lines = [title, *map(comparison_line, found.comparisons)]
+    word = "unequal" if found.undecided else "differs"
+    lines = [title, *(comparison_line(c, word) for c in found.comparisons)]
     if found.undecided:
         lines.append(f"  no tolerance can be derived: {found.undecided}; state one with --tolerance")
     if found.culprit is not None:
@@ -159,8 +160,8 @@ def report(found: Check) -> str:
     return "\n".join(lines)
 
 
-def comparison_line(c: Comparison) -> str:
-    """Return the line about one array."""
+def comparison_line(c: Comparison, word: str = "differs") -> str:
+    """Return the line about one array; ``word`` tells that it does not agree."""
     if c.agrees and not c.unequal:
         return f"  {styled('agrees ', 'added')} {c.name} {c.shape}: equal bits"
     far = f"at most {c.ulps:.3g} ulp, {c.difference:.3g}"
@@ -169,7 +170,7 @@ def comparison_line(c: Comparison) -> str:
     where = "".join(f"[{n}]" for n in c.index)
     worst = f"{c.name}{where} is {c.got!r}, not {c.wanted!r} (allowed: {c.bound:.3g})"
     count = f"{c.wrong} of {c.elements} elements differ, {far}"
-    return f"  {styled('differs', 'removed')} {c.name} {c.shape}: {count}\n          {worst}"
+    return f"  {styled(word, 'removed')} {c.name} {c.shape}: {count}\n          {worst}"
 
 
 def culprit_lines(culprit: Culprit) -> list[str]:
