@@ -28,16 +28,15 @@ class ScaledDotRewriter:
         changed = False
         for computation in module.computations:
             for instruction in computation:
-                shapes = (instruction.shape, *(o.shape for o in instruction.operands))
-                static = all(s.is_static for s in shapes)
-                if (
-                    isinstance(instruction.operation, ScaledDot)
-                    and static
-                    and consume(f"%{instruction.name}")
-                ):
+                if _is_static_scaled_dot(instruction) and consume(f"%{instruction.name}"):
                     rewrite(instruction)
                     changed = True
         return changed
+
+
+def _is_static_scaled_dot(i: HloInstruction) -> bool:
+    shapes = (i.shape, *(o.shape for o in i.operands))
+    return isinstance(i.operation, ScaledDot) and all(shape.is_static for shape in shapes)
 
 
 def rewrite(instruction: HloInstruction) -> None:
