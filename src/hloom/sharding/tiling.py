@@ -129,7 +129,10 @@ class Tiling:
         if numbers.size < devices and numbers.max() < devices:
             return whole
         if numbers.max() >= devices:
-            message = f"a sharding names device {numbers.max()}, the program runs on {devices}"
+            message = (
+                f"a sharding names device {numbers.max()}, the program runs on {devices}; state the number "
+                "of devices: num_partitions in the header or of hloom.compile, or --mesh x=N"
+            )
             raise HloError(message, rule="sharding.device")
         places: list[tuple[int, ...]] = [(0,) * rank] * devices
         summand = next(
