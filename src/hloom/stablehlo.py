@@ -28,7 +28,7 @@ _DIALECTS: Final = re.compile(rb"\b(?:stablehlo|mhlo|vhlo|chlo|func)\.\w|\bfunc\
 
 @runtime_checkable
 class Lowered(Protocol):
-    """What ``jax.jit(f).lower(x)`` gives."""
+    """Result of ``jax.jit(f).lower(x)``."""
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """Return the program in a dialect."""
@@ -37,7 +37,7 @@ class Lowered(Protocol):
 
 @runtime_checkable
 class Exported(Protocol):
-    """What ``jax.export.export(f)(x)`` and ``jax.export.deserialize`` give."""
+    """Result of ``jax.export.export(f)(x)`` and of ``jax.export.deserialize``."""
 
     @property
     def mlir_module_serialized(self) -> bytes:

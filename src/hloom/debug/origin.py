@@ -1,4 +1,4 @@
-"""Where an instruction comes from: the operation and the source line of the framework."""
+"""Origin of an instruction: the framework's operation and source line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two correct computations of a program may differ."""
+"""Tolerances: bounds of the difference between two correct computations of a program."""
 
 from __future__ import annotations
 

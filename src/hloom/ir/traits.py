@@ -105,7 +105,7 @@ class Traits:
     reads_layout: ClassVar[bool] = False
     """The result depends on the layout of the operands in memory."""
     layout_source: ClassVar[LayoutSource] = LayoutSource.DEFAULT
-    """Where the layout of a result comes from if the text states no shape."""
+    """Source of the result's layout if the text states no shape."""
     scalar_identity: ClassVar[bool] = False
     """On a scalar, the result is operand 0."""
     index_mapped: ClassVar[bool] = False

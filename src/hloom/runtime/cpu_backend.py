@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -68,9 +69,9 @@ class _Inspected(Program):
     """Inspection of a program through its native form."""
 
     @property
+    @abstractmethod
     def native(self) -> NativeExecutable:
         """Return the native form."""
-        raise NotImplementedError
 
     @property
     def memory(self) -> Memory:

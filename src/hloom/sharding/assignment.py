@@ -23,7 +23,7 @@ Cut: TypeAlias = "tuple[Factor, Tiling]"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an assignment is wanted for.
+    """The input of the choice of an assignment: an instruction, its factors, and tiles.
 
     Attributes:
         i: the instruction.

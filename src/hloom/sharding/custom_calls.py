@@ -44,7 +44,7 @@ _WHOLE: Final = re.compile(r"(?:need_replication|permutation)=\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a device computes in the place of a call.
+    """The program that each device runs in place of a call.
 
     Attributes:
         module: its program, of tiles.

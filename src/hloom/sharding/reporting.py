@@ -77,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a sharded program costs.
+    """Communication and memory of a sharded program.
 
     Attributes:
         devices: the number of devices.

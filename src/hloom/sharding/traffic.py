@@ -19,7 +19,7 @@ from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What one device sends in a collective.
+    """Bytes that one device sends in a collective.
 
     Attributes:
         instruction: the collective.

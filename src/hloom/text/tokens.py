@@ -103,7 +103,7 @@ class Scanner:
 
     @property
     def in_braces(self) -> bool:
-        """Whether the value of an attribute is read, and has an open brace: ``backend_config={side = 76``."""
+        """Return true inside an open brace of an attribute's value: ``backend_config={side = 76``."""
         return bool(self.key) and self.depth > self.key_depth
 
     def word(self, word: str, after: str, *, begins_line: bool) -> Kind:

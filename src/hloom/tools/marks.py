@@ -1,4 +1,4 @@
-"""What pictures are made of: rectangles, lines and text, in picture units."""
+"""Marks of pictures: rectangles, lines and text, in picture units."""
 
 from __future__ import annotations
 

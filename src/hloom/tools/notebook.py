@@ -1,4 +1,4 @@
-"""How notebooks show modules, shapes and layouts: the `_repr_html_` of these classes."""
+"""Notebooks: the `_repr_html_` of modules, shapes and layouts."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
 
@@ -39,7 +40,7 @@ def padded_arrays(module: HloModule) -> list[PaddedArray]:
         for c in module.computations
         if c not in inside
         for i in c.instructions
-        if i.opcode not in _VIEWS and (i.opcode != "parameter" or c is module.entry)
+        if not _is_view(i) and (i.opcode != "parameter" or c is module.entry)
         for shape in _arrays(i.shape)
         for size, dense in [(shape.byte_size, shape.unpadded_byte_size)]
         if size > dense
@@ -47,7 +48,10 @@ def padded_arrays(module: HloModule) -> list[PaddedArray]:
     return sorted(found, key=lambda array: -array.padding)
 
 
-_VIEWS = frozenset(("tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "opt-barrier"))
+def _is_view(i: HloInstruction) -> bool:
+    """Return true for calls, whose callees write the arrays, and for operations that move no bytes."""
+    moves = i.operation.traffic(i.shape, *(o.shape for o in i.operands))
+    return i.operation.calls_program or (bool(i.operands) and not moves)
 
 
 def _inside(module: HloModule) -> set[HloComputation]:

@@ -1,4 +1,4 @@
-"""What commands share: files as arguments, colors, tables and progress on the terminal."""
+"""The terminal: files as arguments, colors, tables and progress of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a module has besides functions: declarations of others, constants in memory."""
+"""Declarations of a module: external functions, constants in memory."""
 
 from __future__ import annotations
 

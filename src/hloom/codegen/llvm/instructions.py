@@ -5,6 +5,7 @@ Lines use the names that `hloom.codegen.llvm.printer` assigns to values and bloc
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from functools import lru_cache
 
@@ -12,7 +13,7 @@ from hloom.codegen.llvm.types import Type
 from hloom.codegen.llvm.values import Builder, Value
 
 
-class Instruction(Value):
+class Instruction(Value, ABC):
     """An instruction; it is the value that it yields, of type ``void`` if it yields none.
 
     Operands are attributes instead of a tuple, which halves the objects that the garbage collector visits.
@@ -28,13 +29,13 @@ class Instruction(Value):
     def __repr__(self) -> str:
         return f"<{self.opcode} {self.type.text}>"
 
+    @abstractmethod
     def fields(self) -> tuple[Hashable, ...]:
         """Return the fields other than opcode and type, with values and blocks by key."""
-        raise NotImplementedError
 
+    @abstractmethod
     def line(self) -> str:
         """Return the instruction as LLVM's text."""
-        raise NotImplementedError
 
 
 class Unary(Instruction):

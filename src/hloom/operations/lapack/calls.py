@@ -55,7 +55,7 @@ class Room:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it has rows and columns."""
+        """Return true if the array has rows and columns."""
         return len(self.dimensions) == 2
 
 

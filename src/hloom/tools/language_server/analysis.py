@@ -1,4 +1,4 @@
-"""What is known about a text: its program as far as it can be read, errors, and where names are defined."""
+"""Analysis of a text: the instructions that parse, errors, and definitions of names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be written at a place: opcodes, operands, attributes, and their values."""
+"""Completion: the opcodes, operands, attributes and values that may stand at a position."""
 
 from __future__ import annotations
 

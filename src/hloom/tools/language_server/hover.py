@@ -1,4 +1,4 @@
-"""What an editor shows about the word under the pointer, as Markdown."""
+"""Hover: Markdown about the word under the pointer."""
 
 from __future__ import annotations
 

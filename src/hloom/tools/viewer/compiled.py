@@ -1,4 +1,4 @@
-"""What compilation for the cpu backend adds to a page: the program after each pass, memory and code."""
+"""Data of a page from compilation for the cpu backend: the program after each pass, memory and code."""
 
 from __future__ import annotations
 
