@@ -135,6 +135,22 @@ def test_a_stopped_pool_still_works() -> None:
     assert not pool.started
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_pool_stops_while_programs_run(threads: int) -> None:
+    for _ in range(20):
+        pool = ThreadPool(threads)
+        places = np.zeros(5000, np.int32)
+        program = threading.Thread(target=lambda p=pool, to=places: run(p, to, 16, times=2000))
+        program.start()
+        while not places[-1]:
+            pass
+        pool.stop()
+        pool.stop()
+        program.join()
+        assert (places == 2000).all()
+        assert not pool.started
+
+
 def test_a_region_in_a_region(pool: ThreadPool) -> None:
     places = np.zeros((100, 64), np.int32)
     context = (ctypes.c_void_p * 8)(pool.address)

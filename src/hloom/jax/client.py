@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from hloom import __version__
+from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax import abi
 from hloom.jax.api import implements
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
@@ -90,6 +91,7 @@ class Client(Handle):
         self.device_handles = Words([d.handle for d in self.devices])
         self.memory_handles = Words([m.handle for d in self.devices for m in d.memories])
         clients.append(self)
+        keep_for_ever(self)  # its workers' threads use their words until the process has ended
 
     @cached_property
     def topology(self) -> Topology:
@@ -106,6 +108,7 @@ clients: Final[list[Client]] = []
 """The clients of this process."""
 STOP: Final = ctypes.c_uint64(0)
 """The word that ends queued programs early; set when the interpreter ends."""
+keep_for_ever(STOP)
 
 
 def stop() -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from hloom.cpu.runtime.context import Context
+from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax import abi
 from hloom.jax.api import implements
 from hloom.jax.callbacks import unbind
@@ -148,6 +149,7 @@ def _output_words(leaf: Leaf, dimensions: int) -> Sequence[int]:
 
 _dying: Final[list[LoadedExecutable]] = []
 """Destroyed executables with queued runs."""
+keep_for_ever(_dying)
 
 
 def _sweep() -> None:

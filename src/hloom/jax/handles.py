@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
+from hloom.cpu.runtime.support import keep_for_ever
 from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 
 T = TypeVar("T")
@@ -85,6 +86,10 @@ class Handle:
     def drop(self) -> None:
         """Forget the object: its handle is invalid from now on."""
         Handle._alive.pop(self.handle, None)
+
+
+keep_for_ever(Handle._alive)  # pyright: ignore[reportPrivateUsage]
+"""Threads without Python run programs until the process has ended."""
 
 
 def object_at(handle: int | None, wanted: type[T]) -> T:

@@ -14,11 +14,10 @@ from functools import cache
 from typing import Final
 
 from hloom.cpu.cores import thread_count
-from hloom.cpu.runtime.support import support
+from hloom.cpu.runtime.support import keep_for_ever, support
 
 _HEAD_BYTES: Final = 768
 _SLOT_BYTES: Final = 128
-_BUSY_AT: Final = 512
 _THREADS_AT: Final = 680
 _STARTED_AT: Final = 688
 
@@ -46,11 +45,11 @@ class ThreadPool:
         self._word(_THREADS_AT).value = self.threads
 
     def stop(self) -> None:
-        """End the threads for good; later kernels run in the thread of their caller."""
-        if self.started:
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(support().symbols["hloom_pool_stop"])(self.address)
-        self.forget()
-        self._word(_BUSY_AT).value = 1
+        """End the threads for good; later kernels run in the thread of their caller.
+
+        Programs may run in other threads meanwhile.
+        """
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(support().symbols["hloom_pool_stop"])(self.address)
 
     @property
     def started(self) -> bool:
@@ -68,6 +67,7 @@ def shared_pool() -> ThreadPool | None:
     if threads < 2:
         return None
     pool = ThreadPool(threads)
+    keep_for_ever(pool)  # threads of their own run programs until the process has ended
     os.register_at_fork(after_in_child=pool.forget)
     atexit.register(pool.stop)
     return pool

@@ -251,17 +251,35 @@ done:
   ret void
 }
 
-; End the threads. No region may be opened any more.
+; End the threads for good: wait until no region is open, and keep the pool taken, so that later loops run in the thread
+; of their caller. Other threads may run programs meanwhile.
 define void @hloom_pool_stop(ptr %pool) nounwind {
 entry:
+  %stop.at = getelementptr %pool, ptr %pool, i64 0, i32 16
+  %before = atomicrmw xchg ptr %stop.at, i32 1 seq_cst
+  %first = icmp eq i32 %before, 0
+  br i1 %first, label %wait, label %done
+
+wait:
+  %busy.at = getelementptr %pool, ptr %pool, i64 0, i32 8
+  br label %take
+
+take:
+  %held = cmpxchg ptr %busy.at, i32 0, i32 1 acquire monotonic
+  %got = extractvalue { i32, i1 } %held, 1
+  br i1 %got, label %taken, label %pause
+
+pause:
+  call void @pause()
+  br label %take
+
+taken:
   %started.at = getelementptr %pool, ptr %pool, i64 0, i32 17
   %started = load i32, ptr %started.at
   %runs = icmp ne i32 %started, 0
   br i1 %runs, label %halt, label %done
 
 halt:
-  %stop.at = getelementptr %pool, ptr %pool, i64 0, i32 16
-  store atomic i32 1, ptr %stop.at seq_cst, align 4
   %generation.at = getelementptr %pool, ptr %pool, i64 0, i32 0
   %g = atomicrmw add ptr %generation.at, i32 2 seq_cst
   call void @futex_wake(ptr %generation.at)
@@ -273,7 +291,7 @@ halt:
 next:
   %index = phi i64 [ 1, %halt ], [ %index.next, %joined ]
   %all = icmp uge i64 %index, %threads
-  br i1 %all, label %done, label %look
+  br i1 %all, label %stopped, label %look
 
 look:
   %thread.at = getelementptr %pool, ptr %pool, i64 0, i32 19, i64 %index, i32 4
@@ -288,6 +306,10 @@ join:
 joined:
   %index.next = add i64 %index, 1
   br label %next
+
+stopped:
+  store i32 0, ptr %started.at
+  br label %done
 
 done:
   ret void
