@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.jax_platform.process import Platform, run_program
+from tests.runtime.compiled_handlers import compiled_handlers
 
 PROGRAM = """
 import ctypes, sys
@@ -56,3 +57,38 @@ def test_programs_call_functions_that_jax_registers(library: str, platform: Plat
         "True",
         "(2, 2)",
     ]
+
+
+STAGES = """
+import ctypes, sys
+import jax, jax.numpy as jnp, numpy as np
+library = ctypes.CDLL({library!r})
+def capsule(name):
+    return jax.ffi.pycapsule(ctypes.addressof(ctypes.c_char.in_dll(library, name)))
+def function(name):
+    return jax.ffi.pycapsule(getattr(library, name))
+kind = dict(type_id=capsule("count_type"), type_info=capsule("count_info"))
+jax.ffi.register_ffi_type("count", kind, platform={name!r})
+stages = dict(instantiate=function("count_begin"), execute=function("count_plainly"))
+jax.ffi.register_ffi_target("count", stages, platform={name!r})
+jax.ffi.register_ffi_target("doubled", function("doubled_later"), platform={name!r})
+shape = jax.ShapeDtypeStruct((), jnp.int32)
+def counter():
+    return jax.jit(lambda: jax.ffi.ffi_call("count", shape, has_side_effect=True)(first=np.int64(5)))
+one, other = counter(), counter()
+print([int(one()) for _ in range(3)], [int(other()) for _ in range(2)], int(one()))
+doubled = jax.jit(lambda x: jax.ffi.ffi_call("doubled", shape)(x) + x)
+print([int(doubled(jnp.int32(x))) for x in (1, 2, 50)])
+try:
+    doubled(jnp.int32(-1)).block_until_ready()
+except Exception as error:  # stock JAX raises ValueError for this code
+    print("a late refusal" in str(error))
+"""
+
+
+@pytest.mark.parametrize("platform", ["cpu", "hloom", "stock"])
+def test_calls_keep_states_and_answer_by_futures(tmp_path: Path, platform: Platform) -> None:
+    compiled_handlers(tmp_path)
+    name = "hloom" if platform == "hloom" else "cpu"
+    printed = run_program(STAGES.format(library=str(tmp_path / "handler.so"), name=name), platform)
+    assert printed.splitlines() == ["[5, 6, 7] [5, 6] 8", "[3, 6, 150]", "True"]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.runtime.compiled_handlers import compiled_handlers
 
 import agreement
 import hloom
@@ -19,8 +16,6 @@ from hloom.errors import EvaluationError, HloError
 from hloom.operations.ffi import Handler
 from hloom.operations.ffi_attributes import parse_attributes
 from hloom.runtime.custom_call import unregister_custom_call
-
-SOURCE = Path(__file__).with_name("typed_ffi_handler.c")
 
 MODULE = """HloModule m
 ENTRY e {
@@ -34,22 +29,7 @@ ENTRY e {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    jaxlib, compiler = importlib.util.find_spec("jaxlib"), shutil.which("cc")
-    if jaxlib is None or jaxlib.origin is None or compiler is None:
-        pytest.skip("needs a C compiler and the headers in jaxlib")
-    folder = tmp_path_factory.mktemp("ffi")
-    include = Path(jaxlib.origin).parent / "include"
-    command = [
-        compiler,
-        "-shared",
-        "-fPIC",
-        f"-I{include}",
-        "-o",
-        folder / "handler.so",
-        SOURCE,
-    ]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(folder / "handler.so"))
+    return compiled_handlers(tmp_path_factory.mktemp("ffi"))
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +120,7 @@ def test_what_is_not_offered_is_an_error(library: ctypes.CDLL) -> None:
         hloom.compile(hloom.HloModule.from_text(MODULE))(np.zeros((2, 3), np.float32))
 
 
-def test_answers_by_a_future_are_refused(library: ctypes.CDLL) -> None:
+def test_a_future_of_another_make_is_refused(library: ctypes.CDLL) -> None:
     hloom.register_custom_call("typed", library.later)
     with pytest.raises(EvaluationError) as caught:
         hloom.compile(hloom.HloModule.from_text(MODULE))(np.zeros((2, 3), np.float32))

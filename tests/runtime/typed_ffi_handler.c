@@ -1,5 +1,8 @@
 /* Handlers of XLA's typed FFI for test_typed_ffi.py. */
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "xla/ffi/api/c_api.h"
 
 static XLA_FFI_Error* refuse(const XLA_FFI_Api* api, const char* message) {
@@ -55,5 +58,127 @@ XLA_FFI_Error* stream(XLA_FFI_CallFrame* frame) {
 
 XLA_FFI_Error* later(XLA_FFI_CallFrame* frame) {
   frame->future = (XLA_FFI_Future*)frame;
+  return 0;
+}
+
+/* A call with stages: counts its runs from the attribute "first"; each run prepares the step by which it counts. */
+XLA_FFI_TypeId count_type;
+XLA_FFI_TypeId step_type;
+int counts_alive, steps_alive;
+static void free_count(void* count) { --counts_alive; free(count); }
+static void free_step(void* step) { --steps_alive; free(step); }
+XLA_FFI_TypeInfo count_info = {XLA_FFI_TypeInfo_STRUCT_SIZE, 0, free_count};
+XLA_FFI_TypeInfo step_info = {XLA_FFI_TypeInfo_STRUCT_SIZE, 0, free_step};
+
+static int is_question(XLA_FFI_CallFrame* frame) {
+  if (!frame->extension_start || frame->extension_start->type != XLA_FFI_Extension_Metadata) return 0;
+  XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)frame->extension_start)->metadata;
+  metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+  metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+  return 1;
+}
+
+static XLA_FFI_Error* set(XLA_FFI_CallFrame* frame, XLA_FFI_TypeId* type, long value) {
+  long* state = malloc(sizeof(long));
+  *state = value;
+  XLA_FFI_State_Set_Args args = {XLA_FFI_State_Set_Args_STRUCT_SIZE, 0, frame->ctx, frame->stage, type, state};
+  return frame->api->XLA_FFI_State_Set(&args);
+}
+
+XLA_FFI_Error* count_begin(XLA_FFI_CallFrame* frame) {
+  if (is_question(frame)) {
+    ((XLA_FFI_Metadata_Extension*)frame->extension_start)->metadata->state_type_id = count_type;
+    return 0;
+  }
+  if (frame->stage != XLA_FFI_ExecutionStage_INSTANTIATE) return refuse(frame->api, "stage");
+  long first = *(long*)((XLA_FFI_Scalar*)frame->attrs.attrs[0])->value;
+  if (first < 0) return refuse(frame->api, "a negative count");
+  ++counts_alive;
+  return set(frame, &count_type, first);
+}
+
+XLA_FFI_Error* count_prepare(XLA_FFI_CallFrame* frame) {
+  if (is_question(frame)) return 0;
+  if (frame->stage != XLA_FFI_ExecutionStage_PREPARE) return refuse(frame->api, "stage");
+  ++steps_alive;
+  return set(frame, &step_type, 1);
+}
+
+static XLA_FFI_Error* get(XLA_FFI_CallFrame* frame, XLA_FFI_ExecutionStage stage, XLA_FFI_TypeId* type, long** state) {
+  XLA_FFI_State_Get_Args args = {XLA_FFI_State_Get_Args_STRUCT_SIZE, 0, frame->ctx, stage, type, 0};
+  XLA_FFI_Error* error = frame->api->XLA_FFI_State_Get(&args);
+  *state = args.state;
+  return error;
+}
+
+XLA_FFI_Error* count_run(XLA_FFI_CallFrame* frame) {
+  if (is_question(frame)) return 0;
+  if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE) return refuse(frame->api, "stage");
+  long *count, *step;
+  XLA_FFI_Error* error = get(frame, XLA_FFI_ExecutionStage_INSTANTIATE, &count_type, &count);
+  if (!error) error = get(frame, XLA_FFI_ExecutionStage_PREPARE, &step_type, &step);
+  if (error) return error;
+  *(int*)((XLA_FFI_Buffer*)frame->rets.rets[0])->data = *count;
+  *count += *step;
+  return 0;
+}
+
+/* The same without preparation, as XLA:CPU and hloom run it. */
+XLA_FFI_Error* count_plainly(XLA_FFI_CallFrame* frame) {
+  if (is_question(frame)) return 0;
+  long* count;
+  XLA_FFI_Error* error = get(frame, XLA_FFI_ExecutionStage_INSTANTIATE, &count_type, &count);
+  if (error) return error;
+  *(int*)((XLA_FFI_Buffer*)frame->rets.rets[0])->data = (*count)++;
+  return 0;
+}
+
+XLA_FFI_Error* other_type(XLA_FFI_CallFrame* frame) {
+  long* count;
+  return get(frame, XLA_FFI_ExecutionStage_INSTANTIATE, &step_type, &count);
+}
+
+XLA_FFI_Error* begin_twice(XLA_FFI_CallFrame* frame) {
+  counts_alive += 2;
+  XLA_FFI_Error* error = set(frame, &count_type, 1);
+  return error ? error : set(frame, &count_type, 2);
+}
+
+XLA_FFI_Error* begin_without_type(XLA_FFI_CallFrame* frame) {
+  XLA_FFI_TypeId none = {0};
+  return set(frame, &none, 1);
+}
+
+/* Answers by a future: another thread writes the result, or an error if the operand is negative. */
+struct answer { const XLA_FFI_Api* api; XLA_FFI_Future* future; const int* x; int* y; };
+
+static void* answer(void* given) {
+  struct answer* a = given;
+  usleep(20000);
+  if (*a->x < 0) {
+    XLA_FFI_Future_SetError_Args args = {XLA_FFI_Future_SetError_Args_STRUCT_SIZE, 0, a->future,
+                                         refuse(a->api, "a late refusal")};
+    a->api->XLA_FFI_Future_SetError(&args);
+  } else {
+    *a->y = 2 * *a->x;
+    XLA_FFI_Future_SetAvailable_Args args = {XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE, 0, a->future};
+    a->api->XLA_FFI_Future_SetAvailable(&args);
+  }
+  free(a);
+  return 0;
+}
+
+XLA_FFI_Error* doubled_later(XLA_FFI_CallFrame* frame) {
+  if (is_question(frame)) return 0;
+  XLA_FFI_Future_Create_Args made = {XLA_FFI_Future_Create_Args_STRUCT_SIZE, 0, 0};
+  XLA_FFI_Error* error = frame->api->XLA_FFI_Future_Create(&made);
+  if (error) return error;
+  struct answer* a = malloc(sizeof *a);
+  XLA_FFI_Buffer *x = frame->args.args[0], *y = frame->rets.rets[0];
+  *a = (struct answer){frame->api, made.future, x->data, y->data};
+  pthread_t thread;
+  pthread_create(&thread, 0, answer, a);
+  pthread_detach(thread);
+  frame->future = made.future;
   return 0;
 }

@@ -25,6 +25,7 @@ from hloom.jax.compiled import Compiled, Interface, compile_artifact
 from hloom.jax.custom_partitioning import calls_back
 from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import LoadedExecutable
+from hloom.jax.foreign_functions import keeps_state
 from hloom.jax.handles import object_at
 from hloom.jax.handover import identity_of, take_callbacks
 
@@ -42,9 +43,9 @@ def compile_program(client: Client, artifact: bytes, options: bytes) -> LoadedEx
     key = key_of(
         "jax", identity_of(artifact), f"{asked.num_replicas} {asked.num_partitions}", host().identity
     )
-    # A program with callbacks is another one each time; one that is dumped, or whose compilation calls the
-    # client, is compiled anew.
-    known = not callbacks and not asked.dump_flags and not calls_back(artifact)
+    # A program with callbacks or states is another one each time; one that is dumped, or whose compilation
+    # calls the client, is compiled anew.
+    known = not (callbacks or asked.dump_flags or calls_back(artifact) or keeps_state(artifact))
     compiled = (_found(key, artifact) if known else None) or _compiled(key, artifact, asked)
     if known:
         keep(compiled)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -12,20 +12,30 @@ _OWN: Final = "lapack_"
 _registering: Final = threading.Lock()
 _waiting: Final[list[tuple[str, Any]]] = []
 """Targets and functions for the next compilation; registering them loads the compiler's operations."""
+_waiting_types: Final[list[tuple[str, Any]]] = []
+"""Types of states likewise."""
+_staged: Final[set[bytes]] = set()
+"""Targets with more stages than one."""
 
 
 def install(platform: str) -> None:
-    """Let JAX hand over the functions for a platform; one other than cpu gets those for cpu as well."""
+    """Let JAX hand over functions and types for a platform; one other than cpu gets those for cpu as well."""
     client: Any = import_module("jax._src.lib").xla_client
     client.register_custom_call_handler(platform, _register)
+    client.register_custom_type_handler(platform, _register_type)
     if platform != "cpu":
-        stock: Any = import_module("jaxlib._jax").register_custom_call_target
+        stock: Any = import_module("jaxlib._jax")
 
         def register_twice(name: str, function: Any, *rest: Any) -> None:
-            stock(name, function, *rest)
+            stock.register_custom_call_target(name, function, *rest)
             _register(name, function, *rest)
 
+        def register_type_twice(name: str, registration: Any) -> None:
+            stock.register_custom_type(name, registration)
+            _register_type(name, registration)
+
         client.register_custom_call_handler("cpu", register_twice)
+        client.register_custom_type_handler("cpu", register_type_twice)
 
 
 def _register(name: str | bytes, function: Any, *_: Any) -> None:
@@ -35,25 +45,34 @@ def _register(name: str | bytes, function: Any, *_: Any) -> None:
         return
     if isinstance(function, Mapping):
         stages = cast("Mapping[str, Any]", function)
-        function = stages["execute"] if set(stages) == {"execute"} else _refusal(stages)
+        if set(stages) == {"execute"}:
+            function = stages["execute"]
+        else:
+            function = dict(stages)
+            _staged.add(target.encode())
     _waiting.append((target, function))
+
+
+def _register_type(name: str | bytes, registration: Any) -> None:
+    _waiting_types.append((name.decode() if isinstance(name, bytes) else name, registration))
+
+
+def keeps_state(artifact: bytes) -> bool:
+    """Return whether a program may call a target with stages, whose state belongs to one executable."""
+    return any(target in artifact for target in _staged)
 
 
 def register_targets() -> None:
     """Register the functions that JAX has passed since the last compilation."""
-    from hloom.runtime.custom_call import register_custom_call
+    from hloom.operations.ffi_services import register_type
+    from hloom.runtime.custom_call import capsule_address, register_custom_call
 
     with _registering:
+        while _waiting_types:
+            name, registration = _waiting_types.pop(0)
+            alone = not isinstance(registration, Mapping)
+            given = {"type_id": registration} if alone else cast("Mapping[str, Any]", registration)
+            addresses = {key: capsule_address(value) for key, value in given.items()}
+            register_type(name, addresses["type_id"], addresses.get("type_info"))
         while _waiting:
             register_custom_call(*_waiting.pop(0))
-
-
-def _refusal(stages: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function that refuses to run a call of several stages, which keeps a state between them."""
-
-    def refuse(*_: Any) -> Any:
-        raise NotImplementedError(
-            f"it has the stages {', '.join(sorted(stages))}; hloom serves execute alone"
-        )
-
-    return refuse

@@ -1,35 +1,35 @@
 """C functions of XLA's typed FFI: handlers that receive a call frame with buffers and attributes.
 
 A handler is ``XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame)``, declared in XLA's ``xla/ffi/api/c_api.h``
-(major version 0). Buffers, attributes, errors, memory, and a thread pool that runs tasks immediately are
-supported. Handlers with state are not: each call has the stage EXECUTE only.
+(major version 0); `hloom.operations.ffi_services` has the functions that it may call.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Sequence
-from functools import cache
-from itertools import count
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from hloom.errors import EvaluationError
+from hloom.ir.annotations import Annotation
+from hloom.ir.instruction import HloInstruction
 from hloom.operations.ffi_attributes import Attributes, parse_attributes
+from hloom.operations.ffi_services import (
+    EXECUTE,
+    STAGES,
+    ExecutionContext,
+    Struct,
+    answer,
+    table_address,
+)
 from hloom.shape.shape import Shape
 
-_MINOR_VERSION: Final = 3
-_EXECUTE: Final = 3
 _BUFFER: Final = 1
 _ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4
-_OK, _UNIMPLEMENTED, _RESOURCE_EXHAUSTED = 0, 12, 8
-_CODES: Final = (
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-    "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-)  # fmt: skip
 _DATA_TYPES: Final = {
     "bool": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "uint8": 6, "uint16": 7, "uint32": 8,
     "uint64": 9, "float32": 11, "float64": 12,
@@ -56,33 +56,27 @@ class Memory(Protocol):
         ...
 
 
-class _Struct(ctypes.Structure):
-    """Common first fields of every struct of the interface."""
-
-    _fields_ = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
-
-
-class _Buffer(_Struct):
+class _Buffer(Struct):
     _fields_ = (
         ("dtype", ctypes.c_int32), ("data", ctypes.c_void_p), ("rank", ctypes.c_int64),
         ("dims", ctypes.POINTER(ctypes.c_int64)),
     )  # fmt: skip
 
 
-class _Values(_Struct):
+class _Values(Struct):
     """Args and Rets."""
 
     _fields_ = (("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("values", ctypes.c_void_p))
 
 
-class _Attrs(_Struct):
+class _Attrs(Struct):
     _fields_ = (
         ("size", ctypes.c_int64), ("types", ctypes.c_void_p), ("names", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
     )  # fmt: skip
 
 
-class _Frame(_Struct):
+class _Frame(Struct):
     _fields_ = (
         ("api", ctypes.c_void_p), ("context", ctypes.c_void_p), ("stage", ctypes.c_int32),
         ("args", _Values), ("rets", _Values), ("attrs", _Attrs), ("future", ctypes.c_void_p),
@@ -101,201 +95,87 @@ class _Array(ctypes.Structure):
     _fields_ = (("dtype", ctypes.c_int32), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p))
 
 
-class _Version(_Struct):
-    _fields_ = (("major", ctypes.c_int32), ("minor", ctypes.c_int32))
-
-
-_FUNCTIONS: Final = (
-    "Error_Create", "Error_GetMessage", "Error_Destroy", "Handler_Register", "Stream_Get", "Type_Register",
-    "ExecutionContext_Get", "State_Set", "State_Get", "DeviceMemory_Allocate", "DeviceMemory_Free",
-    "ThreadPool_Schedule", "ThreadPool_NumThreads", "Future_Create", "Future_SetAvailable", "Future_SetError",
-    "RunId_Get", "DeviceOrdinal_Get",
-)  # fmt: skip
-"""The functions of XLA_FFI_Api, in its order."""
-
-
-class _Api(_Struct):
-    _fields_ = (
-        ("version", _Version), ("internal", ctypes.c_void_p),
-        *((name, ctypes.c_void_p) for name in _FUNCTIONS),
-    )  # fmt: skip
-
-
-class _ErrorArgs(_Struct):
-    """Arguments of Error_Create; the other two error functions have the error in the field of the message."""
-
-    _fields_ = (("message", ctypes.c_char_p), ("code", ctypes.c_int32))
-
-
-class _MessageArgs(_Struct):
-    _fields_ = (("error", ctypes.c_void_p), ("message", ctypes.c_char_p))
-
-
-class _MemoryArgs(_Struct):
-    """Arguments of DeviceMemory_Allocate."""
-
-    _fields_ = (
-        ("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("alignment", ctypes.c_size_t),
-        ("data", ctypes.c_void_p),
-    )  # fmt: skip
-
-
-class _FreeArgs(_Struct):
-    _fields_ = (("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p))
-
-
-class _TaskArgs(_Struct):
-    _fields_ = (("context", ctypes.c_void_p), ("task", ctypes.c_void_p), ("data", ctypes.c_void_p))
-
-
-class _NumberArgs(_Struct):
-    """Arguments of functions that return a number; ThreadPool_NumThreads returns it through a pointer."""
-
-    _fields_ = (("context", ctypes.c_void_p), ("number", ctypes.c_int64))
-
-
 _HANDLER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Frame))
-_API_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-_TASK: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-# -- the functions that handlers call
-
-_errors: Final[dict[int, tuple[int, bytes]]] = {}
-"""Errors that have not been destroyed: code and message by handle."""
-_handles: Final = count(1)
-
-
-def _error(code: int, message: bytes) -> int:
-    handle = next(_handles)
-    _errors[handle] = (code, message)
-    return handle
-
-
-def _error_create(address: int) -> int:
-    given = _ErrorArgs.from_address(address)
-    return _error(given.code, given.message or b"")
-
-
-def _error_message(address: int) -> None:
-    given = _MessageArgs.from_address(address)
-    given.message = _errors[given.error][1]
-
-
-def _error_destroy(address: int) -> None:
-    _errors.pop(_MessageArgs.from_address(address).error, None)
-
-
-def _allocate(address: int) -> int:
-    given = _MemoryArgs.from_address(address)
-    pointer = ctypes.c_void_p()
-    alignment = max(given.alignment, ctypes.sizeof(ctypes.c_void_p))
-    if _process().posix_memalign(
-        ctypes.byref(pointer), ctypes.c_size_t(alignment), ctypes.c_size_t(given.size)
-    ):
-        return _error(_RESOURCE_EXHAUSTED, b"not enough memory")
-    given.data = pointer.value
-    return _OK
-
-
-def _free(address: int) -> int:
-    _process().free(ctypes.c_void_p(_FreeArgs.from_address(address).data))
-    return _OK
-
-
-def _schedule(address: int) -> int:
-    given = _TaskArgs.from_address(address)
-    _TASK(given.task)(given.data)
-    return _OK
-
-
-def _num_threads(address: int) -> int:
-    ctypes.c_int64.from_address(_NumberArgs.from_address(address).number).value = 1
-    return _OK
-
-
-def _zero(address: int) -> int:
-    """Return 0, the number of the only device and of a run."""
-    given = _NumberArgs.from_address(address)
-    ctypes.memset(
-        ctypes.addressof(given) + _NumberArgs.number.offset, 0, given.struct_size - _NumberArgs.number.offset
-    )
-    return _OK
-
-
-def _unimplemented(name: str) -> Callable[[int], int]:
-    message = f"hloom does not offer XLA_FFI_{name} to handlers".encode()
-
-    def refuse(_: int) -> int:
-        return _error(_UNIMPLEMENTED, message)
-
-    return refuse
-
-
-_OFFERED: Final[dict[str, Any]] = {
-    "Error_Create": _error_create,
-    "Error_GetMessage": _error_message,
-    "Error_Destroy": _error_destroy,
-    "DeviceMemory_Allocate": _allocate,
-    "DeviceMemory_Free": _free,
-    "ThreadPool_Schedule": _schedule,
-    "ThreadPool_NumThreads": _num_threads,
-    "RunId_Get": _zero,
-    "DeviceOrdinal_Get": _zero,
-}
-
-
-@cache
-def _process() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
-@cache
-def _api() -> tuple[_Api, list[Any]]:
-    """Return the table of functions, and the objects that must outlive it."""
-    functions = [_API_FUNCTION(_OFFERED.get(name) or _unimplemented(name)) for name in _FUNCTIONS]
-    api = _Api(struct_size=ctypes.sizeof(_Api))
-    api.version = _Version(struct_size=ctypes.sizeof(_Version), major=0, minor=_MINOR_VERSION)
-    for name, function in zip(_FUNCTIONS, functions, strict=True):
-        setattr(api, name, ctypes.cast(function, ctypes.c_void_p).value)
-    return api, functions
 
 
 # -- calls
 
 
 class Handler:
-    """A C function of the typed FFI."""
+    """A C function of the typed FFI, for one stage of a call."""
 
-    def __init__(self, name: str, address: int) -> None:
+    def __init__(self, name: str, address: int, stage: int = EXECUTE) -> None:
         self.name = name
+        self._stage = stage
         self._call = _HANDLER(address)
 
-    def __call__(self, operands: Sequence[Memory], result: Memory, attributes: Attributes) -> None:
+    def __call__(
+        self,
+        operands: Sequence[Memory],
+        results: Sequence[Memory],
+        attributes: Attributes,
+        context: ExecutionContext | None = None,
+    ) -> None:
         """Run the function; raises EvaluationError (``custom-call.failed``) with its error."""
         held: list[Any] = []
         frame = _Frame(
             struct_size=_Frame.future.offset,
-            api=ctypes.addressof(_api()[0]),
-            stage=_EXECUTE,
+            api=table_address(),
+            context=context.handle if context is not None else None,
+            stage=self._stage,
             args=_values([leaf for operand in operands for leaf in _leaves(operand)], held),
-            rets=_values(_leaves(result), held),
+            rets=_values([leaf for result in results for leaf in _leaves(result)], held),
             attrs=_attributes(attributes, held),
         )
-        handle = self._call(frame)
-        if frame.future or handle:
-            raise failure(self.name, handle or 0, frame.future or 0)
+        error = self._call(frame)
+        failure = answer(self.name, error or 0, frame.future or 0) if error or frame.future else None
+        if failure is not None:
+            raise failure
 
 
-def failure(name: str, handle: int, future: int) -> EvaluationError:
-    """Return the error of a call that answered by an error's handle or a future."""
-    if future:
-        message = f"custom call target {name!r} answers by a future, which hloom does not wait for"
-        return EvaluationError(message, rule="custom-call.future")
-    code, text = _errors.pop(handle, (2, b"an error that was not made by XLA_FFI_Error_Create"))
-    code_name = _CODES[code] if 0 <= code < len(_CODES) else str(code)
-    message = f"custom call target {name!r} failed: {code_name}: {text.decode('utf-8', 'replace')}"
-    return EvaluationError(message, rule="custom-call.failed")
+class StagedHandler:
+    """The C functions of the stages of a call.
+
+    The first run of an instruction instantiates the call, which may set a state; each run prepares,
+    initializes and executes it. The states of instantiation live as long as the instruction.
+    """
+
+    def __init__(self, name: str, addresses: Mapping[str, int]) -> None:
+        """Take the address of the function of each stage; ``execute`` must be among them."""
+        self._handlers = [
+            Handler(name, addresses[stage], number)
+            for number, stage in enumerate(STAGES)
+            if stage in addresses
+        ]
+        self._instantiate = self._handlers.pop(0) if "instantiate" in addresses else None
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, call: HloInstruction, operands: Sequence[Memory], result: Memory, attributes: Attributes
+    ) -> None:
+        """Run the stages; raises EvaluationError (``custom-call.failed``) with the first error."""
+        context = ExecutionContext(self._instantiated(call, attributes))
+        for handler in self._handlers:
+            handler(operands, [result], attributes, context)
+
+    def _instantiated(self, call: HloInstruction, attributes: Attributes) -> ExecutionContext:
+        """Return the context of an instruction, made in its first run and by this target."""
+        with self._lock:
+            made = call.annotation(_Instantiated)
+            if made is None or made.target is not self:
+                made = _Instantiated(self, ExecutionContext())
+                if self._instantiate is not None:
+                    self._instantiate((), (), attributes, made.context)
+                call.annotate(made)
+            return made.context
+
+
+@dataclass(frozen=True, slots=True)
+class _Instantiated(Annotation):
+    """The context of a call, with the states of its instantiation."""
+
+    target: StagedHandler
+    context: ExecutionContext
 
 
 def _leaves(memory: Memory) -> list[Memory]:
@@ -399,7 +279,7 @@ def _template(operands: list[list[int]], results: list[list[int]], attributes: s
     types = (ctypes.c_int32 * len(arrays))(*[_BUFFER] * len(arrays))
     held: list[Any] = [memory, types]
     frame = _Frame.from_buffer(memory)
-    frame.struct_size, frame.api, frame.stage = _Frame.future.offset, ctypes.addressof(_api()[0]), _EXECUTE
+    frame.struct_size, frame.api, frame.stage = _Frame.future.offset, table_address(), EXECUTE
     for values, given in ((frame.args, operands), (frame.rets, results)):
         values.struct_size, values.size, values.types = (
             ctypes.sizeof(_Values), len(given), ctypes.addressof(types)

@@ -19,8 +19,9 @@ from hloom.errors import EvaluationError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Value
 from hloom.operations.custom_call import TARGETS, CustomCall, Target
-from hloom.operations.ffi import Handler, function_cell
-from hloom.operations.ffi_attributes import parse_attributes
+from hloom.operations.ffi import Handler, StagedHandler, function_cell
+from hloom.operations.ffi_attributes import Attributes, parse_attributes
+from hloom.operations.ffi_services import STAGES
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 
@@ -33,7 +34,7 @@ _CFunction: Final = ctypes.CFUNCTYPE(None).__base__ or object
 _SIGNATURE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
 
 
-def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
+def register_custom_call(name: str, function: Callable[..., Any] | int | Mapping[str, Any]) -> None:
     """Register the function of custom calls of the target ``name``, replacing an earlier one.
 
     Args:
@@ -45,12 +46,18 @@ def register_custom_call(name: str, function: Callable[..., Any] | int) -> None:
             (`hloom.operations.ffi`), others as ``void target(void* out, void** in)``. ``in`` has a pointer
             for each operand, to its elements in the order of its layout; ``out`` points to memory for the
             result.
-            For a tuple the pointer is to an array of pointers, one for each element.
+            For a tuple the pointer is to an array of pointers, one for each element. A typed call of several
+            stages is a mapping from their names to C functions: ``instantiate``, ``prepare``, ``initialize``
+            and ``execute``, the only one that must be there.
 
-    Raises EvaluationError if the function is neither.
+    Raises EvaluationError if the function is none of these.
     """
     if not isinstance(cast("object", name), str):
         raise EvaluationError(f"a custom call target is a string, got {name!r}", rule="custom-call.name")
+    if isinstance(function, Mapping):
+        TARGETS[name] = _staged(name, cast("Mapping[str, Any]", function))
+        function_cell(name).value = None
+        return
     capsule = _is_capsule(function)
     if isinstance(function, bool) or not (isinstance(function, int) or callable(function) or capsule):
         message = f"custom call target {name!r}: a function or an address is wanted, got {function!r}"
@@ -96,18 +103,9 @@ def _native(name: str, function: Any) -> Target:
     call, handler = _SIGNATURE(address), Handler(name, address)
 
     def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
-        operation = instruction.operation
-        assert isinstance(operation, CustomCall)
-        if operation.api_version not in ("API_VERSION_ORIGINAL", _TYPED):
-            version = operation.api_version
-            message = f"C functions have the original form or that of the typed FFI, not {version}"
-            raise EvaluationError(message, rule="custom-call.api-version")
-        shapes = operation.operand_layout_constraints or [operand.shape for operand in instruction.operands]
-        sources = [_Buffer(shape, value) for shape, value in zip(shapes, operands, strict=True)]
-        result = _Buffer(instruction.shape, None)
-        if operation.api_version == _TYPED:
-            handler(sources, result, parse_attributes(instruction.backend_config))
-            return result.value()
+        if _version(instruction) == _TYPED:
+            return _typed(instruction, operands, lambda given, result, said: handler(given, [result], said))
+        sources, result = _memory(instruction, operands)
         pointers = (ctypes.c_void_p * max(1, len(sources)))(*[source.address for source in sources])
         call(result.address, pointers)
         return result.value()
@@ -117,15 +115,70 @@ def _native(name: str, function: Any) -> Target:
     return target
 
 
+def _staged(name: str, functions: Mapping[str, Any]) -> Target:
+    if "execute" not in functions or not set(functions) <= set(STAGES):
+        stages = ", ".join(map(str, functions)) or "none"
+        message = (
+            f"custom call target {name!r}: the stages are {', '.join(STAGES)}, the last of which must be"
+        )
+        raise EvaluationError(f"{message} there, got {stages}", rule="custom-call.stages")
+    handler = StagedHandler(name, {stage: _address(one) or 0 for stage, one in functions.items()})
+
+    def target(instruction: HloInstruction, operands: Sequence[Value]) -> Any:
+        if _version(instruction) != _TYPED:
+            message = f"the call of {name!r} has stages, which calls of {_TYPED} alone have"
+            raise EvaluationError(message, rule="custom-call.api-version")
+        return _typed(
+            instruction, operands, lambda given, result, said: handler(instruction, given, result, said)
+        )
+
+    target.functions = functions  # type: ignore[attr-defined]
+    return target
+
+
+def _version(instruction: HloInstruction) -> str:
+    operation = instruction.operation
+    assert isinstance(operation, CustomCall)
+    if operation.api_version not in ("API_VERSION_ORIGINAL", _TYPED):
+        message = f"C functions have the original form or that of the typed FFI, not {operation.api_version}"
+        raise EvaluationError(message, rule="custom-call.api-version")
+    return operation.api_version
+
+
+def _memory(instruction: HloInstruction, operands: Sequence[Value]) -> tuple[list[_Buffer], _Buffer]:
+    """Return the operands in memory, and memory for the result."""
+    operation = instruction.operation
+    assert isinstance(operation, CustomCall)
+    shapes = operation.operand_layout_constraints or [operand.shape for operand in instruction.operands]
+    sources = [_Buffer(shape, value) for shape, value in zip(shapes, operands, strict=True)]
+    return sources, _Buffer(instruction.shape, None)
+
+
+def _typed(
+    instruction: HloInstruction,
+    operands: Sequence[Value],
+    call: Callable[[Sequence[_Buffer], _Buffer, Attributes], None],
+) -> Value:
+    """Return the result of a handler, called with operands, memory for the result, and attributes."""
+    sources, result = _memory(instruction, operands)
+    call(sources, result, parse_attributes(instruction.backend_config))
+    return result.value()
+
+
 def _address(function: Any) -> int | None:
     if isinstance(function, int):
         return function
     if not _is_capsule(function):
         return ctypes.cast(function, ctypes.c_void_p).value
+    return capsule_address(function)
+
+
+def capsule_address(capsule: Any) -> int:
+    """Return the address in a PyCapsule, whatever its name."""
     get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     get_name.argtypes, get_name.restype = [ctypes.py_object], ctypes.c_char_p
     get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-    return get_pointer(function, get_name(function))
+    return get_pointer(capsule, get_name(capsule))
 
 
 def _is_capsule(function: Any) -> bool:

@@ -33,7 +33,7 @@ from hloom.ir.device import Device, Passed, Pending, arrived
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
 from hloom.ir.value import Array, Value
-from hloom.operations.ffi import failure
+from hloom.operations.ffi_services import answer
 from hloom.operations.transfer import RecvDone
 from hloom.passes.expand.dynamic_form import HOST_TARGET, actual, enclosed
 from hloom.plan.kernel import KernelPlan
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 HOST_FUNCTION: Final = "hloom_host"
 FAILED: Final = 1 << 32
-"""Added to the number of a call whose C function has failed; see ``native_code/foreign.ll``."""
+"""Added to the number of a call whose C function fails or answers later; see ``native_code/foreign.ll``."""
 HOST_OPERATIONS: Final = (
     "all-gather-done", "all-gather-start", "all-reduce-done", "all-reduce-start", "async-done", "async-start",
     "bitcast", "collective-permute", "collective-permute-done", "collective-permute-start",
@@ -129,7 +129,10 @@ class HostCalls:
             error, future = (ctypes.c_uint64 * 2).from_address(pointers)
             instruction = self._calls[number ^ FAILED].instruction
             target = getattr(instruction.operation, "custom_call_target", "")
-            raise failure(target, error, future).at(instruction=instruction.name)
+            failure = answer(target, error, future)
+            if failure is not None:
+                raise failure.at(instruction=instruction.name)
+            return
         with np.errstate(all="ignore"):
             self._calls[number].run(self, pointers)
 

@@ -1,0 +1,415 @@
+"""The functions that handlers of XLA's typed FFI call: XLA_FFI_Api.
+
+Errors, memory, a thread pool that runs tasks immediately, types, states and futures; as declared in XLA's
+``xla/ffi/api/c_api.h`` (major version 0). A handler of a stage before EXECUTE may set a state, an object of
+a registered type, which handlers of the call get later: that of INSTANTIATE belongs to the call in the
+program and lives as long as it, those of PREPARE and INITIALIZE belong to one run of the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from typing import Any, Final
+
+from hloom.errors import EvaluationError
+
+_MINOR_VERSION: Final = 3
+INSTANTIATE, PREPARE, INITIALIZE, EXECUTE = range(4)
+"""The stages of a call."""
+STAGES: Final = ("instantiate", "prepare", "initialize", "execute")
+"""Their names."""
+_OK, _INVALID_ARGUMENT, _NOT_FOUND, _ALREADY_EXISTS = 0, 3, 5, 6
+_RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 8, 12
+_CODES: Final = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
+    "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+)  # fmt: skip
+
+
+class Struct(ctypes.Structure):
+    """Common first fields of every struct of the interface."""
+
+    _fields_ = (("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p))
+
+
+class _Version(Struct):
+    _fields_ = (("major", ctypes.c_int32), ("minor", ctypes.c_int32))
+
+
+_FUNCTIONS: Final = (
+    "Error_Create", "Error_GetMessage", "Error_Destroy", "Handler_Register", "Stream_Get", "Type_Register",
+    "ExecutionContext_Get", "State_Set", "State_Get", "DeviceMemory_Allocate", "DeviceMemory_Free",
+    "ThreadPool_Schedule", "ThreadPool_NumThreads", "Future_Create", "Future_SetAvailable", "Future_SetError",
+    "RunId_Get", "DeviceOrdinal_Get",
+)  # fmt: skip
+"""The functions of XLA_FFI_Api, in its order."""
+
+
+class _Api(Struct):
+    _fields_ = (
+        ("version", _Version), ("internal", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in _FUNCTIONS),
+    )  # fmt: skip
+
+
+class _ErrorArgs(Struct):
+    """Arguments of Error_Create; the other two error functions have the error in the field of the message."""
+
+    _fields_ = (("message", ctypes.c_char_p), ("code", ctypes.c_int32))
+
+
+class _MessageArgs(Struct):
+    _fields_ = (("error", ctypes.c_void_p), ("message", ctypes.c_char_p))
+
+
+class _MemoryArgs(Struct):
+    """Arguments of DeviceMemory_Allocate."""
+
+    _fields_ = (
+        ("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("alignment", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class _FreeArgs(Struct):
+    _fields_ = (("context", ctypes.c_void_p), ("size", ctypes.c_size_t), ("data", ctypes.c_void_p))
+
+
+class _TaskArgs(Struct):
+    _fields_ = (("context", ctypes.c_void_p), ("task", ctypes.c_void_p), ("data", ctypes.c_void_p))
+
+
+class _NumberArgs(Struct):
+    """Arguments of functions that return a number; ThreadPool_NumThreads returns it through a pointer."""
+
+    _fields_ = (("context", ctypes.c_void_p), ("number", ctypes.c_int64))
+
+
+class _Span(ctypes.Structure):
+    _fields_ = (("ptr", ctypes.c_void_p), ("len", ctypes.c_size_t))
+
+
+class _TypeInfo(Struct):
+    _fields_ = (("deleter", ctypes.c_void_p),)
+
+
+class _TypeArgs(Struct):
+    _fields_ = (("name", _Span), ("type_id", ctypes.c_void_p), ("type_info", ctypes.c_void_p))
+
+
+class _StateArgs(Struct):
+    _fields_ = (
+        ("context", ctypes.c_void_p), ("stage", ctypes.c_int32), ("type_id", ctypes.c_void_p),
+        ("state", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+class _FutureArgs(Struct):
+    """Arguments of the three functions of futures; that which creates one has the first field alone."""
+
+    _fields_ = (("future", ctypes.c_void_p), ("error", ctypes.c_void_p))
+
+
+_API_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_TASK: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+# -- errors, memory, tasks
+
+
+_errors: Final[dict[int, tuple[int, bytes]]] = {}
+"""Errors that have not been destroyed: code and message by handle."""
+_handles: Final = count(1)
+
+
+def _error(code: int, message: bytes) -> int:
+    handle = next(_handles)
+    _errors[handle] = (code, message)
+    return handle
+
+
+def _error_create(address: int) -> int:
+    given = _ErrorArgs.from_address(address)
+    return _error(given.code, given.message or b"")
+
+
+def _error_message(address: int) -> None:
+    given = _MessageArgs.from_address(address)
+    given.message = _errors[given.error][1]
+
+
+def _error_destroy(address: int) -> None:
+    _errors.pop(_MessageArgs.from_address(address).error, None)
+
+
+def _allocate(address: int) -> int:
+    given = _MemoryArgs.from_address(address)
+    pointer = ctypes.c_void_p()
+    alignment = max(given.alignment, ctypes.sizeof(ctypes.c_void_p))
+    if _process().posix_memalign(
+        ctypes.byref(pointer), ctypes.c_size_t(alignment), ctypes.c_size_t(given.size)
+    ):
+        return _error(_RESOURCE_EXHAUSTED, b"not enough memory")
+    given.data = pointer.value
+    return _OK
+
+
+def _free(address: int) -> int:
+    _process().free(ctypes.c_void_p(_FreeArgs.from_address(address).data))
+    return _OK
+
+
+def _schedule(address: int) -> int:
+    given = _TaskArgs.from_address(address)
+    _TASK(given.task)(given.data)
+    return _OK
+
+
+def _num_threads(address: int) -> int:
+    ctypes.c_int64.from_address(_NumberArgs.from_address(address).number).value = 1
+    return _OK
+
+
+def _zero(address: int) -> int:
+    """Return 0, the number of the only device and of a run."""
+    given = _NumberArgs.from_address(address)
+    ctypes.memset(
+        ctypes.addressof(given) + _NumberArgs.number.offset, 0, given.struct_size - _NumberArgs.number.offset
+    )
+    return _OK
+
+
+def _unimplemented(name: str) -> Callable[[int], int]:
+    message = f"hloom does not offer XLA_FFI_{name} to handlers".encode()
+
+    def refuse(_: int) -> int:
+        return _error(_UNIMPLEMENTED, message)
+
+    return refuse
+
+
+# -- types
+
+
+_deleters: Final[dict[int, int]] = {}
+"""The functions that destroy objects of registered types, by the types' numbers."""
+_types: Final[dict[str, int]] = {}
+_type_numbers: Final = count(1 << 32)
+"""Numbers of types; XLA's own, whose registry other types may be in, begin at 1."""
+_lock: Final = threading.Lock()
+
+
+def register_type(name: str, type_id: int, type_info: int | None) -> None:
+    """Register a type of states: write its number to an XLA_FFI_TypeId that has none, note its deleter.
+
+    Args:
+        name: unique among types.
+        type_id: address of the XLA_FFI_TypeId.
+        type_info: address of the XLA_FFI_TypeInfo, if there is one.
+    """
+    number = ctypes.c_int64.from_address(type_id)
+    with _lock:
+        if not number.value:
+            number.value = _types.setdefault(name, next(_type_numbers))
+        _types[name] = number.value
+        if type_info:
+            _deleters[number.value] = _TypeInfo.from_address(type_info).deleter or 0
+
+
+def _type_register(address: int) -> int:
+    given = _TypeArgs.from_address(address)
+    name = ctypes.string_at(given.name.ptr, given.name.len).decode("utf-8", "replace")
+    register_type(name, given.type_id, given.type_info)
+    return _OK
+
+
+def _number_of(type_id: int | None) -> int:
+    return ctypes.c_int64.from_address(type_id).value if type_id else 0
+
+
+# -- contexts and states
+
+
+@dataclass(frozen=True)
+class _State:
+    type_number: int
+    address: int
+
+
+class ExecutionContext:
+    """The states of a call, by stage.
+
+    Attributes:
+        handle: its number, as handlers get it.
+    """
+
+    def __init__(self, outer: ExecutionContext | None = None) -> None:
+        """Make a context without states of its own; it also has those of an outer one."""
+        self._states: dict[int, _State] = {}
+        self._outer = outer
+        self.handle = next(_handles)
+        _contexts[self.handle] = self
+
+    def state(self, stage: int) -> _State | None:
+        """Return the state that a stage has set."""
+        found = self._states.get(stage)
+        return self._outer.state(stage) if found is None and self._outer is not None else found
+
+    def set_state(self, stage: int, state: _State) -> bool:
+        """Take a state; it is destroyed together with the context. Return false if the stage has set one."""
+        if self._states.setdefault(stage, state) is not state:
+            return False
+        deleter = _deleters.get(state.type_number)
+        if deleter:
+            weakref.finalize(self, _TASK(deleter), state.address).atexit = False
+        return True
+
+
+_contexts: Final[weakref.WeakValueDictionary[int, ExecutionContext]] = weakref.WeakValueDictionary()
+
+
+def _set_state(address: int) -> int:
+    given = _StateArgs.from_address(address)
+    context, number = _contexts.get(given.context or 0), _number_of(given.type_id)
+    if context is None:
+        return _error(_INVALID_ARGUMENT, b"this call keeps no state: its target has no stage but execute")
+    if not number:
+        return _error(_INVALID_ARGUMENT, b"the type of the state is not registered")
+    if not context.set_state(given.stage, _State(number, given.state or 0)):
+        return _error(_ALREADY_EXISTS, f"the stage {_stage(given.stage)} has set a state already".encode())
+    return _OK
+
+
+def _get_state(address: int) -> int:
+    given = _StateArgs.from_address(address)
+    context = _contexts.get(given.context or 0)
+    state = context.state(given.stage) if context is not None else None
+    if state is None:
+        return _error(_NOT_FOUND, f"the stage {_stage(given.stage)} has set no state".encode())
+    if state.type_number != _number_of(given.type_id):
+        message = f"the state of the stage {_stage(given.stage)} has another type"
+        return _error(_INVALID_ARGUMENT, message.encode())
+    given.state = state.address
+    return _OK
+
+
+def _stage(number: int) -> str:
+    return STAGES[number] if 0 <= number < len(STAGES) else str(number)
+
+
+def _user_data(_: int) -> int:
+    return _error(_NOT_FOUND, b"programs have no user data")
+
+
+# -- futures
+
+
+class _Future:
+    """An answer that a handler gives later."""
+
+    def __init__(self) -> None:
+        self.there = threading.Event()
+        self.error = 0
+
+
+_futures: Final[dict[int, _Future]] = {}
+
+
+def _future_create(address: int) -> int:
+    handle = next(_handles)
+    _futures[handle] = _Future()
+    _FutureArgs.from_address(address).future = handle
+    return _OK
+
+
+def _future_set(address: int, error: int) -> int:
+    future = _futures.get(_FutureArgs.from_address(address).future or 0)
+    if future is None or future.there.is_set():
+        return _error(_INVALID_ARGUMENT, b"no such future, or one that has been set")
+    future.error = error
+    future.there.set()
+    return _OK
+
+
+def _future_available(address: int) -> int:
+    return _future_set(address, _OK)
+
+
+def _future_error(address: int) -> int:
+    return _future_set(address, _FutureArgs.from_address(address).error or _OK)
+
+
+def answer(name: str, error: int, future: int) -> EvaluationError | None:
+    """Return the error of a call, None if it succeeded; wait for the future if it answered by one.
+
+    Args:
+        name: the call's target.
+        error, future: handles, or 0.
+    """
+    if future:
+        given = _futures.get(future)
+        if given is None:
+            message = (
+                f"custom call target {name!r} answers by a future that XLA_FFI_Future_Create did not make"
+            )
+            return EvaluationError(message, rule="custom-call.future")
+        given.there.wait()
+        del _futures[future]
+        error = error or given.error
+    if not error:
+        return None
+    code, text = _errors.pop(error, (2, b"an error that was not made by XLA_FFI_Error_Create"))
+    code_name = _CODES[code] if 0 <= code < len(_CODES) else str(code)
+    message = f"custom call target {name!r} failed: {code_name}: {text.decode('utf-8', 'replace')}"
+    return EvaluationError(message, rule="custom-call.failed")
+
+
+# -- the table
+
+
+_OFFERED: Final[dict[str, Any]] = {
+    "Error_Create": _error_create,
+    "Error_GetMessage": _error_message,
+    "Error_Destroy": _error_destroy,
+    "DeviceMemory_Allocate": _allocate,
+    "DeviceMemory_Free": _free,
+    "ThreadPool_Schedule": _schedule,
+    "ThreadPool_NumThreads": _num_threads,
+    "Type_Register": _type_register,
+    "ExecutionContext_Get": _user_data,
+    "State_Set": _set_state,
+    "State_Get": _get_state,
+    "Future_Create": _future_create,
+    "Future_SetAvailable": _future_available,
+    "Future_SetError": _future_error,
+    "RunId_Get": _zero,
+    "DeviceOrdinal_Get": _zero,
+}
+
+
+@cache
+def _process() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+@cache
+def _table() -> tuple[_Api, list[Any]]:
+    """Return the table of functions, and the objects that must outlive it."""
+    functions = [_API_FUNCTION(_OFFERED.get(name) or _unimplemented(name)) for name in _FUNCTIONS]
+    api = _Api(struct_size=ctypes.sizeof(_Api))
+    api.version = _Version(struct_size=ctypes.sizeof(_Version), major=0, minor=_MINOR_VERSION)
+    for name, function in zip(_FUNCTIONS, functions, strict=True):
+        setattr(api, name, ctypes.cast(function, ctypes.c_void_p).value)
+    return api, functions
+
+
+def table_address() -> int:
+    """Return the address of the table."""
+    return ctypes.addressof(_table()[0])
