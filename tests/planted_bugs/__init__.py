@@ -2,5 +2,5 @@
 
 ``python -m tests.planted_bugs [NAME ...]`` plants each bug in a program of 1,000 instructions or more, finds
 it by check and bisect, and reduces the program. It prints a table, and fails if a bug is not found, remains
-larger than 10 instructions (14 with a loop), or takes longer than `MOST_SECONDS` of CPU time.
+larger than `MOST_INSTRUCTIONS`, or takes longer than `MOST_SECONDS` of CPU time.
 """

@@ -27,7 +27,6 @@ class Bug:
         lines: instructions from %x and %w, of type f32[8,16], to %y of the same type.
         computations: what they call.
         native: whether native code is wrong, and no pass.
-        most: the number of instructions to which it must shrink.
     """
 
     plant: Plant
@@ -36,7 +35,6 @@ class Bug:
     lines: str
     computations: str = ""
     native: bool = False
-    most: int = 10
 
 
 def _folded(right: Any) -> Any:
@@ -60,6 +58,11 @@ def _one_late(right: Any) -> Any:
         return right(loop, dataclasses.replace(count, iterations=count.iterations + 1))
 
     return know_the_end
+
+
+def _not_run(right: Any) -> Any:
+    """Replace a loop of one iteration by its initial state."""
+    return lambda loop, count: right(loop, dataclasses.replace(count, iterations=0))
 
 
 def _swapped(right: Any) -> Any:
@@ -121,6 +124,32 @@ condition {
   ROOT l = pred[] compare(j, three), direction=LT
 }
 """
+LOOPS = (
+    LOOP.replace(
+        "cosine(v)", "reverse(v), dimensions={1}\n  w = f32[8,16] reverse(u), dimensions={0,1}"
+    ).replace("tuple(next, u)", "tuple(next, w)")
+    + """outer {
+  s = (s32[], f32[8,16]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  zero = s32[] constant(0)
+  v = f32[8,16] get-tuple-element(s), index=1
+  u = f32[8,16] sine(v)
+  t = (s32[], f32[8,16]) tuple(zero, u)
+  w = (s32[], f32[8,16]) while(t), condition=condition, body=body
+  x = f32[8,16] get-tuple-element(w), index=1
+  ROOT n = (s32[], f32[8,16]) tuple(next, x)
+}
+"""
+)
+ARCTANGENTS = (
+    LOOP.replace("(s32[], f32[8,16])", "(s32[], f32[8,16], f32[8,16])")
+    .replace(
+        "u = f32[8,16] cosine(v)", "w = f32[8,16] get-tuple-element(s), index=2\n  u = f32[8,16] atan2(v, w)"
+    )
+    .replace("tuple(next, u)", "tuple(next, u, w)")
+)
 SUM = """sum {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -209,7 +238,28 @@ BUGS: dict[str, Bug] = {
         " c = s32[] get-tuple-element(u), index=0\n d = f32[] convert(c)\n"
         " e = f32[8,16] broadcast(d), dimensions={}\n f = f32[8,16] get-tuple-element(u), index=1\n"
         " y = f32[8,16] multiply(e, f)",
-        LOOP, most=14,  # a loop of a counter alone has 13 instructions
+        LOOP,
+    ),
+    "loop of one iteration": Bug(
+        function(while_loop_simplifier, "unroll", _not_run), "simplify-while-loops", "%",
+        "n = s32[] constant(2)\n t = (s32[], f32[8,16]) tuple(n, x)\n"
+        " u = (s32[], f32[8,16]) while(t), condition=condition, body=body\n"
+        " y = f32[8,16] get-tuple-element(u), index=1",
+        LOOP,
+    ),
+    "reverse in nested loops": Bug(
+        rule("reverse_twice"), "algsimp", "reverse_twice",
+        "n = s32[] constant(0)\n t = (s32[], f32[8,16]) tuple(n, x)\n"
+        " u = (s32[], f32[8,16]) while(t), condition=condition, body=outer\n"
+        " y = f32[8,16] get-tuple-element(u), index=1",
+        LOOPS,
+    ),
+    "native code in a loop": Bug(
+        lowering("atan2", _operands_swapped), "atan2", "",
+        "n = s32[] constant(0)\n t = (s32[], f32[8,16], f32[8,16]) tuple(n, x, w)\n"
+        " u = (s32[], f32[8,16], f32[8,16]) while(t), condition=condition, body=body\n"
+        " y = f32[8,16] get-tuple-element(u), index=1",
+        ARCTANGENTS, native=True,
     ),
     "known branch": Bug(
         function(conditional_simplifier, "known_branch", _other_branch), "simplify-conditional", "%",

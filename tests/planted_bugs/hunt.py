@@ -15,6 +15,7 @@ from hloom import HloModule
 from hloom.debug.bisection import Bisection
 
 MOST_SECONDS: Final = 120.0
+MOST_INSTRUCTIONS: Final = 10
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from hloom.passes.loops.while_loop_dot_layout import WhileLoopDotLayout
 from hloom.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.passes.loops.while_state_tuples import WhileStateTuples
 from hloom.passes.pipeline import Pipeline
 from hloom.passes.schedule.memory_scheduler import HloMemoryScheduler
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -88,6 +89,7 @@ EXPANSION: Final = Pipeline(
         ScaledDotRewriter(),
         ResultCaster(),
         FlattenCallGraph(),
+        WhileStateTuples(),
         ZeroSizedHloElimination(),
         ComputationDeduplicator(),
     ],

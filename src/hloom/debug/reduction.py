@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hloom.debug import smaller
+from hloom.debug import smaller, smaller_loops
 from hloom.debug.checking import frontier
 from hloom.debug.smaller import Program
 from hloom.errors import EvaluationError, HloError
@@ -130,8 +130,9 @@ class _Reducer:
         """Apply all steps until none makes the program smaller."""
         steps = (
             self.flatten, self.narrow_results, self.cut_end, self.cut_beginning, self.drop_chunks,
-            self.take_runs, self.simplify_loops, self.replace_by_operands, self.merge_parameters,
-            self.clear_computations, self.shrink_sizes, self.drop_dimensions, self.narrow_types,
+            self.take_runs, self.simplify_loops, self.narrow_loops, self.replace_by_operands,
+            self.merge_parameters, self.clear_computations, self.shrink_sizes, self.drop_dimensions,
+            self.narrow_types,
         )  # fmt: skip
         before = None
         while before != self.best.weight:
@@ -245,21 +246,33 @@ class _Reducer:
     def take_runs(self) -> None:
         """Take the body of a loop, or a branch, as the program."""
         if any(isinstance(i.operation, While | Conditional) for i in self.order()):
-            for program in smaller.runs(self.best, self.best.values()[1]):
+            for program in smaller_loops.runs(self.best, self.best.values()[1]):
                 if self.keep(lambda program=program: smaller.cleaned(program)):
                     return
 
     def simplify_loops(self) -> None:
         """Replace loops and conditionals by one run of a computation."""
-        for instruction in self.order():
-            if isinstance(instruction.operation, While):
-                choices = [0]
-            elif isinstance(instruction.operation, Conditional):
-                choices = list(range(len(instruction.called_computations)))
-            else:
-                continue
-            for number in choices:
-                self.keep(lambda i=instruction, n=number: smaller.called(self.best, i.name, n))
+        for computation in self.best.module.computations:
+            for i in computation:
+                if isinstance(i.operation, While | Conditional):
+                    branches = 1 if isinstance(i.operation, While) else len(i.called_computations)
+                    for branch in range(branches):
+                        place = (computation.name, i.name, branch)
+                        self.keep(lambda place=place: smaller_loops.called(self.best, *place))
+
+    def narrow_loops(self) -> None:
+        """Drop elements of the states of loops, and make the loops shorter."""
+        for loop in [i for i in self.best.module.instructions() if isinstance(i.operation, While)]:
+            for number in reversed(range(len(loop.shape.tuple_shapes))):
+                for as_initial in (True, False):
+                    place = (loop.name, number, as_initial)
+                    self.keep(lambda place=place: smaller_loops.without_element(self.best, *place))
+            self.keep(lambda name=loop.name: smaller_loops.over_array(self.best, name))
+        for computation, name, value in smaller_loops.limits(self.best.module):
+            for new in range(1, min(value, 4)):
+                place = (computation, name, new)
+                if self.lighter(lambda place=place: smaller_loops.with_limit(self.best, *place)):
+                    break
 
     # -- shapes
 

@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.debug.cut import cut, extracted, free, inlined
+from hloom.debug.cut import cut, free, inlined
 from hloom.debug.tracing import Event, trace
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Slice
@@ -116,7 +115,7 @@ def with_result(program: Program, names: Sequence[str]) -> Program:
 
 def with_operand(program: Program, computation: str, name: str, operand: int) -> Program:
     """Replace an instruction by one of its operands."""
-    return _edited(program, computation, name, lambda _, i: i.operands[operand])
+    return edited(program, computation, name, lambda _, i: i.operands[operand])
 
 
 def with_zeros(program: Program, computation: str, names: set[str]) -> Program:
@@ -125,7 +124,7 @@ def with_zeros(program: Program, computation: str, names: set[str]) -> Program:
     inside = next(c for c in copy.computations if c.name == computation)
     for instruction in inside:
         if instruction.name in names:
-            _replace(instruction, _zeros(copy, inside, instruction.shape))
+            replaced(instruction, zeros(copy, inside, instruction.shape))
     return cleaned(Program(copy, program.inputs))
 
 
@@ -138,23 +137,25 @@ def merged(program: Program, kept: str, dropped: str) -> Program:
     return cleaned(Program(copy, program.inputs))
 
 
-def _edited(
+def edited(
     program: Program, computation: str, name: str,
     new: Callable[[HloModule, HloInstruction], HloInstruction],
 ) -> Program:  # fmt: skip
+    """Replace an instruction by the one that a function gives."""
     copy = program.module.clone()
     inside = next(c for c in copy.computations if c.name == computation)
     instruction = next(i for i in inside if i.name == name)
-    _replace(instruction, new(copy, instruction))
+    replaced(instruction, new(copy, instruction))
     return cleaned(Program(copy, program.inputs))
 
 
-def _replace(old: HloInstruction, new: HloInstruction) -> None:
+def replaced(old: HloInstruction, new: HloInstruction) -> None:
+    """Replace all uses of an instruction; it is left to be removed."""
     old.drop_control_dependencies()
     old.replace_all_uses_with(new)
 
 
-def _zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloInstruction:
+def zeros(module: HloModule, computation: HloComputation, shape: Shape) -> HloInstruction:
     """Add a constant 0, broadcast to a shape."""
     scalar = Shape(shape.element_type)
     zero = Literal(np.zeros((), shape.element_type.numpy_dtype), scalar)
@@ -182,41 +183,6 @@ def cleaned(program: Program) -> Program:
         operation: Any = parameter.operation
         parameter.operation = dataclasses.replace(operation, parameter_number=number)
     return Program(module, {p.name: program.inputs[p.name] for p in kept})
-
-
-# -- computations
-
-
-def called(program: Program, name: str, computation: int) -> Program:
-    """Replace a loop or a conditional by one call of one of its computations, inlined."""
-
-    def call(module: HloModule, i: HloInstruction) -> HloInstruction:
-        operand = i.operands[0] if isinstance(i.operation, While) else i.operands[1 + computation]
-        callee = i.called_computations[computation]
-        made = HloInstruction(module.unique_name("call"), Call(), i.shape, [operand], [callee])
-        assert i.parent is not None
-        return i.parent.add(made)
-
-    changed = _edited(program, program.module.entry.name, name, call)
-    return Program(inlined(changed.module), changed.inputs)
-
-
-def runs(program: Program, events: Sequence[Event]) -> list[Program]:
-    """Return the bodies of loops and branches of the entry as programs of their own, with values of a run."""
-    found: list[Program] = []
-    for event in events:
-        instruction = event.instruction
-        if event.callers or not isinstance(instruction.operation, While | Conditional):
-            continue
-        if isinstance(instruction.operation, While):
-            states = [*event.operands, event.value]
-            bodies = [(instruction.called_computations[0], state) for state in states]
-        else:
-            bodies = list(zip(instruction.called_computations, event.operands[1:], strict=True))
-        for computation, argument in bodies:
-            module = extracted(program.module, computation)
-            found.append(Program.of(module, [argument]))
-    return found
 
 
 # -- shapes

@@ -1,0 +1,131 @@
+"""Smaller programs made by steps on loops and branches; each step leaves the given program unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hloom.analysis.loops import Loop, picks
+from hloom.debug.cut import extracted, free, inlined
+from hloom.debug.smaller import Program, cleaned, edited, replaced, zeros
+from hloom.debug.tracing import Event
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.control_flow import Call, Conditional, While
+from hloom.operations.structure import Constant
+from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
+from hloom.passes.loops.while_loops import loop_of, rebuild, sink
+from hloom.passes.writing import Writer
+from hloom.shape.literal import Literal
+
+
+def called(program: Program, computation: str, name: str, branch: int) -> Program:
+    """Replace a loop or a conditional by one call of one of its computations, inlined."""
+
+    def call(module: HloModule, i: HloInstruction) -> HloInstruction:
+        operand = i.operands[0] if isinstance(i.operation, While) else i.operands[1 + branch]
+        callee = i.called_computations[branch]
+        made = HloInstruction(module.unique_name("call"), Call(), i.shape, [operand], [callee])
+        assert i.parent is not None
+        return i.parent.add(made)
+
+    changed = edited(program, computation, name, call)
+    return Program(inlined(changed.module), changed.inputs)
+
+
+def runs(program: Program, events: Sequence[Event]) -> list[Program]:
+    """Return the bodies of loops and branches of the entry as programs of their own, with values of a run."""
+    found: list[Program] = []
+    for event in events:
+        instruction = event.instruction
+        if event.callers or not isinstance(instruction.operation, While | Conditional):
+            continue
+        if isinstance(instruction.operation, While):
+            states = [*event.operands, event.value]
+            bodies = [(instruction.called_computations[0], state) for state in states]
+        else:
+            bodies = list(zip(instruction.called_computations, event.operands[1:], strict=True))
+        for computation, argument in bodies:
+            module = extracted(program.module, computation)
+            found.append(Program.of(module, [argument]))
+    return found
+
+
+def without_element(program: Program, name: str, number: int, as_initial: bool) -> Program | None:
+    """Drop an element of a loop's state; after the loop it has its initial value.
+
+    Args:
+        as_initial: whether its value in each iteration is the initial one, which must be a scalar constant;
+            else it is zero.
+    """
+    copy, loop, is_root = _loop(program, name)
+    if loop is None or loop.count == 1:
+        return None
+    if as_initial:
+        if not isinstance(loop.initial(number).operation, Constant):
+            return None
+        sink(loop, number, loop.initial(number))
+    else:
+        for whole in (loop.state, loop.tested):
+            for pick in picks(whole, number):
+                assert whole.parent is not None
+                replaced(pick, zeros(copy, whole.parent, pick.shape))
+    rebuild(loop, [n for n in range(loop.count) if n != number])
+    loop.instruction.name = name
+    if is_root:
+        copy.entry.root = loop.instruction
+    return cleaned(Program(copy, program.inputs))
+
+
+def over_array(program: Program, name: str) -> Program | None:
+    """Let a loop over a tuple of one array carry the array itself."""
+    copy, loop, is_root = _loop(program, name)
+    if loop is None or loop.count != 1 or not loop.initial(0).shape.is_array:
+        return None
+    initial, following = loop.initial(0), loop.following[0]
+    loop.body.root = loop.state if following in picks(loop.state, 0) else following
+    for whole in (loop.state, loop.tested):
+        for pick in picks(whole, 0):
+            replaced(pick, whole)
+        whole.shape = initial.shape
+    old = loop.instruction
+    new = Writer(old).op(While(), initial, shape=initial.shape, computations=old.called_computations)
+    for pick in picks(old, 0):
+        replaced(pick, new)
+    old.name, new.name = new.name, name
+    if is_root:
+        copy.entry.root = new
+    return cleaned(Program(copy, program.inputs))
+
+
+def with_limit(program: Program, computation: str, name: str, limit: int) -> Program | None:
+    """Give a scalar integer constant of a loop's condition another value, so that fewer iterations run."""
+    copy = program.module.clone()
+    free(copy)
+    constant = next(i for c in copy.computations if c.name == computation for i in c if i.name == name)
+    kind = constant.shape.element_type
+    constant.operation = Constant(literal=Literal(np.asarray(limit, kind.numpy_dtype), constant.shape))
+    return Program(copy, program.inputs)
+
+
+def limits(module: HloModule) -> list[tuple[str, str, int]]:
+    """Return computation, name and value of the scalar integer constants in conditions of loops."""
+    conditions = {i.called_computations[1] for i in module.instructions() if isinstance(i.operation, While)}
+    return [
+        (c.name, i.name, int(i.operation.literal.array))
+        for c in module.computations if c in conditions
+        for i in c
+        if isinstance(i.operation, Constant) and i.shape.is_array and not i.shape.rank
+        and i.shape.element_type.is_integer
+    ]  # fmt: skip
+
+
+def _loop(program: Program, name: str) -> tuple[HloModule, Loop | None, bool]:
+    """Return a copy of the program, a loop of it that shares no computation, and whether it is the result."""
+    copy = program.module.clone()
+    free(copy)
+    FlattenCallGraph().run(copy)
+    found = next(i for i in copy.instructions() if i.name == name)
+    is_root = found is copy.entry.root
+    return copy, loop_of(found), is_root
