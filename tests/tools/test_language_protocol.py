@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -57,18 +57,22 @@ class Session:
         )
 
 
-def in_session(test: Callable[[Session], Awaitable[None]]) -> None:
+def in_session(
+    test: Callable[[Session], Awaitable[None]], text: str = TEXT, encodings: Sequence[str] = ()
+) -> None:
     """Start the server, open the document, run the test, and end the server as editors do."""
+    kinds = [lsp.PositionEncodingKind(name) for name in encodings] or None
+    abilities = lsp.ClientCapabilities(general=lsp.GeneralClientCapabilities(position_encodings=kinds))
 
     async def run() -> None:
         client: Any = LanguageClient("test", "1")
         published: asyncio.Queue[lsp.PublishDiagnosticsParams] = asyncio.Queue()
         client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda found: published.put_nowait(found))
         await client.start_io(sys.executable, "-m", "hloom.tools.cli", "lsp", env=dict(os.environ))
-        await client.initialize_async(lsp.InitializeParams(capabilities=lsp.ClientCapabilities()))
+        await client.initialize_async(lsp.InitializeParams(capabilities=abilities))
         client.initialized(lsp.InitializedParams())
         client.text_document_did_open(
-            lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(URI, "hlo", 1, TEXT))
+            lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(URI, "hlo", 1, text))
         )
         await test(Session(client, published))
         await client.shutdown_async(None)
@@ -111,9 +115,27 @@ def test_names() -> None:
         with pytest.raises(JsonRpcException, match=r"another instruction 'z' \[rename\.unique\]"):
             await client.text_document_rename_async(lsp.RenameParams(DOCUMENT, at, "z"))
         symbols: Any = await client.text_document_document_symbol_async(lsp.DocumentSymbolParams(DOCUMENT))
-        assert [(s.name, [c.name for c in s.children]) for s in symbols] == [("main", ["x", "y", "z", "r"])]
+        assert [(s.name, [c.name for c in s.children or ()]) for s in symbols] == [
+            ("main", ["x", "y", "z", "r"])
+        ]
 
     in_session(check)
+
+
+def test_positions_are_counted_as_the_client_prefers() -> None:
+    """Neovim offers UTF-8 first; the name after the comment is at another character then."""
+    text = TEXT.replace("multiply(x", "multiply(/*é😀*/x")
+
+    async def check(session: Session) -> None:
+        context = lsp.ReferenceContext(include_declaration=True)
+        at = lsp.ReferenceParams(context, DOCUMENT, lsp.Position(3, 2))
+        used: Any = await session.client.text_document_references_async(at)
+        session.edit(6, 39, 40, "z")  # the x after the comment
+        again: Any = await session.client.text_document_references_async(at)
+        assert [u.range.start.character for u in used if u.range.start.line == 6] == [39, 42]
+        assert [u.range.start.character for u in again if u.range.start.line == 6] == [42]
+
+    in_session(check, text, ["utf-8", "utf-16"])
 
 
 def test_words() -> None:
@@ -163,7 +185,7 @@ def test_a_defect_is_shown_and_survived(monkeypatch: pytest.MonkeyPatch) -> None
         opened = documents.Documents(publish)
         for version, text in enumerate(("// defect", TEXT.replace("nagate", "negate"))):
             analysed.clear()
-            opened.update(URI, text, version)
+            opened.update(URI, Source(text, version))
             await asyncio.wait_for(analysed.wait(), 60)
             assert (await opened[URI].view()).source.text == text
         return shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import sys
 import time
 
@@ -13,6 +15,7 @@ from hloom.tools.language_server.analysis import MOST_PROBLEMS, Analysis
 from hloom.tools.language_server.completion import MOST_PROPOSALS, complete
 from hloom.tools.language_server.formatting import formatted
 from hloom.tools.language_server.hover import hover
+from hloom.tools.language_server.messages import locations, symbols
 from hloom.tools.language_server.outline import MOST_ENTRIES, outline
 from hloom.tools.language_server.source import Changes, Place, Source
 from hloom.tools.language_server.view import View
@@ -206,6 +209,56 @@ def test_answers_take_less_than_100_ms_on_30000_lines() -> None:
         return time.process_time() - start
 
     assert min(seconds() for _ in range(5)) < 0.1  # all of them together
+
+
+def test_long_answers_take_less_than_100_ms() -> None:
+    """References of 3,000 uses in 30,000 lines, an outline of 4,500 entries, an edit; as they are sent."""
+    text = long_program(30_000)
+    for n in range(10, 30_000, 10):
+        text = text.replace(f"negate(x.{n})", f"negate(x.{n}), control-predecessors={{x.0}}")
+    found, small = view(text), view(long_program(4500))
+    symbol = found.symbol_at(text.index("x.0"))
+    assert symbol is not None
+
+    def references() -> int:
+        sent = locations(found.source, "file:///program.hlo", found.occurrences(symbol))
+        return json.dumps(sent).count("range")
+
+    def entries() -> int:
+        return json.dumps(symbols(small.source, outline(small))).count("selectionRange")
+
+    def edit() -> int:
+        where = Place(15_000, 2)
+        return len(found.source.edited(where, where, "new", 2).text) - len(text)
+
+    for answer, size in ((references, 3001), (entries, 4503), (edit, 3)):
+        seconds: list[float] = []
+        for _ in range(5):
+            start = time.process_time()
+            assert answer() == size
+            seconds.append(time.process_time() - start)
+        assert min(seconds) < 0.1, (answer, seconds)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_edits_of_any_text(encoding: str) -> None:
+    """Positions are counted in code units; after an edit all are those of the new text read anew."""
+    draw = random.Random(encoding)
+    source = Source(TEXT, 0, encoding)
+    for version in range(200):
+        first, last = sorted(draw.randrange(len(source.text) + 1) for _ in range(2))
+        last = min(last, first + draw.randrange(40))
+        new = "".join(draw.choice("ab\n😀é ") for _ in range(draw.randrange(30)))
+        text = source.text[:first] + new + source.text[last:]
+        source = source.edited(source.place(first), source.place(last), new, version)
+        assert source.text == text and source.version == version
+        again = Source(text, version, encoding)
+        codec = encoding + "-le" if encoding != "utf-8" else encoding
+        for offset in range(0, len(text), 7):
+            place = source.place(offset)
+            assert place == again.place(offset) and source.offset(*place) == offset
+            before = text[text.rfind("\n", 0, offset) + 1 : offset].encode(codec)
+            assert place.character == len(before) // (int(encoding[4:]) // 8)
 
 
 def test_problems_have_ranges_and_a_limit() -> None:

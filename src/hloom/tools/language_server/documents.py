@@ -46,9 +46,8 @@ class Documents:
     def __getitem__(self, uri: str) -> Document:
         return self._documents[uri]
 
-    def update(self, uri: str, text: str, version: int) -> None:
+    def update(self, uri: str, source: Source) -> None:
         """Take the new text of a document, and analyse it soon."""
-        source = Source(text, version)
         document = self._documents.get(uri)
         if document is None:
             document = self._documents[uri] = Document(uri, source)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from hloom.shape.shape import Shape
 from hloom.tools.language_server.source import Span
 from hloom.tools.language_server.view import View
 
-MOST_ENTRIES: Final = 2000
+MOST_ENTRIES: Final = 5000
 """Limit on the entries that are sent; of larger programs parameters, roots and calls are listed first."""
 
 
@@ -29,6 +30,7 @@ def outline(view: View) -> list[Entry]:
     total = sum(len(scope.instructions) for scope in scopes)
     brief = total + len(scopes) > MOST_ENTRIES
     entries: list[Entry] = []
+    shapes: dict[Shape, str] = {}
     left = MOST_ENTRIES - len(scopes)
     for scope in scopes[:MOST_ENTRIES]:
         children: list[Entry] = []
@@ -42,7 +44,10 @@ def outline(view: View) -> list[Entry]:
             name = view.analysis.name_of(instruction)
             at = view.changes.forward(instruction.position)
             span = Span(at, at + len(name) + 1)
-            detail = f"{instruction.opcode} {instruction.shape.to_string(layout=False)}"
+            shape = shapes.get(instruction.shape)
+            if shape is None:
+                shape = shapes[instruction.shape] = instruction.shape.to_string(layout=False)
+            detail = f"{instruction.opcode} {shape}"
             children.append(Entry(name, detail, instruction.opcode, span, span))
         whole = view.span_of(scope)
         name_span = Span(whole.start, whole.start + len(scope.name) + 1)

@@ -14,7 +14,7 @@ from typing import Any
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
-from pygls.protocol import default_converter
+from pygls.protocol import LanguageServerProtocol, default_converter, lsp_method
 
 from hloom.errors import HloError
 from hloom.tools.language_server.analysis import Analysis
@@ -22,8 +22,9 @@ from hloom.tools.language_server.completion import complete
 from hloom.tools.language_server.documents import Documents
 from hloom.tools.language_server.formatting import formatted
 from hloom.tools.language_server.hover import hover, page
-from hloom.tools.language_server.outline import Entry, outline
-from hloom.tools.language_server.source import Changes, Source, Span
+from hloom.tools.language_server.messages import Message, locations, renaming, symbols
+from hloom.tools.language_server.outline import outline
+from hloom.tools.language_server.source import Changes, Place, Source, Span
 from hloom.tools.language_server.view import View
 
 _COMPLETED = {
@@ -33,18 +34,13 @@ _COMPLETED = {
     "attribute": lsp.CompletionItemKind.Property,
     "value": lsp.CompletionItemKind.EnumMember,
 }
-_OUTLINED = {
-    "computation": lsp.SymbolKind.Function,
-    "parameter": lsp.SymbolKind.TypeParameter,
-    "constant": lsp.SymbolKind.Constant,
-}
 
 
 class HloServer(LanguageServer):
     """A language server with its open documents."""
 
     def __init__(self) -> None:
-        super().__init__("hloom", version("hloom"), converter_factory=_converter)
+        super().__init__("hloom", version("hloom"), protocol_cls=_Protocol, converter_factory=_converter)
         self.documents = Documents(self.publish)
 
     def publish(self, uri: str, analysis: Analysis) -> None:
@@ -63,10 +59,17 @@ class HloServer(LanguageServer):
             lsp.PublishDiagnosticsParams(uri=uri, diagnostics=diagnostics, version=analysis.source.version)
         )
 
-    def take(self, uri: str) -> None:
-        """Take the text of a document from the workspace, which applies the edits."""
-        document = self.workspace.get_text_document(uri)
-        self.documents.update(uri, document.source, document.version or 0)
+    def change(self, params: lsp.DidChangeTextDocumentParams) -> None:
+        """Apply the edits of a document."""
+        uri, version = params.text_document.uri, params.text_document.version
+        source = self.documents[uri].source
+        for edit in params.content_changes:
+            if isinstance(edit, lsp.TextDocumentContentChangePartial):
+                start, end = (Place(p.line, p.character) for p in (edit.range.start, edit.range.end))
+                source = source.edited(start, end, edit.text, version)
+            else:
+                source = Source(edit.text, version, source.encoding)
+        self.documents.update(uri, source)
 
     async def view(self, params: Any) -> tuple[View, int]:
         """Return the document that a request is about, and the offset of its position."""
@@ -74,34 +77,24 @@ class HloServer(LanguageServer):
         return view, view.source.offset(params.position.line, params.position.character)
 
 
+class _Protocol(LanguageServerProtocol):
+    """The protocol, whose edits `Documents` applies: pygls splits the whole text for each."""
+
+    @lsp_method(lsp.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: lsp.DidChangeTextDocumentParams) -> Any:
+        """Call the handler."""
+        yield self.fm.features[lsp.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+
 def _converter() -> Any:
-    """Return the converter of messages, with short cuts for those that come by the thousand."""
+    """Return the converter of messages; results that are plain dictionaries are sent as they are."""
     converter = default_converter()
-
-    def of_range(value: lsp.Range) -> Any:
-        return {
-            "start": {"line": value.start.line, "character": value.start.character},
-            "end": {"line": value.end.line, "character": value.end.character},
-        }
-
-    def of_symbol(value: lsp.DocumentSymbol) -> Any:
-        return {
-            "name": value.name,
-            "detail": value.detail,
-            "kind": value.kind.value,
-            "range": of_range(value.range),
-            "selectionRange": of_range(value.selection_range),
-            "children": [of_symbol(child) for child in value.children or ()],
-        }
-
-    converter.register_unstructure_hook(lsp.Range, of_range)
-    converter.register_unstructure_hook(lsp.DocumentSymbol, of_symbol)
-    converter.register_unstructure_hook(
-        lsp.Location, lambda value: {"uri": value.uri, "range": of_range(value.range)}
-    )
-    converter.register_unstructure_hook(
-        lsp.TextEdit, lambda value: {"range": of_range(value.range), "newText": value.new_text}
-    )
+    for response in (
+        lsp.ReferencesResponse, lsp.RenameResponse, lsp.DocumentSymbolResponse,
+    ):  # fmt: skip
+        converter.register_unstructure_hook(
+            response, lambda m: {"id": m.id, "jsonrpc": m.jsonrpc, "result": m.result}
+        )
     return converter
 
 
@@ -132,11 +125,13 @@ def _add_documents(server: HloServer) -> None:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     async def _(params: lsp.DidOpenTextDocumentParams) -> None:
-        server.take(params.text_document.uri)
+        opened = params.text_document
+        encoding = lsp.PositionEncodingKind(server.server_capabilities.position_encoding).value
+        server.documents.update(opened.uri, Source(opened.text, opened.version, encoding))
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
     async def _(params: lsp.DidChangeTextDocumentParams) -> None:
-        server.take(params.text_document.uri)
+        server.change(params)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
     async def _(params: lsp.DidCloseTextDocumentParams) -> None:
@@ -153,17 +148,16 @@ def _add_names(server: HloServer) -> None:
         return None if span is None else lsp.Location(params.text_document.uri, _range(view.source, span))
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
-    async def _(params: lsp.ReferenceParams) -> list[lsp.Location]:
+    async def _(params: lsp.ReferenceParams) -> list[Message]:
         view, offset = await server.view(params)
         symbol = view.symbol_at(offset)
         if symbol is None:
             return []
-        defined = view.definition(symbol)
-        return [
-            lsp.Location(params.text_document.uri, _range(view.source, Span(token.start, token.end)))
-            for token in view.occurrences(symbol)
-            if params.context.include_declaration or defined != (token.start, token.end)
-        ]
+        found = view.occurrences(symbol)
+        if not params.context.include_declaration:
+            defined = view.definition(symbol)
+            found = (token for token in found if defined != (token.start, token.end))
+        return locations(view.source, params.text_document.uri, found)
 
     @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
     async def _(params: lsp.PrepareRenameParams) -> lsp.Range | None:
@@ -172,7 +166,7 @@ def _add_names(server: HloServer) -> None:
         return None if token is None else _range(view.source, Span(token.end - len(token.name), token.end))
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
-    async def _(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+    async def _(params: lsp.RenameParams) -> Message | None:
         view, offset = await server.view(params)
         symbol = view.symbol_at(offset)
         if symbol is None:
@@ -181,27 +175,12 @@ def _add_names(server: HloServer) -> None:
             name = view.check_new_name(symbol, params.new_name)
         except HloError as error:
             raise _refused(error) from error
-        edits = [
-            lsp.TextEdit(_range(view.source, Span(token.end - len(token.name), token.end)), name)
-            for token in view.occurrences(symbol)
-        ]
-        return lsp.WorkspaceEdit(changes={params.text_document.uri: edits})
+        return renaming(view.source, params.text_document.uri, view.occurrences(symbol), name)
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    async def _(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+    async def _(params: lsp.DocumentSymbolParams) -> list[Message]:
         view = await server.documents[params.text_document.uri].view()
-        return [_symbol(view, entry) for entry in outline(view)]
-
-
-def _symbol(view: View, entry: Entry) -> lsp.DocumentSymbol:
-    return lsp.DocumentSymbol(
-        name=entry.name,
-        detail=entry.detail,
-        kind=_OUTLINED.get(entry.kind, lsp.SymbolKind.Variable),
-        range=_range(view.source, entry.span),
-        selection_range=_range(view.source, entry.name_span),
-        children=[_symbol(view, child) for child in entry.children],
-    )
+        return symbols(view.source, outline(view))
 
 
 def _add_words(server: HloServer) -> None:

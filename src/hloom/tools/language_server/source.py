@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 _LINE_END: Final = re.compile(r"\n")
+_CODECS: Final = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+"""The codec of each encoding of positions, and the bytes of a code unit."""
 
 
 class Place(NamedTuple):
-    """A position of the protocol: a line and a number of UTF-16 code units, both from 0."""
+    """A position of the protocol: a line and a number of code units, both from 0."""
 
     line: int
     character: int
@@ -25,21 +27,36 @@ class Span(NamedTuple):
 
 
 class Source:
-    """One state of a document."""
+    """One state of a document; ``encoding`` is that in whose code units the protocol counts characters."""
 
-    def __init__(self, text: str, version: int = 0) -> None:
+    def __init__(self, text: str, version: int = 0, encoding: str = "utf-16") -> None:
         self.text = text
         self.version = version
+        self.encoding = encoding
 
     @cached_property
     def _starts(self) -> list[int]:
         return [0, *(found.end() for found in _LINE_END.finditer(self.text))]
 
+    def edited(self, start: Place, end: Place, new: str, version: int) -> Source:
+        """Return the text with a part replaced; the lines around it are not read again."""
+        first, last = self.offset(*start), self.offset(*end)
+        source = Source(self.text[:first] + new + self.text[last:], version, self.encoding)
+        before, behind = bisect_right(self._starts, first), bisect_right(self._starts, last)
+        shift = first + len(new) - last
+        inside = [first + found.end() for found in _LINE_END.finditer(new)]
+        after = self._starts[behind:]
+        source._starts = [*self._starts[:before], *inside, *([x + shift for x in after] if shift else after)]
+        return source
+
     def place(self, offset: int) -> Place:
         """Return the position of an offset."""
         line = bisect_right(self._starts, offset) - 1
         before = self.text[self._starts[line] : offset]
-        return Place(line, len(before) if before.isascii() else len(before.encode("utf-16-le")) // 2)
+        if before.isascii():
+            return Place(line, len(before))
+        codec, width = _CODECS[self.encoding]
+        return Place(line, len(before.encode(codec)) // width)
 
     def start_of(self, line: int) -> int:
         """Return the offset at which a line begins; the end of the text if it has no such line."""
@@ -54,8 +71,8 @@ class Source:
         text = self.text[start:end]
         if text.isascii():
             return min(start + character, end)
-        units = text.encode("utf-16-le")[: 2 * character]
-        return start + len(units.decode("utf-16-le", "ignore"))
+        codec, width = _CODECS[self.encoding]
+        return start + len(text.encode(codec)[: width * character].decode(codec, "ignore"))
 
 
 class Changes:

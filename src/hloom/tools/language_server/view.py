@@ -14,7 +14,7 @@ from hloom.text.tokens import Kind, Token, statement_at, tokens
 from hloom.tools.language_server.analysis import Analysis, Scope
 from hloom.tools.language_server.source import Changes, Source, Span
 
-_OF_INSTRUCTIONS = frozenset((Kind.DEFINITION, Kind.OPERAND, Kind.PARAMETER))
+_OF_INSTRUCTIONS = (Kind.DEFINITION, Kind.OPERAND, Kind.PARAMETER)
 _PARTS_OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
 
@@ -104,15 +104,18 @@ class View:
         """Yield the tokens that name an instruction or a computation, its definition included."""
         text, name = self.source.text, symbol.name
         start, end = (0, len(text)) if symbol.scope is None else self.span_of(symbol.scope)
-        kinds = _OF_INSTRUCTIONS if symbol.scope is not None else {Kind.COMPUTATION}
+        kinds = _OF_INSTRUCTIONS if symbol.scope is not None else (Kind.COMPUTATION,)
         at = text.find(name, start, end)
         while at >= 0:
             behind = at + len(name)
             if self._may_be_name(at, behind):
                 first, last = statement_at(text, at)
+                final = text.rfind(name, at, last)
                 for token in tokens(text, first, last):
                     if token.name == name and token.kind in kinds:
                         yield token
+                    if token.end > final:
+                        break
                 behind = max(behind, last)
             at = text.find(name, behind, end)
 
