@@ -185,6 +185,21 @@ def beyond_the_actual_size(difference: Difference) -> Array:
     return (difference.ours == 0) & (difference.case.arguments[1] == 0)
 
 
+def overflowing_exponential(difference: Difference) -> Array:
+    """Select elements for whose argument x the exponential of -x exceeds the largest number of its type."""
+    (argument,) = difference.case.arguments
+    return wide(argument) < -np.log(float(np.finfo(argument.dtype).max))
+
+
+def overflowing_products(difference: Difference) -> Array:
+    """Select products of finite numbers in one part of which both terms overflow."""
+    x, y = difference.case.arguments
+    with np.errstate(all="ignore"):
+        real = np.isinf(x.real * y.real) & np.isinf(x.imag * y.imag)
+        imaginary = np.isinf(x.real * y.imag) & np.isinf(x.imag * y.real)
+    return np.isfinite(x) & np.isfinite(y) & (real | imaginary)
+
+
 def within_the_terms_of_a_scaled_sum(difference: Difference) -> Array:
     """Where normalizations differ by some units in the last place of the terms of x s + (offset - mean s)."""
     case = difference.case
@@ -312,9 +327,15 @@ def of_one_update(difference: Difference) -> Array:
 
 
 def no_larger_than_computed(difference: Difference) -> Array:
-    """Select elements in which XLA's value is at most the one that two additions give."""
+    """Select elements in which XLA's value is at most the one that two additions give, of either sign.
+
+    Negative numbers of an unsigned type count by their magnitude, modulo its range.
+    """
     largest = max(float(np.nanmax(np.abs(wide(a)), initial=0)) for a in difference.case.arguments)
-    return np.abs(wide(difference.theirs)) <= 4 * largest
+    kind, size = ElementType.from_dtype(difference.theirs.dtype), np.abs(wide(difference.theirs))
+    if kind.is_unsigned:
+        size = np.minimum(size, 2.0**kind.bits - size)
+    return size <= 4 * largest
 
 
 def same_total(difference: Difference) -> Array:
@@ -345,6 +366,23 @@ def vanished(difference: Difference) -> Array:
 def no_number(difference: Difference) -> Array:
     """Select elements in which XLA's value has a NaN part."""
     return np.isnan(difference.theirs.real) | np.isnan(difference.theirs.imag)
+
+
+def not_a_number(difference: Difference) -> Array:
+    """Select elements in which XLA's real value is NaN."""
+    return np.isnan(wide(difference.theirs))
+
+
+def infinity_for_no_number(difference: Difference) -> Array:
+    """Select elements in which XLA has infinite parts where hloom has NaN, and the other parts agree."""
+    found = np.ones(difference.where.shape, bool)
+    for ours, theirs in (
+        (difference.ours.real, difference.theirs.real),
+        (difference.ours.imag, difference.theirs.imag),
+    ):
+        fused = np.isnan(ours) & np.isinf(theirs)
+        found &= fused | ~differs(ours, theirs, difference.case.tolerance)
+    return found
 
 
 def zero_or_not_finite(difference: Difference) -> Array:

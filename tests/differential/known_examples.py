@@ -86,6 +86,9 @@ EXAMPLES: dict[str, Case] = {
         np.uint8([0x3C, 0x3C, 0xFE, 0xFE]).view(ml_dtypes.float8_e5m2), folded=True,
     ),
     "leading zeros of constants": unary("count-leading-zeros", "s8", np.int8([-1, 1, -128]), folded=True),
+    "rounding of constants in f8e3m4": unary(
+        "round-nearest-afz", "f8e3m4", np.array([1.5, -2, 0.25], ml_dtypes.float8_e3m4), folded=True
+    ),
     "integer convolutions of constants": made(
         "convolution s8", "@v0 = s8[1,1,2] convolution(@p0, @p1), window={size=1}, dim_labels=b0f_0io->b0f",
         np.int8([[[100]]]), np.int8([[[100, -100]]]), folded=True,
@@ -120,6 +123,10 @@ EXAMPLES: dict[str, Case] = {
     "range of complex atan2": binary("atan2", "c64", C([1e30 + 1e30j]), C([1 + 2j]), tolerance=C64),
     "rounding in complex atan2": binary(
         "atan2", "c64", C([1e-4 + 1e-5j, 0.3 + 1j]), C([1 + 2j, 1]), tolerance=C64
+    ),
+    "range of logistic in f16": unary("logistic", "f16", np.float16([-14])),
+    "overflow of complex products": binary(
+        "multiply", "c128", np.complex128([6e220 + 3j]), np.complex128([-2e153 - 9e307j]), tolerance=C64
     ),
     "infinite complex quotients": binary(
         "divide", "c64", C([complex(-0.0, np.inf)]), C([3e38 + 0.5j]), tolerance=C64
