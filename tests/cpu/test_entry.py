@@ -312,15 +312,19 @@ def test_long_programs_let_other_threads_run() -> None:
             ticks[0] += 1
             time.sleep(0.001)
 
+    def ticks_during_a_run() -> int:
+        before = ticks[0]
+        exe(x)
+        return ticks[0] - before
+
     clock = threading.Thread(target=tick)
     clock.start()
     exe(x)
-    before = ticks[0]
-    exe(x)
-    during = ticks[0] - before
+    # A busy machine may keep the other thread waiting during one run, not during all of them.
+    found = any(ticks_during_a_run() >= 2 for _ in range(20))
     running.set()
     clock.join()
-    assert during >= 2
+    assert found
 
 
 LATE = """
@@ -334,5 +338,5 @@ json.late = lambda: kept
 
 def test_results_may_live_longer_than_all_modules() -> None:
     """References of another module to a program's globals are freed after hloom's modules are."""
-    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, (done.returncode, done.stderr)

@@ -95,8 +95,8 @@ def ring():
     time.sleep(0.5)
     rang.append(time.process_time())
     os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=ring).start()
 try:
+    threading.Thread(target=ring).start()
     exe(np.zeros((2048, 2048), np.float32))
     print("returned")
 except KeyboardInterrupt:
@@ -108,14 +108,20 @@ assert (small(np.ones((1024, 1024), np.float32)) == 1024).all()
 """
 
 
-class Alarm:
-    """Sends this process a SIGINT after a while."""
+SOON = 5.0
+"""CPU seconds in which a program ends that is interrupted; without its polls it would never end."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.rang_at, self.used = seconds, 0.0, 0.0
+
+class Alarm:
+    """Sends this process a SIGINT some seconds after an event, if one is given, else after it is entered."""
+
+    def __init__(self, seconds: float, after: threading.Event | None = None) -> None:
+        self.seconds, self.after, self.rang_at, self.used = seconds, after, 0.0, 0.0
 
     def __enter__(self) -> Alarm:
         def ring() -> None:
+            if self.after is not None:
+                self.after.wait()
             time.sleep(self.seconds)
             self.rang_at, self.used = time.monotonic(), time.process_time()
             os.kill(os.getpid(), signal.SIGINT)
@@ -150,7 +156,7 @@ def test_ctrl_c_ends_a_loop(text: str, shape: Any, backend: str) -> None:
     exe = hloom.compile(parse(text), backend=backend)
     x = np.ones(shape, np.float32)
     for _ in range(2):
-        assert interrupted(exe, x) < 1.0
+        assert interrupted(exe, x) < SOON
     unregister_custom_call("interruption-test")
     assert (hloom.compile(parse(ONE_STEP), backend=backend)(np.ones(64, np.float32)) == 2).all()
 
@@ -162,18 +168,19 @@ def test_ctrl_c_ends_all_devices(text: str, backend: str) -> None:
     exe = hloom.compile(parse(text), backend=backend, num_replicas=3)
     if "all-reduce" not in text and backend == "cpu":
         exe._one_by_one = False
-    assert interrupted(exe, np.ones(64, np.float32)) < 1.0
+    assert interrupted(exe, np.ones(64, np.float32)) < SOON
     assert not [t for t in threading.enumerate() if t.name.startswith("hloom device")]
 
 
 def test_python_handlers_of_other_signals_run() -> None:
     """A handler that raises nothing does not end the program; its time is part of the run."""
+    exe = hloom.compile(parse(ENDLESS_ARRAY))
     rung: list[float] = []
     before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.15)
         with pytest.raises(KeyboardInterrupt), Alarm(0.8) as alarm:
-            hloom.compile(parse(ENDLESS_ARRAY))(np.ones(64, np.float32))
+            exe(np.ones(64, np.float32))
         assert rung and rung[0] < alarm.rang_at
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -202,15 +209,19 @@ def test_other_threads_run_beside_a_loop_of_unknown_length() -> None:
             ticks.append(time.monotonic())
             time.sleep(0.005)
 
+    def ticks_during(iterations: int) -> int:
+        begin = time.monotonic()
+        exe(np.int32(iterations), np.float32(1))
+        end = time.monotonic()
+        return sum(begin + 0.02 < t < end for t in list(ticks))
+
     thread = threading.Thread(target=tick)
     thread.start()
-    begin = time.monotonic()
-    exe(np.int32(6000), np.float32(1))
-    end = time.monotonic()
+    # A busy machine may keep the other thread waiting during a short loop, not during all the longer ones.
+    found = any(ticks_during(6000 << doubled) >= 3 for doubled in range(5))
     done.set()
     thread.join()
-    assert end - begin > 0.05  # otherwise this shows nothing
-    assert sum(begin + 0.02 < t < end for t in ticks) >= 3
+    assert found
 
 
 def test_a_device_that_fails_ends_loops_of_the_others() -> None:
@@ -250,7 +261,7 @@ def test_a_device_that_fails_ends_loops_of_the_others() -> None:
 
 @pytest.mark.parametrize("threads", ["1", "4"])
 def test_ctrl_c_between_the_ranges_of_a_kernel(threads: str) -> None:
-    """A straight line of large kernels ends within two CPU seconds, with a pool and without."""
+    """A straight line of large kernels ends within a few CPU seconds, with a pool and without."""
     lines = "\n".join(
         f" x{n + 1} = f32[2048,2048] dot(x{n}, x{n}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
         for n in range(200)
@@ -261,7 +272,7 @@ def test_ctrl_c_between_the_ranges_of_a_kernel(threads: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 2.0
+    assert float(done.stdout) < SOON  # all kernels together take more than 10 s
 
 
 def test_exit_during_a_loop_in_a_daemon_thread() -> None:
@@ -296,7 +307,7 @@ def test_long_elementwise_loops_are_interrupted() -> None:
       i = s32[] get-tuple-element(s), index=0
       n = s32[] constant(2000000000)
       ROOT t = pred[] compare(i, n), direction=LT""")  # fmt: skip
-    assert interrupted(hloom.compile(parse(counted)), np.ones(64, np.float32)) < 1.0
+    assert interrupted(hloom.compile(parse(counted)), np.ones(64, np.float32)) < SOON
 
 
 @pytest.mark.parametrize("backend", ["cpu", "evaluator"])
@@ -304,17 +315,18 @@ def test_devices_that_cannot_be_ended_are_left_behind(backend: str) -> None:
     """The first Ctrl-C waits for a custom call that sleeps, a second one does not."""
     text = """ENTRY e { x = f32[64] parameter(0)
       ROOT y = f32[64] custom-call(x), custom_call_target="interruption-sleep" }"""
-    woken = threading.Event()
+    begun, woken = threading.Event(), threading.Event()
 
     def sleep(x: Any) -> Any:
-        woken.wait(30)
+        begun.set()
+        woken.wait(60)
         return x
 
     hloom.register_custom_call("interruption-sleep", sleep)
     exe = hloom.compile(parse(text.replace("ROOT", "s = u64[2] rng-get-and-update-state(), delta=1\n ROOT")),
                         backend=backend, num_replicas=2)  # fmt: skip
     arguments = [[np.ones(64, np.float32)]] * 2
-    with pytest.raises(KeyboardInterrupt), Alarm(0.2), Alarm(0.6):
+    with pytest.raises(KeyboardInterrupt), Alarm(0.2, after=begun), Alarm(1.2, after=begun):
         exe.run(arguments)
     with pytest.raises(hloom.EvaluationError) as caught:
         exe.run(arguments)

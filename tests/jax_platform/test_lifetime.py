@@ -96,10 +96,14 @@ def round():
         jnp.asarray(np.ones(1000, np.float32))
 round()
 gc.collect()
-before, files = resident(), len(os.listdir("/proc/self/fd"))
-round()
-gc.collect()
-print(resident() - before < 4 << 20, len(os.listdir("/proc/self/fd")) == files)
+def growth():
+    before, files = resident(), len(os.listdir("/proc/self/fd"))
+    round()
+    gc.collect()
+    return resident() - before, len(os.listdir("/proc/self/fd")) - files
+# A leak grows in every round, the allocator's own memory in some.
+memory, files = map(min, zip(*(growth() for _ in range(3))))
+print(memory < 4 << 20, files <= 0)
 """
     assert run_program(HEAD + program, "cpu") == "True True\n"
 
@@ -151,6 +155,6 @@ jax.block_until_ready(compiled(1.0))
     assert child.stdout.readline() == b"running\n"
     time.sleep(1)
     child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=300)
     assert b"KeyboardInterrupt" in errors
     assert child.returncode != 0

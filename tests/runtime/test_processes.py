@@ -28,9 +28,14 @@ def arguments(devices: int) -> list[list[Any]]:
 
 
 def compiled(transport: ThreadsTransport, backend: str = "evaluator", text: str = PROGRAM) -> Executable:
-    exe = hloom.compile(hloom.HloModule.from_text(text), backend=backend, processes=transport)
-    if exe._world.peers is not None:
-        exe._world.peers.timeout = 1.0
+    return hloom.compile(hloom.HloModule.from_text(text), backend=backend, processes=transport)
+
+
+def impatient(transport: ThreadsTransport, text: str = PROGRAM) -> Executable:
+    """Compile a program that gives up after a second without a message."""
+    exe = compiled(transport, text=text)
+    assert exe._world.peers is not None
+    exe._world.peers.timeout = 1.0
     return exe
 
 
@@ -69,7 +74,7 @@ def test_an_error_ends_the_run_in_all_processes() -> None:
 
 def test_a_process_that_does_not_run_is_named_after_a_while() -> None:
     def work(transport: ThreadsTransport) -> str:
-        exe = compiled(transport)
+        exe = impatient(transport)
         if transport.rank == 1:
             return ""
         with pytest.raises(HloError) as caught:
@@ -89,7 +94,7 @@ def test_a_run_that_one_process_leaves_early() -> None:
     )
 
     def work(transport: ThreadsTransport) -> str:
-        exe = compiled(transport, text=idle)
+        exe = impatient(transport, text=idle)
         if transport.rank == 1:
             return ""
         with pytest.raises(HloError) as caught:

@@ -10,6 +10,9 @@ from typing import Any
 
 from hloom.evaluate.peers import Message
 
+SECONDS = 120.0
+"""After which a process counts as one that hangs."""
+
 
 class Group:
     """What the threads share."""
@@ -30,9 +33,9 @@ class ThreadsTransport:
         self.group, self.rank, self.size, self.host = group, rank, group.size, f"host{rank}"
 
     def separate(self) -> ThreadsTransport:
-        if self.group.barrier.wait(10) == 0:
+        if self.group.barrier.wait(SECONDS) == 0:
             self.group.separate = Group(self.size)
-        self.group.barrier.wait(10)
+        self.group.barrier.wait(SECONDS)
         assert self.group.separate is not None
         return ThreadsTransport(self.group.separate, self.rank)
 
@@ -52,9 +55,9 @@ class ThreadsTransport:
 
     def all_gather(self, value: Any) -> list[Any]:
         self.group.values[self.rank] = value
-        self.group.barrier.wait(10)
+        self.group.barrier.wait(SECONDS)
         found = list(self.group.values)
-        self.group.barrier.wait(10)
+        self.group.barrier.wait(SECONDS)
         return found
 
 
@@ -73,6 +76,6 @@ def in_processes(size: int, work: Callable[[ThreadsTransport], Any]) -> Sequence
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(SECONDS)
         assert not thread.is_alive(), "a process hangs"
     return results
