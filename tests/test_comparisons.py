@@ -165,6 +165,18 @@ def test_errors_grow_through_operations() -> None:
     assert (bound(text, one, two) < 4 * summed * value + 64 * np.finfo(F).eps * value).all()
 
 
+def test_asynchronous_sums_have_no_bound() -> None:
+    text = """HloModule m
+    add { a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      ROOT c = f32[] add(a, b) }
+    ENTRY e { x = f32[3] parameter(0)
+      s = f32[3] all-reduce-start(x), replica_groups={}, to_apply=add
+      ROOT d = f32[3] all-reduce-done(s) }"""
+    with pytest.raises(NoBound, match="all-reduce-start %s is asynchronous"):
+        ErrorAnalysis(parse(text)).run([F([1, 2, 3])])
+
+
 def test_decisions_by_rounded_numbers_have_no_bound() -> None:
     text = DOT.replace("ROOT r", "r") + "\nROOT c = pred[2] compare(r, r), direction=LT"
     with pytest.raises(NoBound):

@@ -73,13 +73,16 @@ def test_double_precision(opcode: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", DTYPES)
 def test_special_values(name: str, target: str) -> None:
-    """Zeros, infinities, NaN and parts where exponentials overflow or underflow, in every combination."""
+    """Zeros, infinities, NaN and parts where exponentials overflow or underflow, in every combination.
+
+    Signs of zeros count, too.
+    """
     z = grid(name)
     cases = [case(opcode, z) for opcode in FUNCTIONS]
     for one, got in zip(cases, run_compiled(cases, 4, TARGETS[target]), strict=True):
         wanted = one.evaluated()
         for a, b in ((got.real, wanted.real), (got.imag, wanted.imag)):
-            agreement.near(a, b, 16)
+            agreement.near(a, b, 16, signs=True)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -33,7 +33,8 @@ SPARE_SECONDS = 30.0
 IDLE_SECONDS = 120.0
 """Wall seconds after which a run that used less than 0.1 CPU seconds meanwhile is taken to be stuck."""
 MEMORY_BYTES = 16 << 30
-"""Limit of the address space of each process of a trial; mutants may allocate arrays of any size."""
+"""Limit of the memory of each process of a trial; mutants may allocate arrays of any size. Address space is
+not limited: browsers reserve more than any machine has."""
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -146,7 +147,7 @@ def run_tests(tree: Path, names: Sequence[str], limit: float) -> tuple[str, str,
                 command, cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-            resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
             seconds, stopped = watch(process, limit)
             # Terminate what the tests have started.
             with contextlib.suppress(ProcessLookupError):

@@ -165,6 +165,10 @@ def test_the_pages_iotas() -> None:
     agreement.equal(columns, np.tile(np.arange(8), (4, 1)))
 
 
+def test_an_empty_iota_needs_no_memory() -> None:
+    assert evaluate("ROOT i = f32[1000000000000,0] iota(), iota_dimension=0").shape == (10**12, 0)
+
+
 def test_iota_of_other_types_is_the_converted_integer_iota() -> None:
     bf16, c64, s4, u8 = evaluate(
         """a = bf16[300] iota(), iota_dimension=0

@@ -32,6 +32,7 @@ from hloom.debug.normwise import FACTORIZATIONS
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
+from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.rounding import convert
@@ -171,6 +172,8 @@ class ErrorAnalysis:
         if structural is not None:
             return structural(self, instruction, operands)
         value: Any = self.evaluator.apply(instruction, [plain(o) for o in operands])
+        if isinstance(value, Pending):
+            raise NoBound(f"{opcode} %{instruction.name} is asynchronous")
         inexact = any(leaf.error is not None for o in operands for leaf in leaves(o))
         if not inexact and self.rounds_once(instruction):
             return exact(value)

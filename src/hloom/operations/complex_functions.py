@@ -154,10 +154,16 @@ def reciprocal_square_root(operand: Array) -> Array:
 
 
 def logistic(operand: Array) -> Array:
-    """Compute 1 / (1 + exp(-x)); for a negative real part, exp(x) / (exp(x) + 1)."""
+    """Compute 1 / (1 + exp(-x)); for a negative real part, exp(x) / (exp(x) + 1).
+
+    The imaginary part has the sign of the sine, also where it is 0; a real part that underflows has the sign
+    of the cosine.
+    """
     negative = operand.real < 0
-    decay = np.exp(np.where(negative, extended(operand), -extended(operand)))
-    return (np.where(negative, decay, 1) / (1 + decay)).astype(np.complex128)
+    decay: Array = np.exp(np.where(negative, extended(operand), -extended(operand)))
+    found: Array = (np.where(negative, decay, 1) / (1 + decay)).astype(np.complex128)
+    real = np.where(negative & (found.real == 0), np.copysign(found.real, decay.real), found.real)
+    return compose(real, np.copysign(found.imag, np.where(negative, decay.imag, -decay.imag)))
 
 
 def expm1(operand: Array) -> Array:

@@ -509,6 +509,8 @@ class Iota(Operation):
         sizes = run.shape.dimensions
         if Shape.UNBOUNDED in sizes:
             raise EvaluationError(f"no operand gives the sizes of {run.shape}", rule="iota.unbounded")
+        if 0 in sizes:  # one of the others may be longer than memory
+            return np.empty(sizes, run.dtype)
         numbers = np.arange(sizes[self.iota_dimension])
         ahead = [-1 if i == self.iota_dimension else 1 for i in range(len(sizes))]
         return np.broadcast_to(narrow(numbers, run.dtype).reshape(ahead), sizes)

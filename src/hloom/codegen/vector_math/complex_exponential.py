@@ -74,7 +74,8 @@ def _exponential_minus_one(z: Pair, *, single: bool) -> Pair:
     grown = real_exponential.exponential_minus_one(x)
     half = sine(y * 0.5)
     lessened = half * half * -2.0
-    real = r.fma(grown, lessened + 1.0, lessened)
+    # without growth the part is negative, also where it underflows
+    real = grown.compare("oeq", 0.0).select(lessened, r.fma(grown, lessened + 1.0, lessened))
     power, imag = _exponential(z, single=single)
     # for large parts and for parts that are not finite, 1 is negligible or e^z is
     near = r.absolute(x).compare("olt", 40.0) & is_finite(r, y)
@@ -99,7 +100,8 @@ def _logistic(z: Pair, *, single: bool) -> Pair:
     below = is_finite(r, z[1]).select(below, decay[0] + 1.0)
     one, zero = r.constant(1.0), r.constant(0.0)
     real, imag = divide(choose(negative, decay, (one, zero)), (below, decay[1]))
-    # its sign is that of sin y
+    # e^z is the quotient where it is too small to change 1, and its parts may underflow to signed zeros
+    real = (negative & real.compare("oeq", 0.0)).select(r.copysign(real, decay[0]), real)
     return real, r.copysign(imag, negative.select(decay[1], -decay[1]))
 
 

@@ -48,8 +48,10 @@ def _cosh(z: Pair, *, single: bool) -> Pair:
     circular_sine, circular_cosine = sine_and_cosine_as_sums(z[1])
     real = _product(r, hyperbolic_cosine, circular_cosine, exponent)
     imag = _product(r, hyperbolic_sine, circular_sine, exponent)
-    real = (is_infinite(r, z[0]) & ~is_finite(r, z[1])).select(math.inf, real)
-    return real, imag
+    endless = ~is_finite(r, z[1])
+    real = (is_infinite(r, z[0]) & endless).select(math.inf, real)
+    # 0 times the sine of an endless angle has no sign
+    return real, (z[0].compare("oeq", 0.0) & endless).select(0.0, imag)
 
 
 def _sinh(z: Pair, *, single: bool) -> Pair:
@@ -87,6 +89,7 @@ def _hyperbolic(r: Reals, x: Value, *, single: bool) -> tuple[Pair, Pair, Value 
 def _product(r: Reals, a: Pair, b: Pair, exponent: Value | None) -> Value:
     """Return a b 2^n, where 0 times anything is 0."""
     product = product_of_sums(r, a, b) if exponent is None else scaled_product(r, a, b, exponent)
+    product = r.copysign(product, a[0] * b[0])  # also where the sum of the terms underflows
     zero, other_zero = a[0].compare("oeq", 0.0), b[0].compare("oeq", 0.0)
     return zero.select(signed_zero(r, a[0], b[0]), other_zero.select(signed_zero(r, b[0], a[0]), product))
 
