@@ -13,7 +13,8 @@ import pytest
 import agreement
 from agreement import Toothless
 from evaluation import parse
-from hloom.debug.error_analysis import ErrorAnalysis, NoBound
+from hloom.debug.bounded import NoBound
+from hloom.debug.error_analysis import ErrorAnalysis
 
 TESTS = Path(__file__).parent
 FORBIDDEN = {
@@ -177,11 +178,174 @@ def test_asynchronous_sums_have_no_bound() -> None:
         ErrorAnalysis(parse(text)).run([F([1, 2, 3])])
 
 
-def test_decisions_by_rounded_numbers_have_no_bound() -> None:
-    text = DOT.replace("ROOT r", "r") + "\nROOT c = pred[2] compare(r, r), direction=LT"
+def test_decisions_by_rounded_numbers_may_go_either_way() -> None:
+    text = DOT.replace("ROOT r", "r") + "\nq = f32[2] reverse(r), dimensions={0}\n"
+    less = text + "ROOT c = pred[2] compare(r, q), direction=LT"
+    assert bound(less, F([[1, 1, 1]] * 2), F([1, 1, 1])).tolist() == [1, 1]
+    assert bound(less, F([[1, 1, 1], [2, 1, 1]]), F([1, 1, 1])).tolist() == [0, 0]
+    same = text + "ROOT c = pred[2] compare(r, r), direction=NE"
+    assert bound(same, F([[1, 1, 1]] * 2), F([1, 1, 1])).tolist() == [0, 0]
+    integers = text + "ROOT c = s32[2] convert(r)"
+    assert bound(integers, F([[1.25, 1, 1], [1, 1, 1]]), F([1, 1, 1])).tolist() == [0, 1]
+    floor = text + "ROOT c = f32[2] floor(r)"
+    assert bound(floor, F([[1.25, 1, 1], [1, 1, 1]]), F([1, 1, 1])).tolist() == [0, 1]
+
+
+def test_a_selection_by_an_undecided_predicate_may_be_either_value() -> None:
+    text = (
+        DOT.replace("ROOT r", "r")
+        + """
+q = f32[2] reverse(r), dimensions={0}
+c = pred[2] compare(r, q), direction=LT
+n = pred[2] not(c)
+a = f32[2] constant({1, 2})
+b = f32[2] constant({11, 22})
+ROOT s = f32[2] select(n, a, b)"""
+    )
+    assert bound(text, F([[1, 1, 1]] * 2), F([1, 1, 1])).tolist() == [10, 20]
+    assert bound(text, F([[1, 1, 1], [5, 1, 1]]), F([1, 1, 1])).tolist() == [0, 0]
+
+
+def test_an_array_is_equal_to_its_maximum_at_one_place() -> None:
+    """Its maximum is one of the elements, so that only elements within its errors are undecided."""
+    whole = """HloModule m
+largest {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b)
+}
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  e = f32[2,3] exponential(x)
+  n = f32[] constant(-inf)
+  m = f32[2] reduce(e, n), dimensions={1}, to_apply=largest
+  b = f32[2,3] broadcast(m), dimensions={0}
+  ROOT c = pred[2,3] compare(e, b), direction=EQ
+}"""
+    found = bound(whole, F([[1, 2, 3], [3, 3, 1]]))
+    assert found.tolist() == [[0, 0, 0], [1, 1, 0]]
+
+
+ORDERED = """HloModule m
+order {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  i = s32[] parameter(2)
+  j = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+ENTRY e {
+  x = f32[5] parameter(0)
+  y = f32[5] exponential(x)
+  i = s32[5] iota(), iota_dimension=0
+  ROOT s = (f32[5], s32[5]) sort(y, i), dimensions={0}, to_apply=order
+}"""
+
+
+def test_sorted_values_move_by_their_errors_and_undecided_neighbours_may_change_places() -> None:
+    keys, places = bound(ORDERED, F([3, 1, 1, 2, 1]))
+    value = np.exp(np.sort(F([3, 1, 1, 2, 1])))
+    assert places.tolist() == [3, 2, 3, 0, 0]  # 1, 2 and 4 are undecided
+    assert (keys <= 8 * np.finfo(F).eps * value).all() and (keys > 0).all()
+    assert bound(ORDERED, F([5, 4, 3, 2, 1]))[1].tolist() == [0] * 5
+
+
+ARGMAX = """HloModule m
+larger {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  g = pred[] compare(a, b), direction=GT
+  e = pred[] compare(a, b), direction=EQ
+  f = pred[] compare(i, j), direction=LT
+  t = pred[] and(e, f)
+  c = pred[] or(g, t)
+  v = f32[] select(c, a, b)
+  k = s32[] select(c, i, j)
+  ROOT r = (f32[], s32[]) tuple(v, k)
+}
+ENTRY e {
+  x = f32[2,4] parameter(0)
+  y = f32[2,4] exponential(x)
+  i = s32[2,4] iota(), iota_dimension=1
+  n = f32[] constant(-inf)
+  z = s32[] constant(0)
+  r = (f32[2], s32[2]) reduce(y, i, n, z), dimensions={1}, to_apply=larger
+  k = s32[2] get-tuple-element(r), index=1
+  table = f32[4] constant({10, 20, 40, 80})
+  g = f32[2] gather(table, k), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=1, slice_sizes={1}
+  ROOT t = (s32[2], f32[2]) tuple(k, g)
+}"""
+
+
+def test_the_place_of_a_maximum_may_be_that_of_any_as_large_as_it() -> None:
+    places, rows = bound(ARGMAX, F([[1, 2, 3, 4], [1, 5, 2, 5]]))
+    assert places.tolist() == [0, 2]
+    assert rows.tolist() == [0, 70]  # any row of the table
+
+
+POOLED = """HloModule m
+larger {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GE
+}
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[4] exponential(x)
+  s = f32[2] constant({10, 20})
+  n = f32[] constant(0)
+  ROOT r = f32[4] select-and-scatter(y, s, n), window={size=2 stride=2}, select=larger, scatter=sum
+}"""
+
+
+def test_what_is_scattered_to_an_undecided_selection_may_be_at_either_place() -> None:
+    found = bound(POOLED, F([1, 2, 3, 3]))
+    assert (found[:2] < 1e-4).all() and (found[2:] >= 20).all() and (found[2:] < 20.1).all()
+
+
+def test_a_branch_that_rounding_decides_may_be_either() -> None:
+    text = """HloModule m
+plus {
+  a = f32[] parameter(0)
+  ROOT r = f32[] add(a, a)
+}
+minus {
+  b = f32[] parameter(0)
+  ROOT r = f32[] negate(b)
+}
+ENTRY e {
+  x = f32[] parameter(0)
+  y = f32[] exponential(x)
+  one = f32[] constant(1)
+  p = pred[] compare(y, one), direction=GT
+  ROOT c = f32[] conditional(p, x, one), true_computation=plus, false_computation=minus
+}"""
+    assert bound(text, F(0)) == 1 and bound(text, F(1)) == 0
+
+
+def test_a_loop_that_rounding_ends_has_no_bound() -> None:
+    text = """HloModule m
+body {
+  a = f32[] parameter(0)
+  ROOT r = f32[] exponential(a)
+}
+less {
+  b = f32[] parameter(0)
+  n = f32[] constant(2.718281746)
+  ROOT r = pred[] compare(b, n), direction=LT
+}
+ENTRY e {
+  x = f32[] parameter(0)
+  ROOT w = f32[] while(x), condition=less, body=body
+}"""
+    assert bound(text, F(0.5)) < 1e-4
     with pytest.raises(NoBound):
-        bound(text, F([[1, 1, 1]] * 2), F([1, 1, 1]))
-    integers = DOT.replace("ROOT r", "r") + "\nROOT c = s32[2] convert(r)"
-    assert bound(integers, F([[1.25, 1, 1]] * 2), F([1, 1, 1])).sum() == 0
-    with pytest.raises(NoBound):
-        bound(integers, F([[1, 1, 1]] * 2), F([1, 1, 1]))
+        bound(text, F(0))

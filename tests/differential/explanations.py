@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hloom.debug.error_analysis import exact
+from hloom.debug.bounded import exact
 from hloom.debug.floating import eps, same_bits, ulp, wide
 from hloom.debug.normwise import batch_norm
 from hloom.evaluate.evaluator import Evaluator

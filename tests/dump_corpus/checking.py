@@ -19,7 +19,8 @@ from jaxlib import _hlo
 
 import agreement
 import hloom
-from hloom.debug.error_analysis import ErrorAnalysis, NoBound, growth, is_inexact_type
+from hloom.debug.bounded import NoBound, is_inexact_type
+from hloom.debug.error_analysis import ErrorAnalysis, growth
 from hloom.debug.floating import ulp
 from hloom.errors import HloError
 from hloom.files import load_snapshot

@@ -23,6 +23,7 @@ class Comparison:
         shape: the shape, as text.
         elements, unequal, wrong: the numbers of elements, of those with other bits, and of those that differ
             by more than their bounds. Any NaN equals any other.
+        unjudged: the number of those with other bits of which no bound is known.
         ulps: the largest distance of two finite numbers in units in the last place.
         difference: the largest absolute distance of two finite numbers.
         index: the element that differs most beyond its bound; of equal arrays the first.
@@ -34,6 +35,7 @@ class Comparison:
     elements: int
     unequal: int
     wrong: int
+    unjudged: int
     ulps: float
     difference: float
     index: tuple[int, ...]
@@ -44,7 +46,7 @@ class Comparison:
     @property
     def agrees(self) -> bool:
         """Return whether every element lies within its bound."""
-        return self.wrong == 0
+        return self.wrong == 0 and self.unjudged == 0
 
 
 def compare(got: Any, wanted: Any, bounds: Any, name: str = "result") -> list[Comparison]:
@@ -90,21 +92,24 @@ def form_text(value: Any) -> str:
 def _compared(name: str, got: Array, wanted: Array, bound: Any) -> Comparison:
     shape = form_text(got)
     if not got.size:
-        return Comparison(name, shape, 0, 0, 0, 0.0, 0.0, (), None, None, 0.0)
+        return Comparison(name, shape, 0, 0, 0, 0, 0.0, 0.0, (), None, None, 0.0)
     with np.errstate(all="ignore"):
         allowed = np.broadcast_to(np.asarray(bound, np.float64), got.shape)
         equal = np.broadcast_to(same_bits(got, wanted), got.shape)
-        good = equal | agrees(got, wanted, allowed) if np.any(allowed) else equal
+        near = agrees(got, wanted, allowed) & ((allowed > 0) | (got.dtype.kind not in "biu"))
+        good = equal | near if np.any(allowed) else equal
+        unjudged = ~equal & (allowed == np.inf)
         distance = np.abs(wide(got) - wide(wanted))
         finite = np.where(np.isfinite(distance), distance, 0.0)
         units = finite / ulp(np.maximum(np.abs(wide(wanted)), np.abs(wide(got))), _measure(got))
         beyond = np.where(good, -1.0, np.nan_to_num(distance - allowed, nan=np.inf, posinf=np.inf))
         beyond = np.where(good, beyond, np.maximum(beyond, 0.0))
-    worst = beyond if not good.all() else finite
+    worst = beyond if not good.all() else finite * (unjudged if unjudged.any() else 1.0)
     index = tuple(int(n) for n in np.unravel_index(int(np.argmax(worst)), got.shape))
     return Comparison(
-        name, shape, got.size, int((~equal).sum()), int((~good).sum()), float(units.max()),
-        float(finite.max()), index, got[index].item(), wanted[index].item(), float(allowed[index]),
+        name, shape, got.size, int((~equal).sum()), int((~good).sum()), int(unjudged.sum()),
+        float(units.max()), float(finite.max()), index, got[index].item(), wanted[index].item(),
+        float(allowed[index]),
     )  # fmt: skip
 
 

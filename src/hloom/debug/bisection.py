@@ -68,7 +68,7 @@ class _Judge:
     def compare(self, got: Any) -> list[Comparison]:
         """Compare a result; raises HloError by ``check.no-bound`` if it differs and no bound is known."""
         found = compared(self.module, [self.arguments], [got], [self.wanted], self.tolerance, ("", "", ""))
-        if found.undecided and not found.agrees:
+        if found.undecided and not found.is_wrong:
             raise HloError(f"{found.undecided}; state a tolerance", rule="check.no-bound")
         return found.comparisons
 
@@ -78,7 +78,7 @@ class _Judge:
             got = run_one("evaluator", module, self.arguments)
         except HloError:
             return True
-        return not all(c.agrees for c in self.compare(got))
+        return any(c.wrong for c in self.compare(got))
 
     def comparisons(self, module: HloModule) -> list[Comparison]:
         """Return the comparisons of a program's result that differ; none if it cannot be run."""
@@ -164,7 +164,7 @@ def _with_fuel(item: Pass, module: HloModule, limit: int) -> tuple[HloModule, Fu
 def _native(judge: _Judge, optimized: HloModule, backend: str) -> Bisection | None:
     """Return the first wrong instruction of native code; None if the code is right."""
     found = judge.compare(run_one(backend, judge.module, judge.arguments))
-    wrong = [c for c in found if not c.agrees]
+    wrong = [c for c in found if c.wrong]
     if not wrong:
         return None
     culprit = first_difference(judge.module, judge.arguments, backend, "evaluator", judge.tolerance)
@@ -222,7 +222,7 @@ def bisect_dumps(
                 raise
             skipped.append(f"{path.name}: {str(error).splitlines()[0]}")
             continue
-        wrong = [c for c in found if not c.agrees]
+        wrong = [c for c in found if c.wrong]
         if wrong:
             match = _DUMP.fullmatch(path.name)
             name = match["after"] if match is not None else path.name

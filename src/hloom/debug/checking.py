@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from hloom.debug.agreement import Comparison, compare
 from hloom.debug.backends import run_on, run_one
 from hloom.debug.cut import cut, extracted, inlined
 from hloom.debug.origin import place
 from hloom.debug.statistics import summary
-from hloom.debug.tolerance import Tolerance
-from hloom.errors import HloError
+from hloom.debug.tolerance import Tolerance, unlimited
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, While
@@ -50,7 +51,7 @@ class Check:
         backend, against: the backends; ``stored`` is the result in a snapshot.
         inputs: how the arguments came to be: ``random 3``, ``edge values 4``, ``snapshot``, ``given``.
         comparisons: one for each array of the result.
-        undecided: why no bound could be derived; empty if there is one.
+        undecided: why elements that differ have no bound; empty if all have one.
         culprit: the first instruction that differs, if it was searched and found.
     """
 
@@ -65,6 +66,11 @@ class Check:
     def agrees(self) -> bool:
         """Return whether every array agrees."""
         return all(c.agrees for c in self.comparisons)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Return whether an element differs by more than its bound."""
+        return any(c.wrong for c in self.comparisons)
 
 
 def check(
@@ -88,10 +94,10 @@ def check(
     given = per_device(module, arguments)
     got, wanted = run_on(backend, module, given), run_on(against, module, given)
     made = compared(module, given, got, wanted, tolerance or Tolerance(), (backend, against, "given"))
-    if made.agrees or not locate or len(given) > 1 or made.undecided:
+    if not made.is_wrong or not locate or len(given) > 1:
         return made
     culprit = first_difference(module, given[0], backend, against, tolerance or Tolerance())
-    return Check(backend, against, made.inputs, made.comparisons, culprit=culprit)
+    return replace(made, culprit=culprit)
 
 
 def per_device(module: HloModule, arguments: Sequence[Any]) -> list[list[Any]]:
@@ -104,33 +110,28 @@ def compared(
     module: HloModule, arguments: Sequence[Sequence[Any]], got: Sequence[Any], wanted: Sequence[Any],
     tolerance: Tolerance, names: tuple[str, str, str],
 ) -> Check:  # fmt: skip
-    """Compare the results of all devices. Without bounds they agree only if they are equal."""
+    """Compare the results of all devices."""
     undecided = ""
     found: list[Comparison] = []
     for device, (g, w) in enumerate(zip(got, wanted, strict=True)):
         name = "result" if len(got) == 1 else f"device {device} result"
-        equal = compare(g, w, 0.0, name)
-        if all(c.agrees for c in equal):
-            found += equal
-            continue
-        try:
-            if tolerance.analyses and len(got) > 1:
-                message = "the error analysis is of one device; state a tolerance"
-                raise HloError(message, rule="check.no-bound")
-            found += compare(g, w, tolerance.bounds(module, arguments[device], w), name)
-        except HloError as error:
-            if error.rule != "check.no-bound":
-                raise
-            undecided, found = error.message, found + equal
+        made = compare(g, w, 0.0, name)
+        if not all(c.agrees for c in made):
+            several = tolerance.analyses and len(got) > 1
+            made = compare(g, w, np.inf if several else tolerance.bounds(module, arguments[device], w), name)
+            if any(c.unjudged for c in made) and not undecided:
+                one = "the error analysis is of one device"
+                undecided = one if several else unlimited(module, arguments[device])
+        found += made
     return Check(*names, found, undecided)
 
 
 def differs(
     module: HloModule, arguments: Sequence[Any], backend: str, against: str, tolerance: Tolerance
 ) -> bool:
-    """Return whether two backends differ by more than is allowed; without a bound they do not."""
+    """Return whether two backends differ by more than is allowed; elements without a bound do not."""
     found = check(module, arguments, backend=backend, against=against, tolerance=tolerance, locate=False)
-    return not found.agrees and not found.undecided
+    return found.is_wrong
 
 
 # -- the first instruction that differs
@@ -208,7 +209,7 @@ class _Search:
         wrong = [
             replace(c, name=re.sub(r"result\.\d+", lambda found: named[found[0]], c.name))
             for c in found.comparisons
-            if not c.agrees
+            if c.wrong
         ]
         values = run_one("evaluator", cut(module, instruction.operands), arguments)
         operands = [

@@ -11,7 +11,8 @@ another error. A bound consists of
 - one unit in the last place where a result is rounded and the operands may differ.
 
 Operations that round once, or not at all, have the bound 0 if their operands are exact: there bits must be
-equal. A value that depends on a comparison of inexact numbers has no bound, and is refused (`NoBound`).
+equal. Where inexact numbers decide, either outcome is within the bound (`decisions`). An infinite bound says
+nothing about an element; an operation without a rule is refused (`NoBound`).
 
 Magnitudes and errors go through the program's own operations, in f64: a copy of the module in which every
 float type is f64 (`widened`) evaluates a dot, a window or a gather of them. So no dimension number is read.
@@ -22,14 +23,27 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
 
+from hloom.debug import decisions
+from hloom.debug.bounded import (
+    MOST_STEPS,
+    Bounded,
+    NoBound,
+    bounded,
+    errors,
+    exact,
+    finite,
+    is_inexact_type,
+    leaves,
+    parts_of,
+    plain,
+)  # fmt: skip
 from hloom.debug.floating import Array, eps, ulp, wide
 from hloom.debug.normwise import FACTORIZATIONS
-from hloom.errors import HloError
+from hloom.debug.orders import near_the_extreme
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.device import Pending
@@ -69,59 +83,10 @@ MONOTONE: Final = frozenset({
 CORNERS: Final = frozenset({"power", "atan2"})
 PLACED: Final = frozenset({"scatter", "select-and-scatter"})
 """Sums of which each partial one may be stored in the result, rounded to its type."""
-STEPS: Final = frozenset({"floor", "ceil", "round-nearest-afz", "round-nearest-even", "sign"})
 PASSING: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "convert", "copy"})
 
 
 _FULL: Final = PrintOptions(print_large_constants=True)
-
-
-class NoBound(HloError):
-    """A result on which rounding errors have an effect without limit, or an operation without a rule."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, rule="check.no-bound")
-
-
-@dataclass(frozen=True)
-class Bounded:
-    """An array (or token) and the largest error of each element in f64; none if it is exact."""
-
-    value: Any
-    error: Array | None = None
-
-    @property
-    def spread(self) -> Array:
-        """Return the errors as an array."""
-        return np.zeros(np.shape(self.value)) if self.error is None else self.error
-
-
-Tree = Bounded | tuple["Tree", ...]
-
-
-def leaves(value: Tree) -> list[Bounded]:
-    """Return the arrays of a value."""
-    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
-
-
-def plain(value: Tree) -> Any:
-    """Return a value without its bounds."""
-    return tuple([plain(part) for part in value]) if isinstance(value, tuple) else value.value
-
-
-def exact(value: Any) -> Any:
-    """Return a value whose errors are 0."""
-    return tuple([exact(part) for part in parts_of(value)]) if isinstance(value, tuple) else Bounded(value)
-
-
-def errors(value: Tree) -> Any:
-    """Return the bounds of a value in its form; 0 where it is exact."""
-    return tuple([errors(part) for part in value]) if isinstance(value, tuple) else value.spread
-
-
-def parts_of(value: Any) -> tuple[Any, ...]:
-    """Return the elements of a tuple."""
-    return value
 
 
 def growth(terms: Any) -> Any:
@@ -141,11 +106,16 @@ def widened(module: HloModule) -> HloModule:
 
 
 class ErrorAnalysis:
-    """Evaluates a module for its values and their bounds."""
+    """Evaluates a module for its values and their bounds.
+
+    Attributes:
+        unlimited: the first instruction that makes an infinite bound of finite ones.
+    """
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.evaluator = Evaluator()
+        self.unlimited = ""
         self._wide: dict[tuple[str, str], HloInstruction] | None = None
 
     def run(self, arguments: Sequence[Any]) -> Any:
@@ -177,15 +147,29 @@ class ErrorAnalysis:
         inexact = any(leaf.error is not None for o in operands for leaf in leaves(o))
         if not inexact and self.rounds_once(instruction):
             return exact(value)
+        if inexact and (opcode == "reduce" and isinstance(value, tuple)):
+            return decisions.reduce(self, instruction, operands, value)
+        if inexact and opcode in decisions.OF_ANY:
+            return decisions.OF_ANY[opcode](self, instruction, operands, value)
         if isinstance(value, tuple) and opcode in FACTORIZATIONS:
             found = FACTORIZATIONS[opcode](instruction, operands, parts_of(value))
             return tuple([Bounded(v, e) for v, e in zip(parts_of(value), found, strict=True)])
+        if getattr(instruction.operation, "custom_call_target", "") == "TopK":
+            return decisions.top_k(self, instruction, operands, value)
         if isinstance(value, tuple):
             raise NoBound(f"{opcode} %{instruction.name} has several inexact results")
         if inexact and not is_inexact_type(value):
-            return self.decided(instruction, operands, value)
+            return self.of_integers(instruction, operands, value)
         error = self.error(instruction, operands, value, inexact)
-        return Bounded(value, np.broadcast_to(np.nan_to_num(error, nan=np.inf, posinf=np.inf), value.shape))
+        return self.noted(instruction, operands, bounded(value, error))
+
+    def noted(self, instruction: HloInstruction, operands: list[Any], found: Bounded) -> Bounded:
+        """Remember the first instruction whose error has no limit, though those of its operands have."""
+        known = [leaf.error for o in operands for leaf in leaves(o) if leaf.error is not None]
+        begins = found.error is not None and not any(np.isinf(e).any() for e in known)
+        if not self.unlimited and begins and np.isinf(found.spread).any():
+            self.unlimited = f"{instruction.opcode} %{instruction.name}"
+        return found
 
     def rounds_once(self, instruction: HloInstruction) -> bool:
         """Return whether exact operands have an exact result."""
@@ -203,17 +187,17 @@ class ErrorAnalysis:
             return instruction.operation.distribution != "rng_normal"  # type: ignore[attr-defined]
         return opcode in ROUNDED and not any(adds(c) for c in instruction.called_computations)
 
-    def decided(self, instruction: HloInstruction, operands: list[Any], value: Array) -> Bounded:
-        """Return an integer or predicate of inexact numbers: exact if equal at all numbers within bounds."""
-        for sign in (-1, 1):
-            moved = [
-                o.value if o.error is None else shifted(o, sign if n == 0 else -sign)
-                for n, o in enumerate(operands)
-            ]
-            there: Any = self.evaluator.apply(instruction, moved)
-            if not np.array_equal(there, value):
-                raise NoBound(f"{instruction.opcode} %{instruction.name} depends on rounding")
-        return Bounded(value)
+    def of_integers(self, instruction: HloInstruction, operands: list[Any], value: Array) -> Bounded:
+        """Return an integer or predicate of inexact operands, with its bound."""
+        opcode = instruction.opcode
+        if opcode in LINEAR:
+            return bounded(value, self.through(instruction, operands))
+        if opcode in ("reduce", "reduce-window"):
+            return decisions.reduced_integers(self, instruction, operands, value)
+        rule = decisions.OF_INTEGERS.get(opcode)
+        if rule is None:
+            raise NoBound(f"{opcode} %{instruction.name} of an undecided {value.dtype} has no rule")
+        return self.noted(instruction, operands, rule(self, instruction, operands, value))
 
     # -- through the operations in f64
 
@@ -229,11 +213,16 @@ class ErrorAnalysis:
         """Return the value of the instruction in f64."""
         step = self.wide(instruction)
         given = [
-            np.asarray(a).astype(o.shape.element_type.numpy_dtype) if o.shape.is_array else a
+            held(a, o.shape.element_type) if o.shape.is_array else a
             for a, o in zip(operands, step.operands, strict=True)
         ]
         found = np.asarray(self.evaluator.apply(step, given))
         return np.abs(found) if found.dtype.kind == "c" else found.astype(np.float64)
+
+    def through(self, i: HloInstruction, operands: list[Bounded]) -> Array:
+        """Return the errors moved as the operation moves numbers."""
+        sized = i.opcode in ("dynamic-reshape", "set-dimension-size")
+        return self.applied(i, [o.value if sized and n else o.spread for n, o in enumerate(operands)])
 
     def error(self, i: HloInstruction, operands: list[Bounded], value: Array, inexact: bool) -> Array:
         """Return the bound of a float or complex result."""
@@ -247,9 +236,7 @@ class ErrorAnalysis:
         if opcode == "abs" and operands[0].value.dtype.kind == "c":
             return spreads[0] + ULPS * ulp(finite(value) + spreads[0], value.dtype)
         if opcode in LINEAR:
-            return self.applied(
-                i, [e if is_inexact_type(o.value) else o.value for o, e in zip(operands, spreads)]
-            )
+            return self.through(i, operands)
         if opcode in SUMMED:
             return self.sum_of_products(i, operands, sizes, spreads, value)
         if opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter"):
@@ -263,7 +250,10 @@ class ErrorAnalysis:
 
     def rounding(self, opcode: str, value: Array, grown: Array, inexact: bool) -> Array:
         """Return the bound of the rounding of an elementwise result."""
-        if opcode in ("negate", "abs", "maximum", "minimum", "clamp", *STEPS) and value.dtype.kind != "c":
+        if (
+            opcode in ("negate", "abs", "maximum", "minimum", "clamp", *decisions.STEPS)
+            and value.dtype.kind != "c"
+        ):
             return np.zeros(value.shape)
         once = opcode in ROUNDED
         units = 1.0 if once else ULPS
@@ -296,11 +286,8 @@ class ErrorAnalysis:
             return np.minimum(spreads[0], 2.0) if opcode in ("sine", "cosine") else spreads[0]
         if opcode in ("negate", "convert"):
             return spreads[0]
-        if opcode in STEPS:
-            ends = [self.applied(i, [wide(operands[0].value) + s * spreads[0]]) for s in (-1, 1)]
-            if not (ends[0] == ends[1]).all():
-                raise NoBound(f"{opcode} %{i.name} depends on rounding")
-            return np.zeros(value.shape)
+        if opcode in decisions.STEPS:
+            return decisions.step(self, i, operands, value).spread
         if (opcode in MONOTONE or opcode in CORNERS) and value.dtype.kind != "c":
             return self.ends(i, operands, spreads)
         raise NoBound(f"{opcode} %{i.name} of inexact {value.dtype}")
@@ -349,10 +336,11 @@ class ErrorAnalysis:
         """Return the bound of a reduction, window or scatter by sum, product, maximum or minimum."""
         opcode = combiner(i.called_computations[-1])
         floats = [is_inexact_type(o.value) for o in operands]
+        elsewhere = 0.0
         if i.opcode == "select-and-scatter":
-            if operands[0].error is not None:
-                raise NoBound(f"%{i.name} selects among inexact numbers")
             floats[0] = False
+            if operands[0].error is not None:
+                elsewhere = near_the_extreme(i, operands[0], sizes[1] + spreads[1])
 
         def through(arrays: Any) -> Array:
             return self.applied(i, [a if f else o.value for a, f, o in zip(arrays, floats, operands)])
@@ -366,9 +354,9 @@ class ErrorAnalysis:
             terms = 1 + through([np.zeros_like(spreads[0]), spreads[1], np.ones_like(spreads[2])])
         else:
             terms = self.terms(i, operands)
-        whole = through([z + e for z, e in zip(sizes, spreads)])
+        whole = through([z + e for z, e in zip(sizes, spreads)]) + elsewhere
         if opcode == "add":
-            grown = through(spreads)
+            grown = through(spreads) + elsewhere
             return grown + accumulated(value, whole, growth(terms), grown, in_place=i.opcode in PLACED)
         if opcode == "multiply":
             grown = whole - finite(value)
@@ -393,24 +381,15 @@ def accumulated(value: Array, magnitude: Array, rate: Any, grown: Array, *, in_p
     return summed + (ulp(finite(value) + grown + summed, value.dtype) if kind.bits < 32 else 0.0)
 
 
-def finite(array: Any) -> Array:
-    """Return magnitudes in f64; infinities and NaN, which must match for any bound, count as 0."""
-    return np.nan_to_num(np.abs(wide(np.asarray(array))), nan=0.0, posinf=0.0)
-
-
-def is_inexact_type(array: Any) -> bool:
-    """Return whether an array is of floats or complex numbers."""
-    if not hasattr(array, "dtype"):
-        return False
-    kind = ElementType.from_dtype(array.dtype)
-    return kind.is_floating or kind.is_complex
-
-
-def shifted(operand: Bounded, sign: int) -> Array:
-    """Return an end of the interval, in the operand's type."""
-    assert operand.error is not None
-    with np.errstate(all="ignore"):
-        return (wide(operand.value) + sign * operand.error).astype(operand.value.dtype)
+def held(numbers: Any, kind: ElementType) -> Array:
+    """Return numbers or errors in the type of an operand; an integer's error is limited to `MOST_STEPS`."""
+    array = np.asarray(numbers)
+    if kind.is_integer and array.dtype == np.float64:
+        most = min(float(kind.limits[1]), MOST_STEPS)
+        if kind.bits < 32 and (array > most).any():
+            raise NoBound(f"a {kind.name} of which nothing is known")
+        array = np.clip(array, float(kind.limits[0]), most)
+    return array.astype(kind.numpy_dtype)
 
 
 def adds(computation: HloComputation) -> bool:
@@ -462,9 +441,13 @@ def _async_start(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> 
 def _while(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
     body, condition = i.called_computations
     state = operands[0]
-    while bool(run.call(condition, [state]).value):
+    while True:
+        again = run.call(condition, [state])
+        if again.error is not None:
+            raise NoBound(f"rounding decides how often the while %{i.name} runs")
+        if not again.value:
+            return state
         state = run.call(body, [state])
-    return state
 
 
 def _scan(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> Any:
@@ -502,7 +485,14 @@ def _conditional(run: ErrorAnalysis, i: HloInstruction, operands: list[Any]) -> 
     number = (
         int(not which) if which.dtype == bool else int(which) if 0 <= int(which) < branches else branches - 1
     )
-    return run.call(i.called_computations[number], [operands[1 + number]])
+    found = [
+        run.call(i.called_computations[n], [operands[1 + n]])
+        for n in (range(branches) if operands[0].error is not None else (number,))
+    ]
+    taken_first = found.pop(number if len(found) > 1 else 0)
+    for other in found:
+        taken_first = decisions.spanned(taken_first, other)
+    return taken_first
 
 
 STRUCTURE: dict[str, Callable[[ErrorAnalysis, HloInstruction, list[Any]], Any]] = {

@@ -9,12 +9,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from hloom.debug.error_analysis import ErrorAnalysis, NoBound
+from hloom.debug.bounded import finite, is_inexact_type, parts_of
+from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.debug.floating import ulp, wide
+from hloom.debug.sampling import sampled
 from hloom.errors import HloError
+from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.module import HloModule
 from hloom.shape.element_type import ElementType
 
+LOOSE: Final = 1 / 8
+"""Bounds of this part of an array's largest number, or undecided elements of this part, are loose."""
 _NUMBER: Final = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _ULPS: Final = re.compile(rf"({_NUMBER})\s*ulps?")
 _RELATIVE: Final = re.compile(rf"(?:rtol=({_NUMBER}))?,?(?:atol=({_NUMBER}))?")
@@ -29,7 +34,7 @@ class Tolerance:
         rtol, atol: ``rtol * abs(wanted) + atol``.
 
     If none is given, the distance is the largest rounding error that the program can have there for the
-    arguments (`ErrorAnalysis`).
+    arguments (`ErrorAnalysis`); where that says nothing, what rounding errors make of it (`sampled`).
     """
 
     ulps: float | None = None
@@ -61,7 +66,7 @@ class Tolerance:
         return self.ulps is None and self.rtol is None and self.atol is None
 
     def bounds(self, module: HloModule, arguments: Sequence[Any], wanted: Any) -> Any:
-        """Return the allowed distance of each element of a result; raise NoBound if there is none."""
+        """Return the allowed distance of each element of a result; infinite where there is none."""
         if self.analyses:
             return analysed(module, arguments)
         return self._around(wanted)
@@ -82,10 +87,46 @@ class Tolerance:
 
 
 def analysed(module: HloModule, arguments: Sequence[Any]) -> Any:
-    """Return the bounds of a program's rounding errors; raise NoBound if an operation has no rule."""
+    """Return the bounds of a program's rounding errors.
+
+    Bounds of the error analysis that say nothing, because errors have added up through many operations, are
+    replaced by those of samples. Infinite ones remain where neither says anything.
+    """
     try:
-        return ErrorAnalysis(module).run(arguments)[1]
+        value, bounds = ErrorAnalysis(module).run(arguments)
+    except (KeyError, AttributeError, TypeError, AssertionError, IndexError, ValueError, HloError):
+        value = Evaluator().run(module.entry, arguments)
+        return sampled(module, arguments, value)
+    return tightened(value, bounds, sampled(module, arguments, value)) if is_loose(value, bounds) else bounds
+
+
+def is_loose(value: Any, bounds: Any) -> bool:
+    """Return whether bounds are so large that wrong results of an array lie within them."""
+    if isinstance(value, tuple):
+        return any(is_loose(v, b) for v, b in zip(parts_of(value), bounds, strict=True))
+    if value is None or not np.size(value) or not np.any(bounds):
+        return False
+    if is_inexact_type(value):
+        return bool(np.max(bounds) > LOOSE * np.max(finite(value)))
+    return bool(np.isinf(bounds).any() or np.mean(np.asarray(bounds) > 0) > LOOSE)
+
+
+def tightened(value: Any, bounds: Any, others: Any) -> Any:
+    """Return the smaller bound of each element of arrays whose bounds are loose."""
+    if isinstance(value, tuple):
+        parts = zip(parts_of(value), bounds, others, strict=True)
+        return tuple([tightened(v, b, o) for v, b, o in parts])
+    return np.minimum(bounds, others) if is_loose(value, bounds) else bounds
+
+
+def unlimited(module: HloModule, arguments: Sequence[Any]) -> str:
+    """Return why elements of a program's result have no bound."""
+    analysis = ErrorAnalysis(module)
+    try:
+        analysis.run(arguments)
+    except HloError as error:
+        return f"rounding errors grow as large as the numbers ({error.message})"
     except (KeyError, AttributeError, TypeError, AssertionError, IndexError, ValueError) as error:
-        if isinstance(error, HloError):
-            raise
-        raise NoBound(f"the error analysis has no rule for a part of this program ({error})") from error
+        return f"the error analysis has no rule for a part of this program ({error})"
+    place = f"; first in {analysis.unlimited}" if analysis.unlimited else ""
+    return f"rounding errors grow as large as the numbers{place}"

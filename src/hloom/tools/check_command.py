@@ -80,8 +80,7 @@ def check(file: str, **options: Any) -> None:
     else:
         for each in found:
             click.echo(report(each))
-    undecided = any(not c.agrees and c.undecided for c in found)
-    sys.exit(1 if any(not c.agrees and not c.undecided for c in found) else 2 if undecided else 0)
+    sys.exit(1 if any(c.is_wrong for c in found) else 0 if all(c.agrees for c in found) else 2)
 
 
 def _checks(snapshot: Snapshot, tolerance: Tolerance, options: dict[str, Any]) -> Iterator[Check]:
@@ -151,8 +150,7 @@ def _inputs(snapshot: Snapshot, options: dict[str, Any]) -> Iterator[tuple[str, 
 def report(found: Check) -> str:
     """Return the text about one comparison."""
     title = styled(f"{found.backend} against {found.against}, {found.inputs}", "title")
-    word = "unequal" if found.undecided else "differs"
-    lines = [title, *(comparison_line(c, word) for c in found.comparisons)]
+    lines = [title, *map(comparison_line, found.comparisons)]
     if found.undecided:
         lines.append(f"  no tolerance can be derived: {found.undecided}; state one with --tolerance")
     if found.culprit is not None:
@@ -160,8 +158,8 @@ def report(found: Check) -> str:
     return "\n".join(lines)
 
 
-def comparison_line(c: Comparison, word: str = "differs") -> str:
-    """Return the line about one array; ``word`` tells that it does not agree."""
+def comparison_line(c: Comparison) -> str:
+    """Return the line about one array: it agrees, differs, or is unequal where no bound is known."""
     if c.agrees and not c.unequal:
         return f"  {styled('agrees ', 'added')} {c.name} {c.shape}: equal bits"
     far = f"at most {c.ulps:.3g} ulp, {c.difference:.3g}"
@@ -169,7 +167,8 @@ def comparison_line(c: Comparison, word: str = "differs") -> str:
         return f"  {styled('agrees ', 'added')} {c.name} {c.shape}: {c.unequal} of {c.elements} differ, {far}"
     where = "".join(f"[{n}]" for n in c.index)
     worst = f"{c.name}{where} is {c.got!r}, not {c.wanted!r} (allowed: {c.bound:.3g})"
-    count = f"{c.wrong} of {c.elements} elements differ, {far}"
+    word, number = ("differs", c.wrong) if c.wrong else ("unequal", c.unjudged)
+    count = f"{number} of {c.elements} elements differ, {far}"
     return f"  {styled(word, 'removed')} {c.name} {c.shape}: {count}\n          {worst}"
 
 

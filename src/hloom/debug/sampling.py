@@ -1,0 +1,118 @@
+"""Bounds from samples: the program is run several times with random errors in every operation.
+
+This is discrete stochastic arithmetic (Vignes 1993, "A stochastic arithmetic for reliable scientific
+computation"). Interval bounds lose that errors are correlated: a row and its maximum move together, and the
+errors of a layer are not all of one sign. After some layers they exceed the numbers. Here each operation adds
+its own largest error, with a random sign for each element; what becomes of it is computed, not bounded.
+Every second run takes the opposite signs, so that a comparison that such errors can turn is turned in one of
+the two. Real computations round less than the largest error, and less regularly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from hloom.debug.bounded import Bounded, NoBound, distance, finite, is_inexact_type, parts_of
+from hloom.debug.error_analysis import STRUCTURE, ULPS, ErrorAnalysis, growth
+from hloom.debug.floating import Array, ulp, wide
+from hloom.debug.normwise import FACTORIZATIONS
+from hloom.evaluate.evaluator import Evaluator
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+
+PAIRS: Final = 4
+"""Pairs of runs with opposite errors."""
+MARGIN: Final = 2.0
+"""The bound in multiples of the largest deviation among the runs."""
+LEAST: Final = 0.5
+"""The least deviation of an element in multiples of the root mean square of its array's."""
+CHAOS: Final = 1 / 8
+"""Deviations of this part of an array's numbers, in the root mean square, have no bound: errors saturate."""
+
+
+def sampled(module: HloModule, arguments: Sequence[Any], value: Any) -> Any:
+    """Return the bounds of a program of one device in the form of its value."""
+    pairs = [(seed, sign) for seed in range(PAIRS) for sign in (1, -1)]
+    runs = [Perturbed(module, *pair).run(module.entry, arguments) for pair in pairs]
+    with np.errstate(all="ignore"):
+        return _bounds(value, runs)
+
+
+def _bounds(value: Any, runs: Sequence[Any]) -> Any:
+    if isinstance(value, tuple):
+        columns = zip(*(parts_of(run) for run in runs), strict=True)
+        return tuple([_bounds(v, column) for v, column in zip(parts_of(value), columns, strict=True)])
+    if value is None:
+        return 0.0
+    deviation = np.max([distance(run, value) for run in runs], axis=0)
+    if not is_inexact_type(value) or not deviation.any():
+        return deviation
+    usual = _mean(np.where(np.isfinite(deviation), deviation, 0.0))
+    if usual > CHAOS * _mean(finite(value)):
+        return np.where(deviation > 0, np.inf, 0.0)
+    least = LEAST * usual
+    return MARGIN * np.maximum(deviation, least) + ulp(wide(value), value.dtype)
+
+
+def _mean(magnitudes: Array) -> float:
+    """Return the root mean square."""
+    return float(np.sqrt(np.mean(magnitudes * magnitudes)))
+
+
+class Perturbed(Evaluator):
+    """Adds to each result of a float operation its largest rounding error, with random signs."""
+
+    def __init__(self, module: HloModule, seed: int, sign: int) -> None:
+        super().__init__()
+        self.analysis = ErrorAnalysis(module)
+        self.random = np.random.default_rng(seed)
+        self.sign = sign
+        self.programs = _programs(module)
+
+    def evaluation(self, instruction: HloInstruction) -> Callable[..., Any]:
+        """Return the function that evaluates an instruction and adds its errors."""
+        evaluate = super().evaluation(instruction)
+        exact = instruction.opcode in STRUCTURE or self.analysis.rounds_once(instruction)
+        if exact or instruction.parent not in self.programs:
+            return evaluate
+
+        def with_errors(run: Any, *operands: Any) -> Any:
+            return self.perturbed(instruction, operands, evaluate(run, *operands))
+
+        return with_errors
+
+    def perturbed(self, i: HloInstruction, operands: Sequence[Any], value: Any) -> Any:
+        """Return a value with the errors of one instruction."""
+        given = [Bounded(o) for o in operands]
+        if isinstance(value, tuple):
+            if i.opcode not in FACTORIZATIONS:
+                return cast("Any", value)
+            found = FACTORIZATIONS[i.opcode](i, given, parts_of(value))
+            return tuple(self._moved(v, e) for v, e in zip(parts_of(value), found, strict=True))
+        return self._moved(value, self._own_error(i, given, value)) if is_inexact_type(value) else value
+
+    def _own_error(self, i: HloInstruction, operands: list[Bounded], value: Array) -> Array:
+        try:
+            return self.analysis.error(i, operands, value, inexact=False)
+        except NoBound:  # a reduction by another function: each application may be that far off
+            return ULPS * growth(self.analysis.terms(i, operands)) * ulp(wide(value), value.dtype)
+
+    def _moved(self, value: Array, error: Array) -> Array:
+        signs = self.random.choice((-1.0, 1.0), np.shape(value))
+        return np.asarray(wide(value) + self.sign * signs * error).astype(value.dtype)
+
+
+def _programs(module: HloModule) -> set[HloComputation]:
+    """Return the computations that run as parts of the program, not inside an operation."""
+    found, waiting = {module.entry}, [module.entry]
+    while waiting:
+        for i in waiting.pop().instructions:
+            if i.operation.calls_program or i.opcode == "fusion":
+                new = [c for c in i.called_computations if c not in found]
+                found.update(new)
+                waiting += new
+    return found
