@@ -187,6 +187,40 @@ ENTRY e {
     assert caught.value.rule == "check.one-device"
 
 
+SHARDED = """HloModule layer, replica_count=2
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+ENTRY e {
+  x = f32[4,32] parameter(0)
+  w = f32[32,8] parameter(1)
+  y = f32[4,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[4,8] all-reduce(y), replica_groups={}, to_apply=sum
+  h = f32[4,8] tanh(t)
+  g = f32[8,8] all-gather(h), dimensions={0}, replica_groups={}
+  three = f32[] constant(3)
+  threes = f32[8,8] broadcast(three), dimensions={}
+  ROOT r = f32[8,8] multiply(g, threes)
+}"""
+
+
+def test_results_of_several_devices_have_bounds(wrong_backend: str) -> None:
+    """Each device's part of a sum is rounded differently by native code."""
+    module = HloModule.from_text(SHARDED)
+    given = [random_arguments(module, seed) for seed in range(2)]
+    found = check(module, given)
+    assert found.agrees and any(c.unequal for c in found.comparisons)
+    assert check(module, given, backend="passes").agrees
+    wrong = check(module, given, backend=wrong_backend)
+    assert wrong.is_wrong and [c.wrong for c in wrong.comparisons] == [1, 1]
+    wanted = run_on("evaluator", module, given)
+    bounds = Tolerance().bounds_of_devices(module, given, wanted)
+    for device, got in enumerate(run_on("cpu", module, given)):
+        agreement.within(got, wanted[device], bounds[device])
+
+
 def test_distances_are_counted_in_units_of_the_last_place() -> None:
     wanted = np.float32([1, 2, np.nan, np.inf, 0])
     got = wanted.copy()

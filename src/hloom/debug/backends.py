@@ -36,7 +36,7 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Any]]) 
     """Run a program; return the result of each device.
 
     Args:
-        arguments: those of each device; for ``passes`` and ``xla`` of one.
+        arguments: those of each device; for ``xla`` of one.
 
     Raises HloError by ``check.backend`` for an unknown backend, ``check.one-device`` for a program of several
     devices on a backend that runs one, and ``check.jaxlib`` for ``xla`` without jaxlib.
@@ -45,15 +45,17 @@ def run_on(backend: str, module: HloModule, arguments: Sequence[Sequence[Any]]) 
         raise HloError(
             f"there is no backend {backend!r}; known are {', '.join(names())}", rule="check.backend"
         )
-    if backend in (PASSES, XLA):
+    if backend == XLA:
         if len(arguments) != 1:
             message = f"{backend} runs programs of one device; this one has {len(arguments)}"
             raise HloError(message, rule="check.one-device")
-        run = _optimized if backend == PASSES else _on_xla
-        return [run(module, arguments[0])]
+        return [_on_xla(module, arguments[0])]
     config = module.config
     executable = compile_module(
-        module, backend, num_replicas=config.replica_count, num_partitions=config.num_partitions
+        _optimized(module) if backend == PASSES else module,
+        "evaluator" if backend == PASSES else backend,
+        num_replicas=config.replica_count,
+        num_partitions=config.num_partitions,
     )
     return executable.run(arguments)
 
@@ -63,12 +65,13 @@ def run_one(backend: str, module: HloModule, arguments: Sequence[Any]) -> Any:
     return run_on(backend, module, [arguments])[0]
 
 
-def _optimized(module: HloModule, arguments: Sequence[Any]) -> Any:
+def _optimized(module: HloModule) -> HloModule:
+    """Return a copy after the passes of the cpu backend."""
     from hloom.cpu.pipeline import CPU_PIPELINE
 
     copy = module.clone()
     CPU_PIPELINE.run(copy)
-    return compile_module(copy, "evaluator", num_replicas=1, num_partitions=1)(*arguments)
+    return copy
 
 
 def _on_xla(module: HloModule, arguments: Sequence[Any]) -> Any:

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from hloom.debug.agreement import Comparison, compare
 from hloom.debug.backends import run_on, run_one
 from hloom.debug.cut import cut, extracted, inlined
 from hloom.debug.origin import place
 from hloom.debug.statistics import summary
-from hloom.debug.tolerance import Tolerance, unlimited
+from hloom.debug.tolerance import GROWTH, Tolerance, unlimited
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, While
@@ -111,19 +109,15 @@ def compared(
     tolerance: Tolerance, names: tuple[str, str, str],
 ) -> Check:  # fmt: skip
     """Compare the results of all devices."""
+    results = ["result"] if len(got) == 1 else [f"device {n} result" for n in range(len(got))]
+    found = [compare(g, w, 0.0, name) for g, w, name in zip(got, wanted, results, strict=True)]
     undecided = ""
-    found: list[Comparison] = []
-    for device, (g, w) in enumerate(zip(got, wanted, strict=True)):
-        name = "result" if len(got) == 1 else f"device {device} result"
-        made = compare(g, w, 0.0, name)
-        if not all(c.agrees for c in made):
-            several = tolerance.analyses and len(got) > 1
-            made = compare(g, w, np.inf if several else tolerance.bounds(module, arguments[device], w), name)
-            if any(c.unjudged for c in made) and not undecided:
-                one = "the error analysis is of one device"
-                undecided = one if several else unlimited(module, arguments[device])
-        found += made
-    return Check(*names, found, undecided)
+    if not all(c.agrees for made in found for c in made):
+        bounds = tolerance.bounds_of_devices(module, arguments, wanted)
+        found = [compare(*each) for each in zip(got, wanted, bounds, results, strict=True)]
+        if any(c.unjudged for made in found for c in made):
+            undecided = unlimited(module, arguments[0]) if len(got) == 1 else GROWTH
+    return Check(*names, [c for made in found for c in made], undecided)
 
 
 def differs(

@@ -59,13 +59,16 @@ COMPLEX_ULPS: Final = 32.0
 """The same of a complex function, in units of the larger part."""
 
 LINEAR: Final = frozenset({
-    "bitcast", "broadcast", "concatenate", "copy", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice",
+    "all-gather", "all-to-all", "bitcast", "broadcast", "collective-broadcast", "collective-permute",
+    "concatenate", "copy", "dynamic-reshape", "dynamic-slice", "dynamic-update-slice",
     "gather", "get-dimension-size", "imag", "opt-barrier", "pad", "real", "reshape", "reverse", "select",
     "set-dimension-size", "slice", "transpose", "complex",
 })  # fmt: skip
 """Operations that change an error as they change the number."""
+SUMS_OF_DEVICES: Final = frozenset({"all-reduce", "reduce-scatter"})
 SUMMED: Final = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
 ROUNDED: Final = frozenset({
+    *SUMS_OF_DEVICES,
     "abs", "add", "add-dependency", "after-all", "and", "async-done", "async-start", "async-update",
     "bitcast-convert", "ceil", "clamp", "compare", "complex", "constant", "convert", "copy-done",
     "copy-start", "count-leading-zeros", "custom-call", "divide", "domain", "floor", "imag", "iota",

@@ -16,9 +16,10 @@ from typing import Any, Final, cast
 import numpy as np
 
 from hloom.debug.bounded import Bounded, NoBound, distance, finite, is_inexact_type, parts_of
-from hloom.debug.error_analysis import STRUCTURE, ULPS, ErrorAnalysis, growth
+from hloom.debug.error_analysis import STRUCTURE, SUMS_OF_DEVICES, ULPS, ErrorAnalysis, growth
 from hloom.debug.floating import Array, ulp, wide
 from hloom.debug.normwise import FACTORIZATIONS
+from hloom.evaluate.devices import VirtualDevice, World
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -34,12 +35,23 @@ CHAOS: Final = 1 / 8
 """Deviations of this part of an array's numbers, in the root mean square, have no bound: errors saturate."""
 
 
-def sampled(module: HloModule, arguments: Sequence[Any], value: Any) -> Any:
-    """Return the bounds of a program of one device in the form of its value."""
+def sampled(module: HloModule, arguments: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[Any]:
+    """Return the bounds of the result of each device, in the form of its value.
+
+    Args:
+        arguments, values: the arguments and the result of each device.
+    """
     pairs = [(seed, sign) for seed in range(PAIRS) for sign in (1, -1)]
-    runs = [Perturbed(module, *pair).run(module.entry, arguments) for pair in pairs]
+    runs = [_run(module, arguments, *pair) for pair in pairs]
     with np.errstate(all="ignore"):
-        return _bounds(value, runs)
+        return [_bounds(value, [run[n] for run in runs]) for n, value in enumerate(values)]
+
+
+def _run(module: HloModule, arguments: Sequence[Sequence[Any]], seed: int, sign: int) -> list[Any]:
+    """Return the result of each device with random errors."""
+    world = World(module.config.replica_count, module.config.num_partitions)
+    given = dict(zip(world.devices, arguments, strict=True))
+    return world.run(lambda device: Perturbed(module, seed, sign, device).run(module.entry, given[device]))
 
 
 def _bounds(value: Any, runs: Sequence[Any]) -> Any:
@@ -66,8 +78,8 @@ def _mean(magnitudes: Array) -> float:
 class Perturbed(Evaluator):
     """Adds to each result of a float operation its largest rounding error, with random signs."""
 
-    def __init__(self, module: HloModule, seed: int, sign: int) -> None:
-        super().__init__()
+    def __init__(self, module: HloModule, seed: int, sign: int, device: VirtualDevice) -> None:
+        super().__init__(device)
         self.analysis = ErrorAnalysis(module)
         self.random = np.random.default_rng(seed)
         self.sign = sign
@@ -96,6 +108,9 @@ class Perturbed(Evaluator):
         return self._moved(value, self._own_error(i, given, value)) if is_inexact_type(value) else value
 
     def _own_error(self, i: HloInstruction, operands: list[Bounded], value: Array) -> Array:
+        if i.opcode in SUMS_OF_DEVICES:  # the other terms are not known here; they are taken for as large
+            largest = max(float(np.max(finite(o.value), initial=0.0)) for o in operands)
+            return np.broadcast_to(ULPS * ulp(finite(value) + largest, value.dtype), value.shape)
         try:
             return self.analysis.error(i, operands, value, inexact=False)
         except NoBound:  # a reduction by another function: each application may be that far off

@@ -20,6 +20,8 @@ from hloom.shape.element_type import ElementType
 
 LOOSE: Final = 1 / 8
 """Bounds of this part of an array's largest number, or undecided elements of this part, are loose."""
+GROWTH: Final = "rounding errors grow as large as the numbers"
+"""Why differing elements have no bound."""
 _NUMBER: Final = r"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _ULPS: Final = re.compile(rf"({_NUMBER})\s*ulps?")
 _RELATIVE: Final = re.compile(rf"(?:rtol=({_NUMBER}))?,?(?:atol=({_NUMBER}))?")
@@ -67,9 +69,15 @@ class Tolerance:
 
     def bounds(self, module: HloModule, arguments: Sequence[Any], wanted: Any) -> Any:
         """Return the allowed distance of each element of a result; infinite where there is none."""
-        if self.analyses:
-            return analysed(module, arguments)
-        return self._around(wanted)
+        return analysed(module, arguments) if self.analyses else self._around(wanted)
+
+    def bounds_of_devices(
+        self, module: HloModule, arguments: Sequence[Sequence[Any]], wanted: Sequence[Any]
+    ) -> list[Any]:
+        """Return the allowed distances for each device; those of several devices come from samples."""
+        if self.analyses and len(wanted) > 1:
+            return sampled(module, arguments, wanted)
+        return [self.bounds(module, a, w) for a, w in zip(arguments, wanted, strict=True)]
 
     def _around(self, wanted: Any) -> Any:
         if isinstance(wanted, tuple):
@@ -95,9 +103,10 @@ def analysed(module: HloModule, arguments: Sequence[Any]) -> Any:
     try:
         value, bounds = ErrorAnalysis(module).run(arguments)
     except (KeyError, AttributeError, TypeError, AssertionError, IndexError, ValueError, HloError):
-        value = Evaluator().run(module.entry, arguments)
-        return sampled(module, arguments, value)
-    return tightened(value, bounds, sampled(module, arguments, value)) if is_loose(value, bounds) else bounds
+        return sampled(module, [arguments], [Evaluator().run(module.entry, arguments)])[0]
+    if not is_loose(value, bounds):
+        return bounds
+    return tightened(value, bounds, sampled(module, [arguments], [value])[0])
 
 
 def is_loose(value: Any, bounds: Any) -> bool:
@@ -125,8 +134,8 @@ def unlimited(module: HloModule, arguments: Sequence[Any]) -> str:
     try:
         analysis.run(arguments)
     except HloError as error:
-        return f"rounding errors grow as large as the numbers ({error.message})"
+        return f"{GROWTH} ({error.message})"
     except (KeyError, AttributeError, TypeError, AssertionError, IndexError, ValueError) as error:
         return f"the error analysis has no rule for a part of this program ({error})"
     place = f"; first in {analysis.unlimited}" if analysis.unlimited else ""
-    return f"rounding errors grow as large as the numbers{place}"
+    return f"{GROWTH}{place}"
