@@ -40,8 +40,8 @@ class Scan(Operation):
     """Applies a computation to consecutive slices of arrays and carries values from step to step.
 
     ``(outputs..., carries...) = to_apply(slices..., carries...)`` at every step; the result is the outputs
-    of all steps, stacked along the same dimension, then the last carries. A computation that returns one
-    output and no tuple gives an array.
+    of all steps, stacked along the same dimension, then the last carries. A single result is an array or a
+    tuple of one, and so is that of the computation.
 
     Arguments:
         operands: the arrays that are sliced, then the initial carries.
@@ -76,21 +76,31 @@ class Scan(Operation):
         return self._shape(inputs, carries, size, dynamic, computations[0])
 
     def check(self, shape: Shape, *operands: Shape, computations: tuple[ProgramShape, ...] = ()) -> None:
-        """Check the shape; without inputs, the stated outputs give the number of steps."""
+        """Check the shape: a single result may be an array or a tuple of one.
+
+        Without inputs, the stated outputs give the number of steps.
+        """
         inputs, carries = self._split(operands)
         if inputs:
-            Operation.check(self, shape, *operands, computations=computations)
-            return
+            inferred = self.infer(*operands, computations=computations)
+        else:
+            inferred = self._from_stated(shape, carries, computations[0])
+        if inferred.is_tuple and shape.is_array and len(inferred.tuple_shapes) == 1:
+            inferred = inferred.tuple_shapes[0]
+        elif inferred.is_array and shape.is_tuple:
+            inferred = Shape.tuple_([inferred])
+        if not inferred.compatible(shape):
+            message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
+            raise ShapeError(message, rule="instruction.shape-matches")
+        require_dynamic(shape, inferred)
+
+    def _from_stated(self, shape: Shape, carries: Sequence[Shape], step: ProgramShape) -> Shape:
         axis = self._axis(())
         leaves = shape.tuple_shapes if shape.is_tuple else (shape,)
         if len(leaves) <= len(carries) or axis >= leaves[0].rank:
             message = f"a scan without inputs needs an output with dimension {axis}, got {shape}"
             raise ShapeError(message, rule="scan.length")
-        inferred = self._shape((), carries, leaves[0].dimensions[axis], False, computations[0])
-        if not inferred.compatible(shape):
-            message = f"the shape is stated as {shape}, but {inferred} follows from the operands"
-            raise ShapeError(message, rule="instruction.shape-matches")
-        require_dynamic(shape, inferred)
+        return self._shape((), carries, leaves[0].dimensions[axis], False, step)
 
     def _axis(self, inputs: Sequence[Shape]) -> int:
         if len(self.dimensions) != 1:
