@@ -1,5 +1,7 @@
 """Run a corpus of annotated programs: ``python -m tests.sharding_corpus programs.zip [--only NAME]``.
 
+With ``--mesh 2x2`` the annotations are replaced by random ones over a mesh.
+
 Each program is partitioned. If it is small, its tiles run on virtual devices and are compared with the
 evaluator on one device: integers exactly, floats within their rounding error. The bytes that a device sends
 are compared with XLA's. Results without a sharding are made whole, as XLA does by default.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import zipfile
 from collections import Counter
@@ -20,6 +23,7 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent))
 
+from tests.sharding.retargeting import retargeted
 from tests.sharding.runs import partitioned_of, run_tiles
 
 import agreement
@@ -60,8 +64,12 @@ class Outcome:
     reason: str = ""
 
 
-def outcome(module: HloModule, devices: int) -> Outcome:
-    """Partition a program, run it, and compare it with one device."""
+def outcome(module: HloModule, devices: int, scale: float = 1.0) -> Outcome:
+    """Partition a program, run it, and compare it with one device.
+
+    Args:
+        scale: factor of the limits on the size of programs that are run.
+    """
     root = module.entry.root
     if root.sharding is None:
         root.sharding = Sharding.replicated().for_shape(root.shape)
@@ -72,7 +80,7 @@ def outcome(module: HloModule, devices: int) -> Outcome:
     except Exception as error:
         return Outcome("crashed", reason=f"{type(error).__name__} {error}")
     sent = bytes_sent(partitioned.module)
-    reason = _unjudged(module, devices)
+    reason = _unjudged(module, devices, scale)
     if devices == 1 or devices > MOST_DEVICES:
         reason = f"{devices} devices"
     if reason:
@@ -90,7 +98,7 @@ def outcome(module: HloModule, devices: int) -> Outcome:
     return Outcome("equal", sent)
 
 
-def _unjudged(module: HloModule, devices: int) -> str:
+def _unjudged(module: HloModule, devices: int, scale: float) -> str:
     """Return why a program is not run; "" if it is."""
     for i in module.instructions():
         target = getattr(i.operation, "custom_call_target", "")
@@ -98,13 +106,13 @@ def _unjudged(module: HloModule, devices: int) -> str:
             return target or i.opcode
         if target and target not in ("Sharding", "TopK"):
             return target
-        if shape_bytes(i.shape) > 1e7 / devices:
+        if shape_bytes(i.shape) > scale * 1e7 / devices:
             return "large"
     breakdown = Breakdown()
     breakdown.add(module.entry)
     if breakdown.unknown_loops:
         return "loop of unknown length"
-    return "large" if module_cost(module).flops > LARGEST_RUN else ""
+    return "large" if module_cost(module).flops > scale * LARGEST_RUN else ""
 
 
 def arrays(shape: Shape, name: str) -> list[Any]:
@@ -145,15 +153,25 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--only", default="", help="Run the programs whose names contain this.")
     parser.add_argument("--all", action="store_true", help="Print every program.")
+    parser.add_argument("--mesh", default="", help="Sizes of axes, as 2x2, for random shardings.")
+    parser.add_argument("--added", type=float, default=0, help="Share of other instructions to annotate.")
+    parser.add_argument("--seed", type=int, default=1, help="Of the random shardings.")
+    parser.add_argument("--scale", type=float, default=1.0, help="Run programs larger by this factor.")
     chosen = parser.parse_args()
+    mesh = [int(size) for size in chosen.mesh.split("x")] if chosen.mesh else []
     counts: Counter[str] = Counter()
     ours = theirs = above = 0
     for entry, text in programs(chosen.corpus):
         if chosen.only not in entry["name"] or entry["template"]:
             continue
-        found = outcome(HloModule.from_text(text), entry["num_partitions"])
+        module, devices = HloModule.from_text(text), entry["num_partitions"]
+        if mesh and "manual" in text:
+            continue  # the shapes of tiles in the program follow from its shardings
+        if mesh:
+            module, devices = retargeted(module, mesh, chosen.seed, chosen.added), math.prod(mesh)
+        found = outcome(module, devices, chosen.scale)
         counts[found.status] += 1
-        xla = entry.get("xla", {}).get("bytes_sent_per_device")
+        xla = None if mesh else entry.get("xla", {}).get("bytes_sent_per_device")
         figures = f"{found.sent} : {xla}"
         if xla is not None and found.status not in ("refused", "crashed"):
             ours, theirs = ours + found.sent, theirs + xla

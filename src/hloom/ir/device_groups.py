@@ -99,6 +99,11 @@ class IotaDeviceList:
         """Return the groups as lists of numbers."""
         return _rows(self.tiles.numbers, self.group_size)
 
+    @property
+    def first(self) -> tuple[int, ...]:
+        """Return the first group."""
+        return self.tiles.numbers[: self.group_size]
+
     def text(self) -> str:
         """Return the text ``[2,4]<=[8]``."""
         return f"[{self.group_count},{self.group_size}]<={self.tiles.text()}"

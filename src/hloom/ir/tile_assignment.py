@@ -67,6 +67,13 @@ class TileAssignment:
             return f"devices=[{dimensions}]<={self.devices.text()}"
         return f"devices=[{dimensions}]{','.join(map(str, self.devices))}"
 
+    def factors(self) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
+        """Split the devices' numbers so that each dimension is a product of parts; None if impossible.
+
+        Return the sizes of the parts, major first, and for each dimension the numbers of its parts.
+        """
+        return _factors(self.devices, self.dimensions) if isinstance(self.devices, IotaTiles) else None
+
     def reshaped(self, dimensions: tuple[int, ...]) -> TileAssignment:
         """Return the same devices in the same row-major order with other dimensions."""
         return TileAssignment(dimensions, self.devices)

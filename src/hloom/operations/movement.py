@@ -61,13 +61,15 @@ class Broadcast(Operation):
     dimensions: tuple[int, ...] = dims(default=(), always=True)
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return the dimensions that are not repeated."""
+        """Return the dimensions of the operand, and new ones, which no operand has."""
         (operand,) = operands
         sources = {into: d for d, into in enumerate(self.dimensions)}
         found: list[Factor] = []
         for d, extent in enumerate(call.shape.dimensions):
             source = sources.get(d)
-            if source is not None and operand.dimensions[source] == extent:
+            if source is None:
+                found.append(Factor(extent, {}, d))
+            elif operand.dimensions[source] == extent:
                 found.append(Factor(extent, {0: source}, d))
         return found
 

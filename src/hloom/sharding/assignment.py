@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,6 +13,7 @@ from hloom.ir.traits import Family
 from hloom.shape.element_type import F32, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding import plans
+from hloom.sharding.columns import Column, are_independent, refined
 from hloom.sharding.local_operations import fetched_elements, fetches
 from hloom.sharding.tiling import Tiling
 
@@ -32,7 +32,7 @@ class Question:
         result: the shape of the whole result, or of its first leaf.
         have: the tiles of the operands; None for those that are no arrays.
         target: the wanted tiles of the result; None if any will do.
-        fixed: what devices that work together must agree in.
+        fixed: columns in which devices that work together must agree.
         devices: the number of devices.
     """
 
@@ -42,7 +42,7 @@ class Question:
     result: Shape
     have: Sequence[Tiling | None]
     target: Tiling | None
-    fixed: tuple[object, ...] | None
+    fixed: tuple[Column, ...]
     devices: int
 
 
@@ -177,10 +177,7 @@ def bytes_sent(question: Question, accepted: Sequence[Cut]) -> float:
         shape = question.shapes[number]
         want = operand_tiling(accepted, number, shape, question.devices)
         width = shape.element_type.bits / 8
-        before = have.summed() if have.summands else have
-        if have.summands:
-            total += 2 * width * math.prod(have.local(shape.dimensions))
-        total += width * plans.sent(shape.dimensions, before, want, question.fixed)
+        total += width * plans.sent(shape.dimensions, have, want, question.fixed)
         for factor, cut in accepted:
             for one in fetches(question.i, question.shapes, question.result, factor, cut) or ():
                 if one.operand == number:
@@ -202,7 +199,7 @@ def _after(question: Question, accepted: Sequence[Cut]) -> float:
         if found is not None:
             return size * (count - 1) / count
     total = 2 * size * (count - 1) / count
-    if question.target is not None and not question.target.summands:
+    if question.target is not None and question.target.summands is None:
         total += width * plans.sent(dimensions, made, question.target, question.fixed)
     return total
 
@@ -223,18 +220,24 @@ def scattered(
     """
     reduced = [cut for f, cut in accepted if f.result is None]
     more = [d for d in range(len(dimensions)) if not made.same_cut(d, target, d)]
-    if len(more) != 1 or made.cuts(more[0]) or target.summands:
+    if len(more) != 1 or made.cuts(more[0]) or target.summands is not None:
         return None
     d = more[0]
     summands = product(reduced)
-    parts: dict[tuple[int, ...], int] = {}
-    for place, part in zip(summands.places, target.column(d), strict=True):
-        if parts.setdefault(place, part) != part:
-            return None
     count = math.prod(summands.tiles)
-    if target.tiles[d] != count or len(set(parts.values())) != count or dimensions[d] % count:
+    if target.tiles[d] != count or dimensions[d] % count:
         return None
-    return d, summands
+    return (d, summands) if _same_classes(summands.columns, target.column(d)) else None
+
+
+def _same_classes(columns: Sequence[Column], column: Column) -> bool:
+    """Return true if devices have the same index in a column exactly if they have the same in all others."""
+    found = refined((*columns, column))
+    if found is not None:
+        *others, own = found[1]
+        return {k for axes in others for k in axes} == set(own)
+    pairs = set(zip(zip(*(c.indices for c in columns), strict=True), column.indices, strict=True))
+    return len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})
 
 
 def operand_tiling(accepted: Sequence[Cut], number: int, shape: Shape, devices: int) -> Tiling:
@@ -259,11 +262,9 @@ def joined(shape: Shape, columns: dict[int, Tiling], devices: int) -> Tiling:
 def product(cuts: Sequence[Tiling]) -> Tiling:
     """Return the tiling whose dimensions are cut by tilings of rank 1."""
     tiles = tuple(cut.tiles[0] for cut in cuts)
-    return Tiling(tiles, tuple(zip(*(cut.column(0) for cut in cuts), strict=True)))
+    return Tiling(tiles, tuple(cut.column(0) for cut in cuts), cuts[0].devices)
 
 
 def is_complete(cuts: Sequence[Tiling]) -> bool:
     """Return true if every combination of tiles is on equally many devices: the cuts are independent."""
-    tiling = product(cuts)
-    copies = Counter(tiling.places)
-    return len(copies) == math.prod(tiling.tiles) and len(set(copies.values())) == 1
+    return are_independent([cut.column(0) for cut in cuts])

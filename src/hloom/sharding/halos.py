@@ -77,8 +77,8 @@ def halo(
     shape = Shape(value.shape.element_type, tuple(extents))
     result = writer.broadcast(fill, shape.dimensions)
     local = -(-wanted.extent // tiling.tiles[d])
-    groups = tiling.groups([d], fixed(region, tiling.devices))
-    column = tiling.column(d)
+    groups = tiling.groups([d], fixed(region)).groups
+    column = tiling.column(d).indices
     position = writer.op(Iota(iota_dimension=d), shape=Shape(S32, shape.dimensions))
     for distance, low, high in wanted.parts():
         part = cropped(value, d, low, high)
@@ -140,7 +140,9 @@ def masked(
     writer = Writer(value)
     dimensions = value.shape.dimensions
     position = writer.op(Iota(iota_dimension=d), shape=Shape(S32, dimensions))
-    ends = resharder.of_device(writer, [min(max(extent - p * local, 0), local) for p in tiling.column(d)])
+    ends = resharder.of_device(
+        writer, [min(max(extent - p * local, 0), local) for p in tiling.column(d).indices]
+    )
     inside = writer.compare(position, "LT", writer.broadcast(ends, dimensions))
     return writer.op(Select(), inside, value, writer.broadcast(fill, dimensions), shape=value.shape)
 

@@ -179,7 +179,7 @@ class Place:
     def first(self, cut: Tiling, extent: int) -> HloInstruction:
         """Return the index of the first element of this device's tile of a dimension."""
         local = -(-extent // cut.tiles[0])
-        return self.resharder.of_device(self.writer, [p * local for p in cut.column(0)])
+        return self.resharder.of_column(self.writer, cut.column(0), local)
 
 
 def localized(place: Place) -> HloInstruction:
@@ -474,7 +474,7 @@ def _scatter(place: Place) -> HloInstruction:
             i.replace_operand(count, _moved(place, count, axis, component, cut, extent, clamp=False))
             continue
         assert factor.combiner is not None
-        number = place.resharder.of_device(writer, cut.column(0))
+        number = place.resharder.of_column(writer, cut.column(0))
         operand = i.operands[0]
         first = writer.compare(number, "EQ", writer.scalar(0, S32))
         value = factor.combiner.neutral_element(operand.shape.element_type)

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding.shardy import parse_meshes
@@ -59,13 +61,9 @@ def device_count(module: HloModule, axes: Mapping[str, int]) -> int:
 
 def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
     """Return the axes in which the devices of a group differ, joined by ``+``; "" without a mesh."""
-    places: list[tuple[int, ...]] = []
-    for device in group[:64]:
-        place: list[int] = []
-        rest = device
-        for size in reversed(list(axes.values())):
-            place.append(rest % size)
-            rest //= size
-        places.append(tuple(reversed(place)))
-    names = [name for n, name in enumerate(axes) if len({place[n] for place in places}) > 1]
-    return "+".join(names)
+    if not axes:
+        return ""
+    sizes = tuple(axes.values())
+    within = np.asarray(group)[np.asarray(group) < math.prod(sizes)]
+    places = np.unravel_index(within, sizes)
+    return "+".join(name for name, place in zip(axes, places, strict=True) if np.unique(place).size > 1)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
 from hloom.errors import HloError
-from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -15,11 +14,13 @@ from hloom.ir.sharding import Sharding
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.custom_call import CustomCall, is_identity
+from hloom.operations.movement import Broadcast
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
-from hloom.passes.expand.call_inliner import CallInliner, inline
-from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
+from hloom.passes.expand.call_inliner import inline
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
+from hloom.sharding import plans
 from hloom.sharding.assignment import (
     Question,
     cheapest,
@@ -30,6 +31,7 @@ from hloom.sharding.assignment import (
     scattered,
     summed_in,
 )
+from hloom.sharding.columns import Column
 from hloom.sharding.custom_calls import (
     CALL_PARTITIONERS,
     TILEWISE,
@@ -43,6 +45,7 @@ from hloom.sharding.custom_calls import (
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on
+from hloom.sharding.preparation import prepared
 from hloom.sharding.propagation import Propagation
 from hloom.sharding.resharding import Region, Resharder, fixed
 from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
@@ -79,11 +82,10 @@ def partition(module: HloModule, devices: int) -> Partitioned:
     Operations are computed on tiles where the operands' tiles allow it, and on whole arrays elsewhere.
     Shardings that do not divide an array evenly are ignored. Raises HloError for what is not implemented.
     """
-    copy = clone_module(module)
-    CallInliner().run(copy)
-    FlattenCallGraph().run(copy)
+    copy = prepared(module)
     partitioner = _Partitioner(copy, devices)
     results = partitioner.entry()
+    DeadCodeElimination().run(copy)
     config = copy.config
     config.entry_layout = None
     config.aliases, config.buffer_donors = {}, []
@@ -105,6 +107,7 @@ class _Partitioner:
         tilings: how the value of each rewritten instruction is cut.
         whole: the shapes of the whole values.
         regions: the manual regions that the values belong to.
+        forms: the instructions that hold the same array in several tilings, for each of them.
         hints: how arrays should be cut, by what the program states elsewhere.
         factors: the factors of operations, before operands are rewritten.
     """
@@ -118,6 +121,7 @@ class _Partitioner:
         self.tilings: dict[HloInstruction, Tilings] = {}
         self.whole: dict[HloInstruction, Shape] = {}
         self.regions: dict[HloInstruction, Region] = {}
+        self.forms: dict[HloInstruction, list[HloInstruction]] = {}
         self.hints: dict[HloInstruction, Tiling] = {}
         self.factors: dict[HloInstruction, list[Factor]] = {}
 
@@ -248,10 +252,7 @@ class _Partitioner:
         whole, region = self.whole[value], self.regions[value]
         writer = Writer(value)
         if isinstance(have, Tiling) and isinstance(wanted, Tiling):
-            if not whole.is_array:
-                return value
-            found = self.resharder.reshard(value, whole, have, wanted, region)
-            return self._made(found, whole, wanted, region) if found is not value else value
+            return self._form(value, wanted) if whole.is_array else value
         parts: list[HloInstruction] = []
         pairs = zip(cast("tuple[Tilings, ...]", have), cast("tuple[Tilings, ...]", wanted), strict=True)
         for number, (old, new) in enumerate(pairs):
@@ -260,6 +261,34 @@ class _Partitioner:
             parts.append(self._fitted(part, new))
         made = writer.op(Tuple(), *parts, shape=Shape.tuple_([part.shape for part in parts]))
         return self._made(made, whole, wanted, region)
+
+    def _form(self, value: HloInstruction, wanted: Tiling) -> HloInstruction:
+        """Return an array in another tiling, made from the nearest of those in which it is there already."""
+        whole, region = self.whole[value], self.regions[value]
+        forms = self.forms.setdefault(value, [value])
+        made = next((form for form in forms if self.tilings[form] == wanted), None)
+        if made is not None:
+            return made
+        if wanted.summands is None and self._is_filled(value):
+            made = Writer(value).broadcast(value.operands[0], wanted.local(whole.dimensions))
+        else:
+            tilings = [cast("Tiling", self.tilings[form]) for form in forms]
+            sent = [plans.sent(whole.dimensions, have, wanted, fixed(region)) for have in tilings]
+            nearest = sent.index(min(sent))
+            source = forms[nearest]
+            made = self.resharder.reshard(source, whole, tilings[nearest], wanted, region)
+            if made is source:
+                return source
+        forms.append(made)
+        self.forms[made] = forms
+        return self._made(made, whole, wanted, region)
+
+    def _is_filled(self, value: HloInstruction) -> bool:
+        """Return true if all elements are one scalar, which every device has."""
+        if not isinstance(value.operation, Broadcast) or value.operands[0].shape.rank:
+            return False
+        scalar = self.tilings[value.operands[0]]
+        return isinstance(scalar, Tiling) and scalar.is_replicated
 
     def _hand_over(self, i: HloInstruction, parts: Sequence[HloInstruction], region: Region) -> None:
         """Replace an instruction by a value, or by the tuple of values if it is a tuple."""
@@ -322,7 +351,7 @@ class _Partitioner:
             result,
             [tiling if isinstance(tiling, Tiling) else None for tiling in have],
             target if isinstance(target, Tiling) else None,
-            tuple(fixed(region, self.devices)) if region else None,
+            fixed(region),
             self.devices,
         )
         return cheapest(question)
@@ -458,12 +487,12 @@ class _Partitioner:
             found = scattered(tiling, target, whole.dimensions, accepted)
         if found is not None and isinstance(target, Tiling):
             d, _ = found
-            groups = target.groups([d], fixed(region, self.devices))
+            groups = target.groups([d], fixed(region))
             total = self.resharder.reduce_scatter(i, combiner, d, groups)
             tiling = target
         else:
             dimensions = [n for n, (f, _) in enumerate(accepted) if f.result is None]
-            groups = product([cut for _, cut in accepted]).groups(dimensions, fixed(region, self.devices))
+            groups = product([cut for _, cut in accepted]).groups(dimensions, fixed(region))
             total = self.resharder.all_reduce(i, combiner, groups)
         if initial is not None:
             spread = writer.broadcast(initial, total.shape.dimensions)
@@ -515,7 +544,7 @@ class _Partitioner:
                 f"that are not manual are not implemented"
             )
             raise HloError(message, rule="sharding.manual-axes", instruction=i.name)
-        inner = (*region, tuple((device,) for device in range(self.devices)))
+        inner = (*region, (Column.along([(1, self.devices)], self.devices),))
         self._made(tile, tile.shape, self._uncut(tile.shape), inner)
         Writer(i).replace(tile)
 
@@ -555,11 +584,14 @@ class _Partitioner:
         axes = parse_axes(attributes.get("xla.sdy.manual_axes", ""))
         return axes, parse_shardings(attributes.get(key, ""), self.meshes)
 
-    def _layer(self, shardings: Sequence[MeshSharding], axes: frozenset[str]) -> tuple[tuple[int, ...], ...]:
+    def _layer(self, shardings: Sequence[MeshSharding], axes: frozenset[str]) -> tuple[Column, ...]:
         """Return the places of the devices along the axes of a manual region."""
         if not shardings:
-            return ((),) * self.devices
-        return tuple(shardings[0].mesh.along(device, axes) for device in range(self.devices))
+            return ()
+        mesh = shardings[0].mesh
+        return tuple(
+            mesh.column([(axis, 1, mesh.axes[axis])], self.devices) for axis in axes if axis in mesh.axes
+        )
 
 
 def _rank(shape: Shape) -> int:

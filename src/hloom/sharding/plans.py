@@ -7,13 +7,12 @@ cuts between dimensions; gathers along what remains cut; slices, which send noth
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from hloom.ir.device_groups import Groups
-from hloom.sharding.axes import Cuts, cuts_of, groups_along, tiling_of
+from hloom.sharding.columns import Axes, Column, DeviceGroups, column_along, groups_along, refined
 from hloom.sharding.tiling import Tiling
 
 
@@ -31,7 +30,7 @@ class Exchange:
 
     source: int
     target: int
-    groups: Groups
+    groups: DeviceGroups
     after: Tiling
 
 
@@ -40,7 +39,7 @@ class Gather:
     """All-gather along a dimension."""
 
     dimension: int
-    groups: Groups
+    groups: DeviceGroups
     after: Tiling
 
 
@@ -49,7 +48,7 @@ class Spread:
     """The device that has the only tile with elements of the array sends it to the others of its group."""
 
     dimension: int
-    groups: Groups
+    groups: DeviceGroups
     after: Tiling
 
 
@@ -66,32 +65,35 @@ Plan: TypeAlias = "tuple[tuple[Step, ...], int]"
 
 
 @lru_cache(maxsize=8192)
-def plan(dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None) -> Plan:
+def plan(dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Column, ...]) -> Plan:
     """Return the steps from one tiling of an array to another.
 
     Args:
         dimensions: those of the whole array.
-        fixed: what devices that work together must agree in, for each device; None for nothing.
+        fixed: columns in which devices that work together must agree.
     """
     if have == want:
         return (), 0
     return _regular(dimensions, have, want, fixed) or _irregular(dimensions, have, want, fixed)
 
 
-def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None) -> int:
-    """Return the number of elements that a device sends for a resharding."""
-    return plan(tuple(dimensions), have, want, fixed)[1]
+def sent(dimensions: Sequence[int], have: Tiling, want: Tiling, fixed: tuple[Column, ...]) -> int:
+    """Return the number of elements that a device sends for a resharding; summands are added first."""
+    added = 2 * math.prod(have.local(dimensions)) if have.summands is not None else 0
+    return added + plan(tuple(dimensions), have.summed(), want.summed(), fixed)[1]
 
 
 def _regular(
-    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None
+    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Column, ...]
 ) -> Plan | None:
     """Return a plan for regular tilings; None if there is none, or tiles do not fit into each other."""
-    found = cuts_of([have.summed(), want.summed()])
+    found = refined((*have.columns, *want.columns, *fixed))
     if found is None:
         return None
-    sizes, (old, new) = found
-    return _Steps(dimensions, sizes, old, new, fixed).planned()
+    sizes, axes = found
+    rank = len(dimensions)
+    held = {k for one in axes[2 * rank :] for k in one}
+    return _Steps(dimensions, sizes, axes[:rank], axes[rank : 2 * rank], held).planned()
 
 
 class _Steps:
@@ -101,16 +103,15 @@ class _Steps:
         self,
         dimensions: tuple[int, ...],
         sizes: tuple[int, ...],
-        have: Cuts,
-        want: Cuts,
-        fixed: tuple[object, ...] | None,
+        have: Sequence[Axes],
+        want: Sequence[Axes],
+        held: Collection[int],
     ) -> None:
         self.dimensions = dimensions
         self.sizes = sizes
         self.cuts = [list(axes) for axes in have]
-        self.want = want
-        strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
-        self.free = [k for k, s in enumerate(strides) if fixed is None or fixed[s] == fixed[0]]
+        self.want = tuple(want)
+        self.free = [k for k in range(len(sizes)) if k not in held]
         self.steps: list[Step] = []
         self.elements = 0
 
@@ -127,7 +128,8 @@ class _Steps:
         return [-(-n // self._count(axes)) for n, axes in zip(self.dimensions, self.cuts, strict=True)]
 
     def _tiling(self) -> Tiling:
-        return tiling_of(tuple(map(tuple, self.cuts)), self.sizes)
+        columns = tuple(column_along(axes, self.sizes) for axes in self.cuts)
+        return Tiling(tuple(map(self._count, self.cuts)), columns, math.prod(self.sizes))
 
     def _fits(self, d: int, coarse: Sequence[int], fine: Sequence[int]) -> bool:
         """Return true if coarse tiles of a dimension consist of whole fine ones, or there is only one."""
@@ -175,7 +177,7 @@ class _Steps:
         local = math.prod(self._local())
         self.cuts = arranged
         after = self._tiling()
-        self.steps.append(Permute(_pairs(before, after, None), after))
+        self.steps.append(Permute(_pairs(before, after), after))
         self.elements += local
         return True
 
@@ -243,39 +245,37 @@ class _Steps:
         return True
 
 
-def _pairs(before: Tiling, after: Tiling, fixed: tuple[object, ...] | None) -> tuple[tuple[int, int], ...]:
+@lru_cache(maxsize=64)
+def _pairs(before: Tiling, after: Tiling) -> tuple[tuple[int, int], ...]:
     """Return from which device each one gets its tile: from itself, if it has it already."""
     holders: dict[object, list[int]] = {}
     for device, place in enumerate(before.places):
-        holders.setdefault((fixed and fixed[device], place), []).append(device)
+        holders.setdefault(place, []).append(device)
     found: dict[int, int] = {}
     wanting = list(enumerate(after.places))
     for device, place in wanting:
-        group = holders[(fixed and fixed[device], place)]
+        group = holders[place]
         if device in group:
             group.remove(device)
             found[device] = device
     for device, place in wanting:
         if device not in found:
-            found[device] = holders[(fixed and fixed[device], place)].pop(0)
+            found[device] = holders[place].pop(0)
     return tuple(sorted((source, target) for target, source in found.items()))
 
 
-def _irregular(
-    dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[object, ...] | None
-) -> Plan:
+def _irregular(dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: tuple[Column, ...]) -> Plan:
     """Permute tiles of equal sizes; otherwise gather the dimensions that differ, and slice."""
     local = math.prod(have.local(dimensions))
-    if have.tiles == want.tiles and fixed is None:
-        return (Permute(_pairs(have, want, None), want.summed()),), local
+    if have.tiles == want.tiles and not fixed:
+        return (Permute(_pairs(have, want), want.summed()),), local
     steps: list[Step] = []
     elements = 0
     changed = [d for d in range(len(dimensions)) if not have.same_cut(d, want, d)]
-    agreed = fixed or (None,) * have.devices
     for d in changed:
         if have.cuts(d):
             elements += math.prod(have.local(dimensions)) * (have.tiles[d] - 1)
-            groups = have.groups([d], agreed)
+            groups = have.groups([d], fixed)
             have = have.without([d])
             steps.append(Gather(d, groups, have))
     if any(want.cuts(d) for d in changed):

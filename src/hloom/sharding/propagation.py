@@ -12,7 +12,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
-from hloom.sharding.assignment import is_complete
+from hloom.sharding.assignment import is_complete, product
 from hloom.sharding.tiling import Tiling
 
 _MOST_PASSES = 16
@@ -77,6 +77,5 @@ class Propagation:
         columns = [tiling.select([e]) if e != d else cut for e in range(value.shape.rank)]
         if not is_complete(columns):
             return False
-        places = zip(*(column.column(0) for column in columns), strict=True)
-        self.found[value] = Tiling(tuple(c.tiles[0] for c in columns), tuple(places))
+        self.found[value] = product(columns)
         return True

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from hloom.analysis.cost import known_trip_count
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
+from hloom.ir.device_groups import IotaDeviceList, ReplicaGroups
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes
@@ -199,7 +201,7 @@ class _Walk:
     def _row(self, i: HloInstruction, members: int, amount: int, times: int) -> Row:
         from hloom.debug.origin import op_name, source_line
 
-        axes = axes_along(_group(i), self.axes) if self.axes else ""
+        axes = _axes(i, self.axes)
         links = [self.links[axis] for axis in axes.split("+") if axis in self.links] or [self.links[""]]
         link = min(links, key=lambda link: link.bandwidth)
         hops = 1 if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)) else members - 1
@@ -208,14 +210,19 @@ class _Walk:
         return Row(i.name, i.opcode, *origin, axes, members, amount, times, seconds)
 
 
-def _group(i: HloInstruction) -> tuple[int, ...]:
-    """Return devices that work together."""
+def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
+    """Return the axes in which the devices of a collective's group differ."""
     operation = i.operation
     if isinstance(operation, (CollectivePermute, CollectivePermuteStart)):
         moving = [pair for pair in operation.source_target_pairs if pair[0] != pair[1]]
-        return moving[0] if moving else (0,)
-    groups = cast("Collective", operation).replica_groups.groups
-    return groups[0] if groups else (0,)
+        return axes_along(moving[0], axes) if moving else ""
+    return _axes_of_groups(cast("Collective", operation).replica_groups, tuple(axes.items()))
+
+
+@lru_cache(maxsize=1024)
+def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) -> str:
+    first = groups.first if isinstance(groups, IotaDeviceList) else next(iter(groups.groups), (0,))
+    return axes_along(first, dict(axes))
 
 
 def peak_bytes(computation: HloComputation) -> int:

@@ -8,14 +8,15 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from hloom.ir.device_groups import DeviceList, Groups
+from hloom.ir.device_groups import DeviceList
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.operation import Operation
 from hloom.ir.window import PaddingDimension
-from hloom.operations.arithmetic import Add
+from hloom.operations.arithmetic import Add, Divide, Multiply, Remainder, Subtract
 from hloom.operations.collectives import AllGather, AllReduce, PartitionId, ReduceScatter
 from hloom.operations.comparison import Select
+from hloom.operations.conversion import Convert
 from hloom.operations.dynamic_slicing import DynamicSlice
 from hloom.operations.exchanges import AllToAll, CollectiveBroadcast, CollectivePermute
 from hloom.operations.movement import Pad, Reshape, Transpose
@@ -24,11 +25,12 @@ from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32, U32
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
+from hloom.sharding.columns import MOST_LISTED, Column, DeviceGroups, group_size
 from hloom.sharding.plans import Cut, Exchange, Gather, Permute, Spread, Step, plan
 from hloom.sharding.tiling import Tiling
 
-Region: TypeAlias = "tuple[tuple[tuple[int, ...], ...], ...]"
-"""The manual regions around a value, outermost first: each device's place along the axes of each."""
+Region: TypeAlias = "tuple[tuple[Column, ...], ...]"
+"""The manual regions around a value, outermost first: the places of devices along the axes of each."""
 
 
 class Resharder:
@@ -51,10 +53,9 @@ class Resharder:
         the others hold zeros.
         """
         if have.summands and (have.summands != want.summands or have.tiles != want.tiles):
-            groups = have.summand_groups(fixed(region, have.devices))
+            groups = have.summand_groups(fixed(region))
             value, have = self.all_reduce(value, Add(), groups), have.summed()
-        agreed = tuple(fixed(region, have.devices)) if region else None
-        steps, _ = plan(shape.dimensions, have.summed(), want.summed(), agreed)
+        steps, _ = plan(shape.dimensions, have.summed(), want.summed(), fixed(region))
         before = have
         for step in steps:
             value = self._step(value, shape, before, step)
@@ -66,12 +67,12 @@ class Resharder:
             case Permute(pairs=pairs):
                 return self.permute(value, pairs)
             case Exchange(source=d, target=e, groups=groups):
-                value = self.padded(value, e, step.after.local(shape.dimensions)[e] * len(groups[0]))
+                value = self.padded(value, e, step.after.local(shape.dimensions)[e] * group_size(groups))
                 value = self._exchange(value, d, e, groups)
             case Gather(dimension=d, groups=groups):
                 value = self._gather(value, d, groups)
             case Spread(dimension=d, groups=groups):
-                operation = CollectiveBroadcast(replica_groups=DeviceList(groups), channel_id=self.channel())
+                operation = CollectiveBroadcast(replica_groups=groups, channel_id=self.channel())
                 value = Writer(value).op(operation, value, shape=value.shape)
             case Cut():
                 return self._slice(value, shape, before, step.after)
@@ -106,15 +107,15 @@ class Resharder:
         shape = Shape(value.shape.element_type, tuple(extents))
         return writer.op(Pad(padding=tuple(pads)), value, zero, shape=shape)
 
-    def _exchange(self, value: HloInstruction, d: int, e: int, groups: Groups) -> HloInstruction:
+    def _exchange(self, value: HloInstruction, d: int, e: int, groups: DeviceGroups) -> HloInstruction:
         """Cut dimension ``e`` into parts, send each to its device, and join what arrives along ``d``."""
-        writer, count = Writer(value), len(groups[0])
+        writer, count = Writer(value), group_size(groups)
         extents = list(value.shape.dimensions)
         parts = [*extents[:e], count, extents[e] // count, *extents[e + 1 :]]
         value = writer.reshape(value, parts)
         operation = AllToAll(
             channel_id=self.channel(),
-            replica_groups=DeviceList(groups),
+            replica_groups=groups,
             constrain_layout=False,
             split_dimension=(e,),
         )
@@ -130,22 +131,23 @@ class Resharder:
 
     def _first_summand(self, value: HloInstruction, tiling: Tiling) -> HloInstruction:
         writer = Writer(value)
-        number = self.of_device(writer, tiling.summands)
+        assert tiling.summands is not None
+        number = self.of_column(writer, tiling.summands)
         first = writer.compare(number, "EQ", writer.scalar(0, S32))
         zeros = writer.full(0, value.shape)
         chosen = writer.broadcast(first, value.shape.dimensions)
         return writer.op(Select(), chosen, value, zeros, shape=value.shape)
 
-    def _gather(self, value: HloInstruction, d: int, groups: Groups) -> HloInstruction:
+    def _gather(self, value: HloInstruction, d: int, groups: DeviceGroups) -> HloInstruction:
         operation = AllGather(
             all_gather_dimensions=(d,),
-            replica_groups=DeviceList(groups),
+            replica_groups=groups,
             channel_id=self.channel(),
             use_global_device_ids=True,
             constrain_layout=False,
         )
         extents = list(value.shape.dimensions)
-        extents[d] *= len(groups[0])
+        extents[d] *= group_size(groups)
         return Writer(value).op(operation, value, shape=Shape(value.shape.element_type, tuple(extents)))
 
     def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
@@ -160,10 +162,35 @@ class Resharder:
                 starts.append(writer.scalar(0, S32))
                 continue
             value = self.padded(value, d, extent * ratio)
-            firsts = [p * extent - q * old[d] for p, q in zip(want.column(d), have.column(d), strict=True)]
-            starts.append(self.of_device(writer, firsts))
+            starts.append(self._first(writer, (want.column(d), extent), (have.column(d), old[d])))
         local = Shape(value.shape.element_type, tuple(extents))
         return writer.op(DynamicSlice(dynamic_slice_sizes=local.dimensions), value, *starts, shape=local)
+
+    def _first(self, writer: Writer, want: tuple[Column, int], have: tuple[Column, int]) -> HloInstruction:
+        """Return where a part begins in what a device has; the pairs are columns and the extents of tiles."""
+        (new, extent), (old, before) = want, have
+        if new.devices <= MOST_LISTED or new.listed or old.listed:
+            pairs = zip(new.indices, old.indices, strict=True)
+            return self.of_device(writer, [p * extent - q * before for p, q in pairs])
+        first = self.of_column(writer, new, extent)
+        return writer.op(Subtract(), first, self.of_column(writer, old, before), shape=first.shape)
+
+    def of_column(self, writer: Writer, column: Column, factor: int = 1) -> HloInstruction:
+        """Return this device's index in a column, times a factor.
+
+        A table would grow with the devices: for many of them, compute the index from the digits.
+        """
+        if column.devices <= MOST_LISTED or column.listed:
+            return self.of_device(writer, [index * factor for index in column.indices])
+        device = writer.op(Convert(), writer.op(PartitionId(), shape=Shape(U32, ())), shape=Shape(S32, ()))
+        total = writer.scalar(0, S32)
+        for stride, size in reversed(column.digits):
+            digit = device
+            for operation, number in ((Divide(), stride), (Remainder(), size), (Multiply(), factor)):
+                digit = writer.op(operation, digit, writer.scalar(number, S32), shape=digit.shape)
+            total = writer.op(Add(), total, digit, shape=digit.shape)
+            factor *= size
+        return total
 
     def of_device(self, writer: Writer, numbers: Sequence[int]) -> HloInstruction:
         """Return the number of this device from a table."""
@@ -177,28 +204,28 @@ class Resharder:
         return writer.reshape(one, ())
 
     def reduce_scatter(
-        self, value: HloInstruction, combiner: Operation, d: int, groups: Groups
+        self, value: HloInstruction, combiner: Operation, d: int, groups: DeviceGroups
     ) -> HloInstruction:
         """Return what the devices of each group have, combined; each gets a part along a dimension."""
         writer = Writer(value)
         operation = ReduceScatter(
-            replica_groups=DeviceList(groups),
+            replica_groups=groups,
             channel_id=self.channel(),
             use_global_device_ids=True,
             constrain_layout=False,
             scatter_dimensions=(d,),
         )
         extents = list(value.shape.dimensions)
-        extents[d] //= len(groups[0])
+        extents[d] //= group_size(groups)
         shape = Shape(value.shape.element_type, tuple(extents))
         computation = writer.combiner(combiner, value.shape.element_type)
         return writer.op(operation, value, shape=shape, computations=[computation])
 
-    def all_reduce(self, value: HloInstruction, combiner: Operation, groups: Groups) -> HloInstruction:
+    def all_reduce(self, value: HloInstruction, combiner: Operation, groups: DeviceGroups) -> HloInstruction:
         """Return what the devices of each group have, combined."""
         writer = Writer(value)
         operation = AllReduce(
-            replica_groups=DeviceList(groups),
+            replica_groups=groups,
             channel_id=self.channel(),
             use_global_device_ids=True,
             constrain_layout=False,
@@ -219,6 +246,6 @@ class Resharder:
         return Writer(value).op(AfterAll(), value, shape=value.shape)
 
 
-def fixed(region: Region, devices: int) -> list[object]:
-    """Return what the devices of a group must agree in, for each device."""
-    return [tuple(layer[device] for layer in region) for device in range(devices)]
+def fixed(region: Region) -> tuple[Column, ...]:
+    """Return the columns in which the devices of a group must agree."""
+    return tuple(column for layer in region for column in layer)

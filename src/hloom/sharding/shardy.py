@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from hloom.errors import HloError
+from hloom.sharding.columns import Column
 from hloom.sharding.tiling import Tiling
 
 _MESH: Final = re.compile(
@@ -56,10 +57,27 @@ class Mesh:
         places = np.ndindex(*self.axes.values())
         return {d: dict(zip(self.axes, p, strict=True)) for d, p in zip(self.devices, places, strict=True)}
 
-    def along(self, device: int, axes: Collection[str]) -> tuple[int, ...]:
-        """Return the indices of a device along some axes."""
-        place = self.coordinates.get(device, {})
-        return tuple(place.get(axis, 0) for axis in self.axes if axis in axes)
+    def column(self, parts: Sequence[AxisPart], devices: int) -> Column:
+        """Return the places of devices along parts of axes, the first of which is the major one."""
+        if self.devices == tuple(range(devices)):
+            return Column.along(
+                [(self._stride(name, before, size), size) for name, before, size in parts], devices
+            )
+        return Column.of([self._index(device, parts) for device in range(devices)])
+
+    def _stride(self, name: str, before: int, size: int) -> int:
+        """Return the distance of devices that are neighbours along a part of an axis."""
+        names = list(self.axes)
+        behind = math.prod(self.axes[other] for other in names[names.index(name) + 1 :])
+        return behind * (self.axes[name] // (before * size))
+
+    def _index(self, device: int, parts: Sequence[AxisPart]) -> int:
+        coordinates = self.coordinates.get(device, {})
+        index = 0
+        for name, before, size in parts:
+            behind = self.axes[name] // (before * size)
+            index = index * size + coordinates.get(name, 0) // behind % size
+        return index
 
 
 def parse_meshes(text: str) -> dict[str, Mesh]:
@@ -92,21 +110,13 @@ class MeshSharding:
         kept = [[part for part in axes if only is None or part[0] in only] for axes in self.dimensions[:rank]]
         kept += [[] for _ in range(rank - len(kept))]
         tiles = tuple(math.prod(size for _, _, size in axes) for axes in kept)
-        places: list[tuple[int, ...]] = []
-        for device in range(devices):
-            places.append(tuple(self._index(device, axes) for axes in kept))
         summed = [part for part in self.unreduced if only is None or part[0] in only]
-        summands = tuple(self._index(device, summed) for device in range(devices)) if summed else ()
-        return Tiling(tiles, tuple(places), summands)
-
-    def _index(self, device: int, axes: Sequence[AxisPart]) -> int:
-        """Return the place of a device along axes, the first of which is the major one."""
-        coordinates = self.mesh.coordinates.get(device, {})
-        index = 0
-        for name, before, size in axes:
-            behind = self.mesh.axes[name] // (before * size)
-            index = index * size + coordinates.get(name, 0) // behind % size
-        return index
+        return Tiling(
+            tiles,
+            tuple(self.mesh.column(axes, devices) for axes in kept),
+            devices,
+            self.mesh.column(summed, devices) if summed else None,
+        )
 
 
 def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from hloom.errors import HloError
+from hloom.ir.device_groups import DeviceList, IotaTiles
 from hloom.ir.sharding import Sharding
 from hloom.ir.tile_assignment import TileAssignment
+from hloom.sharding.columns import Column, DeviceGroups, groups_along, refined
 
 
 @dataclass(frozen=True)
@@ -20,37 +22,51 @@ class Tiling:
 
     Attributes:
         tiles: the number of tiles along each dimension.
-        places: the tile of each device, as its index along each dimension.
-        summands: devices with the same tile hold summands of it: the number of each device's; empty if they
+        columns: for each dimension the index of each device's tile.
+        devices: the number of devices.
+        summands: devices with the same tile hold summands of it: the number of each device's; None if they
             hold the tile itself. Devices with the same number hold the same.
     """
 
     tiles: tuple[int, ...]
-    places: tuple[tuple[int, ...], ...]
-    summands: tuple[int, ...] = ()
+    columns: tuple[Column, ...]
+    devices: int
+    summands: Column | None = None
 
     @staticmethod
     def replicated(rank: int, devices: int) -> Tiling:
         """Return the tiling of one tile, which every device has."""
-        return Tiling((1,) * rank, ((0,) * rank,) * devices)
+        return Tiling((1,) * rank, (Column(devices),) * rank, devices)
+
+    @staticmethod
+    def of_places(
+        tiles: Sequence[int], places: Sequence[Sequence[int]], summands: Sequence[int] = ()
+    ) -> Tiling:
+        """Return the tiling in which each device has the tile of an index along each dimension."""
+        columns = [Column.of([place[d] for place in places]) for d in range(len(tiles))]
+        return Tiling(
+            tuple(tiles), tuple(columns), len(places), Column.of(summands) if any(summands) else None
+        )
 
     @cached_property
     def is_replicated(self) -> bool:
         """Return true if every device has the whole array."""
-        return not self.summands and all(count == 1 for count in self.tiles)
+        return self.summands is None and all(count == 1 for count in self.tiles)
 
-    @property
-    def devices(self) -> int:
-        """Return the number of devices."""
-        return len(self.places)
+    @cached_property
+    def places(self) -> tuple[tuple[int, ...], ...]:
+        """The tile of each device, as its index along each dimension."""
+        if not self.columns:
+            return ((),) * self.devices
+        return tuple(zip(*(column.indices for column in self.columns), strict=True))
 
     def local(self, dimensions: Sequence[int]) -> tuple[int, ...]:
         """Return the dimensions of a tile of an array; the last tiles may exceed the array."""
         return tuple(-(-n // t) for t, n in zip(self.tiles, dimensions, strict=True))
 
-    def column(self, dimension: int) -> tuple[int, ...]:
+    def column(self, dimension: int) -> Column:
         """Return the index of each device's tile along a dimension."""
-        return tuple(place[dimension] for place in self.places)
+        return self.columns[dimension]
 
     def select(self, sources: Sequence[int | None]) -> Tiling:
         """Return a tiling whose dimensions are cut like dimensions of this one; None is not cut.
@@ -58,8 +74,8 @@ class Tiling:
         Devices hold tiles, not summands.
         """
         tiles = tuple(1 if s is None else self.tiles[s] for s in sources)
-        places = tuple(tuple(0 if s is None else place[s] for s in sources) for place in self.places)
-        return Tiling(tiles, places)
+        columns = tuple(Column(self.devices) if s is None else self.columns[s] for s in sources)
+        return Tiling(tiles, columns, self.devices)
 
     def without(self, dimensions: Sequence[int]) -> Tiling:
         """Return the tiling that does not cut some dimensions."""
@@ -71,20 +87,34 @@ class Tiling:
 
     def same_cut(self, dimension: int, other: Tiling, other_dimension: int) -> bool:
         """Return true if the same devices have the same tiles along a dimension of each."""
-        return self.tiles[dimension] == other.tiles[other_dimension] and self.column(
-            dimension
-        ) == other.column(other_dimension)
+        return (
+            self.tiles[dimension] == other.tiles[other_dimension]
+            and self.columns[dimension] == other.columns[other_dimension]
+        )
 
-    def groups(self, dimensions: Sequence[int], fixed: Sequence[object]) -> tuple[tuple[int, ...], ...]:
+    def groups(self, dimensions: Sequence[int], fixed: Sequence[Column]) -> DeviceGroups:
         """Return groups of devices that together have all tiles along some dimensions, in row-major order.
 
-        The devices of a group agree along the other dimensions, and in ``fixed``, which has an entry for
-        each device.
+        The devices of a group agree along the other dimensions and in some columns.
         """
+        moved = [self.columns[d] for d in dimensions]
+        others = [column for d, column in enumerate(self.columns) if d not in dimensions]
+        found = refined((*moved, *others, *fixed))
+        if found is not None:
+            sizes, axes = found
+            along = [k for one in axes[: len(moved)] for k in one]
+            held = {k for one in axes[len(moved) :] for k in one}
+            if len(set(along)) == len(along) and held.isdisjoint(along):
+                return groups_along(tuple(along), sizes)
+        return DeviceList(self._listed_groups(dimensions, fixed))
+
+    def _listed_groups(
+        self, dimensions: Sequence[int], fixed: Sequence[Column]
+    ) -> tuple[tuple[int, ...], ...]:
         classes: dict[object, dict[tuple[int, ...], list[int]]] = {}
         others = [d for d in range(len(self.tiles)) if d not in dimensions]
         for device, place in enumerate(self.places):
-            key = (fixed[device], tuple(place[d] for d in others))
+            key = (tuple(column[device] for column in fixed), tuple(place[d] for d in others))
             classes.setdefault(key, {}).setdefault(tuple(place[d] for d in dimensions), []).append(device)
         found: list[tuple[int, ...]] = []
         wanted = math.prod(self.tiles[d] for d in dimensions)
@@ -99,13 +129,13 @@ class Tiling:
 
     def summed(self) -> Tiling:
         """Return the tiling of tiles whose summands are added."""
-        return Tiling(self.tiles, self.places)
+        return Tiling(self.tiles, self.columns, self.devices)
 
-    def summand_groups(self, fixed: Sequence[object]) -> tuple[tuple[int, ...], ...]:
+    def summand_groups(self, fixed: Sequence[Column]) -> DeviceGroups:
         """Return groups of devices that together have all summands of a tile; see `groups`."""
-        places = tuple((*place, n) for place, n in zip(self.places, self.summands, strict=True))
-        count = max(self.summands) + 1
-        return Tiling((*self.tiles, count), places).groups([len(self.tiles)], fixed)
+        assert self.summands is not None
+        whole = Tiling((*self.tiles, self.summands.count), (*self.columns, self.summands), self.devices)
+        return whole.groups([len(self.tiles)], fixed)
 
     # -- HLO's notation
 
@@ -121,40 +151,60 @@ class Tiling:
         if sharding is None:
             return whole
         if sharding.kind == "unreduced":
-            return Tiling(whole.tiles, whole.places, tuple(range(devices)))
+            return Tiling(whole.tiles, whole.columns, devices, Column.along([(1, devices)], devices))
         if sharding.kind != "tiled" or sharding.tiles is None:
             return whole
         dimensions = sharding.tiles.dimensions
-        numbers = np.asarray(sharding.tiles.numbers).reshape(dimensions)
-        if numbers.size < devices and numbers.max() < devices:
+        highest = max(sharding.tiles.numbers) if devices != sharding.tiles.tile_count else devices - 1
+        if sharding.tiles.tile_count < devices and highest < devices:
             return whole
-        if numbers.max() >= devices:
+        if highest >= devices or sharding.tiles.tile_count > devices:
             message = (
-                f"a sharding names device {numbers.max()}, the program runs on {devices}; state the number "
+                f"a sharding names device {highest}, the program runs on {devices}; state the number "
                 "of devices: num_partitions in the header or of hloom.compile, or --mesh x=N"
             )
             raise HloError(message, rule="sharding.device")
-        places: list[tuple[int, ...]] = [(0,) * rank] * devices
+        columns = _columns(sharding.tiles)
         summand = next(
             (d for d, kind in enumerate(sharding.last_tile_dims, rank) if kind == "unreduced"), None
         )
-        summands = [0] * devices if summand is not None else []
-        for index in np.ndindex(*dimensions):
-            device = int(numbers[index])
-            places[device] = index[:rank]
-            if summand is not None:
-                summands[device] = index[summand]
-        return Tiling(tuple(dimensions[:rank]), tuple(places), tuple(summands))
+        summands = columns[summand] if summand is not None else None
+        return Tiling(tuple(dimensions[:rank]), columns[:rank], devices, summands)
 
     def to_sharding(self) -> Sharding:
         """Return the sharding."""
         if self.is_replicated:
             return Sharding.replicated()
-        summands = self.summands or (0,) * self.devices
-        order = sorted(range(self.devices), key=lambda n: (self.places[n], summands[n]))
-        parts = max(summands) + 1
+        parts = self.summands.count if self.summands is not None else 1
         copies = self.devices // (math.prod(self.tiles) * parts)
         extra = [(parts, "unreduced"), (copies, "replicated")]
         last = [(count, kind) for count, kind in extra if count > 1]
-        assignment = TileAssignment((*self.tiles, *(count for count, _ in last)), tuple(order))
-        return Sharding.tiled(assignment, tuple(kind for _, kind in last))
+        dimensions = (*self.tiles, *(count for count, _ in last))
+        return Sharding.tiled(TileAssignment(dimensions, self._order()), tuple(kind for _, kind in last))
+
+    def _order(self) -> IotaTiles | tuple[int, ...]:
+        """Return the devices in the order of their tiles, then of their summands."""
+        columns = (*self.columns, *((self.summands,) if self.summands is not None else ()))
+        found = refined(columns)
+        if found is not None:
+            sizes, axes = found
+            used = [k for one in axes for k in one]
+            if len(set(used)) == len(used):
+                rest = [k for k in range(len(sizes)) if k not in used]
+                return IotaTiles.canonical(sizes, (*used, *rest))
+        summands = self.summands.indices if self.summands is not None else (0,) * self.devices
+        return tuple(sorted(range(self.devices), key=lambda n: (self.places[n], summands[n])))
+
+
+@lru_cache(maxsize=4096)
+def _columns(tiles: TileAssignment) -> tuple[Column, ...]:
+    """Return for each dimension of an assignment the index of each device."""
+    devices, dimensions = tiles.tile_count, tiles.dimensions
+    split = tiles.factors()
+    if split is not None:
+        sizes, groups = split
+        strides = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
+        return tuple(Column.along([(strides[k], sizes[k]) for k in group], devices) for group in groups)
+    places = np.empty((devices, len(dimensions)), np.int64)
+    places[list(tiles.numbers)] = np.stack(np.unravel_index(np.arange(devices), dimensions), axis=1)
+    return tuple(Column.of(places[:, d].tolist()) for d in range(len(dimensions)))

@@ -1,0 +1,56 @@
+"""Other shardings for a program: its annotations replaced by random ones over a mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hloom.ir.cloning import clone_module
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.sharding import Sharding
+from hloom.shape.shape import Shape
+from hloom.sharding.columns import column_along
+from hloom.sharding.tiling import Tiling
+
+KEPT = 0.3
+"""The share of mesh axes that cut no dimension of an array, among those that may."""
+
+
+def retargeted(module: HloModule, mesh: Sequence[int], seed: int, added: float = 0.0) -> HloModule:
+    """Return a copy whose shardings are random tilings over a mesh.
+
+    Args:
+        mesh: the sizes of the axes.
+        added: the share of the instructions without a sharding that get one.
+    """
+    copy = clone_module(module)
+    random = np.random.default_rng(seed)
+    copy.config.num_partitions = math.prod(mesh)
+    for i in copy.instructions():
+        if i.sharding is not None or (_may_state(i) and random.random() < added):
+            i.sharding = _random(i.shape, mesh, random)
+    return copy
+
+
+def _may_state(i: HloInstruction) -> bool:
+    return i.shape.is_array and bool(i.shape.dimensions)
+
+
+def _random(shape: Shape, mesh: Sequence[int], random: np.random.Generator) -> Sharding:
+    if shape.is_tuple:
+        leaves = [leaf for _, leaf in shape.leaves()]
+        return replace(
+            Sharding.replicated(), kind="tuple", elements=tuple(_random(s, mesh, random) for s in leaves)
+        )
+    rank = shape.rank if shape.is_array else 0
+    cuts: list[list[int]] = [[] for _ in range(rank)]
+    for axis in random.permutation(len(mesh)).tolist():
+        if rank and random.random() > KEPT:
+            cuts[int(random.integers(rank))].append(axis)
+    tiles = tuple(math.prod(mesh[axis] for axis in axes) for axes in cuts)
+    columns = tuple(column_along(axes, mesh) for axes in cuts)
+    return Tiling(tiles, columns, math.prod(mesh)).to_sharding()
