@@ -156,13 +156,6 @@ def test_a_profile_of_a_program_that_calls_the_host() -> None:
     assert any("infeed" in line.text for line in exe.profile().lines)
 
 
-def test_a_profile_is_of_one_device() -> None:
-    exe = hloom.compile(parse(COUNTING), num_replicas=2)
-    with pytest.raises(HloError) as caught:
-        exe.profile(np.ones(100, np.float32))
-    assert caught.value.rule == "run.one-device"
-
-
 # -- compiling
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from hloom.codegen.target import OPTIMIZED, Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.fingerprint import fingerprint
 from hloom.cpu.jit.program_facts import signature_of
-from hloom.cpu.loaded_program import ENTRY, LoadedProgram, cached_program
+from hloom.cpu.loaded_program import LoadedProgram, cached_program
 from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for, lent_memory
 from hloom.cpu.runtime.support import begin_support, support
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from hloom.cpu.runtime.host import HostCalls
     from hloom.cpu.runtime.profile import Profile
     from hloom.cpu.runtime.rendezvous import Participant
+    from hloom.cpu.timed_program import TimedProgram
+    from hloom.evaluate.devices import VirtualDevice
     from hloom.ir.device import Device
     from hloom.ir.instruction import HloInstruction
 
@@ -101,6 +104,8 @@ class NativeExecutable:
         self._long = facts.temp_bytes > 0 or facts.work >= _LONG_WORK or not facts.is_bounded
         self._context = found.context
         self._address = found.address
+        self._timing = threading.Lock()
+        self._timed: TimedProgram | None = None
 
     def _compile(self, target: Target, level: int) -> Entry:
         """Verify, optimize and compile the module."""
@@ -269,29 +274,39 @@ class NativeExecutable:
 
         return module_cost(self.optimized)
 
+    @property
+    def timed(self) -> TimedProgram:
+        """Return the program that measures its instructions; several threads may ask for it."""
+        from hloom.cpu.timed_program import TimedProgram
+
+        with self._timing:
+            if self._timed is None:
+                self._timed = TimedProgram(self.optimized)
+            return self._timed
+
     def profile(
         self,
         arguments: Sequence[Array | None],
+        device: VirtualDevice,
         host_calls: HostCalls | None = None,
-        stop: ctypes.c_uint64 | None = None,
     ) -> Profile:
-        """Run twice, the first time to warm up, and return the time of every instruction."""
-        from hloom.cpu.jit.compilation import compile_module
-        from hloom.cpu.runtime.profile import Profile, profile_lines
-
-        program, code = compile_module(self.optimized, host(), timed=True)
-        loaded = LoadedProgram(code)
-        table = (ctypes.c_int64 * (2 * len(program.timed) + 1))()
+        """Run twice on a device, the first time to warm up, and return the time of every instruction."""
+        timed = self.timed
+        table = timed.table()
         participants = host_calls.table if host_calls is not None else 0
-        context = Context(participants=participants, table=ctypes.addressof(table), stop=stop)
-        seconds = 0.0
-        for _ in range(2):
-            ctypes.memset(table, 0, ctypes.sizeof(table))
-            before = _clock()
-            self._run(loaded.symbols[ENTRY], arguments, context, host_calls)
-            seconds = (_clock() - before) / 1e9
-        instructions = {i.name: i for i in self.optimized.instructions()}
-        return Profile(seconds, profile_lines(instructions, list(program.timed), list(table)))
+        context = Context(
+            device.id, participants=participants, table=ctypes.addressof(table), stop=device.world.stop_word
+        )
+        self._run(timed.address, arguments, context, host_calls)
+        ctypes.memset(table, 0, ctypes.sizeof(table))
+        waited = list(host_calls.waited) if host_calls is not None else []
+        before = _clock()
+        self._run(timed.address, arguments, context, host_calls)
+        seconds = (_clock() - before) / 1e9
+        more = (
+            [n - m for n, m in zip(host_calls.waited, waited, strict=True)] if host_calls is not None else []
+        )
+        return timed.profile(seconds, table, more)
 
 
 def _room_for(shape: Shape) -> Array:

@@ -174,7 +174,7 @@ class ProgramEmitter:
         self.is_bounded = True
         self._polls = PollEmitter(self.function, self.context) if interruptible else None
         self._packed = StackMemory(self.function, PTR, 0, self.module.alignment)
-        self._timer = Timer(self.function, self.context) if timed else None
+        self.timer = Timer(self.function, self.context) if timed else None
 
     def run(self) -> NativeProgram:
         """Emit everything."""
@@ -198,7 +198,7 @@ class ProgramEmitter:
             self.work,
             self.is_bounded,
             tuple(self.host_calls),
-            tuple(self._timer.names) if self._timer is not None else (),
+            tuple(self.timer.names) if self.timer is not None else (),
             reuses_of(self.hlo, self.assignment),
         )
 
@@ -292,7 +292,7 @@ class ProgramEmitter:
             case KernelKind.CONTROL:
                 self.control(i)
             case _:
-                with self._timer.measure(i.name) if self._timer is not None else nullcontext():
+                with self.timer.measure(i.name) if self.timer is not None else nullcontext():
                     before = self.work
                     self.emit(plan)
                     if self.work == before:

@@ -65,6 +65,7 @@ class World:
         peers: the other processes; None if this one has all devices.
         before_run: functions to call at the start of a run.
         stop_word: nonzero once a device has failed; native code polls it.
+        waited: nanoseconds that each device has waited here for others or the host, in all runs.
         host_timeout: seconds for which a device waits for the host if no device can continue and another
             thread of this process could still feed it. Without another thread it does not wait.
     """
@@ -76,6 +77,7 @@ class World:
         self.before_run: list[Callable[[], None]] = []
         self.host_timeout = 2.0
         self.stop_word = ctypes.c_uint64(0)
+        self.waited: dict[DeviceId, int] = {}
         self._started: set[DeviceId] = set()
         self._stopped: set[DeviceId] = set()
         self.condition = threading.Condition()
@@ -271,6 +273,20 @@ class World:
             raise Stopped
         if ready():
             return
+        start = time.monotonic_ns()
+        try:
+            self._wait(device, ready, describe, for_host, polls)
+        finally:
+            self.waited[device] = self.waited.get(device, 0) + time.monotonic_ns() - start
+
+    def _wait(
+        self,
+        device: DeviceId,
+        ready: Callable[[], bool],
+        describe: Callable[[], str],
+        for_host: bool,
+        polls: bool,
+    ) -> None:
         peers = self.peers
         if peers is not None:
             peers.hear()
@@ -385,6 +401,11 @@ class VirtualDevice:
     def num_partitions(self) -> int:
         """Number of partitions in the run."""
         return self.world.num_partitions
+
+    @property
+    def waited(self) -> int:
+        """Nanoseconds that it has waited for other devices or the host."""
+        return self.world.waited.get(self.id, 0)
 
     # -- other devices
 

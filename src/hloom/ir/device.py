@@ -63,6 +63,11 @@ class Device(Protocol):
         """The number of partitions in the run."""
         ...
 
+    @property
+    def waited(self) -> int:
+        """Nanoseconds that it has waited for other devices or the host, in all runs."""
+        ...
+
     def exchange(self, place: Hashable, members: Sequence[DeviceId], value: Any, what: str) -> Pending:
         """Give a value to all participants and return theirs, as a list in the order of ``members``.
 

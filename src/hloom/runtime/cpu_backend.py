@@ -147,13 +147,13 @@ class CompiledDeviceProgram(DeviceProgram):
         participants: Mapping[int, Participant] | None = None,
     ) -> None:
         self._native = native
+        self._device = device
         self._parameters = [p.shape for p in native.module.entry.parameters]
         self._result = native.module.entry.root.shape
         self._given = native.given.entry if native.given is not native.module else None
         self._host = native.host(device, participants) if native.calls_host else None
         table = self._host.table if self._host is not None else 0
-        self._stop = device.world.stop_word
-        self._context = Context(device.id, participants=table, stop=self._stop)
+        self._context = Context(device.id, participants=table, stop=device.world.stop_word)
 
     def run(self, arguments: Sequence[Value]) -> Value:
         """See `DeviceProgram`."""
@@ -167,7 +167,7 @@ class CompiledDeviceProgram(DeviceProgram):
 
     def profile(self, arguments: Sequence[Value]) -> Profile:
         """See `DeviceProgram`."""
-        return self._native.profile(self._leaves(arguments), self._host, self._stop)
+        return self._native.profile(self._leaves(arguments), self._device, self._host)
 
     def _leaves(self, arguments: Sequence[Value]) -> list[np.ndarray[Any, Any] | None]:
         """Return the arrays that native code takes."""

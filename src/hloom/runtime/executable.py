@@ -363,15 +363,39 @@ class Executable:
         return self._programs[0].to_asm()
 
     def profile(self, *arguments: Any) -> Profile:
-        """Run on the only device, and return the time of every instruction of the optimized program.
+        """Run, and return the time of every instruction of the optimized program.
 
-        The program runs twice, the first time to warm up. Raises EvaluationError for arguments that do not
-        fit.
+        Args:
+            arguments: those of the only device, as for a call: ``profile(x, y)``; of several devices one list
+                with those of each, as for `run`: ``profile([[x0, y0], [x1, y1]])``.
+
+        The program runs twice, the first time to warm up. For each collective the time of waiting for other
+        devices is told apart. Of several devices (those of this process) the lines are means; the
+        attribute ``devices`` of the result has the profile of each. Raises EvaluationError for arguments that
+        do not fit.
         """
-        self._require_one_device()
-        (device,) = self._world.devices
-        values = self._bound(device, self._modules[0], arguments)
-        return self._run_together(lambda program, bound: program.profile(bound), [values])[0]
+        given = self._arguments_of_devices(arguments)
+        values = [
+            self._bound(device, module, own)
+            for device, module, own in zip(self._world.devices, self._modules, given, strict=True)
+        ]
+        from hloom.cpu.runtime.profile import of_devices
+
+        profiles = self._run_together(lambda program, bound: program.profile(bound), values)
+        return profiles[0] if len(profiles) == 1 else of_devices(profiles)
+
+    def _arguments_of_devices(self, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        """Return the arguments of each device; raises EvaluationError by the rule ``run.device-count``."""
+        count = len(self.devices)
+        if count == 1:
+            return [arguments]
+        given = cast("Sequence[Any]", arguments[0]) if len(arguments) == 1 else ()
+        if not isinstance(given, list | tuple) or len(given) != count:
+            message = (
+                f"the program runs on {count} devices: give one list with the arguments of each, as to run"
+            )
+            raise EvaluationError(message, rule="run.device-count")
+        return given
 
     def trace(self, *arguments: Any) -> Trace:
         """Run the given program on the evaluator, whatever the backend; return every value it computes.

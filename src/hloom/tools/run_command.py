@@ -28,6 +28,7 @@ def run(
     num_replicas: int | None,
     num_partitions: int | None,
     quiet: bool,
+    profile: bool,
     echo: Callable[[str], Any],
     style: Callable[[str, str], str],
 ) -> None:
@@ -52,6 +53,10 @@ def run(
     start = time.perf_counter()
     results = executable.run([arguments[n] for n in numbers])
     elapsed = time.perf_counter() - start
+    times = None
+    if profile:
+        given = [arguments[n] for n in numbers]
+        times = executable.profile(*given[0]) if len(given) == 1 else executable.profile(given)
     if processes is not None:
         results = [result for part in processes.all_gather(results) for result in part]
         if processes.rank:
@@ -63,6 +68,8 @@ def run(
     for path in save_results(results, output) if output is not None else ():
         echo(style(f"wrote {path}", "dim"))
     echo(style(f"{module.name}: {_duration(elapsed)} on {backend}", "dim"))
+    if times is not None:
+        echo(str(times))
     if snapshot.result is not None and not inputs and seed is None:
         echo(_comparison(results[0], module.entry.root.shape, snapshot.result))
 

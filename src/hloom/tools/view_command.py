@@ -121,5 +121,7 @@ def _timed(module: HloModule, seed: int | None, inputs: tuple[str, ...]) -> dict
     from hloom.tools.arguments import read_arguments, shaped
     from hloom.tools.viewer.compiled import time_part
 
-    given = shaped(read_arguments(inputs), module) if inputs else random_arguments(module, seed or 0)
-    return time_part(module, given)
+    count = module.config.replica_count * module.config.num_partitions
+    if inputs:
+        return time_part(module, [shaped(read_arguments(inputs), module)] * count)
+    return time_part(module, [random_arguments(module, (seed or 0) + device) for device in range(count)])

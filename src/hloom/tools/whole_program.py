@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from hloom.runtime.executable import compile as compile_module
 from hloom.shape.shape import Shape
 from hloom.sharding.partitioner import partition
 from hloom.sharding.tiling import Tiling
+
+if TYPE_CHECKING:
+    from hloom.cpu.runtime.profile import Profile
 
 Array = np.ndarray[Any, Any]
 
@@ -49,14 +52,21 @@ class WholeProgram:
 
     def run(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """Return the whole result for whole arguments, both in a list for the one device."""
-        count = len(self._executable.devices)
-        (given,) = arguments
-        parts = [_cut(given, iter(self._partitioned.parameters), device) for device in range(count)]
-        results = self._executable.run(parts)
+        results = self._executable.run(self._parts(arguments[0]))
         tiles = [list(_flat(result)) for result in results]
         pairs = zip(zip(*tiles), self._partitioned.results, self._result.leaves())
         whole = iter([_joined(each, tiling, shape.dimensions) for each, tiling, (_, shape) in pairs])
         return [_nested(self._result, whole)]
+
+    def profile(self, *arguments: Any) -> Profile:
+        """Run on whole arguments, and return the times of all devices; see `Executable.profile`."""
+        parts = self._parts(arguments)
+        return self._executable.profile(*parts[0]) if len(parts) == 1 else self._executable.profile(parts)
+
+    def _parts(self, given: Sequence[Any]) -> list[Any]:
+        """Return the arguments of each device."""
+        count = len(self._executable.devices)
+        return [_cut(given, iter(self._partitioned.parameters), device) for device in range(count)]
 
 
 def _flat(value: Any) -> Iterator[Any]:

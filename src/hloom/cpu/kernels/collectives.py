@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 from hloom.analysis.instructions import operation_of
@@ -117,9 +118,10 @@ class _CollectiveEmitter:
 
     def rendezvous(self, step: int) -> None:
         """Wait for all participants on arrival (1), in between (2), or on departure (3)."""
-        f = self.program.function
+        f, timer = self.program.function, self.program.timer
         number = f.constant(I64, self.number)
-        status = f.call(I32, "hloom_rendezvous", self.participant, number, f.constant(I32, step))
+        with timer.waiting() if timer is not None else nullcontext():
+            status = f.call(I32, "hloom_rendezvous", self.participant, number, f.constant(I32, step))
         f.return_if(status.compare("ne", 0), 1)
 
     def call(self, emit: Callable[[_Table, HloInstruction], None]) -> None:

@@ -88,6 +88,7 @@ class HostCalls:
 
     Attributes:
         evaluator: evaluates the calls; its random state continues from run to run.
+        waited: nanoseconds that each call has waited for other devices or the host, in all runs.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class HostCalls:
     ) -> None:
         self.evaluator = Evaluator(device)
         self._calls = [_Call(i) for i in instructions]
+        self.waited = [0] * len(self._calls)
         self._participants = participants or {}
         records = [self._participants.get(n) for n in range(len(self._calls))]
         addresses = [record.address if record is not None else None for record in records]
@@ -133,8 +135,10 @@ class HostCalls:
             if failure is not None:
                 raise failure.at(instruction=instruction.name)
             return
+        before = self.evaluator.device.waited
         with np.errstate(all="ignore"):
             self._calls[number].run(self, pointers)
+        self.waited[number] += self.evaluator.device.waited - before
 
     @property
     def table(self) -> int:

@@ -38,9 +38,11 @@ def compiled_parts(module: HloModule) -> tuple[list[Stage], dict[str, Any]]:
     return stages, {"memory": memory_data(assignment), "code": code_data(program)}
 
 
-def time_part(module: HloModule, arguments: Sequence[Any]) -> dict[str, Any]:
-    """Run a module on the cpu backend and return the part `time`."""
+def time_part(module: HloModule, arguments: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Run a module on the cpu backend on the arguments of each device, and return the part `time`."""
     from hloom.runtime.executable import compile
     from hloom.tools.viewer.timing import time_data
 
-    return {"time": time_data(compile(module).profile(*arguments))}
+    executable = compile(module)
+    one = len(executable.devices) == 1
+    return {"time": time_data(executable.profile(*arguments[0]) if one else executable.profile(arguments))}

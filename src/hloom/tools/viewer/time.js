@@ -12,6 +12,7 @@ const COLUMNS = [
   ["time", (row) => row.seconds, (row) => duration(row.seconds)],
   ["share", (row) => row.seconds, (row, all) => `${((100 * row.seconds) / all).toFixed(1)} %`],
   ["runs", (row) => row.runs, (row) => `${row.runs}`],
+  ["waiting", (row) => row.waiting, (row) => row.waiting ? duration(row.waiting) : ""],
   ["flop/s", (row) => row.flops * row.runs / row.seconds, (row) => row.flops ? quantity((row.flops * row.runs) / row.seconds, "flop/s") : ""],
   ["bytes/s", (row) => row.bytes * row.runs / row.seconds, (row) => quantity((row.bytes * row.runs) / row.seconds, "B/s")],
   ["of the limit", (row) => row.reached, (row) => `${Math.round(100 * row.reached)} %`],
@@ -23,18 +24,18 @@ export class TimeView {
   constructor(place, data, program, { reveal }) {
     Object.assign(this, { data, program, reveal });
     this.sorted = 1;
-    this.rows = data.lines.map(([name, seconds, runs, flops, bytes]) => {
+    this.rows = data.lines.map(([name, seconds, runs, flops, bytes, waiting]) => {
       const i = program.number(name);
       const attainable = Math.min(data.flops, (flops / Math.max(bytes, 1)) * data.bandwidth);
       const rate = (flops * runs) / seconds;
       const reached = seconds > 0 ? Math.min(9.99, Math.max(rate / Math.max(attainable, 1), (bytes * runs) / seconds / data.bandwidth)) : 0;
-      return { name, seconds, runs, flops, bytes, reached, opName: i < 0 ? "" : program.opName(i), opcode: i < 0 ? "?" : program.opcode(i) };
+      return { name, seconds, runs, flops, bytes, waiting, reached, opName: i < 0 ? "" : program.opName(i), opcode: i < 0 ? "?" : program.opcode(i) };
     });
     this.total = this.rows.reduce((sum, row) => sum + row.seconds, 0);
     this.flames = element("div", { class: "flames" });
     this.table = element("table", { class: "times" });
     place.append(
-      element("div", { class: "bar-of-tab" }, element("b", {}, `${duration(data.seconds)} in all`),
+      element("div", { class: "bar-of-tab" }, element("b", {}, `${duration(data.seconds)} in all${data.devices > 1 ? ` on ${data.devices} devices, in the mean:` : ""}`),
         element("span", { class: "hint" }, `${duration(this.total)} in instructions; this machine: ${quantity(data.flops, "flop/s")} in numpy's f32 matrix product, ${quantity(data.bandwidth, "B/s")} of copies`)),
       element("div", { class: "scrolled" }, this.flames, this.roofline(), this.table));
     this.showFlames(this.tree());

@@ -17,10 +17,12 @@ _TIMES: Final = 60
 
 
 def time_data(profile: Profile) -> dict[str, Any]:
-    """Return the time, number of runs, flops and bytes of every instruction, and the machine's limits."""
-    lines = [[line.name, line.seconds, line.runs, line.flops, line.bytes] for line in profile.lines]
+    """Return the time, runs, flops, bytes and waiting of every instruction, and the machine's limits."""
+    lines = [[i.name, i.seconds, i.runs, i.flops, i.bytes, i.waiting] for i in profile.lines]
     flops, bandwidth = machine_limits()
-    return {"seconds": profile.seconds, "lines": lines, "flops": flops, "bandwidth": bandwidth}
+    devices = max(1, len(profile.devices))
+    limits = {"flops": flops, "bandwidth": bandwidth}
+    return {"seconds": profile.seconds, "devices": devices, "lines": lines, **limits}
 
 
 def machine_limits() -> tuple[float, float]:

@@ -1,0 +1,126 @@
+"""Profiles of programs on several devices: the time of each collective, waiting apart from moving."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tests.sharding.runs import tile_of
+
+import hloom
+from hloom.errors import HloError
+from hloom.ir.module import HloModule
+from hloom.sharding import partition
+from hloom.tools.cli import main
+
+SUMMED = """HloModule m, num_partitions=2
+  sum { a = f32[] parameter(0)
+    b = f32[] parameter(1)
+    ROOT c = f32[] add(a, b) }
+  body { p = (s32[], f32[64]) parameter(0)
+    n = s32[] get-tuple-element(p), index=0
+    one = s32[] constant(1)
+    m = s32[] add(n, one)
+    x = f32[64] get-tuple-element(p), index=1
+    y = f32[64] cosine(x)
+    ROOT t = (s32[], f32[64]) tuple(m, y) }
+  condition { p = (s32[], f32[64]) parameter(0)
+    n = s32[] get-tuple-element(p), index=0
+    id = u32[] partition-id()
+    signed = s32[] convert(id)
+    rounds = s32[] constant(300000)
+    most = s32[] multiply(signed, rounds)
+    ROOT r = pred[] compare(n, most), direction=LT }
+  ENTRY e { x = f32[64] parameter(0)
+    zero = s32[] constant(0)
+    t = (s32[], f32[64]) tuple(zero, x)
+    l = (s32[], f32[64]) while(t), condition=condition, body=body
+    y = f32[64] get-tuple-element(l), index=1
+    ROOT s = f32[64] all-reduce(y), channel_id=1, replica_groups={{0,1}},
+      use_global_device_ids=true, to_apply=sum }
+"""
+"""Partition 0 goes to the sum at once, partition 1 after 300,000 iterations."""
+
+SHARDED = """HloModule m
+  ENTRY e { x = f32[8,8] parameter(0), sharding={devices=[2,1]<=[2]}
+    ROOT y = f32[8,8] add(x, x), sharding={devices=[1,2]<=[2]} }
+"""
+
+PERMUTED = """HloModule m, replica_count=2
+  ENTRY e { x = f32[8] parameter(0)
+    started = (f32[8], f32[8]) collective-permute-start(x), source_target_pairs={{0,1},{1,0}}
+    ROOT done = f32[8] collective-permute-done(started) }
+"""
+
+
+def test_a_device_that_comes_early_waits_in_the_collective() -> None:
+    exe = hloom.compile(HloModule.from_text(SUMMED))
+    x = np.ones(64, np.float32)
+    profile = exe.profile([[x], [x]])
+    early, late = (device.collectives for device in profile.devices)
+    assert [line.runs for line in (*early, *late)] == [1, 1]
+    assert 0 < late[0].waiting <= late[0].seconds
+    assert early[0].waiting > late[0].waiting  # for the loop of the other one
+    (mean,) = profile.collectives
+    assert mean.seconds == (early[0].seconds + late[0].seconds) / 2
+    assert profile.seconds == max(device.seconds for device in profile.devices)
+    assert max(line.runs for line in profile.lines) >= 300_000  # the partition's own number counts
+
+
+def test_a_partitioned_program_shows_its_collectives() -> None:
+    module = HloModule.from_text(SHARDED)
+    exe = hloom.compile(module, num_partitions=2, use_spmd_partitioning=True)
+    x = np.ones((8, 8), np.float32)
+    (tiling,) = partition(module, 2).parameters
+    profile = exe.profile([[tile_of(x, tiling, n)] for n in range(2)])
+    (line,) = profile.collectives
+    assert "all-to-all(" in line.text and 0 < line.waiting < line.seconds
+    assert "waiting" in str(profile) and "on 2 devices" in str(profile)
+    data = json.loads(json.dumps(profile.to_json()))
+    assert len(data["devices"]) == 2 and data["lines"][0]["seconds"] == profile.lines[0].seconds
+
+
+def test_collectives_of_the_host_tell_waiting_too() -> None:
+    exe = hloom.compile(HloModule.from_text(PERMUTED))
+    x = np.ones(8, np.float32)
+    lines = exe.profile([[x], [x]]).collectives
+    for opcode in ("collective-permute-start(", "collective-permute-done("):
+        assert any(opcode in line.text for line in lines)
+    assert any(line.waiting > 0 for line in lines)
+    assert all(line.waiting <= line.seconds for line in lines)
+
+
+def test_devices_without_collectives_and_with_programs_of_their_own() -> None:
+    def module(opcode: str) -> HloModule:
+        return HloModule.from_text(f"""HloModule m
+          ENTRY e {{ x = f32[99] parameter(0)
+            ROOT {opcode} = f32[99] {opcode}(x) }}""")
+
+    x = np.ones(99, np.float32)
+    same = hloom.compile(module("sine"), num_replicas=3).profile([[x]] * 3)
+    assert len(same.devices) == 3 and len(same.lines) == 1 and not same.collectives
+    own = hloom.compile([module("sine"), module("tanh")]).profile([[x], [x]])
+    assert {line.name for line in own.lines} == {"sine", "tanh"}
+    assert own.lines[0].seconds == max(device.lines[0].seconds for device in own.devices)
+
+
+@pytest.mark.parametrize("arguments", [(), ([],), (1,), ([[]], [[]])])
+def test_each_device_needs_arguments(arguments: tuple[object, ...]) -> None:
+    exe = hloom.compile(HloModule.from_text(PERMUTED))
+    with pytest.raises(HloError) as caught:
+        exe.profile(*arguments)
+    assert caught.value.rule == "run.device-count"
+
+
+@pytest.mark.parametrize("text", [SUMMED, PERMUTED])
+def test_the_commands_profile_several_devices(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(text)
+    shown = CliRunner().invoke(main, ["run", str(file), "--random", "1", "--quiet", "--profile"])
+    assert shown.exit_code == 0 and "waiting for other devices" in shown.output
+    page = tmp_path / "page.html"
+    made = CliRunner().invoke(main, ["view", str(file), "--random", "1", "-o", str(page)])
+    assert made.exit_code == 0 and "time" in made.output
