@@ -40,12 +40,23 @@ print(jax.jit(shown)(put).tolist())
 each = jax.shard_map(lambda v: jax.pure_callback(lambda a: np.asarray(a).T, v, v), **spec)
 print(jax.jit(each)(put).tolist())
 print([s.data.shape for s in put.addressable_shards], put.sharding.is_fully_replicated)
+from jax.experimental.shard_alike import shard_alike
+alike = jax.jit(lambda v: shard_alike(v, jnp.arange(16.0).reshape(4, 4))[1])(put)
+print(alike.sharding.spec, alike.tolist())
+_, free = jax.jit(lambda v, w: shard_alike(v, w))(put, np.asarray(x))
+print(free.sharding.spec)
+from jax.experimental.control_deps import control_dep
+def ordered(v):
+    sine, cosine = jnp.sin(v), v - 1
+    control_dep(sine, cosine)
+    return cosine
+print(jax.jit(ordered)(x).tolist(), jax.jit(jax.shard_map(ordered, **spec))(put).tolist())
 """
 
 
 def test_programs_of_several_devices_give_what_jax_gives() -> None:
     stock = run_program(HEAD + PROGRAMS, "stock", **FOUR)
-    assert len(stock.splitlines()) == 14
+    assert len(stock.splitlines()) == 17
     assert run_program(HEAD + PROGRAMS, "cpu", **FOUR) == stock
 
 

@@ -12,6 +12,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.passes.expand.batchnorm_expander import BatchNormExpander
 from hloom.passes.expand.bitcast_expander import BitcastExpander
 from hloom.passes.expand.call_inliner import CallInliner
+from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.fft_decomposer import FftDecomposer
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.expand.library_call_expander import LibraryCallExpander
@@ -71,6 +72,7 @@ def ends_in_more(product: HloInstruction) -> bool:
 EXPANSION: Final = Pipeline(
     [
         Unscheduler(),
+        ControlDependencyCalls(),
         ShardingRemover(),
         ScanExpander(keeps=is_elementwise),
         CallInliner(),

@@ -40,9 +40,8 @@ def compile_program(client: Client, artifact: bytes, options: bytes) -> LoadedEx
     asked = Options.parsed(options)
     devices = asked.devices(client)
     callbacks = take_callbacks(artifact)
-    key = key_of(
-        "jax", identity_of(artifact), f"{asked.num_replicas} {asked.num_partitions}", host().identity
-    )
+    placed = f"{asked.num_replicas} {asked.num_partitions} {asked.open_parameters}"
+    key = key_of("jax", identity_of(artifact), placed, host().identity)
     # A program with callbacks or states is another one each time; one that is dumped, or whose compilation
     # calls the client, is compiled anew.
     known = not (callbacks or asked.dump_flags or calls_back(artifact) or keeps_state(artifact))
@@ -81,7 +80,9 @@ def _found(key: str, artifact: bytes) -> Compiled | None:
 def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
     """Convert and compile a program; store it in the cache on disk if native code alone can run it."""
     with collector_paused():
-        program = compile_artifact(artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags)
+        program = compile_artifact(
+            artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags, asked.open_parameters
+        )
         compiled = Compiled.of(key, artifact, program)
     cache = configured_cache()
     if cache is not None and compiled.program_key:

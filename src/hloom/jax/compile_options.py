@@ -34,12 +34,15 @@ class Options:
         num_replicas, num_partitions: numbers of devices.
         assignment: a DeviceAssignmentProto; None for the first devices.
         dump_flags: files to write about the program, in the form of ``XLA_FLAGS``.
+        open_parameters: for each parameter whether the partitioner chooses its sharding if none is stated;
+            empty on one device.
     """
 
     num_replicas: int
     num_partitions: int
     assignment: bytes | None
     dump_flags: str
+    open_parameters: tuple[bool, ...]
 
     @staticmethod
     def parsed(options: bytes) -> Options:
@@ -52,6 +55,7 @@ class Options:
             build.num_partitions,
             None if assignment is None else assignment.serialize(),
             dump_flags(compiler_options(parsed.env_option_overrides)),
+            tuple(build.allow_spmd_sharding_propagation_to_parameters) if build.num_partitions > 1 else (),
         )
 
     def devices(self, client: Client) -> list[Device]:

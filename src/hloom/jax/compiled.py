@@ -265,9 +265,20 @@ def converted(artifact: bytes) -> HloModule:
 
 
 def compile_artifact(
-    artifact: bytes, num_replicas: int, num_partitions: int, dump_flags: str = ""
+    artifact: bytes,
+    num_replicas: int,
+    num_partitions: int,
+    dump_flags: str = "",
+    open_parameters: tuple[bool, ...] = (),
 ) -> Program:
-    """Convert and compile a program for one device or several. Raises PjrtError, HloError."""
+    """Convert and compile a program for one device or several. Raises PjrtError, HloError.
+
+    Args:
+        artifact: a portable artifact of StableHLO.
+        num_replicas, num_partitions: numbers of devices.
+        dump_flags: files to write about the program, in the form of ``XLA_FLAGS``.
+        open_parameters: for each parameter whether the partitioner chooses its sharding if none is stated.
+    """
     from hloom.jax import callbacks, foreign_functions
     from hloom.jax.entry_layouts import lay_out
 
@@ -287,6 +298,8 @@ def compile_artifact(
     from hloom.sharding.partitioner import partition
 
     custom_partitioning.install(converted)
+    if open_parameters:
+        module.config.allow_spmd_sharding_propagation_to_parameters = open_parameters
     partitioned = partition(module, num_partitions)
     placements = lay_out(partitioned.module, stated)
     executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
 
-from hloom.errors import EvaluationError, ShapeError
+from hloom.errors import EvaluationError, ShapeError, VerifyError
 from hloom.ir.calling import (
     LayoutConstraintsCodec,
     OptionalCodec,
@@ -57,6 +57,11 @@ _IDENTITIES: Final = re.compile(
 )
 """Targets that only annotate their operands: on one partition they return them unchanged."""
 
+SHARDING_GROUP: Final = "xla.sdy.ShardingGroup"
+"""The target of calls that put their operand into a group of arrays with the same sharding."""
+CONTROL_DEPENDENCY: Final = "control_dep"
+"""The target of calls that order the second operand after the first one (`jax.experimental.control_deps`)."""
+
 
 def target_of(name: str) -> Target | None:
     """Return the implementation of a target: the registered one, else hloom's own, else None."""
@@ -78,7 +83,34 @@ def is_identity(instruction: HloInstruction) -> bool:
     operation = instruction.operation
     if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
         return False
-    return _IDENTITIES.fullmatch(operation.custom_call_target) is not None
+    return not is_statement(instruction) and _IDENTITIES.fullmatch(operation.custom_call_target) is not None
+
+
+def is_statement(instruction: HloInstruction) -> bool:
+    """Return whether a custom call states something about its operands and returns an empty tuple."""
+    operation = instruction.operation
+    if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
+        return False
+    return operation.custom_call_target in (SHARDING_GROUP, CONTROL_DEPENDENCY)
+
+
+def is_ordering(instruction: HloInstruction) -> bool:
+    """Return whether a custom call orders its second operand after its first one."""
+    operation = instruction.operation
+    if not isinstance(operation, CustomCall) or not is_statement(instruction):
+        return False
+    return operation.custom_call_target == CONTROL_DEPENDENCY
+
+
+def check_order(call: HloInstruction) -> None:
+    """Raise VerifyError by the rule ``computation.cycle`` if the first operand of a call needs the second."""
+    if len(call.operands) != 2:
+        message = f"%{call.name} orders two operands, got {len(call.operands)}"
+        raise VerifyError(message, rule="custom-call.control-dependency", instruction=call.name)
+    before, after = call.operands
+    if before is after or before.depends_on(after):
+        message = f"%{call.name} orders %{after.name} after %{before.name}, which needs %{after.name}"
+        raise VerifyError(message, rule="computation.cycle", instruction=call.name)
 
 
 PADDING_TYPES: Final = ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME")
@@ -183,6 +215,10 @@ class CustomCall(Operation):
         if is_identity(run.instruction):
             value = operands if run.shape.is_tuple and not _is_passed_on(run.instruction) else operands[0]
             return _result(self.custom_call_target, value, run.shape)
+        if is_statement(run.instruction):
+            if is_ordering(run.instruction):
+                check_order(run.instruction)
+            return _result(self.custom_call_target, (), run.shape)
         function = target_of(self.custom_call_target)
         if function is None:
             message = (

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.sharding import Sharding
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.custom_call import CustomCall, is_identity
@@ -21,6 +20,15 @@ from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 from hloom.sharding import plans
+from hloom.sharding.annotations import (
+    TO_GLOBAL,
+    TO_LOCAL,
+    Annotations,
+    Tilings,
+    for_each_leaf,
+    leaves_of,
+    rank_of,
+)
 from hloom.sharding.assignment import (
     Question,
     cheapest,
@@ -45,17 +53,11 @@ from hloom.sharding.custom_calls import (
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on
-from hloom.sharding.preparation import prepared
+from hloom.sharding.preparation import prepared, sharding_groups
 from hloom.sharding.propagation import Propagation
 from hloom.sharding.resharding import Region, Resharder, fixed
-from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
 from hloom.sharding.tiling import Tiling
 
-Tilings: TypeAlias = "Tiling | tuple[Tilings, ...]"
-"""The tiling of an array or a token, or those of the elements of a tuple."""
-
-_TO_LOCAL: Final = "xla.sdy.GlobalToLocalShape"
-_TO_GLOBAL: Final = "xla.sdy.LocalToGlobalShape"
 _TO_SHARD: Final = "SPMDFullToShardShape"
 _TO_FULL: Final = "SPMDShardToFullShape"
 """Calls that enter and leave a region of tiles along all axes, as XLA writes it without Shardy."""
@@ -90,14 +92,8 @@ def partition(module: HloModule, devices: int) -> Partitioned:
     config.entry_layout = None
     config.aliases, config.buffer_donors = {}, []
     config.num_partitions, config.replica_count = devices, 1
-    parameters = [leaf for p in copy.entry.parameters for leaf in _leaves(partitioner.tilings[p])]
-    return Partitioned(copy, tuple(parameters), tuple(_leaves(results)))
-
-
-def _leaves(tilings: Tilings) -> list[Tiling]:
-    if isinstance(tilings, Tiling):
-        return [tilings]
-    return [leaf for part in tilings for leaf in _leaves(part)]
+    parameters = [leaf for p in copy.entry.parameters for leaf in leaves_of(partitioner.tilings[p])]
+    return Partitioned(copy, tuple(parameters), tuple(leaves_of(results)))
 
 
 class _Partitioner:
@@ -109,26 +105,30 @@ class _Partitioner:
         regions: the manual regions that the values belong to.
         forms: the instructions that hold the same array in several tilings, for each of them.
         hints: how arrays should be cut, by what the program states elsewhere.
+        agreed: the tilings of the members of sharding groups.
         factors: the factors of operations, before operands are rewritten.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
         self.module = module
         self.devices = devices
-        meshes = module.config.frontend_attributes.get("xla.sdy.meshes", "")
-        self.meshes: Mapping[str, Mesh] = parse_meshes(meshes)
+        self.annotations = Annotations(module, devices)
         self.resharder = Resharder(module)
         self.tilings: dict[HloInstruction, Tilings] = {}
         self.whole: dict[HloInstruction, Shape] = {}
         self.regions: dict[HloInstruction, Region] = {}
         self.forms: dict[HloInstruction, list[HloInstruction]] = {}
         self.hints: dict[HloInstruction, Tiling] = {}
+        self.agreed: dict[HloInstruction, Tiling] = {}
         self.factors: dict[HloInstruction, list[Factor]] = {}
 
     def entry(self) -> Tilings:
         """Partition the entry computation; return the tilings of its result."""
         entry = self.module.entry
-        parameters = [self._stated(p) or self._uncut(p.shape) for p in entry.parameters]
+        parameters = [
+            self._stated(p) or (None if self.annotations.is_open(number, p.shape) else self._uncut(p.shape))
+            for number, p in enumerate(entry.parameters)
+        ]
         wanted = self._stated(entry.root)
         self._computation(entry, parameters, [()] * len(parameters))
         if wanted is not None:
@@ -136,25 +136,31 @@ class _Partitioner:
         return self.tilings[entry.root]
 
     def _computation(
-        self, computation: HloComputation, parameters: Sequence[Tilings], regions: Sequence[Region]
+        self, computation: HloComputation, parameters: Sequence[Tilings | None], regions: Sequence[Region]
     ) -> None:
-        """Rewrite a computation whose parameters are cut in a given way."""
+        """Rewrite a computation whose parameters are cut in a given way; None leaves it to propagation."""
+        groups = sharding_groups(computation)
         stated: dict[HloInstruction, Tiling] = {}
         for i in computation.post_order():
             if isinstance(i.operation, Parameter):
-                tilings: Tilings | None = parameters[i.operation.parameter_number]
+                tilings = parameters[i.operation.parameter_number]
             else:
                 tilings = self._stated(i)
             if isinstance(tilings, Tiling) and i.shape.is_array:
                 stated[i] = tilings
-        propagation = Propagation(computation, stated, self.devices)
+        wanted = self.annotations.wanted(computation)
+        propagation = Propagation(computation, stated, self.devices, wanted, groups)
         self.hints.update(propagation.found)
         self.factors.update(propagation.factors)
+        members = {i for group in groups for i in group}
+        self.agreed.update((i, tiling) for i, tiling in propagation.found.items() if i in members)
         for i in computation.post_order():
             self.whole[i] = i.shape
             if isinstance(i.operation, Parameter):
                 number = i.operation.parameter_number
-                self._keep(i, parameters[number], regions[number])
+                own = parameters[number]
+                found = propagation.found.get(i, self._uncut(i.shape)) if own is None else own
+                self._keep(i, found, regions[number])
             else:
                 self._instruction(i)
 
@@ -173,9 +179,9 @@ class _Partitioner:
                 self._while(i, region)
             case Conditional():
                 self._conditional(i, region)
-            case CustomCall(custom_call_target=target) if target == _TO_LOCAL:
+            case CustomCall(custom_call_target=target) if target == TO_LOCAL:
                 self._to_local(i, region)
-            case CustomCall(custom_call_target=target) if target == _TO_GLOBAL:
+            case CustomCall(custom_call_target=target) if target == TO_GLOBAL:
                 self._to_global(i, region)
             case CustomCall(custom_call_target=target) if target in CALL_PARTITIONERS:
                 self._custom_call(i, CALL_PARTITIONERS[target], region)
@@ -215,32 +221,12 @@ class _Partitioner:
             return shape
         return Shape(shape.element_type, tilings.local(shape.dimensions))
 
-    def _each(self, shape: Shape, function: Callable[[Shape], Tiling]) -> Tilings:
-        """Apply a function to every leaf of a shape."""
-        if shape.is_tuple:
-            return tuple(self._each(part, function) for part in shape.tuple_shapes)
-        return function(shape)
-
     def _uncut(self, shape: Shape) -> Tilings:
-        return self._each(shape, lambda s: Tiling.replicated(s.rank if s.is_array else 0, self.devices))
+        return for_each_leaf(shape, lambda s: Tiling.replicated(s.rank if s.is_array else 0, self.devices))
 
     def _stated(self, i: HloInstruction) -> Tilings | None:
-        """Return the tilings that the annotations of an instruction state; None if there are none."""
-        shape = self.whole.get(i, i.shape)
-        text = (i.frontend_attributes or {}).get("xla.sdy.sharding")
-        if text and not shape.is_tuple:
-            found = parse_shardings(text, self.meshes)
-            if found:
-                return found[0].tiling(_rank(shape), self.devices)
-        if i.sharding is None:
-            return None
-        elements = iter(i.sharding.elements) if i.sharding.kind == "tuple" else None
-
-        def tiling(leaf: Shape) -> Tiling:
-            sharding: Sharding | None = i.sharding if elements is None else next(elements, None)
-            return Tiling.of(sharding, _rank(leaf), self.devices)
-
-        return self._each(shape, tiling)
+        """Return the tilings that an instruction must have; None if any will do."""
+        return self.agreed.get(i) or self.annotations.stated(i, self.whole.get(i, i.shape))
 
     # -- resharding
 
@@ -312,12 +298,12 @@ class _Partitioner:
         accepted = self._chosen(i, factors, shapes, region, stated)
         for number, operand in enumerate(list(i.operands)):
             columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
-            wanted = self._each(shapes[number], lambda leaf, c=columns: joined(leaf, c, self.devices))
+            wanted = for_each_leaf(shapes[number], lambda leaf, c=columns: joined(leaf, c, self.devices))
             fitted = self._fitted(operand, wanted)
             if fitted is not operand:
                 i.replace_operand(number, fitted)
         whole = self.whole[i]
-        tilings = self._each(whole, lambda leaf: result_tiling(accepted, leaf, self.devices))
+        tilings = for_each_leaf(whole, lambda leaf: result_tiling(accepted, leaf, self.devices))
         made = self._local_operation(i, shapes, accepted, tilings, region)
         users, is_root = list(made.users), made.is_root
         result = made
@@ -436,7 +422,7 @@ class _Partitioner:
         for number, shape in enumerate(whole.tuple_shapes if whole.is_tuple else (whole,)):
             columns = {f.results[number]: t for f, t in kept if number in f.results}
             found = joined(shape, columns, self.devices)
-            results.append((shape, found if stated is None else _leaves(stated)[number]))
+            results.append((shape, found if stated is None else leaves_of(stated)[number]))
         piece = partitioner(i, operands, results)
         if piece is None:
             Writer(i).replace(i.operands[0])
@@ -558,41 +544,23 @@ class _Partitioner:
 
     def _to_local(self, i: HloInstruction, region: Region) -> None:
         """Enter a manual region: its values are the tiles along the manual axes."""
-        axes, shardings = self._manual(i, "xla.sdy.in_shardings")
-        inner = (*region, self._layer(shardings, axes))
+        axes, shardings = self.annotations.manual(i, "xla.sdy.in_shardings")
+        inner = (*region, self.annotations.places(shardings, axes))
         parts: list[HloInstruction] = []
         for operand, sharding in zip(i.operands, shardings, strict=True):
             shape = self.whole[operand]
-            tiling = sharding.tiling(_rank(shape), self.devices, axes)
+            tiling = sharding.tiling(rank_of(shape), self.devices, axes)
             tile = self.resharder.renamed(self._fitted(operand, tiling))
             parts.append(self._made(tile, tile.shape, self._uncut(tile.shape), inner))
         self._hand_over(i, parts, inner)
 
     def _to_global(self, i: HloInstruction, region: Region) -> None:
         """Leave a manual region: its values become the tiles of whole arrays."""
-        axes, shardings = self._manual(i, "xla.sdy.out_shardings")
+        axes, shardings = self.annotations.manual(i, "xla.sdy.out_shardings")
         shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
         parts: list[HloInstruction] = []
         for operand, sharding, shape in zip(i.operands, shardings, shapes, strict=True):
-            tiling = sharding.tiling(_rank(shape), self.devices, axes)
+            tiling = sharding.tiling(rank_of(shape), self.devices, axes)
             tile = self.resharder.renamed(self._fitted(operand, self._uncut(self.whole[operand])))
             parts.append(self._made(tile, shape, tiling, region[:-1]))
         self._hand_over(i, parts, region[:-1])
-
-    def _manual(self, i: HloInstruction, key: str) -> tuple[frozenset[str], list[MeshSharding]]:
-        attributes = i.frontend_attributes or {}
-        axes = parse_axes(attributes.get("xla.sdy.manual_axes", ""))
-        return axes, parse_shardings(attributes.get(key, ""), self.meshes)
-
-    def _layer(self, shardings: Sequence[MeshSharding], axes: frozenset[str]) -> tuple[Column, ...]:
-        """Return the places of the devices along the axes of a manual region."""
-        if not shardings:
-            return ()
-        mesh = shardings[0].mesh
-        return tuple(
-            mesh.column([(axis, 1, mesh.axes[axis])], self.devices) for axis in axes if axis in mesh.axes
-        )
-
-
-def _rank(shape: Shape) -> int:
-    return shape.rank if shape.is_array else 0

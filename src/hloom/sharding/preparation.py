@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from hloom.ir.cloning import clone_module
+from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.custom_call import SHARDING_GROUP, CustomCall
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import CallInliner
+from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
+from hloom.passes.expand.sharding_remover import drop
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 
 
@@ -19,6 +23,7 @@ def prepared(module: HloModule) -> HloModule:
     copy = clone_module(module)
     CallInliner().run(copy)
     FlattenCallGraph().run(copy)
+    ControlDependencyCalls().run(copy)
     for computation in copy.computations:
         for i in computation.post_order():
             operation = i.operation
@@ -29,6 +34,23 @@ def prepared(module: HloModule) -> HloModule:
                 computation.replace(i, source.operands[operation.index])
     DeadCodeElimination().run(copy)
     return copy
+
+
+def sharding_groups(computation: HloComputation) -> list[list[HloInstruction]]:
+    """Return the arrays of each sharding group of a computation; remove the calls that make up the groups.
+
+    A call ``() custom-call(x), custom_call_target="xla.sdy.ShardingGroup"`` puts ``x`` into the group that
+    its attribute ``xla.sdy.sharding_group_id`` names.
+    """
+    groups: dict[str, dict[HloInstruction, None]] = {}
+    for i in computation.post_order():
+        operation = i.operation
+        if not isinstance(operation, CustomCall) or operation.custom_call_target != SHARDING_GROUP:
+            continue
+        name = (i.frontend_attributes or {}).get("xla.sdy.sharding_group_id", "")
+        groups.setdefault(name, {}).update((o, None) for o in i.operands if o.shape.is_array)
+        drop(i)
+    return [list(members) for members in groups.values()]
 
 
 def _states_sharding(i: HloInstruction) -> bool:

@@ -1,12 +1,16 @@
 """sharding-propagation: how values are to be cut, from the shardings that the program states.
 
 Cuts flow along the factors of operations, forward and backward, until nothing changes: first through
-operations that compute element by element, which never need other tiles, then through all others.
+operations that compute element by element, which never need other tiles, then through all others. The arrays
+of a sharding group get the same cuts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -16,6 +20,7 @@ from hloom.sharding.assignment import is_complete, product
 from hloom.sharding.tiling import Tiling
 
 _MOST_PASSES = 16
+_NOTHING: Final[Mapping[HloInstruction, Tiling]] = MappingProxyType({})
 
 
 class Propagation:
@@ -27,11 +32,26 @@ class Propagation:
     """
 
     def __init__(
-        self, computation: HloComputation, stated: Mapping[HloInstruction, Tiling], devices: int
+        self,
+        computation: HloComputation,
+        stated: Mapping[HloInstruction, Tiling],
+        devices: int,
+        wanted: Mapping[HloInstruction, Tiling] = _NOTHING,
+        groups: Sequence[Sequence[HloInstruction]] = (),
     ) -> None:
+        """Propagate tilings.
+
+        Args:
+            computation: the computation.
+            stated: the tilings of parameters and of annotated arrays, which stay as they are.
+            devices: the number of devices.
+            wanted: tilings in which some arrays are used, which may cut more dimensions.
+            groups: arrays that are to be cut alike.
+        """
         self.stated = stated
         self.devices = devices
-        self.found: dict[HloInstruction, Tiling] = dict(stated)
+        self.groups = groups
+        self.found: dict[HloInstruction, Tiling] = {**wanted, **stated}
         every = computation.post_order()
         self.factors: dict[HloInstruction, list[Factor]] = {
             i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in every
@@ -39,10 +59,13 @@ class Propagation:
         order = [i for i in every if i.shape.is_array]
         for elementwise in (True, False):
             chosen = [i for i in order if not elementwise or i.operation.elementwise or i.opcode == "copy"]
+            for group in self.groups:
+                self._alike(group)
             for _ in range(_MOST_PASSES):
                 forward = [self._through(i) for i in chosen]
                 backward = [self._through(i) for i in reversed(chosen)]
-                if not any(forward) and not any(backward):
+                grouped = [self._alike(group) for group in self.groups]
+                if not any(forward) and not any(backward) and not any(grouped):
                     break
 
     def _through(self, i: HloInstruction) -> bool:
@@ -59,6 +82,21 @@ class Propagation:
                 for value, d in places:
                     changed |= self._spread(value, d, cut)
         return changed
+
+    def _alike(self, group: Sequence[HloInstruction]) -> bool:
+        """Spread the cuts of each member of a group to the others; return whether any did."""
+        changed = False
+        for member in sorted(group, key=self._tile_count, reverse=True):
+            for d in range(member.shape.rank):
+                cut = self._cut_of([(member, d)])
+                if cut is not None:
+                    for other in group:
+                        changed |= other is not member and self._spread(other, d, cut)
+        return changed
+
+    def _tile_count(self, value: HloInstruction) -> int:
+        tiling = self.found.get(value)
+        return 1 if tiling is None else math.prod(tiling.tiles)
 
     def _cut_of(self, places: Sequence[tuple[HloInstruction, int]]) -> Tiling | None:
         for value, d in places:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.custom_call import is_identity
+from hloom.operations.custom_call import SHARDING_GROUP, CustomCall, is_identity, is_statement
 from hloom.operations.structure import OptimizationBarrier, Tuple
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
@@ -17,6 +17,8 @@ from hloom.passes.writing import Writer
 @dataclass(frozen=True, slots=True)
 class ShardingRemover:
     """``custom-call(x), custom_call_target="Sharding"`` → ``x``, on one partition. Bitwise.
+
+    Calls that put arrays into groups of one sharding become ``()``.
 
     A call with a different result shape, as of a shard of an array, is kept: its value is not known.
     """
@@ -30,6 +32,9 @@ class ShardingRemover:
             for instruction in computation:
                 if is_identity(instruction):
                     changed |= remove(instruction)
+                elif is_statement(instruction) and _is_group(instruction):
+                    drop(instruction)
+                    changed = True
         return changed
 
 
@@ -50,3 +55,15 @@ def remove(instruction: HloInstruction) -> bool:
     writer = Writer(instruction)
     writer.replace(writer.op(Tuple(), *instruction.operands))
     return True
+
+
+def drop(instruction: HloInstruction) -> None:
+    """Replace a call that states something about its operands by its result, an empty tuple."""
+    writer = Writer(instruction)
+    instruction.bypass_control_dependencies()
+    writer.replace(writer.op(Tuple()))
+
+
+def _is_group(instruction: HloInstruction) -> bool:
+    operation = instruction.operation
+    return isinstance(operation, CustomCall) and operation.custom_call_target == SHARDING_GROUP

@@ -1,0 +1,42 @@
+"""control-dependency-calls: turn custom calls that order two instructions into control dependencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.operations.custom_call import check_order, is_ordering
+from hloom.passes.expand.sharding_remover import drop
+from hloom.passes.registry import register
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class ControlDependencyCalls:
+    """``() custom-call(a, b), custom_call_target="control_dep"`` → ``control-predecessors={a}`` on ``b``.
+
+    `jax.experimental.control_deps` writes these calls. Raises VerifyError by the rules ``computation.cycle``
+    if the first operand needs the second one, ``custom-call.control-dependency`` if there are not two.
+    """
+
+    name: ClassVar[str] = "control-dependency-calls"
+
+    def run(self, module: HloModule) -> bool:
+        """Replace every such call."""
+        changed = False
+        for computation in module.computations:
+            for instruction in computation:
+                if is_ordering(instruction):
+                    _replace(instruction)
+                    changed = True
+        return changed
+
+
+def _replace(call: HloInstruction) -> None:
+    check_order(call)
+    before, after = call.operands
+    if after.opcode not in ("parameter", "constant"):
+        before.add_control_dependency_to(after)
+    drop(call)

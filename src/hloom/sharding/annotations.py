@@ -1,0 +1,108 @@
+"""What a program states about shardings: annotations of values, manual regions, parameters left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.sharding import Sharding
+from hloom.operations.custom_call import CustomCall
+from hloom.shape.shape import Shape
+from hloom.sharding.columns import Column
+from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
+from hloom.sharding.tiling import Tiling
+
+Tilings: TypeAlias = "Tiling | tuple[Tilings, ...]"
+"""The tiling of an array or a token, or those of the elements of a tuple."""
+
+TO_LOCAL: Final = "xla.sdy.GlobalToLocalShape"
+TO_GLOBAL: Final = "xla.sdy.LocalToGlobalShape"
+"""Calls that enter and leave a manual region, along the axes that they name."""
+
+
+class Annotations:
+    """The annotations of a program for a number of devices.
+
+    Attributes:
+        meshes: the meshes of the module, by name.
+    """
+
+    def __init__(self, module: HloModule, devices: int) -> None:
+        self.devices = devices
+        self.meshes: Mapping[str, Mesh] = parse_meshes(
+            module.config.frontend_attributes.get("xla.sdy.meshes", "")
+        )
+        self._open = module.config.allow_spmd_sharding_propagation_to_parameters
+
+    def stated(self, i: HloInstruction, shape: Shape) -> Tilings | None:
+        """Return the tilings that an instruction states for a whole value; None if it states none."""
+        text = (i.frontend_attributes or {}).get("xla.sdy.sharding")
+        if text and not shape.is_tuple:
+            found = parse_shardings(text, self.meshes)
+            if found:
+                return found[0].tiling(rank_of(shape), self.devices)
+        if i.sharding is None:
+            return None
+        elements = iter(i.sharding.elements) if i.sharding.kind == "tuple" else None
+
+        def tiling(leaf: Shape) -> Tiling:
+            sharding: Sharding | None = i.sharding if elements is None else next(elements, None)
+            return Tiling.of(sharding, rank_of(leaf), self.devices)
+
+        return for_each_leaf(shape, tiling)
+
+    def is_open(self, parameter: int, shape: Shape) -> bool:
+        """Return true if the cut of a parameter of the entry is left to propagation.
+
+        The permission is one for each parameter, or one for all.
+        """
+        allowed = self._open if len(self._open) > 1 else self._open * (parameter + 1)
+        return shape.is_array and parameter < len(allowed) and allowed[parameter]
+
+    def manual(self, i: HloInstruction, key: str) -> tuple[frozenset[str], list[MeshSharding]]:
+        """Return the manual axes and the shardings of the operands or results of a manual region."""
+        attributes = i.frontend_attributes or {}
+        axes = parse_axes(attributes.get("xla.sdy.manual_axes", ""))
+        return axes, parse_shardings(attributes.get(key, ""), self.meshes)
+
+    def places(self, shardings: Sequence[MeshSharding], axes: frozenset[str]) -> tuple[Column, ...]:
+        """Return the places of the devices along the axes of a manual region."""
+        if not shardings:
+            return ()
+        mesh = shardings[0].mesh
+        return tuple(
+            mesh.column([(axis, 1, mesh.axes[axis])], self.devices) for axis in axes if axis in mesh.axes
+        )
+
+    def wanted(self, computation: HloComputation) -> dict[HloInstruction, Tiling]:
+        """Return the tilings in which manual regions take arrays."""
+        found: dict[HloInstruction, Tiling] = {}
+        for i in computation.post_order():
+            if isinstance(i.operation, CustomCall) and i.operation.custom_call_target == TO_LOCAL:
+                axes, shardings = self.manual(i, "xla.sdy.in_shardings")
+                for operand, sharding in zip(i.operands, shardings, strict=True):
+                    if operand.shape.is_array:
+                        found.setdefault(operand, sharding.tiling(operand.shape.rank, self.devices, axes))
+        return found
+
+
+def for_each_leaf(shape: Shape, function: Callable[[Shape], Tiling]) -> Tilings:
+    """Apply a function to every leaf of a shape."""
+    if shape.is_tuple:
+        return tuple(for_each_leaf(part, function) for part in shape.tuple_shapes)
+    return function(shape)
+
+
+def leaves_of(tilings: Tilings) -> list[Tiling]:
+    """Return the tilings of all leaves."""
+    if isinstance(tilings, Tiling):
+        return [tilings]
+    return [leaf for part in tilings for leaf in leaves_of(part)]
+
+
+def rank_of(shape: Shape) -> int:
+    """Return the rank of an array; 0 for other shapes."""
+    return shape.rank if shape.is_array else 0
