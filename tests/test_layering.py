@@ -63,7 +63,6 @@ REACHES_FORWARD: set[tuple[str, str]] = {
     ("operations/structure.py", "wire"),
     ("runtime/executable.py", "debug"),
     ("runtime/executable.py", "sharding"),
-    ("sharding/reporting.py", "debug"),  # where an instruction comes from
     ("ir/module.py", "tools"),  # how notebooks show values
 }
 

@@ -213,8 +213,11 @@ def test_summands_are_added_where_their_sum_is_needed(sharding: str) -> None:
     body = f"""
       t = f32[8,8] add(x, y)
       s = f32[8,8] custom-call(t), custom_call_target="Sharding", sharding={sharding}
-      n = f32[8,8] negate(s)
-      ROOT r = (f32[8,8], f32[8,8]) tuple(n, s), sharding={{{{replicated}}, {{replicated}}}}"""
+      u = (f32[8,8]) tuple(s)
+      v = (f32[8,8]) opt-barrier(u)
+      w = f32[8,8] get-tuple-element(v), index=0
+      n = f32[8,8] negate(w)
+      ROOT r = (f32[8,8], f32[8,8]) tuple(n, w), sharding={{{{replicated}}, {{replicated}}}}"""
     module = module_of(body, BLOCKS)
     wanted = leaves_of(hloom.compile(module, "evaluator")(*arguments()))
     partitioned, found = run_partitioned(module, 4, arguments())

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hloom.analysis.origin import place
 from hloom.debug.agreement import Comparison, compare
 from hloom.debug.backends import run_on, run_one
 from hloom.debug.cut import cut, extracted, inlined
-from hloom.debug.origin import place
 from hloom.debug.statistics import summary
 from hloom.debug.tolerance import GROWTH, Tolerance, unlimited
 from hloom.ir.instruction import HloInstruction

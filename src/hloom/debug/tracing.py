@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hloom.debug.origin import op_name, source_line
+from hloom.analysis.origin import op_name, source_line
 from hloom.debug.statistics import Statistics, flat, statistics_of, summary
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
@@ -14,11 +13,9 @@ from hloom.shape.element_type import F32, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding import plans
 from hloom.sharding.columns import Column, are_independent, refined
+from hloom.sharding.decisions import Choice, Cut
 from hloom.sharding.local_operations import fetched_elements, fetches
 from hloom.sharding.tiling import Tiling
-
-Cut: TypeAlias = "tuple[Factor, Tiling]"
-"""A factor, and the tiling of its index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +43,21 @@ class Question:
     devices: int
 
 
-def cheapest(question: Question) -> list[Cut]:
+def cheapest(question: Question) -> Choice:
     """Return the factors to cut that send the fewest bytes, among those the most tiles."""
-    best: tuple[float, int, list[Cut]] | None = None
-    for accepted in _candidates(question):
+    found: list[tuple[float, int, int, list[Cut]]] = []
+    for number, accepted in enumerate(_candidates(question)):
         work = -math.prod(cut.tiles[0] for _, cut in accepted)
-        found = (bytes_sent(question, accepted), work, accepted)
-        if best is None or found[:2] < best[:2]:
-            best = found
-    return best[2] if best is not None else []
+        found.append((bytes_sent(question, accepted), work, number, accepted))
+    found.sort(key=lambda one: one[:3])
+    amount, _, _, best = found[0]
+    second = next(((cuts, more) for more, _, _, cuts in found if not _same(cuts, best)), None)
+    return Choice(best, amount, second)
+
+
+def _same(some: Sequence[Cut], others: Sequence[Cut]) -> bool:
+    """Return true if two assignments cut the same factors in the same way, in any order."""
+    return len(some) == len(others) and all(one in others for one in some)
 
 
 def _candidates(question: Question) -> Iterator[list[Cut]]:

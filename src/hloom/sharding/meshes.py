@@ -11,7 +11,9 @@ import numpy as np
 
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.sharding.columns import Column
 from hloom.sharding.shardy import parse_meshes
+from hloom.sharding.tiling import Tiling
 
 _AXIS: Final = re.compile(r"\s*([\w.-]+)\s*=\s*([1-9]\d*)\s*")
 
@@ -67,3 +69,37 @@ def axes_along(group: Sequence[int], axes: Mapping[str, int]) -> str:
     within = np.asarray(group)[np.asarray(group) < math.prod(sizes)]
     places = np.unravel_index(within, sizes)
     return "+".join(name for name, place in zip(axes, places, strict=True) if np.unique(place).size > 1)
+
+
+def cut_text(column: Column, axes: Mapping[str, int]) -> str:
+    """Return the axes of a cut, joined by ``+``, major first; ``a:(2)4`` is a part of an axis, as in Shardy.
+
+    Without such axes it is the number of tiles.
+    """
+    found: list[str] = []
+    covered = 1
+    stride = math.prod(axes.values())
+    bounds: list[tuple[str, int, int]] = []
+    for name, size in axes.items():
+        bounds.append((name, stride // size, stride))
+        stride //= size
+    for low, size in column.digits:
+        for name, start, end in bounds:
+            first, last = max(low, start), min(low * size, end)
+            if first < last and last % first == 0:
+                whole = (first, last) == (start, end)
+                found.append(name if whole else f"{name}:({end // last}){last // first}")
+                covered *= last // first
+    if not found or column.listed or covered != column.count:
+        return f"{column.count} tiles"
+    return "+".join(found)
+
+
+def tiling_text(tiling: Tiling, axes: Mapping[str, int]) -> str:
+    """Return the cut of each dimension, such as ``[data, -]``; in HLO's notation without axes."""
+    columns = [*tiling.columns, *((tiling.summands,) if tiling.summands is not None else ())]
+    if not axes or any(column.listed for column in columns):
+        return tiling.to_sharding().text(metadata=False)
+    cuts = [cut_text(c, axes) if c.count > 1 else "-" for c in tiling.columns]
+    summed = f", summands over {cut_text(tiling.summands, axes)}" if tiling.summands is not None else ""
+    return f"[{', '.join(cuts)}]{summed}"

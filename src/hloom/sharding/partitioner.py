@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from hloom.errors import HloError
@@ -13,13 +13,11 @@ from hloom.ir.module import HloModule
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.custom_call import CustomCall, is_identity
-from hloom.operations.movement import Broadcast
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from hloom.passes.expand.call_inliner import inline
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
-from hloom.sharding import plans
 from hloom.sharding.annotations import (
     TO_GLOBAL,
     TO_LOCAL,
@@ -50,13 +48,15 @@ from hloom.sharding.custom_calls import (
     rule_of,
     with_local_operands,
 )
+from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on
-from hloom.sharding.preparation import prepared, sharding_groups
+from hloom.sharding.preparation import prepared, sharding_groups, states_sharding
 from hloom.sharding.propagation import Propagation
-from hloom.sharding.resharding import Region, Resharder, fixed
+from hloom.sharding.resharding import Region, fixed
 from hloom.sharding.tiling import Tiling
+from hloom.sharding.values import Values, plain
 
 _TO_SHARD: Final = "SPMDFullToShardShape"
 _TO_FULL: Final = "SPMDShardToFullShape"
@@ -70,11 +70,17 @@ class Partitioned:
     Attributes:
         module: the program of one device.
         parameters, results: the tilings of the leaves of the entry's parameters and of its result.
+        causes: why collectives were written, where that is known.
+        decisions: how the value of each instruction was cut.
+        whole: the shapes of the whole values.
     """
 
     module: HloModule
     parameters: tuple[Tiling, ...]
     results: tuple[Tiling, ...]
+    causes: Mapping[HloInstruction, Cause]
+    decisions: Mapping[HloInstruction, Decided]
+    whole: Mapping[HloInstruction, Shape]
 
 
 def partition(module: HloModule, devices: int) -> Partitioned:
@@ -93,31 +99,44 @@ def partition(module: HloModule, devices: int) -> Partitioned:
     config.aliases, config.buffer_donors = {}, []
     config.num_partitions, config.replica_count = devices, 1
     parameters = [leaf for p in copy.entry.parameters for leaf in leaves_of(partitioner.tilings[p])]
-    return Partitioned(copy, tuple(parameters), tuple(leaves_of(results)))
+    return Partitioned(
+        copy,
+        tuple(parameters),
+        tuple(leaves_of(results)),
+        partitioner.resharder.causes,
+        partitioner.decided,
+        partitioner.whole,
+    )
 
 
-class _Partitioner:
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """A value that a computation takes.
+
+    Attributes:
+        tilings: how it is cut; None leaves it to propagation.
+        region: its manual regions.
+        decided: why it is cut so.
+    """
+
+    tilings: Tilings | None
+    region: Region = ()
+    decided: Decided | None = None
+
+
+class _Partitioner(Values):
     """The state of a partitioning.
 
     Attributes:
-        tilings: how the value of each rewritten instruction is cut.
-        whole: the shapes of the whole values.
-        regions: the manual regions that the values belong to.
-        forms: the instructions that hold the same array in several tilings, for each of them.
         hints: how arrays should be cut, by what the program states elsewhere.
         agreed: the tilings of the members of sharding groups.
         factors: the factors of operations, before operands are rewritten.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
+        super().__init__(module, devices)
         self.module = module
-        self.devices = devices
         self.annotations = Annotations(module, devices)
-        self.resharder = Resharder(module)
-        self.tilings: dict[HloInstruction, Tilings] = {}
-        self.whole: dict[HloInstruction, Shape] = {}
-        self.regions: dict[HloInstruction, Region] = {}
-        self.forms: dict[HloInstruction, list[HloInstruction]] = {}
         self.hints: dict[HloInstruction, Tiling] = {}
         self.agreed: dict[HloInstruction, Tiling] = {}
         self.factors: dict[HloInstruction, list[Factor]] = {}
@@ -125,25 +144,25 @@ class _Partitioner:
     def entry(self) -> Tilings:
         """Partition the entry computation; return the tilings of its result."""
         entry = self.module.entry
-        parameters = [
-            self._stated(p) or (None if self.annotations.is_open(number, p.shape) else self._uncut(p.shape))
-            for number, p in enumerate(entry.parameters)
+        arguments = [
+            _Argument(
+                self._stated(p) or (None if self.annotations.is_open(n, p.shape) else self.uncut(p.shape))
+            )
+            for n, p in enumerate(entry.parameters)
         ]
         wanted = self._stated(entry.root)
-        self._computation(entry, parameters, [()] * len(parameters))
+        self._computation(entry, arguments)
         if wanted is not None:
-            entry.root = self._fitted(entry.root, wanted)
+            entry.root = self.fitted(entry.root, wanted, Purpose("result"))
         return self.tilings[entry.root]
 
-    def _computation(
-        self, computation: HloComputation, parameters: Sequence[Tilings | None], regions: Sequence[Region]
-    ) -> None:
-        """Rewrite a computation whose parameters are cut in a given way; None leaves it to propagation."""
+    def _computation(self, computation: HloComputation, arguments: Sequence[_Argument]) -> None:
+        """Rewrite a computation whose parameters are cut in a given way."""
         groups = sharding_groups(computation)
         stated: dict[HloInstruction, Tiling] = {}
         for i in computation.post_order():
             if isinstance(i.operation, Parameter):
-                tilings = parameters[i.operation.parameter_number]
+                tilings = arguments[i.operation.parameter_number].tilings
             else:
                 tilings = self._stated(i)
             if isinstance(tilings, Tiling) and i.shape.is_array:
@@ -157,24 +176,28 @@ class _Partitioner:
         for i in computation.post_order():
             self.whole[i] = i.shape
             if isinstance(i.operation, Parameter):
-                number = i.operation.parameter_number
-                own = parameters[number]
-                found = propagation.found.get(i, self._uncut(i.shape)) if own is None else own
-                self._keep(i, found, regions[number])
+                given = arguments[i.operation.parameter_number]
+                tilings, decided = given.tilings, given.decided
+                if tilings is None:
+                    tilings = propagation.found.get(i) or self.uncut(i.shape)
+                    decided = Decision(i, i.shape, propagation.found.get(i), steps=propagation.steps)
+                self.keep(i, tilings, given.region, decided, is_stated=states_sharding(i))
             else:
-                self._instruction(i)
+                self._instruction(i, propagation)
 
-    def _instruction(self, i: HloInstruction) -> None:
+    def _instruction(self, i: HloInstruction, propagation: Propagation) -> None:
         operation = i.operation
         region: Region = max((self.regions[o] for o in i.operands), key=len, default=())
         match operation:
             case Tuple():
-                self._keep(i, tuple(self.tilings[o] for o in i.operands), region)
+                decided = tuple(self.decided[o] for o in i.operands)
+                self.keep(i, tuple(self.tilings[o] for o in i.operands), region, decided)
             case GetTupleElement():
                 of = cast("tuple[Tilings, ...]", self.tilings[i.operands[0]])
-                self._keep(i, of[operation.index], region)
+                decided = cast("tuple[Decided, ...]", self.decided[i.operands[0]])
+                self.keep(i, of[operation.index], region, decided[operation.index])
             case OptimizationBarrier():
-                self._keep(i, self.tilings[i.operands[0]], region)
+                self.keep(i, self.tilings[i.operands[0]], region, self.decided[i.operands[0]])
             case While():
                 self._while(i, region)
             case Conditional():
@@ -186,7 +209,7 @@ class _Partitioner:
             case CustomCall(custom_call_target=target) if target in CALL_PARTITIONERS:
                 self._custom_call(i, CALL_PARTITIONERS[target], region)
             case CustomCall(custom_call_target=target) if target in TILEWISE:
-                self._keep(i, self._uncut(i.shape), region)
+                self.keep(i, self.uncut(i.shape), region)
                 i.operation = with_local_operands(i)
             case CustomCall(custom_call_target=target) if target == _TO_SHARD:
                 self._to_shard(i, region)
@@ -197,122 +220,65 @@ class _Partitioner:
             case CustomCall() if not region and device_of(i) is not None:
                 self._on_one_device(i)
             case _:
-                self._computed(i, region)
-
-    # -- records
-
-    def _keep(self, i: HloInstruction, tilings: Tilings, region: Region) -> None:
-        """Record how the value of an instruction is cut, and give it the shape of a tile."""
-        i.shape = self._local(self.whole[i], tilings)
-        i.sharding = None
-        self.tilings[i], self.regions[i] = tilings, region
-
-    def _made(self, i: HloInstruction, whole: Shape, tilings: Tilings, region: Region) -> HloInstruction:
-        """Record a new instruction."""
-        self.whole[i], self.tilings[i], self.regions[i] = whole, tilings, region
-        return i
-
-    def _local(self, shape: Shape, tilings: Tilings) -> Shape:
-        """Return the shape of a tile, or of the tuple of tiles."""
-        if not isinstance(tilings, Tiling):
-            pairs = zip(shape.tuple_shapes, tilings, strict=True)
-            return Shape.tuple_([self._local(part, tiling) for part, tiling in pairs])
-        if not shape.is_array or tilings.is_replicated:
-            return shape
-        return Shape(shape.element_type, tilings.local(shape.dimensions))
-
-    def _uncut(self, shape: Shape) -> Tilings:
-        return for_each_leaf(shape, lambda s: Tiling.replicated(s.rank if s.is_array else 0, self.devices))
+                self._computed(i, region, propagation)
 
     def _stated(self, i: HloInstruction) -> Tilings | None:
         """Return the tilings that an instruction must have; None if any will do."""
         return self.agreed.get(i) or self.annotations.stated(i, self.whole.get(i, i.shape))
-
-    # -- resharding
-
-    def _fitted(self, value: HloInstruction, wanted: Tilings) -> HloInstruction:
-        """Return a value in other tilings."""
-        have = self.tilings[value]
-        if have == wanted:
-            return value
-        whole, region = self.whole[value], self.regions[value]
-        writer = Writer(value)
-        if isinstance(have, Tiling) and isinstance(wanted, Tiling):
-            return self._form(value, wanted) if whole.is_array else value
-        parts: list[HloInstruction] = []
-        pairs = zip(cast("tuple[Tilings, ...]", have), cast("tuple[Tilings, ...]", wanted), strict=True)
-        for number, (old, new) in enumerate(pairs):
-            part = writer.op(GetTupleElement(index=number), value, shape=value.shape.tuple_shapes[number])
-            self._made(part, whole.tuple_shapes[number], old, region)
-            parts.append(self._fitted(part, new))
-        made = writer.op(Tuple(), *parts, shape=Shape.tuple_([part.shape for part in parts]))
-        return self._made(made, whole, wanted, region)
-
-    def _form(self, value: HloInstruction, wanted: Tiling) -> HloInstruction:
-        """Return an array in another tiling, made from the nearest of those in which it is there already."""
-        whole, region = self.whole[value], self.regions[value]
-        forms = self.forms.setdefault(value, [value])
-        made = next((form for form in forms if self.tilings[form] == wanted), None)
-        if made is not None:
-            return made
-        if wanted.summands is None and self._is_filled(value):
-            made = Writer(value).broadcast(value.operands[0], wanted.local(whole.dimensions))
-        else:
-            tilings = [cast("Tiling", self.tilings[form]) for form in forms]
-            sent = [plans.sent(whole.dimensions, have, wanted, fixed(region)) for have in tilings]
-            nearest = sent.index(min(sent))
-            source = forms[nearest]
-            made = self.resharder.reshard(source, whole, tilings[nearest], wanted, region)
-            if made is source:
-                return source
-        forms.append(made)
-        self.forms[made] = forms
-        return self._made(made, whole, wanted, region)
-
-    def _is_filled(self, value: HloInstruction) -> bool:
-        """Return true if all elements are one scalar, which every device has."""
-        if not isinstance(value.operation, Broadcast) or value.operands[0].shape.rank:
-            return False
-        scalar = self.tilings[value.operands[0]]
-        return isinstance(scalar, Tiling) and scalar.is_replicated
 
     def _hand_over(self, i: HloInstruction, parts: Sequence[HloInstruction], region: Region) -> None:
         """Replace an instruction by a value, or by the tuple of values if it is a tuple."""
         if self.whole[i].is_tuple:
             made = Writer(i).op(Tuple(), *parts, shape=Shape.tuple_([part.shape for part in parts]))
             tilings = tuple(self.tilings[part] for part in parts)
-            self._made(made, Shape.tuple_([self.whole[part] for part in parts]), tilings, region)
+            decided = tuple(self.decided[part] for part in parts)
+            self.made(made, Shape.tuple_([self.whole[part] for part in parts]), tilings, region, decided)
         else:
             (made,) = parts
         Writer(i).replace(made)
 
     # -- operations
 
-    def _computed(self, i: HloInstruction, region: Region) -> None:
+    def _computed(self, i: HloInstruction, region: Region, propagation: Propagation) -> None:
         """Compute tiles of the result from tiles of the operands, by the cheapest assignment of factors."""
         shapes = [self.whole[o] for o in i.operands]
         stated = self._stated(i) if not region else None
         factors = self.factors[i]
         if isinstance(i.operation, CustomCall):
             factors = batch_factors(i, shapes) or factors
-        accepted = self._chosen(i, factors, shapes, region, stated)
+        decision = self._chosen(i, factors, shapes, region, stated)
+        decision.factors, decision.steps = self.factors[i], propagation.steps
+        assert decision.choice is not None
+        accepted = decision.choice.cuts
         for number, operand in enumerate(list(i.operands)):
             columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
             wanted = for_each_leaf(shapes[number], lambda leaf, c=columns: joined(leaf, c, self.devices))
-            fitted = self._fitted(operand, wanted)
+            fitted = self.fitted(operand, wanted, Purpose("operand", decision, number))
             if fitted is not operand:
                 i.replace_operand(number, fitted)
         whole = self.whole[i]
         tilings = for_each_leaf(whole, lambda leaf: result_tiling(accepted, leaf, self.devices))
-        made = self._local_operation(i, shapes, accepted, tilings, region)
+        decided = self._decided_parts(decision, tilings)
+        with self.resharder.because(Cause(Purpose("halo", decision))):
+            made = self._local_operation(i, shapes, accepted, tilings, region)
+        self.decided[made] = decided
         users, is_root = list(made.users), made.is_root
         result = made
         if any(f.result is None for f, _ in accepted):
-            result = self._reduced(made, accepted, region, stated)
+            with self.resharder.because(Cause(Purpose("reduction", decision))):
+                result = self._reduced(made, accepted, region, stated)
+            self.decided[result] = decided
         if stated is not None:
-            result = self._fitted(result, stated)
+            result = self.fitted(result, stated, Purpose("annotation", decision))
         if result is not made:
             self._redirect(made, result, users, is_root)
+
+    def _decided_parts(self, decision: Decision, tilings: Tilings) -> Decided:
+        """Return a decision for each leaf of a result; they differ in the tiling only."""
+        if isinstance(tilings, Tiling):
+            decision.tiling = tilings
+            return decision
+        return tuple(self._decided_parts(replace(decision), part) for part in tilings)
 
     def _chosen(
         self,
@@ -321,26 +287,28 @@ class _Partitioner:
         shapes: Sequence[Shape],
         region: Region,
         stated: Tilings | None,
-    ) -> list[tuple[Factor, Tiling]]:
-        """Return the factors to cut."""
+    ) -> Decision:
+        """Return the factors to cut, as a decision."""
         target = stated if stated is not None else self.hints.get(i)
         while isinstance(target, tuple) and target:
             target = target[0]
         result = i.shape
         while result.is_tuple and result.tuple_shapes:
             result = result.tuple_shapes[0]
-        have = [self.tilings[o] if s.is_array else None for o, s in zip(i.operands, shapes, strict=True)]
-        question = Question(
+        held = [self.tilings[o] if s.is_array else None for o, s in zip(i.operands, shapes, strict=True)]
+        have = tuple(tiling if isinstance(tiling, Tiling) else None for tiling in held)
+        wanted = target if isinstance(target, Tiling) else None
+        question = Question(i, factors, shapes, result, have, wanted, fixed(region), self.devices)
+        return Decision(
             i,
-            factors,
-            shapes,
-            result,
-            [tiling if isinstance(tiling, Tiling) else None for tiling in have],
-            target if isinstance(target, Tiling) else None,
-            fixed(region),
-            self.devices,
+            self.whole[i],
+            None,
+            stated is not None,
+            tuple(self.decided[o] for o in i.operands),
+            have,
+            cheapest(question),
+            wanted,
         )
-        return cheapest(question)
 
     def _local_operation(
         self,
@@ -360,7 +328,7 @@ class _Partitioner:
         while isinstance(first, tuple) and first:
             first, result = first[0], result.tuple_shapes[0]
         if not accepted or not isinstance(first, Tiling):
-            self._keep(i, tilings, region)
+            self.keep(i, tilings, region)
             return i
         cuts = [
             operand_tiling(accepted, number, shape, self.devices) if shape.is_array else None
@@ -369,12 +337,12 @@ class _Partitioner:
         place = Place(i, shapes, result, cuts, first, accepted, self.resharder, region)
         made = localized(place)
         if made is i:
-            self._keep(i, tilings, region)
+            self.keep(i, tilings, region)
             if isinstance(i.operation, CustomCall):
                 i.operation = with_local_operands(i)
             return i
         Writer(i).replace(made)
-        return self._made(made, whole, tilings, region)
+        return self.made(made, whole, tilings, region)
 
     def _mask(self, i: HloInstruction, shapes: Sequence[Shape], factor: Factor, cut: Tiling) -> None:
         """Replace what lies beyond the end of a reduced dimension by what does not change the result."""
@@ -408,7 +376,9 @@ class _Partitioner:
         rule = rule_of(i)
         shapes = [self.whole[o] for o in i.operands]
         stated = self._stated(i)
-        accepted = self._chosen(i, [f.factor for f in rule], shapes, region, stated)
+        decision = self._chosen(i, [f.factor for f in rule], shapes, region, stated)
+        assert decision.choice is not None
+        accepted = decision.choice.cuts
         cut = {id(factor): tiling for factor, tiling in accepted}
         kept = [(f, cut[id(f.factor)]) for f in rule if id(f.factor) in cut]
         operands: list[Cut] = []
@@ -427,24 +397,30 @@ class _Partitioner:
         if piece is None:
             Writer(i).replace(i.operands[0])
             return
-        fitted = [self._fitted(o, t) for o, t in zip(i.operands, piece.operands, strict=True)]
+        fitted = [
+            self.fitted(operand, tiling, Purpose("operand", decision, number))
+            for number, (operand, tiling) in enumerate(zip(i.operands, piece.operands, strict=True))
+        ]
         adopt(self.module, piece.module, self.resharder.channel)
         tilings = tuple(piece.results) if whole.is_tuple else piece.results[0]
         entry = piece.module.entry
         made = inline(Writer(i).op(Call(), *fitted, shape=entry.root.shape, computations=[entry]))
         made = made if whole.is_tuple else self.resharder.renamed(made)
-        Writer(i).replace(self._made(made, whole, tilings, region))
+        decided = self._decided_parts(decision, tilings)
+        Writer(i).replace(self.made(made, whole, tilings, region, decided))
 
     def _on_one_device(self, i: HloInstruction) -> None:
         """Let one device make a call, and send its results to the others."""
+        purpose = Purpose("device", Decision(i, self.whole[i], None))
         for number, operand in enumerate(list(i.operands)):
-            fitted = self._fitted(operand, self._uncut(self.whole[operand]))
+            fitted = self.fitted(operand, self.uncut(self.whole[operand]), purpose)
             if fitted is not operand:
                 i.replace_operand(number, fitted)
         device = device_of(i)
         assert device is not None
-        sent = run_on(i, device, self.devices, self.resharder)
-        self._made(sent, self.whole[i], self._uncut(self.whole[i]), ())
+        with self.resharder.because(Cause(purpose)):
+            sent = run_on(i, device, self.devices, self.resharder)
+        self.made(sent, self.whole[i], self.uncut(self.whole[i]), ())
         Writer(i).replace(sent)
 
     def _reduced(
@@ -484,33 +460,36 @@ class _Partitioner:
             spread = writer.broadcast(initial, total.shape.dimensions)
             total = writer.op(combiner, spread, total, shape=total.shape)
         total = writer.convert(total, whole.element_type)
-        return self._made(total, whole, tiling, region)
+        return self.made(total, whole, tiling, region)
 
     # -- control flow
 
     def _while(self, i: HloInstruction, region: Region) -> None:
         """Cut what a loop carries as its initial value is cut."""
         (init,) = i.operands
-        tilings = self.tilings[init]
+        tilings, decided = self.tilings[init], self.decided[init]
+        purpose = Purpose("loop", Decision(i, self.whole[i], None))
         for computation in i.called_computations:
-            self._computation(computation, [tilings], [region])
+            self._computation(computation, [_Argument(tilings, region, decided)])
             root = computation.root
             is_condition = not self.whole[root].is_tuple and self.whole[root] != self.whole[init]
-            wanted = self._uncut(self.whole[root]) if is_condition else tilings
-            computation.root = self._fitted(root, wanted)
-        self._keep(i, tilings, region)
+            wanted = self.uncut(self.whole[root]) if is_condition else tilings
+            computation.root = self.fitted(root, wanted, purpose)
+        self.keep(i, tilings, region, decided)
 
     def _conditional(self, i: HloInstruction, region: Region) -> None:
         """Pass arguments as they are cut; the result is whole on every device."""
         selector, *arguments = i.operands
-        fitted = self._fitted(selector, self._uncut(self.whole[selector]))
+        purpose = Purpose("branches", Decision(i, self.whole[i], None))
+        fitted = self.fitted(selector, self.uncut(self.whole[selector]), purpose)
         if fitted is not selector:
             i.replace_operand(0, fitted)
-        result = self._uncut(i.shape)
+        result = self.uncut(i.shape)
         for computation, argument in zip(i.called_computations, arguments, strict=True):
-            self._computation(computation, [self.tilings[argument]], [region])
-            computation.root = self._fitted(computation.root, result)
-        self._keep(i, result, region)
+            given = _Argument(self.tilings[argument], region, self.decided[argument])
+            self._computation(computation, [given])
+            computation.root = self.fitted(computation.root, result, purpose)
+        self.keep(i, result, region)
 
     # -- shardings in the program
 
@@ -518,7 +497,12 @@ class _Partitioner:
         """Replace a constraint by its operand, resharded; within manual regions it is only advice."""
         (operand,) = i.operands
         stated = self._stated(i) if not region else None
-        Writer(i).replace(self._fitted(operand, self.tilings[operand] if stated is None else stated))
+        decided = plain(i, self.whole[i], stated or self.tilings[operand], is_stated=True)
+        purpose = Purpose("annotation", decided if isinstance(decided, Decision) else None)
+        fitted = self.fitted(operand, self.tilings[operand] if stated is None else stated, purpose)
+        if fitted is not operand:
+            self.decided[fitted] = decided
+        Writer(i).replace(fitted)
 
     def _to_shard(self, i: HloInstruction, region: Region) -> None:
         """Enter a region of tiles: the operand is cut as its own annotation says."""
@@ -531,36 +515,41 @@ class _Partitioner:
             )
             raise HloError(message, rule="sharding.manual-axes", instruction=i.name)
         inner = (*region, (Column.along([(1, self.devices)], self.devices),))
-        self._made(tile, tile.shape, self._uncut(tile.shape), inner)
+        self.made(tile, tile.shape, self.uncut(tile.shape), inner)
         Writer(i).replace(tile)
 
     def _to_full(self, i: HloInstruction, region: Region) -> None:
         """Leave a region of tiles: they become those of the whole array as the call's annotation says."""
         (operand,) = i.operands
-        tiling = self._stated(i) or self._uncut(i.shape)
-        tile = self.resharder.renamed(self._fitted(operand, self._uncut(self.whole[operand])))
-        self._made(tile, i.shape, tiling, region[:-1])
+        tiling = self._stated(i) or self.uncut(i.shape)
+        purpose = Purpose("region", Decision(i, self.whole[i], None))
+        fitted = self.fitted(operand, self.uncut(self.whole[operand]), purpose)
+        tile = self.resharder.renamed(fitted)
+        self.made(tile, i.shape, tiling, region[:-1])
         Writer(i).replace(tile)
 
     def _to_local(self, i: HloInstruction, region: Region) -> None:
         """Enter a manual region: its values are the tiles along the manual axes."""
         axes, shardings = self.annotations.manual(i, "xla.sdy.in_shardings")
         inner = (*region, self.annotations.places(shardings, axes))
+        purpose = Purpose("region", Decision(i, self.whole[i], None))
         parts: list[HloInstruction] = []
         for operand, sharding in zip(i.operands, shardings, strict=True):
             shape = self.whole[operand]
             tiling = sharding.tiling(rank_of(shape), self.devices, axes)
-            tile = self.resharder.renamed(self._fitted(operand, tiling))
-            parts.append(self._made(tile, tile.shape, self._uncut(tile.shape), inner))
+            tile = self.resharder.renamed(self.fitted(operand, tiling, purpose))
+            parts.append(self.made(tile, tile.shape, self.uncut(tile.shape), inner))
         self._hand_over(i, parts, inner)
 
     def _to_global(self, i: HloInstruction, region: Region) -> None:
         """Leave a manual region: its values become the tiles of whole arrays."""
         axes, shardings = self.annotations.manual(i, "xla.sdy.out_shardings")
         shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
+        purpose = Purpose("region", Decision(i, self.whole[i], None))
         parts: list[HloInstruction] = []
         for operand, sharding, shape in zip(i.operands, shardings, shapes, strict=True):
             tiling = sharding.tiling(rank_of(shape), self.devices, axes)
-            tile = self.resharder.renamed(self._fitted(operand, self._uncut(self.whole[operand])))
-            parts.append(self._made(tile, shape, tiling, region[:-1]))
+            fitted = self.fitted(operand, self.uncut(self.whole[operand]), purpose)
+            tile = self.resharder.renamed(fitted)
+            parts.append(self.made(tile, shape, tiling, region[:-1]))
         self._hand_over(i, parts, region[:-1])

@@ -27,7 +27,7 @@ def prepared(module: HloModule) -> HloModule:
     for computation in copy.computations:
         for i in computation.post_order():
             operation = i.operation
-            if not isinstance(operation, GetTupleElement) or _states_sharding(i):
+            if not isinstance(operation, GetTupleElement) or states_sharding(i):
                 continue
             (source,) = i.operands
             if isinstance(source.operation, Tuple):
@@ -53,5 +53,6 @@ def sharding_groups(computation: HloComputation) -> list[list[HloInstruction]]:
     return [list(members) for members in groups.values()]
 
 
-def _states_sharding(i: HloInstruction) -> bool:
+def states_sharding(i: HloInstruction) -> bool:
+    """Return true if an instruction has an annotation."""
     return i.sharding is not None or "xla.sdy.sharding" in (i.frontend_attributes or {})

@@ -17,6 +17,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
 from hloom.sharding.assignment import is_complete, product
+from hloom.sharding.decisions import Step
 from hloom.sharding.tiling import Tiling
 
 _MOST_PASSES = 16
@@ -29,6 +30,7 @@ class Propagation:
     Attributes:
         found: for each array its tiling, if some dimension is to be cut or a tiling is stated.
         factors: the factors of each operation.
+        steps: for each dimension that was cut here, where the cut came from.
     """
 
     def __init__(
@@ -52,12 +54,14 @@ class Propagation:
         self.devices = devices
         self.groups = groups
         self.found: dict[HloInstruction, Tiling] = {**wanted, **stated}
+        self.steps: dict[tuple[HloInstruction, int], Step] = {}
         every = computation.post_order()
         self.factors: dict[HloInstruction, list[Factor]] = {
             i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in every
         }
         order = [i for i in every if i.shape.is_array]
         for elementwise in (True, False):
+            self._elementwise = elementwise
             chosen = [i for i in order if not elementwise or i.operation.elementwise or i.opcode == "copy"]
             for group in self.groups:
                 self._alike(group)
@@ -77,10 +81,15 @@ class Propagation:
             places = [(i.operands[n], d) for n, d in factor.operands.items()]
             if factor.result is not None:
                 places.insert(0, (i, factor.result))
-            cut = self._cut_of(places)
-            if cut is not None and factor.size % cut.tiles[0] == 0:
+            source = self._cut_of(places)
+            if source is None:
+                continue
+            cut = self.found[source[0]].select([source[1]])
+            if factor.size % cut.tiles[0] == 0:
                 for value, d in places:
-                    changed |= self._spread(value, d, cut)
+                    if self._spread(value, d, cut):
+                        self.steps[value, d] = Step(i, *source, self._elementwise)
+                        changed = True
         return changed
 
     def _alike(self, group: Sequence[HloInstruction]) -> bool:
@@ -88,21 +97,25 @@ class Propagation:
         changed = False
         for member in sorted(group, key=self._tile_count, reverse=True):
             for d in range(member.shape.rank):
-                cut = self._cut_of([(member, d)])
-                if cut is not None:
-                    for other in group:
-                        changed |= other is not member and self._spread(other, d, cut)
+                if self._cut_of([(member, d)]) is None:
+                    continue
+                cut = self.found[member].select([d])
+                for other in group:
+                    if other is not member and self._spread(other, d, cut):
+                        self.steps[other, d] = Step(other, member, d, self._elementwise)
+                        changed = True
         return changed
 
     def _tile_count(self, value: HloInstruction) -> int:
         tiling = self.found.get(value)
         return 1 if tiling is None else math.prod(tiling.tiles)
 
-    def _cut_of(self, places: Sequence[tuple[HloInstruction, int]]) -> Tiling | None:
+    def _cut_of(self, places: Sequence[tuple[HloInstruction, int]]) -> tuple[HloInstruction, int] | None:
+        """Return the first value and dimension that is cut."""
         for value, d in places:
             tiling = self.found.get(value)
             if tiling is not None and d < len(tiling.tiles) and tiling.cuts(d):
-                return tiling.select([d])
+                return value, d
         return None
 
     def _spread(self, value: HloInstruction, d: int, cut: Tiling) -> bool:

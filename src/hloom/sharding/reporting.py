@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from hloom.analysis.cost import known_trip_count
+from hloom.analysis.origin import op_name, source_line
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.device_groups import IotaDeviceList, ReplicaGroups
@@ -21,6 +22,8 @@ from hloom.operations.collectives import Collective
 from hloom.operations.control_flow import While
 from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
+from hloom.sharding.decisions import Cause
+from hloom.sharding.explaining import Conflict, Explainer, Why
 from hloom.sharding.meshes import axes_along, device_count, mesh_of, resized
 from hloom.sharding.partitioner import Partitioned, partition
 from hloom.sharding.traffic import sent
@@ -59,6 +62,7 @@ class Row:
         bytes: what a device sends in one execution.
         times: the number of executions in a step; of loops whose trip count is unknown, one iteration.
         seconds: the estimated time in a step.
+        why: what needs it.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Row:
     bytes: int
     times: int
     seconds: float
+    why: Why
 
     @property
     def bytes_per_step(self) -> int:
@@ -88,6 +93,7 @@ class Report:
         argument_bytes, result_bytes, peak_bytes: memory of a device; the peak counts the arguments too.
         replicated: parameters that every device has whole, with their bytes, the largest first.
         unknown_loops: the number of loops whose trip count is unknown.
+        conflicts: cuts that excluded each other, and which were kept.
     """
 
     devices: int
@@ -98,6 +104,7 @@ class Report:
     peak_bytes: int
     replicated: tuple[tuple[str, int], ...] = ()
     unknown_loops: int = 0
+    conflicts: tuple[Conflict, ...] = ()
 
     @property
     def bytes_per_step(self) -> int:
@@ -133,7 +140,8 @@ def report(
     partitioned = partition(resized(module, axes), devices)
     named = axes or mesh_of(module)
     WhileLoopTripCountAnnotator().run(partitioned.module)
-    walk = _Walk(devices, named, _links(topology, named))
+    explainer = Explainer(partitioned.module, named)
+    walk = _Walk(devices, named, _links(topology, named), partitioned.causes, explainer)
     walk.computation(partitioned.module.entry, 1)
     entry = partitioned.module.entry
     return Report(
@@ -145,6 +153,7 @@ def report(
         peak_bytes(entry),
         tuple(_replicated(module, partitioned)),
         walk.unknown_loops,
+        tuple(explainer.conflicts(partitioned.decisions)),
     )
 
 
@@ -180,6 +189,8 @@ class _Walk:
     devices: int
     axes: Mapping[str, int]
     links: Mapping[str, Link]
+    causes: Mapping[HloInstruction, Cause]
+    explainer: Explainer
     rows: list[Row] = field(default_factory=list[Row])
     unknown_loops: int = 0
 
@@ -199,15 +210,14 @@ class _Walk:
                     self.computation(called, inside)
 
     def _row(self, i: HloInstruction, members: int, amount: int, times: int) -> Row:
-        from hloom.debug.origin import op_name, source_line
-
         axes = _axes(i, self.axes)
         links = [self.links[axis] for axis in axes.split("+") if axis in self.links] or [self.links[""]]
         link = min(links, key=lambda link: link.bandwidth)
         hops = 1 if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)) else members - 1
         seconds = times * (hops * link.latency + amount / link.bandwidth)
         origin = op_name(i), source_line(i)
-        return Row(i.name, i.opcode, *origin, axes, members, amount, times, seconds)
+        why = self.explainer.why(self.causes.get(i))
+        return Row(i.name, i.opcode, *origin, axes, members, amount, times, seconds, why)
 
 
 def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:

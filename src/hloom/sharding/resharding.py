@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from hloom.ir.computation import HloComputation
 from hloom.ir.device_groups import DeviceList
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -26,6 +28,7 @@ from hloom.shape.element_type import S32, U32
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
 from hloom.sharding.columns import MOST_LISTED, Column, DeviceGroups, group_size
+from hloom.sharding.decisions import Cause
 from hloom.sharding.plans import Cut, Exchange, Gather, Permute, Spread, Step, plan
 from hloom.sharding.tiling import Tiling
 
@@ -34,11 +37,39 @@ Region: TypeAlias = "tuple[tuple[Column, ...], ...]"
 
 
 class Resharder:
-    """Writes collectives and slices."""
+    """Writes collectives and slices.
+
+    Attributes:
+        causes: why each collective was written, where that is known.
+    """
 
     def __init__(self, module: HloModule) -> None:
+        self.causes: dict[HloInstruction, Cause] = {}
+        self._cause: Cause | None = None
         used = [getattr(i.operation, "channel_id", None) or 0 for i in module.instructions()]
         self._channels: Final = itertools.count(max(used, default=0) + 1)
+
+    @contextmanager
+    def because(self, cause: Cause) -> Generator[None]:
+        """Record a cause for the collectives that are written inside the ``with`` statement."""
+        before, self._cause = self._cause, cause
+        try:
+            yield
+        finally:
+            self._cause = before
+
+    def _collective(
+        self,
+        operation: Operation,
+        value: HloInstruction,
+        shape: Shape,
+        computations: Sequence[HloComputation] = (),
+    ) -> HloInstruction:
+        """Write a collective and record its cause."""
+        made = Writer(value).op(operation, value, shape=shape, computations=computations)
+        if self._cause is not None:
+            self.causes[made] = self._cause
+        return made
 
     def channel(self) -> int:
         """Return a channel that no collective of the module uses."""
@@ -73,7 +104,7 @@ class Resharder:
                 value = self._gather(value, d, groups)
             case Spread(dimension=d, groups=groups):
                 operation = CollectiveBroadcast(replica_groups=groups, channel_id=self.channel())
-                value = Writer(value).op(operation, value, shape=value.shape)
+                value = self._collective(operation, value, value.shape)
             case Cut():
                 return self._slice(value, shape, before, step.after)
         return self.trimmed(value, d, step.after.local(shape.dimensions)[d])
@@ -81,7 +112,7 @@ class Resharder:
     def permute(self, value: HloInstruction, pairs: Sequence[tuple[int, int]]) -> HloInstruction:
         """Return what the source of each pair has, on its target; zeros on devices that are no target."""
         operation = CollectivePermute(channel_id=self.channel(), source_target_pairs=tuple(pairs))
-        return Writer(value).op(operation, value, shape=value.shape)
+        return self._collective(operation, value, value.shape)
 
     def padded(self, value: HloInstruction, d: int, extent: int) -> HloInstruction:
         """Return a tile with zeros behind it along a dimension, up to an extent."""
@@ -119,7 +150,7 @@ class Resharder:
             constrain_layout=False,
             split_dimension=(e,),
         )
-        value = writer.op(operation, value, shape=value.shape)
+        value = self._collective(operation, value, value.shape)
         rest = [n for n in range(len(parts)) if n != e]
         place = rest.index(d if d < e else d + 1)
         order = (*rest[:place], e, *rest[place:])
@@ -148,7 +179,7 @@ class Resharder:
         )
         extents = list(value.shape.dimensions)
         extents[d] *= group_size(groups)
-        return Writer(value).op(operation, value, shape=Shape(value.shape.element_type, tuple(extents)))
+        return self._collective(operation, value, Shape(value.shape.element_type, tuple(extents)))
 
     def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
         """Return each device's part of what it has."""
@@ -207,7 +238,6 @@ class Resharder:
         self, value: HloInstruction, combiner: Operation, d: int, groups: DeviceGroups
     ) -> HloInstruction:
         """Return what the devices of each group have, combined; each gets a part along a dimension."""
-        writer = Writer(value)
         operation = ReduceScatter(
             replica_groups=groups,
             channel_id=self.channel(),
@@ -218,26 +248,25 @@ class Resharder:
         extents = list(value.shape.dimensions)
         extents[d] //= group_size(groups)
         shape = Shape(value.shape.element_type, tuple(extents))
-        computation = writer.combiner(combiner, value.shape.element_type)
-        return writer.op(operation, value, shape=shape, computations=[computation])
+        computation = Writer(value).combiner(combiner, value.shape.element_type)
+        return self._collective(operation, value, shape, [computation])
 
     def all_reduce(self, value: HloInstruction, combiner: Operation, groups: DeviceGroups) -> HloInstruction:
         """Return what the devices of each group have, combined."""
-        writer = Writer(value)
         operation = AllReduce(
             replica_groups=groups,
             channel_id=self.channel(),
             use_global_device_ids=True,
             constrain_layout=False,
         )
-        computation = writer.combiner(combiner, value.shape.element_type)
-        return writer.op(operation, value, shape=value.shape, computations=[computation])
+        computation = Writer(value).combiner(combiner, value.shape.element_type)
+        return self._collective(operation, value, value.shape, [computation])
 
     def broadcast(self, value: HloInstruction, source: int, devices: int) -> HloInstruction:
         """Return an array of one device on all devices."""
         group = (source, *(n for n in range(devices) if n != source))
         operation = CollectiveBroadcast(replica_groups=DeviceList((group,)), channel_id=self.channel())
-        return Writer(value).op(operation, value, shape=value.shape)
+        return self._collective(operation, value, value.shape)
 
     def renamed(self, value: HloInstruction) -> HloInstruction:
         """Return an instruction of its own with the same value."""

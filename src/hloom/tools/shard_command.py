@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hloom.tools.terminal import FILE, styled, table
+from hloom.tools.terminal import FILE
 
 if TYPE_CHECKING:
-    from hloom.sharding.reporting import Link, Report
+    from hloom.sharding.reporting import Link
 
 _MESH_HELP = "Sizes of axes, major first, such as x=4,y=2. Default: the program's mesh, or its header."
 
@@ -48,13 +48,14 @@ def partition(file: str, mesh: str, output: str | None) -> None:
 @click.option("--topology", default="tpu-v5p", show_default=True, metavar="NAME",
               help="tpu-v5p, nvlink-h100, ethernet, or a JSON file.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def shard(file: str, mesh: str, topology: str, as_json: bool) -> None:
+@click.option("--all", "everything", is_flag=True, help="Print long lists to the end.")
+def shard(file: str, mesh: str, topology: str, as_json: bool, everything: bool) -> None:
     """Report what a sharded program costs, without running it.
 
     Every collective of the partitioned program with the framework's operation and source line that it comes
-    from, the axis, the bytes that a device sends, an estimate of its time, and the memory of a device. Bytes
-    are exact, times are estimates. Loops count with their trip counts. A file as --topology states the link
-    of each axis: {"data": {"latency": SECONDS, "bandwidth": BYTES_PER_SECOND}}.
+    from, the axis, the bytes that a device sends, an estimate of its time, why it is needed, and the memory
+    of a device. Bytes are exact, times are estimates. Loops count with their trip counts. A file as
+    --topology states the link of each axis: {"data": {"latency": SECONDS, "bandwidth": BYTES_PER_SECOND}}.
 
     \b
     Examples:
@@ -64,10 +65,11 @@ def shard(file: str, mesh: str, topology: str, as_json: bool) -> None:
     from hloom.files import load
     from hloom.sharding.meshes import parse_mesh
     from hloom.sharding.reporting import report
+    from hloom.tools.shard_text import report_text
 
     click.get_current_context().find_root().obj = file
     found = report(load(file), parse_mesh(mesh) if mesh else None, _topology(topology))
-    click.echo(json.dumps(found.to_json(), indent=2) if as_json else _text(found))
+    click.echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
 
 
 def _topology(name: str) -> str | dict[str, Link]:
@@ -83,46 +85,3 @@ def _topology(name: str) -> str | dict[str, Link]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"{name} is no JSON object of axes with latency and bandwidth: {error}"
         raise HloError(message, rule="report.topology-file") from None
-
-
-def _text(found: Report) -> str:
-    """Return the report as text."""
-    mesh = ", ".join(f"{axis}={size}" for axis, size in found.mesh.items())
-    lines = [styled(f"{found.devices} devices" + (f" ({mesh})" if mesh else ""), "title")]
-    if found.collectives:
-        rows = [("collective", "axis", "of", "bytes", "times", "per step", "estimate", "from")]
-        rows += [
-            (
-                f"{row.opcode} %{row.name}",
-                row.axes or "-",
-                str(row.members),
-                _bytes(row.bytes),
-                str(row.times),
-                _bytes(row.bytes_per_step),
-                f"{row.seconds * 1e6:.1f} us",
-                ", ".join(part for part in (row.op_name, row.source) if part),
-            )
-            for row in found.collectives
-        ]
-        lines.append(table(rows, ("name", "", "", "", "", "value")))
-    total = f"{_bytes(found.bytes_per_step)} sent by each device in a step"
-    lines.append(f"{total}, about {found.seconds * 1e6:.1f} us (estimate)")
-    if found.unknown_loops:
-        lines.append(f"{found.unknown_loops} loops of unknown length count as one iteration")
-    memory = f"{_bytes(found.argument_bytes)} arguments, {_bytes(found.result_bytes)} results"
-    lines.append(f"memory of a device: {memory}, {_bytes(found.peak_bytes)} at the peak")
-    if found.replicated:
-        shown = [f"%{name} {_bytes(size)}" for name, size in found.replicated[:8]]
-        more = f" and {len(found.replicated) - 8} more" if len(found.replicated) > 8 else ""
-        lines.append(f"whole on every device: {', '.join(shown)}{more}")
-    return "\n".join(lines)
-
-
-def _bytes(count: int) -> str:
-    """Return a number of bytes in the unit that suits it."""
-    value, unit = float(count), "B"
-    for larger in ("KB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.4g} {unit}"

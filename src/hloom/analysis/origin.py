@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.metadata import OpMetadata
+from hloom.ir.module import HloModule
 
 
 def op_name(instruction: HloInstruction) -> str:
@@ -12,12 +14,17 @@ def op_name(instruction: HloInstruction) -> str:
 
 def source_line(instruction: HloInstruction) -> str:
     """Return ``FILE:LINE``, from the metadata or the module's stack frames; empty if none is recorded."""
-    metadata = instruction.metadata
+    return line_of(
+        instruction.metadata, instruction.parent.module if instruction.parent is not None else None
+    )
+
+
+def line_of(metadata: OpMetadata | None, module: HloModule | None) -> str:
+    """Return ``FILE:LINE`` of metadata of a module; empty if none is recorded."""
     if metadata is None:
         return ""
     if metadata.source_file:
         return f"{metadata.source_file}:{metadata.source_line}"
-    module = instruction.parent.module if instruction.parent is not None else None
     if module is None or not metadata.stack_frame_id:
         return ""
     tables = module.config.stack_frames

@@ -1,0 +1,119 @@
+"""Decisions: how values came to be cut and which operations need collectives, recorded by the partitioner.
+
+`hloom.sharding.explaining` puts them into words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.sharding_rule import Factor
+from hloom.shape.shape import Shape
+from hloom.sharding.tiling import Tiling
+
+Cut: TypeAlias = "tuple[Factor, Tiling]"
+"""A factor, and the tiling of its index."""
+
+Steps: TypeAlias = "Mapping[tuple[HloInstruction, int], Step]"
+"""The last step of a cut to each dimension of an array."""
+Decided: TypeAlias = "Decision | tuple[Decided, ...]"
+"""The decision about an array or a token, or those about the elements of a tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An assignment that was chosen.
+
+    Attributes:
+        cuts: the factors that are cut.
+        bytes: what a device sends, by the model.
+        other: the cuts and bytes of the next cheapest assignment; None if there is no other.
+    """
+
+    cuts: Sequence[Cut]
+    bytes: float
+    other: tuple[Sequence[Cut], float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a cut from value to value.
+
+    Attributes:
+        through: the instruction along whose factor it went.
+        value, dimension: the array that had the cut.
+        is_elementwise: it was made in the first round, through operations that compute element by element.
+    """
+
+    through: HloInstruction
+    value: HloInstruction
+    dimension: int
+    is_elementwise: bool
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """How the value of an instruction is cut.
+
+    Attributes:
+        instruction: the instruction, which may have been replaced since.
+        shape: the shape of its whole value.
+        tiling: the tiles of its value; None for a tuple.
+        is_stated: the program states the tiling.
+        operands: the decisions about its operands.
+        have: the tiles of the operands before they were made to fit; None for those that are no arrays.
+        choice: the factors that are cut; None for what computes nothing.
+        target: the wanted tiles of its result; None if any will do.
+        factors: all factors of the instruction.
+        steps: how stated tilings spread in its computation: for each array and dimension the last step.
+    """
+
+    instruction: HloInstruction
+    shape: Shape
+    tiling: Tiling | None
+    is_stated: bool = False
+    operands: tuple[Decided | None, ...] = ()
+    have: tuple[Tiling | None, ...] = ()
+    choice: Choice | None = None
+    target: Tiling | None = None
+    factors: Sequence[Factor] = ()
+    steps: Mapping[tuple[HloInstruction, int], Step] = field(
+        default_factory=dict[tuple[HloInstruction, int], Step]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """Why a value must have other tiles.
+
+    Attributes:
+        kind: "operand" of an operation; "annotation" of a value; "result" of the program; "loop" or
+            "branches", whose results are cut in a given way; "region", at its border; "device", of a call on
+            one device.
+        by: the decision about the instruction that wants it; None for the program.
+        operand: the number of the operand.
+    """
+
+    kind: str
+    by: Decision | None = None
+    operand: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a collective exists.
+
+    Attributes:
+        purpose: see there; further kinds are "reduction" (of what devices have summed up, each of its tiles)
+            and "halo" (elements of neighbors' tiles).
+        value: the decision about the array that is resharded.
+        have, want: its tiles before and after; None for reductions and halos.
+    """
+
+    purpose: Purpose
+    value: Decided | None = None
+    have: Tiling | None = None
+    want: Tiling | None = None
