@@ -14,7 +14,7 @@ import agreement
 import hloom
 from devices import ADD, fails, program
 from evaluation import parse
-from hloom.cpu.runtime import rendezvous as meetings
+from hloom.cpu.runtime import rendezvous_plan as meetings
 from hloom.cpu.runtime.host import HostCalls
 from hloom.runtime.executable import Executable
 

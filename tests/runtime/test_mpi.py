@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.runtime.collective_programs import programs
+
+from raised_rules import printed as printed_rules
 
 HERE = Path(__file__).parent
 SOURCE = Path(__file__).parents[2] / "src"
@@ -43,6 +47,39 @@ def printed(count: int) -> str:
     done = launched(count, str(HERE / "mpi_program.py"))
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_every_collective_gives_the_bits_of_one_process(count: int) -> None:
+    done = launched(count, str(HERE / "mpi_collectives.py"))
+    assert done.returncode == 0, done.stderr
+    number = sum(1 for _ in programs())
+    assert done.stdout == f"{number} programs on {count} processes\n"
+
+
+def failed(way: str) -> list[str]:
+    """Return the errors of two processes."""
+    done = launched(2, str(HERE / "mpi_failures.py"), way)
+    assert done.returncode == 0, done.stderr
+    return re.split(r"^process \d: ", printed_rules(done.stdout), flags=re.MULTILINE)[1:]
+
+
+def test_participants_contribute_arrays_of_one_size() -> None:
+    """A message may arrive that is larger than the memory for it."""
+    first, second = failed("other-sizes")
+    assert first.startswith("collective.same-operands after 0 s")
+    assert second.startswith("mpi.failed after 0 s")
+
+
+def test_a_participant_that_never_arrives() -> None:
+    for error in failed("absent"):
+        assert "devices.deadlock" in error.splitlines()[0]
+
+
+def test_an_error_ends_those_who_wait_for_messages() -> None:
+    first, second = failed("raises")
+    assert first.startswith("processes.failed after 0 s: process 1 on ")
+    assert second.startswith("custom-call.failed after 0 s")
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -131,8 +131,8 @@ def test_mpi_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.rule == "mpi.missing"
 
 
-def test_mpi_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = types.SimpleNamespace(Query_thread=lambda: 1, THREAD_SERIALIZED=2, COMM_WORLD=None)
+def test_mpi_for_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = types.SimpleNamespace(Query_thread=lambda: 2, THREAD_MULTIPLE=3, COMM_WORLD=None)
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", library)
     with pytest.raises(HloError) as caught:
         mpi.world()

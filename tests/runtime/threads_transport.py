@@ -60,6 +60,12 @@ class ThreadsTransport:
         self.group.barrier.wait(SECONDS)
         return found
 
+    def functions(self) -> None:
+        return None
+
+    def describe_error(self, code: int) -> str:
+        raise NotImplementedError
+
 
 def in_processes(size: int, work: Callable[[ThreadsTransport], Any]) -> Sequence[Any]:
     """Return the results of ``work`` by rank; an exception is the result of the process that raised it."""

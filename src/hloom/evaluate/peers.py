@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from hloom.errors import EvaluationError, HloError
@@ -21,6 +22,24 @@ Message: TypeAlias = "tuple[int, str, Any, Any]"
 _EAGER_POLLS: Final = 200
 """Polls without a pause after a message has arrived: latency counts more than the core."""
 _LONGEST_PAUSE: Final = 2e-3
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFunctions:
+    """C functions by which native code sends and receives, as MPI defines them, and what they take.
+
+    Attributes:
+        isend, irecv, test: addresses of MPI_Isend, MPI_Irecv and MPI_Test; any thread may call them.
+        byte, communicator: handles of MPI_BYTE and of a communicator for these messages alone.
+        most_tags: tags are below this number.
+    """
+
+    isend: int
+    irecv: int
+    test: int
+    byte: int
+    communicator: int
+    most_tags: int
 
 
 class Transport(Protocol):
@@ -56,6 +75,14 @@ class Transport(Protocol):
         """Return the values of all processes, by rank."""
         ...
 
+    def functions(self) -> MessageFunctions | None:
+        """Return functions for native code; None if the transport has none. All processes call this."""
+        ...
+
+    def describe_error(self, code: int) -> str:
+        """Return the text of an error that one of these functions returned."""
+        ...
+
 
 def owner_of(number: int, devices: int, processes: int) -> int:
     """Return the rank that has a device; devices, replica-major, are divided into blocks of equal size ±1."""
@@ -86,6 +113,11 @@ class Peers:
         self._early: dict[int, list[Message]] = {}
         self._heard = time.monotonic()
         self._polls = 0
+
+    @property
+    def transport(self) -> Transport:
+        """What carries the messages of this program."""
+        return self._transport
 
     @property
     def others(self) -> list[int]:

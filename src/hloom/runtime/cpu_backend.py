@@ -54,11 +54,15 @@ class CpuBackend(Backend):
     def load(self, programs: Sequence[Program], world: World) -> list[DeviceProgram]:
         """Load the programs; their collectives run in native code if all programs are compiled."""
         natives = [program.native for program in programs if isinstance(program, CompiledProgram)]
-        if len(natives) < len(programs) or not any(native.calls_host for native in natives):
+        compiled = len(natives) == len(programs)
+        calls = [native.host_calls for native in natives] if compiled else [()] * len(programs)
+        if not any(calls) and world.peers is None:
             return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
-        from hloom.cpu.runtime.rendezvous import RendezvousPlan
+        from hloom.cpu.runtime.rendezvous_plan import RendezvousPlan
 
-        plan = RendezvousPlan(world, [native.host_calls for native in natives])
+        plan = RendezvousPlan(world, calls)
+        if not compiled:
+            return [program.load(device) for program, device in zip(programs, world.devices, strict=True)]
         return [
             CompiledDeviceProgram(native, device, plan.participants(n))
             for n, (native, device) in enumerate(zip(natives, world.devices, strict=True))

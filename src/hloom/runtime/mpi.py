@@ -13,6 +13,7 @@ programs in the same order, and run them the same number of times. ``mpirun -n 4
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from hloom.errors import HloError
-from hloom.evaluate.peers import Message, Transport
+from hloom.evaluate.peers import Message, MessageFunctions, Transport
 
 _LAUNCHED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
 """Environment variables by which Open MPI, MPICH, Intel MPI and Slurm tell a process that they started it."""
@@ -64,12 +65,30 @@ class MpiTransport:
         """Return the values of all processes, by rank."""
         return self._communicator.allgather(value)
 
+    def functions(self) -> MessageFunctions:
+        """Duplicate the communicator for messages of native code, and find the functions of the library."""
+        library: Any = import_module("mpi4py.MPI")
+        self._native = self._communicator.Dup()
+        symbols = ctypes.CDLL(library.__file__)  # finds what the module is linked with
+        isend, irecv, test = (
+            ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value or 0
+            for name in ("MPI_Isend", "MPI_Irecv", "MPI_Test")
+        )
+        handle: Callable[[Any], int] = library._handleof
+        most = self._native.Get_attr(library.TAG_UB)
+        return MessageFunctions(isend, irecv, test, handle(library.BYTE), handle(self._native), most)
+
+    def describe_error(self, code: int) -> str:
+        """Return MPI's text of an error."""
+        library: Any = import_module("mpi4py.MPI")
+        return library.Get_error_string(code)
+
 
 def world() -> Transport:
     """Return all processes that MPI has started.
 
     Raises HloError by the rule ``mpi.missing`` without mpi4py or an MPI library, and by ``mpi.threads`` if
-    the library does not allow calls from several threads.
+    the library does not allow calls from several threads at the same time.
     """
     try:
         library: Any = import_module("mpi4py.MPI")
@@ -78,8 +97,8 @@ def world() -> Transport:
             f"several processes need mpi4py and an MPI library ({error}); pip install 'hloom[mpi]' mpich"
         )
         raise HloError(message, rule="mpi.missing") from error
-    if library.Query_thread() < library.THREAD_SERIALIZED:
-        message = "MPI was initialized for one thread; devices call it from several: MPI_THREAD_SERIALIZED"
+    if library.Query_thread() < library.THREAD_MULTIPLE:
+        message = "MPI was not initialized for calls of several threads at once (MPI_THREAD_MULTIPLE)"
         raise HloError(message, rule="mpi.threads")
     return MpiTransport(library.COMM_WORLD)
 

@@ -13,6 +13,7 @@ PROVIDERS: Final[dict[str, Callable[[], int]]] = {}
 _C_LIBRARY: Final = frozenset((
     "memcpy", "memset", "memmove", "memcmp", "fma", "fmaf", "fmod", "fmodf", "free", "posix_memalign",
     "madvise", "syscall", "clock_gettime", "pthread_create", "pthread_join", "pthread_sigmask",
+    "sched_yield",
 ))  # fmt: skip
 
 

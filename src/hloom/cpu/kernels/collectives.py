@@ -8,10 +8,8 @@ evaluated there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Final
 
 from hloom.analysis.instructions import operation_of
 from hloom.buffers.buffers import leaf_bytes, leaves
@@ -31,6 +29,7 @@ from hloom.cpu.runtime.context import (
     PARTITION_WORD,
     REPLICA_WORD,
 )
+from hloom.cpu.runtime.exchange_plan import reduces_in_parts, rows_of
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, ReduceScatter
@@ -38,10 +37,6 @@ from hloom.operations.exchanges import AllToAll
 from hloom.plan.index import Index, Variable
 from hloom.plan.kernel import KernelPlan
 from hloom.shape.shape import Shape
-
-SHARED_BYTES: Final = 1 << 16
-"""Result size from which each device reduces one part and copies the other parts."""
-
 
 # -- ids
 
@@ -100,7 +95,7 @@ class _CollectiveEmitter:
             f.store(pointer, f.offset(self.participant, PARTICIPANT_WORDS + n, PTR))
         self.rendezvous(1)
         match i.opcode:
-            case "all-reduce" if sum(map(leaf_bytes, self.results)) >= SHARED_BYTES:
+            case "all-reduce" if reduces_in_parts(i):
                 self.call(_reduced_parts)
                 self.rendezvous(2)
                 self.call(_collected_parts)
@@ -260,17 +255,11 @@ def _scattered(t: _Table, i: HloInstruction) -> None:
     f = t.function
     results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
     for n, _ in _operand_leaves(i):
-        outer, row = _rows(results[n], d)
+        outer, row = rows_of(results[n], d)
         with f.loop(0, outer) as loop:
             begin = (loop.index * t.count + t.position) * row
             target = f.offset(t.result(n), loop.index * (row * _bytes(results[n])))
             _reduce(t, i, n, target, begin, f.constant(I64, row))
-
-
-def _rows(shape: Shape, dimension: int) -> tuple[int, int]:
-    """Return the numbers of elements of the dimensions before one, and from it on."""
-    sizes = shape.dimensions
-    return math.prod(sizes[:dimension]), math.prod(sizes[dimension:])
 
 
 # -- copies
@@ -280,7 +269,7 @@ def _gathered(t: _Table, i: HloInstruction) -> None:
     """All-gather: copy the rows of all participants."""
     f, dimension = t.function, operation_of(i, AllGather).dimension
     for n, shape in _operand_leaves(i):
-        outer, row = _rows(shape, dimension)
+        outer, row = rows_of(shape, dimension)
         size = f.constant(I64, row * _bytes(shape))
         with f.loop(0, t.count) as participant:
             source, target = t.operand(participant.index, n), t.result(n)
@@ -295,7 +284,7 @@ def _exchanged(t: _Table, i: HloInstruction) -> None:
     if not leaf_bytes(shape):
         return
     (dimension,) = operation_of(i, AllToAll).split_dimension
-    outer, row = _rows(shape, dimension)
+    outer, row = rows_of(shape, dimension)
     size = f.constant(I64, row * _bytes(shape)).unsigned_divide(t.count)
     with f.loop(0, t.count) as participant:
         source, target = t.operand(participant.index, 0), t.result(0)

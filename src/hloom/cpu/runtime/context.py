@@ -25,7 +25,7 @@ POLL_FUNCTION: Final = "hloom_poll"
 """Its name."""
 _WORDS: Final = 8
 
-PARTICIPANT_WORDS: Final = 4
+PARTICIPANT_WORDS: Final = 6
 """Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
 FIRST_PARTICIPANT: Final = 3 * 128
 """Bytes of a rendezvous before the addresses of its participant records."""

@@ -28,6 +28,7 @@ FILES: Final = (
     "entry",
     "host",
     "rendezvous",
+    "exchange",
     "foreign",
     "library",
 )

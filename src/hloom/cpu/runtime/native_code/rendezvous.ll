@@ -1,7 +1,9 @@
 ; Rendezvous of devices. Each participant can read the addresses that the others have published in their records;
-; `hloom.cpu.runtime.rendezvous` is the Python side.
+; `hloom.cpu.runtime.rendezvous` is the Python side. If some participants are in other processes, the last one of this
+; process to arrive exchanges arrays with them (`exchange.ll`) before the others continue.
 
-%participant = type { ptr, i64, i64, i64, [0 x ptr] } ; rendezvous, position, number of participants, form; addresses
+; rendezvous, position, number of participants, form, participants of this process, exchange or null; addresses
+%participant = type { ptr, i64, i64, i64, i64, ptr, [0 x ptr] }
 
 %rendezvous = type {
   i32, [124 x i8],      ; 0 arrived
@@ -11,6 +13,35 @@
 }
 
 @patience = internal constant { i64, i64 } { i64 0, i64 10000000 } ; seconds and nanoseconds
+
+; Return 1 if the operands of all participants have this form.
+define internal i1 @same_forms(ptr %rendezvous, i64 %count, i64 %form) nounwind {
+entry:
+  br label %next
+
+next:
+  %position = phi i64 [ 0, %entry ], [ %position.next, %equal ]
+  %all = icmp uge i64 %position, %count
+  br i1 %all, label %same, label %look
+
+look:
+  %other.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 7, i64 %position
+  %other = load ptr, ptr %other.at
+  %other.form.at = getelementptr %participant, ptr %other, i64 0, i32 3
+  %other.form = load i64, ptr %other.form.at
+  %fits = icmp eq i64 %other.form, %form
+  br i1 %fits, label %equal, label %differ
+
+equal:
+  %position.next = add i64 %position, 1
+  br label %next
+
+same:
+  ret i1 true
+
+differ:
+  ret i1 false
+}
 
 ; Arrive, and continue when all have arrived. Step 1 publishes the record first and compares the forms of all afterwards;
 ; a difference is reported to the host, await(number, -1). Step 3 withdraws the record afterwards. A thread that has
@@ -24,6 +55,10 @@ entry:
   store atomic ptr %participant, ptr %own.at monotonic, align 8
   %count.at = getelementptr %participant, ptr %participant, i64 0, i32 2
   %count = load i64, ptr %count.at
+  %form.at = getelementptr %participant, ptr %participant, i64 0, i32 3
+  %form = load i64, ptr %form.at
+  %here.at = getelementptr %participant, ptr %participant, i64 0, i32 4
+  %here = load i64, ptr %here.at
   %arrived.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 0
   %generation.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 2
   %sleepers.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 4
@@ -31,8 +66,26 @@ entry:
   %before = atomicrmw add ptr %arrived.at, i32 1 seq_cst
   %with = add i32 %before, 1
   %with.wide = zext i32 %with to i64
-  %last = icmp eq i64 %with.wide, %count
-  br i1 %last, label %open, label %prepare
+  %last = icmp eq i64 %with.wide, %here
+  br i1 %last, label %lead, label %prepare
+
+lead:
+  %exchange.at = getelementptr %participant, ptr %participant, i64 0, i32 5
+  %exchange = load ptr, ptr %exchange.at
+  %alone = icmp eq ptr %exchange, null
+  %departs = icmp eq i32 %step, 3
+  %no.exchange = or i1 %alone, %departs
+  br i1 %no.exchange, label %open, label %begin
+
+begin:
+  call void @begin_exchange(ptr %exchange, i32 %step)
+  %fit = call i1 @same_forms(ptr %rendezvous, i64 %count, i64 %form)
+  br i1 %fit, label %transfer, label %open
+
+transfer:
+  %transferred = call i32 @run_exchange(ptr %exchange, i64 %number, i32 %step)
+  %lost = icmp ne i32 %transferred, 0
+  br i1 %lost, label %give.up, label %open
 
 open:
   store atomic i32 0, ptr %arrived.at seq_cst, align 4
@@ -98,26 +151,8 @@ withdraw:
   ret i32 0
 
 compare:
-  %form.at = getelementptr %participant, ptr %participant, i64 0, i32 3
-  %form = load i64, ptr %form.at
-  br label %next
-
-next:
-  %position = phi i64 [ 0, %compare ], [ %position.next, %equal ]
-  %all = icmp uge i64 %position, %count
-  br i1 %all, label %done, label %look
-
-look:
-  %other.at = getelementptr %rendezvous, ptr %rendezvous, i64 0, i32 7, i64 %position
-  %other = load ptr, ptr %other.at
-  %other.form.at = getelementptr %participant, ptr %other, i64 0, i32 3
-  %other.form = load i64, ptr %other.form.at
-  %fits = icmp eq i64 %other.form, %form
-  br i1 %fits, label %equal, label %differ
-
-equal:
-  %position.next = add i64 %position, 1
-  br label %next
+  %same.forms = call i1 @same_forms(ptr %rendezvous, i64 %count, i64 %form)
+  br i1 %same.forms, label %done, label %differ
 
 differ:
   %told = call i32 @await(i64 %number, i64 -1)

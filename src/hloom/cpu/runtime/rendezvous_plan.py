@@ -1,0 +1,228 @@
+"""Which collectives of a program run in native code, with which participants.
+
+Devices that execute a collective with the same opcode, channel and group take part in one rendezvous, once
+per execution. A collective is left to the host, which then reports the error or waits in its own way, if the
+shapes do not fit the group, if a participant starts the operation asynchronously, or if one does not execute
+it at all. Processes tell each other what their devices execute when they load a program, so that all of them
+decide alike.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from hloom.analysis.instructions import operation_of
+from hloom.analysis.scalar_computations import applies_expressions
+from hloom.buffers.buffers import leaves
+from hloom.cpu.cores import available_cores
+from hloom.cpu.runtime.context import NATIVE_COLLECTIVES
+from hloom.cpu.runtime.exchange import Exchange
+from hloom.cpu.runtime.exchange_plan import ExchangePlan, plan_exchange
+from hloom.cpu.runtime.rendezvous import Participant, Rendezvous, array_count
+from hloom.errors import HloError
+from hloom.evaluate.devices import VirtualDevice, World
+from hloom.evaluate.peers import Peers
+from hloom.ir.device import DeviceId
+from hloom.ir.device_groups import members_of
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.collectives import AllGather, Collective, ReduceScatter
+from hloom.operations.exchanges import AllToAll
+
+Key: TypeAlias = "tuple[str, int | None, tuple[DeviceId, ...]]"
+"""Opcode, channel and participants."""
+Form: TypeAlias = "tuple[object, ...]"
+"""Types and sizes of the operands and results of a collective."""
+
+
+class _Offer(NamedTuple):
+    """The collectives that the devices of a process can run in native code.
+
+    Attributes:
+        forms: for each device the forms of the operands of each collective.
+        excluded: opcodes that are left to the host.
+        unfit: opcodes and channels that are left to the host.
+    """
+
+    forms: dict[DeviceId, dict[Key, list[Form]]]
+    excluded: set[str]
+    unfit: set[tuple[str, int | None]]
+
+
+class RendezvousPlan:
+    """All participant records of a program's devices in this process.
+
+    Args:
+        world: the devices.
+        calls: for each device, replica-major, the instructions that may call the host; empty for a program
+            that never does.
+    """
+
+    def __init__(self, world: World, calls: Sequence[Sequence[HloInstruction]]) -> None:
+        self._world, self._calls = world, calls
+        self._keys_of = [dict(_keys(d, own)) for d, own in zip(world.devices, calls, strict=True)]
+        own = self._offer()
+        offers = [own] if world.peers is None else world.peers.transport.all_gather(own)
+        every = (forms for offer in offers for keys in offer.forms.values() for forms in keys.values())
+        self._forms = {form: n for n, form in enumerate(dict.fromkeys(f for forms in every for f in forms))}
+        self._native = _agreed(offers)
+        self._rendezvous: dict[Key, Rendezvous] = {}
+        self._exchanges: dict[tuple[Key, int], Exchange] = {}
+        self._crowded = _devices_on_this_machine(world) > available_cores()
+        if world.peers is not None:
+            self._prepare_exchanges(world.peers)
+
+    def participants(self, number: int) -> dict[int, Participant]:
+        """Return the participant records of a device, by the number of the host call."""
+        device = self._world.devices[number]
+        found: dict[int, Participant] = {}
+        for call, key, i in self._native_calls(number):
+            form = self._forms[_form(i)]
+            exchange = self._exchanges.get((key, form))
+            found[call] = Participant(self._meeting(key), device, i, form, exchange)
+        return found
+
+    def _native_calls(self, number: int) -> Iterator[tuple[int, Key, HloInstruction]]:
+        for call, key in self._keys_of[number].items():
+            if key is not None and key in self._native:
+                yield call, key, self._calls[number][call]
+
+    def _meeting(self, key: Key) -> Rendezvous:
+        rendezvous = self._rendezvous.get(key)
+        if rendezvous is None:
+            own = {device.id for device in self._world.devices}
+            here = [device for device in key[2] if device in own]
+            rendezvous = Rendezvous(key[2], here, crowded=self._crowded)
+            self._rendezvous[key] = rendezvous
+            self._world.before_run.append(rendezvous.clear)
+        return rendezvous
+
+    def _offer(self) -> _Offer:
+        """Return what the devices of this process execute."""
+        offer = _Offer({}, set(), set())
+        for device, keys, own in zip(self._world.devices, self._keys_of, self._calls, strict=True):
+            forms = offer.forms[device.id] = {}
+            for n, key in keys.items():
+                if key is None:
+                    offer.unfit.add((own[n].opcode, operation_of(own[n], Collective).channel_id))
+                else:
+                    forms.setdefault(key, []).append(_form(own[n]))
+            offer.excluded.update(kind for i in own for kind in _begun(i))
+        return offer
+
+    # -- other processes
+
+    def _prepare_exchanges(self, peers: Peers) -> None:
+        """Make the exchanges of collectives of several processes; without functions the host runs these."""
+        divided = [key for key in self._native if len({peers.owners[member] for member in key[2]}) > 1]
+        functions = peers.transport.functions() if divided else None
+        most = 0 if functions is None else functions.most_tags
+        for key in divided[most:]:
+            del self._native[key]
+        if functions is None:
+            return
+        tags = {key: tag for tag, key in enumerate(divided[:most])}
+        plans: dict[tuple[Key, int], tuple[ExchangePlan, HloInstruction]] = {}
+        for number in range(len(self._world.devices)):
+            for _, key, i in self._native_calls(number):
+                place = key, self._forms[_form(i)]
+                if key in tags and place not in plans:
+                    owners = [peers.owners[member] for member in key[2]]
+                    plans[place] = plan_exchange(i, owners, peers.rank), i
+        memory = self._shared_memory({place: plan.size for place, (plan, _) in plans.items()})
+        for (key, form), (plan, i) in plans.items():
+            self._exchanges[key, form] = Exchange(
+                plan,
+                functions,
+                self._meeting(key).address,
+                participants=len(key[2]),
+                arrays=array_count(i),
+                form=form,
+                tag=tags[key],
+                memory=memory[self._first(key)],
+                crowded=self._crowded,
+            )
+
+    def _first(self, key: Key) -> DeviceId:
+        """Return the first participant of this process; its rendezvous never take place at the same time."""
+        return self._meeting(key).here[0]
+
+    def _shared_memory(self, sizes: dict[tuple[Key, int], int]) -> dict[DeviceId, mmap.mmap]:
+        """Return memory for exchanges, by their first participants; only pages that are written to exist."""
+        largest: dict[DeviceId, int] = {}
+        for (key, _), size in sizes.items():
+            first = self._first(key)
+            largest[first] = max(size, largest.get(first, 1))
+        return {first: mmap.mmap(-1, size) for first, size in largest.items()}
+
+
+def _devices_on_this_machine(world: World) -> int:
+    peers = world.peers
+    if peers is None:
+        return len(world.devices)
+    return sum(peers.hosts[owner] == peers.hosts[peers.rank] for owner in peers.owners.values())
+
+
+def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
+    """Return the collectives that run in native code, in the same order in all processes."""
+    present = {device: keys for offer in offers for device, keys in offer.forms.items()}
+    excluded = {kind for offer in offers for kind in offer.excluded}
+    unfit = {kind for offer in offers for kind in offer.unfit}
+    return {
+        key: None for keys in present.values() for key in keys
+        if key[0] not in excluded and key[:2] not in unfit
+        and all(key in present.get(member, ()) for member in key[2])
+    }  # fmt: skip
+
+
+def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tuple[int, Key | None]]:
+    """Yield the rendezvous of each collective of a device; None for one that is left to the host."""
+    for n, i in enumerate(calls):
+        if i.opcode in NATIVE_COLLECTIVES:
+            yield n, _key(device, i)
+
+
+def _form(i: HloInstruction) -> Form:
+    """Return what all participants must have in common: types and sizes, and thereby the dimension."""
+    shapes = [o.shape for o in i.operands] + [s for _, s in leaves(i.shape)]
+    return tuple([(shape.element_type.name, shape.dimensions) for shape in shapes])
+
+
+def _key(device: VirtualDevice, i: HloInstruction) -> Key | None:
+    operation = operation_of(i, Collective)
+    try:
+        members = members_of(operation.replica_groups.groups, operation.group_mode, device)
+    except HloError:
+        return None
+    if members is None or not _fits(i, len(members)) or not applies_expressions(i):
+        return None
+    return i.opcode, operation.channel_id, members
+
+
+def _fits(i: HloInstruction, count: int) -> bool:
+    """Return true if the shapes are those of a group of ``count`` devices."""
+    results = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
+    pairs = [(o.shape.dimensions, r.dimensions) for o, r in zip(i.operands, results, strict=True)]
+    match i.operation:
+        case AllGather(dimension=d):
+            return all(given[d] * count == made[d] for given, made in pairs)
+        case ReduceScatter(scatter_dimensions=(d,)):
+            return all(given[d] == made[d] * count for given, made in pairs)
+        case AllToAll(split_dimension=(d,)) if i.shape.is_array:
+            return i.shape.dimensions[d] % count == 0
+        case AllToAll():
+            return len(i.operands) == count
+        case _:
+            return True
+
+
+def _begun(i: HloInstruction) -> Iterator[str]:
+    """Yield the collectives that an instruction starts, or that the host evaluates inside of it."""
+    if i.opcode.endswith("-start"):
+        yield i.opcode.removesuffix("-start")
+    if i.opcode == "async-start" or i.opcode == "custom-call":
+        for computation in i.called_computations:
+            for inner in computation.instructions:
+                yield inner.opcode
+                yield from _begun(inner)
