@@ -11,10 +11,14 @@ import time
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.runtime.collective_programs import programs
 
+import agreement
+import hloom.sharding
 from raised_rules import printed as printed_rules
 
 HERE = Path(__file__).parent
@@ -29,12 +33,20 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def launched(count: int, *command: str) -> subprocess.CompletedProcess[str]:
+def command(count: int, *words: str) -> list[str]:
+    """Return the command that runs Python in ``count`` processes."""
+    return [str(LAUNCHER), "-n", str(count), sys.executable, *words]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(SOURCE)}
+
+
+def launched(count: int, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a Python command in ``count`` processes."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     return subprocess.run(
-        [str(LAUNCHER), "-n", str(count), sys.executable, *command],
-        env=environment,
+        command(count, *words),
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=300,
@@ -96,11 +108,48 @@ def test_a_killed_process_ends_the_others() -> None:
 
 
 def test_the_command_line_divides_the_devices_and_prints_once() -> None:
-    command = ("-m", "hloom", "run", str(HERE / "collectives.hlo"), "--random", "1")
-    alone, divided = launched(1, *command), launched(2, *command)
+    words = ("-m", "hloom", "run", str(HERE / "collectives.hlo"), "--random", "1")
+    alone, divided = launched(1, *words), launched(2, *words)
     assert divided.returncode == 0, divided.stderr
     lines = [
         [line for line in done.stdout.splitlines() if " ms on " not in line] for done in (alone, divided)
     ]
     assert lines[0] == lines[1]
     assert sum(line.startswith("device 3 result") for line in lines[1]) >= 1
+
+
+def results(directory: Path) -> dict[str, Any]:
+    """Return the arrays of a directory of stored arrays."""
+    return {name: np.asarray(array) for name, array in hloom.sharding.stored(directory).items()}
+
+
+@pytest.mark.parametrize("mesh", ["data=4", "data=2", "data=3"])
+def test_a_run_continues_with_another_number_of_processes(tmp_path: Path, mesh: str) -> None:
+    """Four devices of one process store a state that two processes read, and the other way round."""
+
+    def step(processes: int, *words: object) -> dict[str, Any]:
+        """Run a training step, and return its results."""
+        place = ("--quiet", "--output-tiles", str(tmp_path / "next"))
+        command = ("-m", "hloom", "run", str(HERE / "step.hlo"), *map(str, words), *place)
+        done = launched(processes, *command)
+        assert done.returncode == 0, done.stderr
+        return results(tmp_path / "next")
+
+    step(1, "--partition", "--random", 1)
+    (tmp_path / "next").rename(tmp_path / "first")
+    alone = step(1, "--mesh", mesh, "--input", tmp_path / "first")
+    divided = step(2, "--mesh", mesh, "--input", tmp_path / "first")
+    agreement.equal(tuple(divided.values()), tuple(alone.values()))
+    (tmp_path / "next").rename(tmp_path / "second")
+    alone = step(1, "--partition", "--input", tmp_path / "second")
+    divided = step(2, "--partition", "--input", tmp_path / "second")
+    agreement.equal(tuple(divided.values()), tuple(alone.values()))
+    assert list(divided) == ["result.0", "result.1", "result.2"]
+
+
+def test_a_partitioned_program_prints_its_whole_results_once() -> None:
+    words = ("-m", "hloom", "run", str(HERE / "step.hlo"), "--partition", "--random", "1")
+    alone, divided = launched(1, *words), launched(2, *words)
+    assert divided.returncode == 0, divided.stderr
+    assert alone.stdout.splitlines()[:-1] == divided.stdout.splitlines()[:-1]
+    assert alone.stdout.startswith("result.0: f32[6,8]")

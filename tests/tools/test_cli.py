@@ -141,6 +141,37 @@ def test_run_of_a_whole_program_with_regions_of_tiles(tmp_path: Path, backend: s
     agreement.same(np.load(tmp_path / "result.1.0.npy"), 2 * x)
 
 
+SHARDED = """HloModule m, num_partitions=2
+ENTRY e {
+  x = f32[3,2] parameter(0), sharding={devices=[2,1]<=[2]}
+  ROOT y = f32[3,2] negate(x), sharding={devices=[1,2]<=[2]}
+}
+"""
+
+
+def test_run_of_a_partitioned_program_stores_tiles_and_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text(SHARDED)
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.save(tmp_path / "x.npy", x)
+    state = tmp_path / "state"
+    words = ("--input", tmp_path / "x.npy", "--partition", "--output-tiles", state)
+    result = hloom("run", tmp_path / "m.hlo", *words)
+    assert result.exit_code == 0, result.output
+    assert f"wrote {state / 'result'}" in result.output
+    assert sorted(each.name for each in (state / "result").iterdir()) == [".zarray", "0.0", "0.1"]
+    for more in (("--partition",), ("--num-partitions", 1)):
+        result = hloom("run", tmp_path / "m.hlo", "--input", state, "--output", tmp_path, *more)
+        assert result.exit_code == 0, result.output
+        agreement.same(np.load(tmp_path / "result.npy"), x)
+
+
+def test_run_stores_tiles_of_partitioned_programs_only(tmp_path: Path) -> None:
+    (tmp_path / "m.hlo").write_text(SHARDED)
+    words = ("run", tmp_path / "m.hlo", "--random", 1, "--output-tiles", tmp_path / "state")
+    assert "run.tiles" in refusal(*words)
+    assert "stored.not-found" in refusal("run", tmp_path / "m.hlo", "--input", tmp_path)
+
+
 def test_run_of_a_snapshot_compares_with_its_result(tmp_path: Path) -> None:
     from hloom.proto.literal import write_literal
     from hloom.proto.schema.hlo_pb2 import HloModuleProto, HloProto, HloSnapshot

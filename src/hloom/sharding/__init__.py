@@ -6,23 +6,33 @@ A partitioner rewrites a program on whole arrays into the program that every dev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from hloom.sharding.partitioner import partition as partition
     from hloom.sharding.reporting import report as report
+    from hloom.sharding.stored_arrays import StoredArray as StoredArray
+    from hloom.sharding.stored_arrays import store as store
+    from hloom.sharding.stored_arrays import stored as stored
+    from hloom.sharding.tiles import cut as cut
+    from hloom.sharding.tiles import joined as joined
 
-__all__ = ["partition", "report"]
+_HOMES: Final = {
+    "partition": "partitioner",
+    "report": "reporting",
+    "StoredArray": "stored_arrays",
+    "store": "stored_arrays",
+    "stored": "stored_arrays",
+    "cut": "tiles",
+    "joined": "tiles",
+}
+
+__all__ = ["StoredArray", "cut", "joined", "partition", "report", "store", "stored"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function at its first use."""
-    if name == "partition":
-        from hloom.sharding.partitioner import partition
-
-        return partition
-    if name == "report":
-        from hloom.sharding.reporting import report
-
-        return report
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import the module of a name at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -15,15 +15,19 @@ from hloom.errors import HloError
 from hloom.files import Snapshot
 from hloom.ir.module import HloModule
 from hloom.shape.shape import Shape
+from hloom.sharding.stored_arrays import stored
 
 
 def read_arguments(paths: Sequence[str | Path]) -> list[Any]:
-    """Return the arrays of .npy files, and all arrays of .npz files in their order.
+    """Return the arrays of .npy files, of .npz files in their order, and stored arrays of directories.
 
     Raises HloError for a file that holds no arrays.
     """
     arrays: list[Any] = []
     for path in paths:
+        if Path(path).is_dir():
+            arrays += stored(path).values()
+            continue
         try:
             with open(path, "rb") as stream:
                 loaded = np.load(stream, allow_pickle=False)

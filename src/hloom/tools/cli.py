@@ -113,7 +113,11 @@ def _load(file: str) -> HloModule:
 @main.command(short_help="Run a program.")
 @_file_argument
 @click.option(
-    "--input", "inputs", multiple=True, type=FILE, help="A .npy or .npz file of arguments; may be repeated."
+    "--input",
+    "inputs",
+    multiple=True,
+    type=click.Path(exists=True),
+    help="A .npy or .npz file of arguments, or a directory of --output-tiles; may be repeated.",
 )
 @click.option(
     "--random", "seed", type=click.IntRange(0), metavar="SEED", help="Draw random arguments from this seed."
@@ -124,6 +128,15 @@ def _load(file: str) -> HloModule:
 @click.option(
     "--output", type=click.Path(file_okay=False), help="Write the results to this directory as .npy files."
 )
+@click.option(
+    "--output-tiles",
+    type=click.Path(file_okay=False),
+    help="With --partition: write the results to this directory as Zarr arrays, a file for each tile.",
+)
+@click.option(
+    "--partition", is_flag=True, help="Cut arrays as the program's shardings say, over the partitions."
+)
+@click.option("--mesh", default="", metavar="AXES", help="Sizes of axes, such as x=4,y=2; means --partition.")
 @click.option("--num-replicas", type=click.IntRange(1), help="Default: as stated in the program, else 1.")
 @click.option("--num-partitions", type=click.IntRange(1), help="Default: as stated in the program, else 1.")
 @click.option("--quiet", is_flag=True, help="Do not print the results.")
@@ -134,6 +147,9 @@ def run(
     seed: int | None,
     backend: str,
     output: str | None,
+    output_tiles: str | None,
+    partition: bool,
+    mesh: str,
     num_replicas: int | None,
     num_partitions: int | None,
     quiet: bool,
@@ -142,9 +158,12 @@ def run(
     """Run a program.
 
     Arguments come from --input, from --random, or from a snapshot, whose stored result is then compared. With
-    --input all devices get the same arguments; with --random each device gets different ones. A program on
-    whole arrays that computes on tiles in between (shard_map before XLA's partitioner) is partitioned first;
-    its arguments and results are whole. --profile shows of each collective how long devices waited in it.
+    --input all devices get the same arguments; with --random each device gets different ones. --profile shows
+    of each collective how long devices waited in it.
+
+    With --partition the arguments and results are whole, and each device computes on its tiles of them; so
+    are those of a program that computes on tiles only in between (shard_map before XLA's partitioner). What
+    --output-tiles has written is read by --input with any number of devices.
 
     mpirun -n 4 hloom run FILE divides the devices among processes, which may be on several machines; it needs
     mpi4py: pip install 'hloom[mpi]'.
@@ -158,6 +177,9 @@ def run(
         seed=seed,
         backend=backend,
         output=None if output is None else Path(output),
+        output_tiles=None if output_tiles is None else Path(output_tiles),
+        partition=partition,
+        mesh=mesh,
         num_replicas=num_replicas,
         num_partitions=num_partitions,
         quiet=quiet,

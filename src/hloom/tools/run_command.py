@@ -14,6 +14,7 @@ from hloom.runtime import mpi
 from hloom.runtime.executable import compile as compile_module
 from hloom.shape.literal import Literal
 from hloom.shape.shape import Shape
+from hloom.sharding.meshes import device_count, parse_mesh, resized
 from hloom.tools.arguments import read_arguments, save_results, shaped, value_lines
 from hloom.tools.whole_program import WholeProgram, has_regions
 
@@ -25,6 +26,9 @@ def run(
     seed: int | None,
     backend: str,
     output: Path | None,
+    output_tiles: Path | None,
+    partition: bool,
+    mesh: str,
     num_replicas: int | None,
     num_partitions: int | None,
     quiet: bool,
@@ -37,35 +41,47 @@ def run(
     module = snapshot.module
     processes = mpi.world() if mpi.launched() else None
     partitions = num_partitions or module.config.num_partitions
-    if partitions > 1 and has_regions(module):
-        executable = WholeProgram(module, backend, partitions)
+    axes = parse_mesh(mesh) if mesh else {}
+    if partition or axes or (partitions > 1 and has_regions(module)):
+        devices = num_partitions or device_count(module, axes)
+        program = WholeProgram(resized(module, axes), backend, devices, processes)
     else:
-        executable = compile_module(
+        program = compile_module(
             module,
             backend=backend,
             num_replicas=num_replicas,
             num_partitions=num_partitions,
             processes=processes,
         )
-    count = executable.num_replicas * executable.num_partitions
+    count = program.num_replicas * program.num_partitions
     arguments = _arguments(snapshot, inputs, seed, count)
-    numbers = [d.replica * executable.num_partitions + d.partition for d in executable.devices]
+    numbers = [d.replica * program.num_partitions + d.partition for d in program.devices]
+    is_whole = isinstance(program, WholeProgram)
+    if output_tiles is not None and not is_whole:
+        message = "only programs with shardings have results in tiles; add --partition or --mesh"
+        raise HloError(message, rule="run.tiles")
     start = time.perf_counter()
-    results = executable.run([arguments[n] for n in numbers])
+    given = [arguments[0] if is_whole else arguments[n] for n in numbers]
+    results = program.run(arguments[0] if is_whole else given)
     elapsed = time.perf_counter() - start
     times = None
     if profile:
-        given = [arguments[n] for n in numbers]
-        times = executable.profile(*given[0]) if len(given) == 1 else executable.profile(given)
-    if processes is not None:
+        times = program.profile(*given[0]) if len(given) == 1 else program.profile(given)
+    written: list[Path] = []
+    if output_tiles is not None and is_whole:
+        written += program.store(output_tiles, results)
+    if is_whole:
+        results = [program.whole(results)] if output or snapshot.result or not quiet else []
+    elif processes is not None:
         results = [result for part in processes.all_gather(results) for result in part]
-        if processes.rank:
-            return
+    if processes is not None and processes.rank:
+        return
     if not quiet:
         for device, value in enumerate(results):
             for line in value_lines(value, f"device {device} result" if count > 1 else "result"):
                 echo(line)
-    for path in save_results(results, output) if output is not None else ():
+    written += save_results(results, output) if output is not None else []
+    for path in written:
         echo(style(f"wrote {path}", "dim"))
     echo(style(f"{module.name}: {_duration(elapsed)} on {backend}", "dim"))
     if times is not None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
+from hloom.evaluate.peers import Transport
 from hloom.ir.module import HloModule
 from hloom.operations.custom_call import CustomCall
 from hloom.runtime.device import Device
 from hloom.runtime.executable import compile as compile_module
-from hloom.shape.shape import Shape
 from hloom.sharding.partitioner import partition
-from hloom.sharding.tiling import Tiling
+from hloom.sharding.stored_arrays import store
+from hloom.sharding.tiles import cut, joined
 
 if TYPE_CHECKING:
     from hloom.cpu.runtime.profile import Profile
-
-Array = np.ndarray[Any, Any]
 
 _REGIONS: Final = ("xla.sdy.GlobalToLocalShape", "SPMDFullToShardShape")
 """Calls behind which a program on whole arrays computes on the tiles of the devices."""
@@ -39,10 +37,15 @@ class WholeProgram:
     num_replicas: Final = 1
     num_partitions: Final = 1
 
-    def __init__(self, module: HloModule, backend: str, devices: int) -> None:
+    def __init__(
+        self, module: HloModule, backend: str, devices: int, processes: Transport | None = None
+    ) -> None:
         """Partition and compile a program."""
         self._partitioned = partition(module, devices)
-        self._executable = compile_module(self._partitioned.module, backend, num_partitions=devices)
+        self._executable = compile_module(
+            self._partitioned.module, backend, num_partitions=devices, processes=processes
+        )
+        self._processes = processes
         self._result = module.entry.root.shape
 
     @property
@@ -50,13 +53,31 @@ class WholeProgram:
         """The device that stands for all."""
         return self._executable.devices[:1]
 
-    def run(self, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the whole result for whole arguments, both in a list for the one device."""
-        results = self._executable.run(self._parts(arguments[0]))
-        tiles = [list(_flat(result)) for result in results]
-        pairs = zip(zip(*tiles), self._partitioned.results, self._result.leaves())
-        whole = iter([_joined(each, tiling, shape.dimensions) for each, tiling, (_, shape) in pairs])
-        return [_nested(self._result, whole)]
+    @property
+    def _numbers(self) -> list[int]:
+        return [device.partition for device in self._executable.devices]
+
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the results of this process's devices for whole arguments, of which they get their tiles."""
+        return self._executable.run(self._parts(arguments))
+
+    def whole(self, results: Sequence[Any]) -> Any:
+        """Return the whole result, in all processes, from those of this process's devices."""
+        found = [results] if self._processes is None else self._processes.all_gather(results)
+        tiles = [result for part in found for result in part]
+        return joined(tiles, self._partitioned.results, self._result)
+
+    def store(self, directory: Path, results: Sequence[Any]) -> list[Path]:
+        """Write the results of all processes as stored arrays; see `hloom.sharding.store`."""
+        names = store(
+            directory,
+            results,
+            self._numbers,
+            self._result,
+            self._partitioned.results,
+            processes=self._processes,
+        )
+        return [directory / name for name in names]
 
     def profile(self, *arguments: Any) -> Profile:
         """Run on whole arguments, and return the times of all devices; see `Executable.profile`."""
@@ -65,53 +86,4 @@ class WholeProgram:
 
     def _parts(self, given: Sequence[Any]) -> list[Any]:
         """Return the arguments of each device."""
-        count = len(self._executable.devices)
-        return [_cut(given, iter(self._partitioned.parameters), device) for device in range(count)]
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for part in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _flat(part)
-    else:
-        yield value
-
-
-def _nested(shape: Shape, parts: Iterator[Any]) -> Any:
-    return tuple(_nested(s, parts) for s in shape.tuple_shapes) if shape.is_tuple else next(parts)
-
-
-def _cut(value: Any, tilings: Iterator[Tiling], device: int) -> Any:
-    """Return a device's tiles of the arrays of a value; beyond an array's end they hold zeros."""
-    if isinstance(value, list | tuple):
-        return tuple(_cut(part, tilings, device) for part in value)  # pyright: ignore[reportUnknownVariableType]
-    tiling = next(tilings)
-    if value is None:
-        return None
-    array: Array = np.asarray(value)
-    extents = tiling.local(array.shape)
-    missing = [(0, n * t - d) for n, t, d in zip(extents, tiling.tiles, array.shape, strict=True)]
-    place = tiling.places[device]
-    tile = np.pad(array, missing)[_part(place, extents)] if missing else array
-    return np.zeros_like(tile) if tiling.summands and tiling.summands[device] else tile
-
-
-def _joined(tiles: Sequence[Any], tiling: Tiling, dimensions: Sequence[int]) -> Any:
-    """Return the array of the devices' tiles, or the sum of those that hold summands."""
-    if tiles[0] is None:
-        return None
-    arrays = [np.asarray(tile) for tile in tiles]
-    extents = arrays[0].shape
-    whole = np.zeros([n * t for n, t in zip(extents, tiling.tiles, strict=True)], arrays[0].dtype)
-    added: set[tuple[tuple[int, ...], int]] = set()
-    for device, (tile, place) in enumerate(zip(arrays, tiling.places, strict=True)):
-        part = _part(place, extents)
-        number = tiling.summands[device] if tiling.summands else 0
-        if (place, number) not in added:
-            whole[part] += tile
-            added.add((place, number))
-    return whole[tuple(slice(0, d) for d in dimensions)]
-
-
-def _part(place: Sequence[int], extents: Sequence[int]) -> tuple[slice, ...]:
-    return tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))
+        return [cut(given, self._partitioned.parameters, device) for device in self._numbers]
