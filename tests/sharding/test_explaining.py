@@ -97,29 +97,33 @@ LOOP = """
     x = f32[8] get-tuple-element(p), index=1
     y = f32[8] negate(x), ANNOTATION
     ROOT t = (s32[], f32[8]) tuple(m, y) }
-  ENTRY e { x = f32[8] parameter(0)
+  ENTRY e { x = f32[8] parameter(0), INITIAL
     zero = s32[] constant(0)
     t = (s32[], f32[8]) tuple(zero, x)
     ROOT l = (s32[], f32[8]) while(t), condition=less, body=body }
 """
 
 
-def test_a_loop_carries_what_it_starts_with() -> None:
-    (row,) = of(LOOP.replace("ANNOTATION", tiled("data"))).collectives
+CUT_INSIDE = LOOP.replace("ANNOTATION", tiled("data")).replace("INITIAL", tiled(""))
+
+
+def test_a_loop_carries_arrays_in_one_tiling() -> None:
+    (row,) = of(CUT_INSIDE).collectives
     assert (row.why.kind, row.why.instruction, row.times) == ("loop", "l", 5)
-    assert row.why.reason == "a loop carries what it starts with, [-]; its body gives [data]"
+    assert row.why.reason == "a loop carries [-]; its initial value or its body gives [data]"
 
 
-def test_branches_give_whole_values() -> None:
-    why = only(f"""one {{ ROOT x = f32[8] parameter(0) }}
+def test_branches_give_their_results_in_one_tiling() -> None:
+    why = only(f"""one {{ x = f32[8] parameter(0)
+        ROOT y = f32[8] exponential(x), {tiled("data")} }}
       other {{ x = f32[8] parameter(0)
-        ROOT y = f32[8] negate(x) }}
+        ROOT y = f32[8] negate(x), {tiled("model")} }}
       ENTRY e {{ p = pred[] parameter(0)
-        x = f32[8] parameter(1), {tiled("data")}
+        x = f32[8] parameter(1)
         q = f32[8] parameter(2)
         ROOT c = f32[8] conditional(p, x, q), true_computation=one, false_computation=other }}""")
     assert (why.kind, why.instruction) == ("branches", "c")
-    assert why.reason == "conditionals take and give whole values; this one is [data]"
+    assert why.reason == "a conditional gives [data], one of its branches [model]; its selector is whole"
 
 
 def test_neighbors_send_halos() -> None:
@@ -191,7 +195,7 @@ def test_a_parameter_that_is_left_to_propagation() -> None:
 
 
 def test_reports_are_json_data() -> None:
-    found = of(LOOP.replace("ANNOTATION", tiled("data")))
+    found = of(CUT_INSIDE)
     data = json.loads(json.dumps(found.to_json()))
     assert data["collectives"][0]["why"]["kind"] == "loop"
     assert data["conflicts"] == []

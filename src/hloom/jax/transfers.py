@@ -180,12 +180,6 @@ def _order_of(address: int) -> list[int]:
     return words_at(layout.minor_to_major, layout.minor_to_major_size)
 
 
-def _check_row_major(address: int, rank: int) -> None:
-    order = _order_of(address)
-    if order != list(range(rank - 1, -1, -1)):
-        raise PjrtError(UNIMPLEMENTED, f"buffers are row-major, got the layout {order}")
-
-
 def to_host(args: Any) -> None:
     """Buffer_ToHostBuffer: copy to any order of dimensions."""
     head = head_of(args.src)
@@ -228,13 +222,13 @@ def _size_of(dimensions: tuple[int, ...], number: int) -> int:
 def _view(args: Any) -> None:
     device, memory = place_of(args.device, args.memory)
     dimensions = tuple(words_at(args.dims, args.num_dims))
-    if args.layout:
-        _check_row_major(args.layout, args.num_dims)
+    order = canonical(_order_of(args.layout)) if args.layout else ()
     args.buffer = native().call(
         "pjrt_view", args.device_buffer_ptr, _size_of(dimensions, args.element_type), args.element_type,
         len(dimensions), args.dims, device.handle, memory.handle, args.on_delete_callback,
         args.on_delete_callback_arg,
     )  # fmt: skip
+    BufferHead.from_address(args.buffer).layout = handle_of(order)
 
 
 @implements("Client_CreateUninitializedBuffer")

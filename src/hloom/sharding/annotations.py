@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
 from hloom.operations.custom_call import CustomCall
 from hloom.shape.shape import Shape
 from hloom.sharding.columns import Column
+from hloom.sharding.flow import Leaf
 from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
 from hloom.sharding.tiling import Tiling
 
@@ -77,10 +77,20 @@ class Annotations:
             mesh.column([(axis, 1, mesh.axes[axis])], self.devices) for axis in axes if axis in mesh.axes
         )
 
-    def wanted(self, computation: HloComputation) -> dict[HloInstruction, Tiling]:
+    def leaves(self, i: HloInstruction) -> Iterator[tuple[Leaf, Tiling]]:
+        """Yield the tilings that an instruction states: of an array, or of those of a tuple that are cut."""
+        stated = self.stated(i, i.shape)
+        if stated is None:
+            return
+        pairs = zip(i.shape.leaves(), leaves_of(stated), strict=True)
+        for (index, leaf), tiling in pairs:
+            if leaf.is_array and (not index or not tiling.is_replicated):
+                yield (i, index), tiling
+
+    def wanted(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Tiling]:
         """Return the tilings in which manual regions take arrays."""
         found: dict[HloInstruction, Tiling] = {}
-        for i in computation.post_order():
+        for i in instructions:
             if isinstance(i.operation, CustomCall) and i.operation.custom_call_target == TO_LOCAL:
                 axes, shardings = self.manual(i, "xla.sdy.in_shardings")
                 for operand, sharding in zip(i.operands, shardings, strict=True):

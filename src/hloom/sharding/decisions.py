@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.shape.shape import Shape
+from hloom.sharding.flow import Flow, Leaf
 from hloom.sharding.tiling import Tiling
 
 Cut: TypeAlias = "tuple[Factor, Tiling]"
 """A factor, and the tiling of its index."""
 
-Steps: TypeAlias = "Mapping[tuple[HloInstruction, int], Step]"
-"""The last step of a cut to each dimension of an array."""
 Decided: TypeAlias = "Decision | tuple[Decided, ...]"
 """The decision about an array or a token, or those about the elements of a tuple."""
 
@@ -44,14 +43,42 @@ class Step:
 
     Attributes:
         through: the instruction along whose factor it went.
-        value, dimension: the array that had the cut.
+        value, dimension: the class of the array that had the cut.
         is_elementwise: it was made in the first round, through operations that compute element by element.
     """
 
     through: HloInstruction
-    value: HloInstruction
+    value: Leaf
     dimension: int
     is_elementwise: bool
+
+
+@dataclass(slots=True)
+class Steps:
+    """How stated tilings spread.
+
+    Attributes:
+        flow: the classes of arrays.
+        last: the last step of a cut to each dimension of a class.
+        stated: the instruction that states the tiling of a class.
+    """
+
+    flow: Flow
+    last: dict[tuple[Leaf, int], Step] = field(default_factory=dict[tuple[Leaf, int], Step])
+    stated: dict[Leaf, HloInstruction] = field(default_factory=dict[Leaf, HloInstruction])
+
+    def reach(self, i: HloInstruction, d: int) -> bool:
+        """Return true if a dimension of an array was cut by propagation."""
+        return (self.flow.class_of(i), d) in self.last
+
+    def back(self, i: HloInstruction, d: int) -> tuple[HloInstruction, Sequence[Step]]:
+        """Return the array that states a cut, and the steps from there to a dimension of an array."""
+        at = (self.flow.class_of(i), d)
+        steps: list[Step] = []
+        while (step := self.last.get(at)) is not None:
+            steps.append(step)
+            at = (step.value, step.dimension)
+        return self.stated.get(at[0], at[0][0]), steps[::-1]
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +95,7 @@ class Decision:
         choice: the factors that are cut; None for what computes nothing.
         target: the wanted tiles of its result; None if any will do.
         factors: all factors of the instruction.
-        steps: how stated tilings spread in its computation: for each array and dimension the last step.
+        steps: how stated tilings spread in the program.
     """
 
     instruction: HloInstruction
@@ -80,9 +107,7 @@ class Decision:
     choice: Choice | None = None
     target: Tiling | None = None
     factors: Sequence[Factor] = ()
-    steps: Mapping[tuple[HloInstruction, int], Step] = field(
-        default_factory=dict[tuple[HloInstruction, int], Step]
-    )
+    steps: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)

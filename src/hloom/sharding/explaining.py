@@ -120,9 +120,9 @@ class Explainer:
             case "annotation" if by is not None:
                 return f"the program states {after} for %{by.instruction.name}; it is computed as {before}"
             case "loop":
-                return f"a loop carries what it starts with, {after}; its body gives {before}"
+                return f"a loop carries {after}; its initial value or its body gives {before}"
             case "branches":
-                return f"conditionals take and give whole values; this one is {before}"
+                return f"a conditional gives {after}, one of its branches {before}; its selector is whole"
             case "region":
                 return f"at the border of a manual region the program states {after}; the value is {before}"
             case "device":
@@ -205,7 +205,7 @@ class Explainer:
         while not decision.is_stated:
             cut = next((cut for cut in _cuts(decision) if cut[0].result == d), None)
             if cut is None:
-                if (decision.instruction, d) in decision.steps:
+                if decision.steps is not None and decision.steps.reach(decision.instruction, d):
                     yield from self._origin_of_hint(decision, d, column)
                 return
             factor, tiling = cut
@@ -226,16 +226,11 @@ class Explainer:
         if decision.is_stated:
             yield f"{over}: the annotation of %{decision.instruction.name}"
             return
-        at = (decision.instruction, d)
-        passed, elementwise = 0, True
-        steps = decision.steps
-        while at in steps:
-            step = steps[at]
-            at = (step.value, step.dimension)
-            passed += 1
-            elementwise = elementwise and step.is_elementwise
-        how = "elementwise operations" if elementwise else "operations"
-        yield f"{over}: the annotation of %{at[0].name}, propagated through {passed} {how}"
+        source, steps = decision.instruction, ()
+        if decision.steps is not None:
+            source, steps = decision.steps.back(decision.instruction, d)
+        how = "elementwise operations" if all(step.is_elementwise for step in steps) else "operations"
+        yield f"{over}: the annotation of %{source.name}, propagated through {len(steps)} {how}"
 
     def _place(self, decision: Decision | None) -> tuple[str, str]:
         if decision is None:

@@ -1,13 +1,13 @@
 """Halos: elements along a cut dimension that devices get from their neighbors.
 
-`Halo` says which range of an array every device needs. Each tile distance is one permutation of the part of
-a tile that is needed at that distance; the parts are placed by masks.
+`Halo` says which range of an array every device needs. A `Part` is one permutation, of a range of tiles that
+others need; parts are placed by masks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hloom.ir.instruction import HloInstruction
@@ -38,23 +38,61 @@ class Halo:
     starts: tuple[int, ...]
     length: int
 
-    def parts(self) -> Iterator[tuple[int, int, int]]:
-        """Return for each distance between tiles the range of a tile that is needed at that distance."""
+    def parts(self) -> list[Part]:
+        """Return what tiles give each other: a part for each distance between tiles, merged where possible.
+
+        Distances share a permutation if they move the same range, and no tile sends or receives twice.
+        """
+        merged: list[Part] = []
+        for distance, part in sorted(self._by_distance().items()):
+            for n, other in enumerate(merged):
+                if distance and other.is_sent and other.fits(part):
+                    merged[n] = Part({**other.sources, **part.sources}, part.low, part.high)
+                    break
+            else:
+                merged.append(part)
+        return merged
+
+    def _by_distance(self) -> dict[int, Part]:
         tiles = len(self.starts)
         local = -(-self.extent // tiles)
-        found: dict[int, tuple[int, int]] = {}
+        found: dict[int, Part] = {}
         for p, start in enumerate(self.starts):
             first, end = max(start, 0), min(start + self.length, self.extent)
             for q in range(max(first, 0) // local, -(-end // local)) if first < end else ():
                 low, high = max(first - q * local, 0), min(end - q * local, local)
-                old = found.get(q - p, (low, high))
-                found[q - p] = (min(old[0], low), max(old[1], high))
-        for distance, (low, high) in sorted(found.items()):
-            yield distance, low, high
+                old = found.get(q - p, Part({}, low, high))
+                found[q - p] = Part({**old.sources, p: q}, min(old.low, low), max(old.high, high))
+        return found
 
     def sent(self) -> int:
         """Return how many elements along the dimension a device sends."""
-        return sum(high - low for distance, low, high in self.parts() if distance)
+        return sum(part.high - part.low for part in self.parts() if part.is_sent)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of tiles that other tiles need.
+
+    Attributes:
+        sources: by tile the one that it needs the range of.
+        low, high: the range within each tile.
+    """
+
+    sources: Mapping[int, int]
+    low: int
+    high: int
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether tiles need ranges of others, not their own."""
+        return any(p != q for p, q in self.sources.items())
+
+    def fits(self, other: Part) -> bool:
+        """Return true if one permutation can move both parts."""
+        same_range = (self.low, self.high) == (other.low, other.high)
+        sources = set(self.sources.values()).isdisjoint(other.sources.values())
+        return same_range and sources and self.sources.keys().isdisjoint(other.sources)
 
 
 def halo(
@@ -80,12 +118,12 @@ def halo(
     groups = tiling.groups([d], fixed(region)).groups
     column = tiling.column(d).indices
     position = writer.op(Iota(iota_dimension=d), shape=Shape(S32, shape.dimensions))
-    for distance, low, high in wanted.parts():
+    for move in wanted.parts():
+        low, high = move.low, move.high
         part = cropped(value, d, low, high)
-        if distance:
-            places = [p for p in range(tiling.tiles[d]) if 0 <= p + distance < tiling.tiles[d]]
-            part = resharder.permute(part, [(g[p + distance], g[p]) for g in groups for p in places])
-        offsets = [(p + distance) * local + low - wanted.starts[p] for p in column]
+        if move.is_sent:
+            part = resharder.permute(part, [(g[q], g[p]) for g in groups for p, q in move.sources.items()])
+        offsets = [move.sources.get(p, p) * local + low - wanted.starts[p] for p in column]
         width = wanted.length
         part = resharder.window(part, d, width, width)
         limit = width + high - low
@@ -93,7 +131,7 @@ def halo(
         starts = [writer.scalar(0, S32)] * shape.rank
         starts[d] = resharder.of_device(writer, start)
         part = writer.op(DynamicSlice(dynamic_slice_sizes=shape.dimensions), part, *starts, shape=shape)
-        tiles = [(p, p + distance) for p in column]
+        tiles = [(p, move.sources.get(p, -1)) for p in column]
         result = _placed(writer, result, part, position, wanted, tiles, resharder)
     return result
 

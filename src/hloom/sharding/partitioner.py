@@ -49,6 +49,7 @@ from hloom.sharding.custom_calls import (
     with_local_operands,
 )
 from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
+from hloom.sharding.flow import Flow
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on
@@ -109,17 +110,35 @@ def partition(module: HloModule, devices: int) -> Partitioned:
     )
 
 
+def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, list[HloInstruction]]:
+    """Return how the arrays of a program should be cut, and the arrays of its sharding groups.
+
+    Parameters are whole by default. If a loop starts with one, taking a tile of it sends nothing.
+    """
+    groups = sharding_groups(module.computations)
+    flow = Flow(module.entry, groups)
+    uncut = [
+        ((p, ()), Tiling.replicated(p.shape.rank, annotations.devices))
+        for number, p in enumerate(module.entry.parameters)
+        if p.shape.is_array and not annotations.is_open(number, p.shape) and not flow.is_passed_on(p)
+    ]
+    stated = [pair for i in flow.instructions for pair in annotations.leaves(i)]
+    wanted = annotations.wanted(flow.instructions)
+    propagation = Propagation(flow, [*stated, *uncut], wanted, annotations.devices)
+    return propagation, [i for group in groups for i in group]
+
+
 @dataclass(frozen=True, slots=True)
 class _Argument:
     """A value that a computation takes.
 
     Attributes:
-        tilings: how it is cut; None leaves it to propagation.
+        tilings: how it is cut.
         region: its manual regions.
         decided: why it is cut so.
     """
 
-    tilings: Tilings | None
+    tilings: Tilings
     region: Region = ()
     decided: Decided | None = None
 
@@ -128,64 +147,46 @@ class _Partitioner(Values):
     """The state of a partitioning.
 
     Attributes:
-        hints: how arrays should be cut, by what the program states elsewhere.
+        propagation: how arrays should be cut, by what the program states elsewhere.
         agreed: the tilings of the members of sharding groups.
-        factors: the factors of operations, before operands are rewritten.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
         super().__init__(module, devices)
         self.module = module
         self.annotations = Annotations(module, devices)
-        self.hints: dict[HloInstruction, Tiling] = {}
-        self.agreed: dict[HloInstruction, Tiling] = {}
-        self.factors: dict[HloInstruction, list[Factor]] = {}
+        self.propagation, members = propagated(module, self.annotations)
+        self.agreed = {i: tiling for i in members if (tiling := self.propagation.tiling(i)) is not None}
 
     def entry(self) -> Tilings:
         """Partition the entry computation; return the tilings of its result."""
         entry = self.module.entry
-        arguments = [
-            _Argument(
-                self._stated(p) or (None if self.annotations.is_open(n, p.shape) else self.uncut(p.shape))
-            )
-            for n, p in enumerate(entry.parameters)
-        ]
+        arguments = [self._argument(p, number) for number, p in enumerate(entry.parameters)]
         wanted = self._stated(entry.root)
         self._computation(entry, arguments)
         if wanted is not None:
             entry.root = self.fitted(entry.root, wanted, Purpose("result"))
         return self.tilings[entry.root]
 
+    def _argument(self, p: HloInstruction, number: int) -> _Argument:
+        """Return how a parameter of the entry is cut: as stated, or as propagation found if it may choose."""
+        stated = self._stated(p)
+        found = self.propagation.tiling(p)
+        if stated is None and found is not None and self.annotations.is_open(number, p.shape):
+            return _Argument(found, decided=Decision(p, p.shape, found, steps=self.propagation.steps))
+        return _Argument(stated or self.uncut(p.shape))
+
     def _computation(self, computation: HloComputation, arguments: Sequence[_Argument]) -> None:
         """Rewrite a computation whose parameters are cut in a given way."""
-        groups = sharding_groups(computation)
-        stated: dict[HloInstruction, Tiling] = {}
-        for i in computation.post_order():
-            if isinstance(i.operation, Parameter):
-                tilings = arguments[i.operation.parameter_number].tilings
-            else:
-                tilings = self._stated(i)
-            if isinstance(tilings, Tiling) and i.shape.is_array:
-                stated[i] = tilings
-        wanted = self.annotations.wanted(computation)
-        propagation = Propagation(computation, stated, self.devices, wanted, groups)
-        self.hints.update(propagation.found)
-        self.factors.update(propagation.factors)
-        members = {i for group in groups for i in group}
-        self.agreed.update((i, tiling) for i, tiling in propagation.found.items() if i in members)
         for i in computation.post_order():
             self.whole[i] = i.shape
             if isinstance(i.operation, Parameter):
                 given = arguments[i.operation.parameter_number]
-                tilings, decided = given.tilings, given.decided
-                if tilings is None:
-                    tilings = propagation.found.get(i) or self.uncut(i.shape)
-                    decided = Decision(i, i.shape, propagation.found.get(i), steps=propagation.steps)
-                self.keep(i, tilings, given.region, decided, is_stated=states_sharding(i))
+                self.keep(i, given.tilings, given.region, given.decided, is_stated=states_sharding(i))
             else:
-                self._instruction(i, propagation)
+                self._instruction(i)
 
-    def _instruction(self, i: HloInstruction, propagation: Propagation) -> None:
+    def _instruction(self, i: HloInstruction) -> None:
         operation = i.operation
         region: Region = max((self.regions[o] for o in i.operands), key=len, default=())
         match operation:
@@ -220,7 +221,7 @@ class _Partitioner(Values):
             case CustomCall() if not region and device_of(i) is not None:
                 self._on_one_device(i)
             case _:
-                self._computed(i, region, propagation)
+                self._computed(i, region)
 
     def _stated(self, i: HloInstruction) -> Tilings | None:
         """Return the tilings that an instruction must have; None if any will do."""
@@ -239,15 +240,15 @@ class _Partitioner(Values):
 
     # -- operations
 
-    def _computed(self, i: HloInstruction, region: Region, propagation: Propagation) -> None:
+    def _computed(self, i: HloInstruction, region: Region) -> None:
         """Compute tiles of the result from tiles of the operands, by the cheapest assignment of factors."""
         shapes = [self.whole[o] for o in i.operands]
         stated = self._stated(i) if not region else None
-        factors = self.factors[i]
+        factors = self.propagation.factors[i]
         if isinstance(i.operation, CustomCall):
             factors = batch_factors(i, shapes) or factors
         decision = self._chosen(i, factors, shapes, region, stated)
-        decision.factors, decision.steps = self.factors[i], propagation.steps
+        decision.factors, decision.steps = factors, self.propagation.steps
         assert decision.choice is not None
         accepted = decision.choice.cuts
         for number, operand in enumerate(list(i.operands)):
@@ -289,15 +290,11 @@ class _Partitioner(Values):
         stated: Tilings | None,
     ) -> Decision:
         """Return the factors to cut, as a decision."""
-        target = stated if stated is not None else self.hints.get(i)
-        while isinstance(target, tuple) and target:
-            target = target[0]
-        result = i.shape
-        while result.is_tuple and result.tuple_shapes:
-            result = result.tuple_shapes[0]
+        index, result = next(i.shape.leaves(), ((), i.shape))
+        leaves = leaves_of(stated) if stated is not None else []
+        wanted = leaves[0] if leaves else self.propagation.tiling(i, index)
         held = [self.tilings[o] if s.is_array else None for o, s in zip(i.operands, shapes, strict=True)]
         have = tuple(tiling if isinstance(tiling, Tiling) else None for tiling in held)
-        wanted = target if isinstance(target, Tiling) else None
         question = Question(i, factors, shapes, result, have, wanted, fixed(region), self.devices)
         return Decision(
             i,
@@ -440,7 +437,7 @@ class _Partitioner(Values):
             neutral = combiner.neutral_element(i.shape.element_type)
             assert neutral is not None
             i.replace_operand(1, writer.scalar(neutral, i.shape.element_type))
-        target = stated if stated is not None else self.hints.get(i)
+        target = stated if stated is not None else self.propagation.tiling(i)
         wide = summed_in(i, whole)
         if wide is not None:
             i.shape = Shape(wide, i.shape.dimensions)
@@ -465,31 +462,45 @@ class _Partitioner(Values):
     # -- control flow
 
     def _while(self, i: HloInstruction, region: Region) -> None:
-        """Cut what a loop carries as its initial value is cut."""
-        (init,) = i.operands
-        tilings, decided = self.tilings[init], self.decided[init]
+        """Cut what a loop carries as propagation found, or else as its initial value is cut."""
+        init = i.operands[0]
         purpose = Purpose("loop", Decision(i, self.whole[i], None))
-        for computation in i.called_computations:
+        tilings = self._passed_on(i, self.tilings[init], region)
+        fitted = self.fitted(init, tilings, purpose)
+        if fitted is not init:
+            i.replace_operand(0, fitted)
+        decided = self.decided[fitted]
+        body, condition = i.called_computations
+        for computation in (body, condition):
             self._computation(computation, [_Argument(tilings, region, decided)])
-            root = computation.root
-            is_condition = not self.whole[root].is_tuple and self.whole[root] != self.whole[init]
-            wanted = self.uncut(self.whole[root]) if is_condition else tilings
-            computation.root = self.fitted(root, wanted, purpose)
+        body.root = self.fitted(body.root, tilings, purpose)
+        condition.root = self.fitted(condition.root, self.uncut(self.whole[condition.root]), purpose)
         self.keep(i, tilings, region, decided)
 
     def _conditional(self, i: HloInstruction, region: Region) -> None:
-        """Pass arguments as they are cut; the result is whole on every device."""
+        """Pass arguments as they are cut; cut the result as propagation found."""
         selector, *arguments = i.operands
         purpose = Purpose("branches", Decision(i, self.whole[i], None))
         fitted = self.fitted(selector, self.uncut(self.whole[selector]), purpose)
         if fitted is not selector:
             i.replace_operand(0, fitted)
-        result = self.uncut(i.shape)
+        result = self._passed_on(i, self.uncut(i.shape), region)
         for computation, argument in zip(i.called_computations, arguments, strict=True):
             given = _Argument(self.tilings[argument], region, self.decided[argument])
             self._computation(computation, [given])
             computation.root = self.fitted(computation.root, result, purpose)
         self.keep(i, result, region)
+
+    def _passed_on(self, i: HloInstruction, otherwise: Tilings, region: Region) -> Tilings:
+        """Return the tilings that propagation found for a value; those given for leaves without one."""
+        if region:
+            return otherwise
+        given = leaves_of(otherwise)
+        found = [self.propagation.tiling(i, index) for index, _ in i.shape.leaves()]
+        chosen = iter(
+            [f if f is not None and f.summands is None else g for f, g in zip(found, given, strict=True)]
+        )
+        return for_each_leaf(i.shape, lambda _: next(chosen))
 
     # -- shardings in the program
 

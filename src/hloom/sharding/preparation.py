@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -36,21 +38,21 @@ def prepared(module: HloModule) -> HloModule:
     return copy
 
 
-def sharding_groups(computation: HloComputation) -> list[list[HloInstruction]]:
-    """Return the arrays of each sharding group of a computation; remove the calls that make up the groups.
+def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInstruction]]:
+    """Return the arrays of each sharding group of a program; remove the calls that make up the groups.
 
     A call ``() custom-call(x), custom_call_target="xla.sdy.ShardingGroup"`` puts ``x`` into the group that
     its attribute ``xla.sdy.sharding_group_id`` names.
     """
     groups: dict[str, dict[HloInstruction, None]] = {}
-    for i in computation.post_order():
+    for i in [i for computation in computations for i in computation.post_order()]:
         operation = i.operation
         if not isinstance(operation, CustomCall) or operation.custom_call_target != SHARDING_GROUP:
             continue
         name = (i.frontend_attributes or {}).get("xla.sdy.sharding_group_id", "")
         groups.setdefault(name, {}).update((o, None) for o in i.operands if o.shape.is_array)
         drop(i)
-    return [list(members) for members in groups.values()]
+    return [list(members) for members in groups.values() if members]
 
 
 def states_sharding(i: HloInstruction) -> bool:

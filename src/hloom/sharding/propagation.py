@@ -1,132 +1,141 @@
 """sharding-propagation: how values are to be cut, from the shardings that the program states.
 
 Cuts flow along the factors of operations, forward and backward, until nothing changes: first through
-operations that compute element by element, which never need other tiles, then through all others. The arrays
-of a sharding group get the same cuts.
+operations that compute element by element, which never need other tiles, then through all others. What loops
+carry, what conditionals take and return, and the arrays of a sharding group get the same cuts.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import Parameter
 from hloom.sharding.assignment import is_complete, product
-from hloom.sharding.decisions import Step
+from hloom.sharding.decisions import Step, Steps
+from hloom.sharding.flow import Flow, Leaf
 from hloom.sharding.tiling import Tiling
 
-_MOST_PASSES = 16
-_NOTHING: Final[Mapping[HloInstruction, Tiling]] = MappingProxyType({})
+_MOST_PASSES: Final = 16
+
+_Place: TypeAlias = "tuple[Leaf, tuple[int, ...], int]"
+"""The class of an array, its extents, and a dimension."""
+_Way: TypeAlias = "tuple[int, list[_Place]]"
+"""The size of a factor, and its places."""
 
 
 class Propagation:
-    """The cuts of the arrays of a computation.
+    """The cuts of the arrays of a program.
 
     Attributes:
-        found: for each array its tiling, if some dimension is to be cut or a tiling is stated.
+        flow: the classes of arrays.
+        found: for each class its tiling, if some dimension is to be cut or a tiling is stated.
         factors: the factors of each operation.
         steps: for each dimension that was cut here, where the cut came from.
     """
 
     def __init__(
         self,
-        computation: HloComputation,
-        stated: Mapping[HloInstruction, Tiling],
+        flow: Flow,
+        stated: Iterable[tuple[Leaf, Tiling]],
+        wanted: Mapping[HloInstruction, Tiling],
         devices: int,
-        wanted: Mapping[HloInstruction, Tiling] = _NOTHING,
-        groups: Sequence[Sequence[HloInstruction]] = (),
     ) -> None:
         """Propagate tilings.
 
         Args:
-            computation: the computation.
-            stated: the tilings of parameters and of annotated arrays, which stay as they are.
-            devices: the number of devices.
+            flow: the classes of arrays.
+            stated: tilings that stay as they are; the first one of a class counts.
             wanted: tilings in which some arrays are used, which may cut more dimensions.
-            groups: arrays that are to be cut alike.
+            devices: the number of devices.
         """
-        self.stated = stated
+        self.flow = flow
         self.devices = devices
-        self.groups = groups
-        self.found: dict[HloInstruction, Tiling] = {**wanted, **stated}
-        self.steps: dict[tuple[HloInstruction, int], Step] = {}
-        every = computation.post_order()
+        self.found: dict[Leaf, Tiling] = {}
+        self.steps = Steps(flow)
+        for (i, index), tiling in stated:
+            self.found.setdefault(flow.class_of(i, index), tiling)
+            self.steps.stated.setdefault(flow.class_of(i, index), i)
+        self._fixed = set(self.found)
+        for i, tiling in wanted.items():
+            self.found.setdefault(flow.class_of(i), tiling)
+            self.steps.stated.setdefault(flow.class_of(i), i)
         self.factors: dict[HloInstruction, list[Factor]] = {
-            i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in every
+            i: i.operation.sharding_rule(i, [o.shape for o in i.operands]) for i in flow.instructions
         }
-        order = [i for i in every if i.shape.is_array]
+        self._spread_all()
+
+    def tiling(self, i: HloInstruction, index: tuple[int, ...] = ()) -> Tiling | None:
+        """Return how an array is to be cut; None if nothing says so."""
+        return self.found.get(self.flow.class_of(i, index))
+
+    def _spread_all(self) -> None:
+        every = [(i, ways) for i in self.flow.instructions if (ways := self._ways(i))]
         for elementwise in (True, False):
-            self._elementwise = elementwise
-            chosen = [i for i in order if not elementwise or i.operation.elementwise or i.opcode == "copy"]
-            for group in self.groups:
-                self._alike(group)
+            chosen = [
+                (i, ways)
+                for i, ways in every
+                if not elementwise or i.operation.elementwise or i.opcode == "copy"
+            ]
             for _ in range(_MOST_PASSES):
-                forward = [self._through(i) for i in chosen]
-                backward = [self._through(i) for i in reversed(chosen)]
-                grouped = [self._alike(group) for group in self.groups]
-                if not any(forward) and not any(backward) and not any(grouped):
+                forward = [self._through(i, ways, elementwise) for i, ways in chosen]
+                backward = [self._through(i, ways, elementwise) for i, ways in reversed(chosen)]
+                if not any(forward) and not any(backward):
                     break
 
-    def _through(self, i: HloInstruction) -> bool:
-        """Spread cuts between the operands and the result of an instruction; return whether any did."""
+    def _ways(self, i: HloInstruction) -> list[_Way]:
+        """Return for each factor of an instruction its size and its places, those of results first."""
         if isinstance(i.operation, Parameter) or not all(o.shape.is_array for o in i.operands):
-            return False
-        changed = False
+            return []
+        results = [
+            (self.flow.class_of(i, index), leaf.dimensions)
+            for index, leaf in i.shape.leaves()
+            if leaf.is_array
+        ]
+        operands = [(self.flow.class_of(o), o.shape.dimensions) for o in i.operands]
+        ways: list[_Way] = []
         for factor in self.factors[i]:
-            places = [(i.operands[n], d) for n, d in factor.operands.items()]
-            if factor.result is not None:
-                places.insert(0, (i, factor.result))
+            d = factor.result
+            places = [] if d is None else [(*result, d) for result in results if d < len(result[1])]
+            places += [(*operands[number], d) for number, d in factor.operands.items()]
+            ways.append((factor.size, places))
+        return ways
+
+    def _through(self, i: HloInstruction, ways: Sequence[_Way], elementwise: bool) -> bool:
+        """Spread cuts between the operands and the results of an instruction; return whether any did."""
+        changed = False
+        for size, places in ways:
             source = self._cut_of(places)
             if source is None:
                 continue
             cut = self.found[source[0]].select([source[1]])
-            if factor.size % cut.tiles[0] == 0:
-                for value, d in places:
-                    if self._spread(value, d, cut):
-                        self.steps[value, d] = Step(i, *source, self._elementwise)
+            if size % cut.tiles[0] == 0:
+                for place in places:
+                    if self._spread(place, cut):
+                        self.steps.last[place[0], place[2]] = Step(i, *source, elementwise)
                         changed = True
         return changed
 
-    def _alike(self, group: Sequence[HloInstruction]) -> bool:
-        """Spread the cuts of each member of a group to the others; return whether any did."""
-        changed = False
-        for member in sorted(group, key=self._tile_count, reverse=True):
-            for d in range(member.shape.rank):
-                if self._cut_of([(member, d)]) is None:
-                    continue
-                cut = self.found[member].select([d])
-                for other in group:
-                    if other is not member and self._spread(other, d, cut):
-                        self.steps[other, d] = Step(other, member, d, self._elementwise)
-                        changed = True
-        return changed
-
-    def _tile_count(self, value: HloInstruction) -> int:
-        tiling = self.found.get(value)
-        return 1 if tiling is None else math.prod(tiling.tiles)
-
-    def _cut_of(self, places: Sequence[tuple[HloInstruction, int]]) -> tuple[HloInstruction, int] | None:
-        """Return the first value and dimension that is cut."""
-        for value, d in places:
-            tiling = self.found.get(value)
+    def _cut_of(self, places: Sequence[_Place]) -> tuple[Leaf, int] | None:
+        """Return the first class and dimension that is cut."""
+        for leaf, _, d in places:
+            tiling = self.found.get(leaf)
             if tiling is not None and d < len(tiling.tiles) and tiling.cuts(d):
-                return value, d
+                return leaf, d
         return None
 
-    def _spread(self, value: HloInstruction, d: int, cut: Tiling) -> bool:
+    def _spread(self, place: _Place, cut: Tiling) -> bool:
         """Cut a dimension of a value that states no tiling, if it is whole and the cut is independent."""
-        if value in self.stated or value.shape.dimensions[d] % cut.tiles[0]:
+        leaf, dimensions, d = place
+        if leaf in self._fixed or dimensions[d] % cut.tiles[0]:
             return False
-        tiling = self.found.get(value) or Tiling.replicated(value.shape.rank, self.devices)
+        tiling = self.found.get(leaf) or Tiling.replicated(len(dimensions), self.devices)
         if tiling.cuts(d):
             return False
-        columns = [tiling.select([e]) if e != d else cut for e in range(value.shape.rank)]
+        columns = [tiling.select([e]) if e != d else cut for e in range(len(dimensions))]
         if not is_complete(columns):
             return False
-        self.found[value] = product(columns)
+        self.found[leaf] = product(columns)
         return True
