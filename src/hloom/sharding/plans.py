@@ -1,7 +1,8 @@
 """Plans: the collectives that turn tiles of one tiling into those of another, with the bytes that they send.
 
-In this order: one permutation, if devices have the wrong tiles of the right size; exchanges (all-to-all) of
-cuts between dimensions; gathers along what remains cut; slices, which send nothing.
+The direct way has this order: one permutation, if devices have the wrong tiles of the right size; exchanges
+(all-to-all) of cuts between dimensions; gathers along what remains cut; slices, which send nothing. If that
+takes several steps, a search finds out whether others send less.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from hloom.sharding.columns import Axes, Column, DeviceGroups, column_along, groups_along, refined
+from hloom.sharding.plan_search import MOST_AXES, Move, State, cheapest_moves, merged
 from hloom.sharding.tiling import Tiling
 
 
@@ -110,15 +112,51 @@ class _Steps:
         self.dimensions = dimensions
         self.sizes = sizes
         self.cuts = [list(axes) for axes in have]
-        self.want = tuple(want)
+        self.want: State = tuple(want)
+        self.held = held
         self.free = [k for k in range(len(sizes)) if k not in held]
         self.steps: list[Step] = []
         self.elements = 0
 
     def planned(self) -> Plan | None:
-        """Return the plan."""
+        """Return the plan: the direct way, unless a search finds one that sends less."""
+        start = tuple(map(tuple, self.cuts))
         if not (self._permuted() and self._exchanged() and self._gathered() and self._cut()):
             return None
+        direct = tuple(self.steps), self.elements
+        if self.elements == 0 or len(self.steps) == 1:
+            return direct
+        return self._searched(start) or direct
+
+    def _searched(self, start: State) -> Plan | None:
+        """Return a plan that sends less than the direct one; None if none is found."""
+        if len(self.sizes) > MOST_AXES:
+            sizes, (*states, held) = merged(self.sizes, (*start, *self.want, tuple(self.held)))
+            rank = len(start)
+            if len(sizes) == len(self.sizes):
+                return None
+            steps = _Steps(self.dimensions, sizes, states[:rank], states[rank:], held)
+            steps.elements = self.elements
+            return steps._searched(tuple(states[:rank]))
+        moves = cheapest_moves(self.dimensions, self.sizes, start, self.want, self.held, self.elements)
+        return None if moves is None else self._replayed(start, moves)
+
+    def _replayed(self, start: State, moves: Sequence[Move]) -> Plan:
+        """Return the plan of some moves."""
+        self.cuts = [list(axes) for axes in start]
+        self.steps.clear()
+        self.elements = 0
+        for move in moves:
+            match move.kind:
+                case "permute":
+                    self._permute([list(axes) for axes in move.after])
+                case "exchange":
+                    self._exchange(move.source, move.target, list(move.after[move.source]), list(move.axes))
+                case "gather":
+                    self._gather(move.source, len(move.after[move.source]))
+                case _:
+                    self.cuts = [list(axes) for axes in move.after]
+                    self.steps.append(Cut(self._tiling()))
         return tuple(self.steps), self.elements
 
     def _count(self, axes: Sequence[int]) -> int:
@@ -169,17 +207,19 @@ class _Steps:
         arranged = self._arranged()
         if arranged is None or arranged == self.cuts:
             return True
-        before = self._tiling()
         allowed = set(self.free)
         changed = [k for a, b in zip(arranged, self.cuts, strict=True) if a != b for k in (*a, *b)]
         if not allowed.issuperset(changed):
             return True
-        local = math.prod(self._local())
+        self._permute(arranged)
+        return True
+
+    def _permute(self, arranged: list[list[int]]) -> None:
+        before = self._tiling()
+        self.elements += math.prod(self._local())
         self.cuts = arranged
         after = self._tiling()
         self.steps.append(Permute(_pairs(before, after), after))
-        self.elements += local
-        return True
 
     def _exchanged(self) -> bool:
         """Move cuts from dimensions with too many to those that want them."""
