@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from hloom.analysis.cost import known_trip_count
 from hloom.analysis.origin import op_name, source_line
@@ -24,30 +24,11 @@ from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
 from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from hloom.sharding.decisions import Cause
 from hloom.sharding.explaining import Conflict, Explainer, Why
+from hloom.sharding.memory import Memory, memory_of
 from hloom.sharding.meshes import axes_along, device_count, mesh_of, resized
 from hloom.sharding.partitioner import Partitioned, partition
+from hloom.sharding.topologies import Link, links_of, memory_of_device
 from hloom.sharding.traffic import sent
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The connection of devices along an axis.
-
-    Attributes:
-        latency: seconds for one message.
-        bandwidth: bytes per second that a device sends.
-    """
-
-    latency: float
-    bandwidth: float
-
-
-TOPOLOGIES: Final[dict[str, Link]] = {
-    "tpu-v5p": Link(1e-6, 100e9),
-    "nvlink-h100": Link(2e-6, 450e9),
-    "ethernet": Link(20e-6, 12.5e9),
-}
-"""Links by name: one ICI link in one direction, NVLink 4, 100 Gbit/s Ethernet; vendors' figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +71,8 @@ class Report:
         devices: the number of devices.
         mesh: the axes and their sizes.
         collectives: those that send most in front.
-        argument_bytes, result_bytes, peak_bytes: memory of a device; the peak counts the arguments too.
+        memory: that of a device, over the schedule.
+        capacity: the memory that a device has; None if that is unknown.
         replicated: parameters that every device has whole, with their bytes, the largest first.
         unknown_loops: the number of loops whose trip count is unknown.
         conflicts: cuts that excluded each other, and which were kept.
@@ -99,9 +81,8 @@ class Report:
     devices: int
     mesh: Mapping[str, int]
     collectives: tuple[Row, ...]
-    argument_bytes: int
-    result_bytes: int
-    peak_bytes: int
+    memory: Memory
+    capacity: int | None = None
     replicated: tuple[tuple[str, int], ...] = ()
     unknown_loops: int = 0
     conflicts: tuple[Conflict, ...] = ()
@@ -116,45 +97,80 @@ class Report:
         """Return the estimated time of the collectives in a step, one after the other."""
         return sum(row.seconds for row in self.collectives)
 
+    @property
+    def argument_bytes(self) -> int:
+        """Return the bytes of the arguments of a device."""
+        return self.memory.argument_bytes
+
+    @property
+    def result_bytes(self) -> int:
+        """Return the bytes of the result of a device."""
+        return self.memory.result_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the most bytes that live at the same time on a device, arguments included."""
+        return self.memory.peak_bytes
+
+    @property
+    def fits(self) -> bool | None:
+        """Return whether the peak is at most the memory of a device; None if that is unknown."""
+        return None if self.capacity is None else self.memory.peak_bytes <= self.capacity
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON data."""
         rows = [asdict(row) | {"bytes_per_step": row.bytes_per_step} for row in self.collectives]
-        return asdict(self) | {"collectives": rows, "bytes_per_step": self.bytes_per_step}
+        totals = ("bytes_per_step", "seconds", "argument_bytes", "result_bytes", "peak_bytes", "fits")
+        return asdict(self) | {"collectives": rows} | {name: getattr(self, name) for name in totals}
 
 
 def report(
-    program: Any, mesh: Mapping[str, int] | None = None, topology: str | Mapping[str, Link] = "tpu-v5p"
+    program: Any,
+    mesh: Any = None,
+    topology: str | Mapping[str, Link] = "tpu-v5p",
+    memory: int | None = None,
 ) -> Report:
     """Return the report of a program with shardings.
 
     Args:
         program: a module, or what ``jax.jit(f).lower(...)`` returns.
-        mesh: sizes of axes, major first; those that the program names get these sizes. By default its own.
+        mesh: sizes of axes, major first, or a mesh of JAX, abstract or not; axes that the program names get
+            these sizes. By default its own.
         topology: a name of `TOPOLOGIES`, or a link for each axis; the slowest counts for several axes.
+        memory: bytes of a device; by default those of the topology.
 
-    Raises HloError by the rules ``report.program``, ``report.topology`` and those of the partitioner.
+    Raises HloError by the rules ``report.program``, ``report.mesh``, ``report.topology`` and those of the
+    partitioner.
     """
     module = _module(program)
-    axes = dict(mesh or {})
+    axes = _axis_sizes(mesh)
     devices = device_count(module, axes)
     partitioned = partition(resized(module, axes), devices)
     named = axes or mesh_of(module)
+    links = links_of(topology, named)
     WhileLoopTripCountAnnotator().run(partitioned.module)
     explainer = Explainer(partitioned.module, named)
-    walk = _Walk(devices, named, _links(topology, named), partitioned.causes, explainer)
+    walk = _Walk(devices, named, links, partitioned.causes, explainer)
     walk.computation(partitioned.module.entry, 1)
-    entry = partitioned.module.entry
     return Report(
         devices,
         named,
         tuple(sorted(walk.rows, key=lambda row: -row.bytes_per_step)),
-        sum(shape_bytes(p.shape) for p in entry.parameters),
-        shape_bytes(entry.root.shape),
-        peak_bytes(entry),
+        memory_of(partitioned, module),
+        memory if memory is not None else memory_of_device(topology),
         tuple(_replicated(module, partitioned)),
         walk.unknown_loops,
         tuple(explainer.conflicts(partitioned.decisions)),
     )
+
+
+def _axis_sizes(mesh: Any) -> dict[str, int]:
+    """Return the sizes of axes of a mapping or of a mesh of JAX."""
+    sizes: Any = getattr(mesh, "shape", mesh) if mesh is not None else {}
+    if not isinstance(sizes, Mapping):
+        message = f"expected sizes of axes or a mesh of JAX, got {type(mesh).__name__}"
+        raise HloError(message, rule="report.mesh")
+    return {str(axis): int(size) for axis, size in cast("Mapping[Any, Any]", sizes).items()}
 
 
 def _module(program: Any) -> HloModule:
@@ -165,21 +181,6 @@ def _module(program: Any) -> HloModule:
         message = f"expected an HloModule or a lowered function of JAX, got {type(program).__name__}"
         raise HloError(message, rule="report.program")
     return HloModule.from_proto(program.compiler_ir("hlo").as_serialized_hlo_module_proto())
-
-
-def _links(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dict[str, Link]:
-    """Return the link of each axis; "" is the slowest."""
-    if isinstance(topology, str):
-        if topology not in TOPOLOGIES:
-            message = f"there is no topology {topology!r}; known are {', '.join(TOPOLOGIES)}"
-            raise HloError(message, rule="report.topology")
-        return dict.fromkeys((*axes, ""), TOPOLOGIES[topology])
-    missing = [axis for axis in axes if axis not in topology]
-    if missing or not topology:
-        message = f"the topology has no link for the axes {', '.join(missing) or 'of the mesh'}"
-        raise HloError(message, rule="report.topology")
-    slowest = min(topology.values(), key=lambda link: link.bandwidth)
-    return {**topology, "": slowest}
 
 
 @dataclass(slots=True)
@@ -233,36 +234,6 @@ def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
 def _axes_of_groups(groups: ReplicaGroups, axes: tuple[tuple[str, int], ...]) -> str:
     first = groups.first if isinstance(groups, IotaDeviceList) else next(iter(groups.groups), (0,))
     return axes_along(first, dict(axes))
-
-
-def peak_bytes(computation: HloComputation) -> int:
-    """Return the most bytes of values that live at the same time, in post-order, with the parameters.
-
-    A called computation adds what it needs beyond its parameters. Tuples and their elements are no values of
-    their own.
-    """
-    order = computation.post_order()
-    last: dict[HloInstruction, int] = {}
-    for place, i in enumerate(order):
-        for operand in i.operands:
-            last[operand] = place
-    last[computation.root] = len(order)
-    live = peak = sum(shape_bytes(p.shape) for p in computation.parameters)
-    ending: dict[int, int] = {}
-    for place, i in enumerate(order):
-        own = 0 if i.opcode in ("parameter", "tuple", "get-tuple-element") else shape_bytes(i.shape)
-        inside = 0
-        if i.operation.calls_program:
-            inside = max(peak_bytes(c) - _parameter_bytes(c) for c in i.called_computations)
-        live += own
-        peak = max(peak, live + inside)
-        ending[last.get(i, place)] = ending.get(last.get(i, place), 0) + own
-        live -= ending.pop(place, 0)
-    return peak
-
-
-def _parameter_bytes(computation: HloComputation) -> int:
-    return sum(shape_bytes(p.shape) for p in computation.parameters)
 
 
 def _replicated(module: HloModule, partitioned: Partitioned) -> Iterator[tuple[str, int]]:

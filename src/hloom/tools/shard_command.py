@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hloom.tools.terminal import FILE
 
 if TYPE_CHECKING:
-    from hloom.sharding.reporting import Link
+    from hloom.sharding.topologies import Link
 
+DOES_NOT_FIT: Final = 3
+"""Exit status if the program needs more memory than a device has."""
 _MESH_HELP = "Sizes of axes, major first, such as x=4,y=2. Default: the program's mesh, or its header."
 
 
@@ -46,10 +49,13 @@ def partition(file: str, mesh: str, output: str | None) -> None:
 @click.argument("file", type=FILE)
 @click.option("--mesh", default="", metavar="AXES", help=_MESH_HELP)
 @click.option("--topology", default="tpu-v5p", show_default=True, metavar="NAME",
-              help="tpu-v5p, nvlink-h100, ethernet, or a JSON file.")  # fmt: skip
+              help="tpu-v5p, tpu-v5e, nvlink-a100, nvlink-h100, nvlink-h200, ethernet, or a "
+              "JSON file.")  # fmt: skip
+@click.option("--memory", default="", metavar="BYTES",
+              help="Memory of a device, such as 16GiB. Default: that of the topology.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--all", "everything", is_flag=True, help="Print long lists to the end.")
-def shard(file: str, mesh: str, topology: str, as_json: bool, everything: bool) -> None:
+def shard(file: str, mesh: str, topology: str, memory: str, as_json: bool, everything: bool) -> None:
     """Report what a sharded program costs, without running it.
 
     Every collective of the partitioned program with the framework's operation and source line that it comes
@@ -57,25 +63,33 @@ def shard(file: str, mesh: str, topology: str, as_json: bool, everything: bool) 
     of a device. Bytes are exact, times are estimates. Loops count with their trip counts. A file as
     --topology states the link of each axis: {"data": {"latency": SECONDS, "bandwidth": BYTES_PER_SECOND}}.
 
+    The memory of a device is that of values over the schedule; what lives at the peak is listed. Exit status:
+    3 if that is more than a device has (--memory, or the topology's).
+
     \b
     Examples:
       hloom shard step.hlo
       hloom shard step.hlo --mesh data=64,model=8 --topology nvlink-h100
+      hloom shard step.hlo --memory 16GiB || echo too large
     """
     from hloom.files import load
     from hloom.sharding.meshes import parse_mesh
     from hloom.sharding.reporting import report
+    from hloom.sharding.topologies import parse_memory
     from hloom.tools.shard_text import report_text
 
     click.get_current_context().find_root().obj = file
-    found = report(load(file), parse_mesh(mesh) if mesh else None, _topology(topology))
+    capacity = parse_memory(memory) if memory else None
+    found = report(load(file), parse_mesh(mesh) if mesh else None, _topology(topology), capacity)
     click.echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
+    if found.fits is False:
+        sys.exit(DOES_NOT_FIT)
 
 
 def _topology(name: str) -> str | dict[str, Link]:
     """Return a name, or the links of a file; raises HloError by the rule ``report.topology-file``."""
     from hloom.errors import HloError
-    from hloom.sharding.reporting import Link
+    from hloom.sharding.topologies import Link
 
     if not Path(name).is_file():
         return name

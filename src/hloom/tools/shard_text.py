@@ -10,6 +10,7 @@ from hloom.tools.terminal import styled, table
 
 if TYPE_CHECKING:
     from hloom.sharding.explaining import Conflict
+    from hloom.sharding.memory import LiveArray
     from hloom.sharding.reporting import Report, Row
 
 _MOST: Final = 12
@@ -35,13 +36,45 @@ def report_text(found: Report, everything: bool = False) -> str:
         lines += ["", styled("conflicts: cuts that exclude each other", "title")]
         lines += [_conflict(conflict) for conflict in found.conflicts[:most]]
         lines += _more(len(found.conflicts) - most, "conflicts")
-    memory = f"{byte_text(found.argument_bytes)} arguments, {byte_text(found.result_bytes)} results"
-    lines += ["", f"memory of a device: {memory}, {byte_text(found.peak_bytes)} at the peak"]
+    lines += ["", *_memory(found, most if everything else _MOST)]
     if found.replicated:
         shown = [f"%{name} {byte_text(size)}" for name, size in found.replicated[:most]]
         lines.append(f"whole on every device: {', '.join(shown)}")
         lines += _more(len(found.replicated) - most, "parameters")
     return "\n".join(lines)
+
+
+def _memory(found: Report, most: int) -> list[str]:
+    """Return what lives at the peak, by op_name and source line, and whether it fits."""
+    memory = found.memory
+    parts = f"{byte_text(memory.argument_bytes)} arguments, {byte_text(memory.result_bytes)} results"
+    if memory.donated_bytes:
+        parts += f" ({byte_text(memory.donated_bytes)} in the memory of donated arguments)"
+    lines = [styled("memory of a device", "title"), f"{parts}, {byte_text(memory.peak_bytes)} at the peak"]
+    if memory.padding_bytes:
+        lines[-1] += f", {byte_text(memory.padding_bytes)} of it padding of tiled layouts"
+    if found.capacity is not None:
+        words = "fits into" if found.fits else "does not fit into"
+        lines.append(styled(f"{words} {byte_text(found.capacity)}", "value" if found.fits else "error"))
+    if memory.peak:
+        lines.append(f"live during %{memory.at}:")
+        groups: dict[tuple[str, ...], list[LiveArray]] = {}
+        for array in memory.peak:
+            groups.setdefault((array.opcode, array.op_name, array.source, array.shape), []).append(array)
+        ordered = sorted(groups.values(), key=lambda group: -sum(array.bytes for array in group))
+        rows = [("array", "number", "shape", "bytes", "from")]
+        rows += [
+            (
+                f"%{group[0].name} ({group[0].opcode})",
+                str(len(group)),
+                group[0].shape,
+                byte_text(sum(array.bytes for array in group)),
+                ", ".join(part for part in (group[0].op_name, group[0].source) if part),
+            )
+            for group in ordered[:most]
+        ]
+        lines += [table(rows, ("name", "", "", "value")), *_more(len(ordered) - most, "kinds of arrays")]
+    return lines
 
 
 def byte_text(count: float) -> str:

@@ -1,0 +1,97 @@
+"""Topologies: the links between devices, and the memory of a device, by the vendors' figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hloom.errors import HloError
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The connection of devices along an axis.
+
+    Attributes:
+        latency: seconds for one message.
+        bandwidth: bytes per second that a device sends.
+    """
+
+    latency: float
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Devices of a kind.
+
+    Attributes:
+        link: the connection along every axis.
+        memory: bytes of a device; None if they depend on the machine.
+    """
+
+    link: Link
+    memory: int | None
+
+
+TOPOLOGIES: Final[dict[str, Topology]] = {
+    "tpu-v5p": Topology(Link(1e-6, 100e9), 95_000_000_000),
+    "tpu-v5e": Topology(Link(1e-6, 50e9), 16_000_000_000),
+    "nvlink-a100": Topology(Link(2e-6, 300e9), 80_000_000_000),
+    "nvlink-h100": Topology(Link(2e-6, 450e9), 80_000_000_000),
+    "nvlink-h200": Topology(Link(2e-6, 450e9), 141_000_000_000),
+    "ethernet": Topology(Link(20e-6, 12.5e9), None),
+}
+"""Topologies by name.
+
+Sources: docs.cloud.google.com/tpu/docs/v5p (95 GB; 1200 GB/s in both directions over the 6 links of a chip,
+of which a ring uses one in one direction) and .../v5e (16 GB, 400 GB/s over 4 links); NVIDIA's data sheets of
+the A100 (80 GB, NVLink 600 GB/s in both directions), H100 SXM (80 GB, 900 GB/s) and H200 SXM (141 GB,
+900 GB/s); 100 Gbit/s Ethernet. Latencies are orders of magnitude.
+"""
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?", re.IGNORECASE)
+_PREFIXES: Final = "KMGT"
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of ``16GiB``, ``80GB`` or ``1e9``; raises HloError by the rule ``memory.notation``."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is not None:
+        unit = (found[2] or "").upper()
+        base = 1024 if unit.endswith("I") else 1000
+        return round(float(found[1]) * base ** (_PREFIXES.index(unit[0]) + 1 if unit else 0))
+    try:
+        return round(float(text))
+    except (ValueError, OverflowError):
+        message = f"expected a number of bytes such as 16GiB or 80GB, got {text!r}"
+        raise HloError(message, rule="memory.notation") from None
+
+
+def links_of(topology: str | Mapping[str, Link], axes: Mapping[str, int]) -> dict[str, Link]:
+    """Return the link of each axis; that of "" is the slowest.
+
+    Raises HloError by the rule ``report.topology`` for an unknown name or an axis without a link.
+    """
+    if isinstance(topology, str):
+        return dict.fromkeys((*axes, ""), _named(topology).link)
+    missing = [axis for axis in axes if axis not in topology]
+    if missing or not topology:
+        message = f"the topology has no link for the axes {', '.join(missing) or 'of the mesh'}"
+        raise HloError(message, rule="report.topology")
+    slowest = min(topology.values(), key=lambda link: link.bandwidth)
+    return {**topology, "": slowest}
+
+
+def memory_of_device(topology: str | Mapping[str, Link]) -> int | None:
+    """Return the bytes of a device's memory; None if the topology does not tell."""
+    return _named(topology).memory if isinstance(topology, str) else None
+
+
+def _named(name: str) -> Topology:
+    if name not in TOPOLOGIES:
+        message = f"there is no topology {name!r}; known are {', '.join(TOPOLOGIES)}"
+        raise HloError(message, rule="report.topology")
+    return TOPOLOGIES[name]
