@@ -58,9 +58,7 @@ PROGRAMS = {
 }
 processes = mpi.world()
 exe = hloom.compile(hloom.HloModule.from_text(PROGRAMS[sys.argv[1]]), processes=processes)
-peers = exe._world.peers
-assert peers is not None
-peers.timeout = 1.0
+exe.process_timeout = 1.0
 start = time.monotonic()
 caught = ""
 try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,13 @@ import hloom
 from devices import ADD
 from hloom.errors import HloError
 from hloom.runtime import mpi
+from hloom.runtime.custom_call import unregister_custom_call
 from hloom.runtime.executable import Executable
 
 PROGRAM = (Path(__file__).parent / "collectives.hlo").read_text()
+ALL_REDUCE = (
+    "all-reduce({}), channel_id={}, replica_groups={{{{0,1}}}}, use_global_device_ids=true, to_apply=add"
+)
 BOTH = pytest.mark.parametrize("backend", ["evaluator", "cpu"])
 
 
@@ -34,8 +40,8 @@ def compiled(transport: ThreadsTransport, backend: str = "evaluator", text: str 
 def impatient(transport: ThreadsTransport, text: str = PROGRAM) -> Executable:
     """Compile a program that gives up after a second without a message."""
     exe = compiled(transport, text=text)
-    assert exe._world.peers is not None
-    exe._world.peers.timeout = 1.0
+    assert exe.process_timeout == 60
+    exe.process_timeout = 1.0
     return exe
 
 
@@ -87,6 +93,62 @@ def test_a_process_that_does_not_run_is_named_after_a_while() -> None:
     assert "device (replica 0, partition 3) of process 1 on host1" in message
 
 
+def test_a_process_that_computes_is_waited_for() -> None:
+    """It takes longer than the time-out, but tells that it computes."""
+    text = f"""HloModule m, num_partitions=2
+{ADD}
+slow {{
+  x = f32[] parameter(0)
+  ROOT y = f32[] custom-call(x), custom_call_target="tests.slow"
+}}
+quick {{
+  ROOT x = f32[] parameter(0)
+}}
+ENTRY e {{
+  x = f32[] parameter(0)
+  id = u32[] partition-id()
+  n = s32[] convert(id)
+  y = f32[] conditional(n, x, x), branch_computations={{quick, slow}}
+  ROOT r = f32[] {ALL_REDUCE.format("y", 1)}
+}}"""
+
+    def slow(x: Any) -> Any:
+        time.sleep(3)
+        return np.asarray(x)
+
+    hloom.register_custom_call("tests.slow", slow)
+    try:
+        found = in_processes(2, lambda transport: impatient(transport, text=text).run([[np.float32(1)]]))
+    finally:
+        unregister_custom_call("tests.slow")
+    agreement.equal(found, [[np.float32(2)]] * 2)
+
+
+def test_all_processes_name_their_devices_that_wait() -> None:
+    """Each of two devices waits for the other one, in different instructions."""
+    branches = [
+        f"branch{n} {{\n x = f32[] parameter(0)\n ROOT wait{n} = f32[] {ALL_REDUCE.format('x', n)}\n}}\n"
+        for n in (1, 2)
+    ]
+    entry = """ENTRY e {
+  x = f32[] parameter(0)
+  id = u32[] partition-id()
+  n = s32[] convert(id)
+  ROOT y = f32[] conditional(n, x, x), branch_computations={branch1, branch2}
+}"""
+    text = f"HloModule m, num_partitions=2\n{ADD}{''.join(branches)}{entry}"
+
+    def work(transport: ThreadsTransport) -> str:
+        with pytest.raises(HloError) as caught:
+            impatient(transport, text=text).run([[np.float32(1)]])
+        return str(caught.value)
+
+    for rank, message in enumerate(in_processes(2, work)):
+        assert f"process {rank} on host{rank}" in message
+        assert f"partition {rank}) waits in all-reduce %wait{rank + 1} for device" in message
+        assert f"partition {1 - rank}) of process {1 - rank} on host{1 - rank}" in message
+
+
 def test_a_run_that_one_process_leaves_early() -> None:
     idle = f"HloModule m, num_partitions=2\n{ADD}\nENTRY e {{\n" + (
         "p = f32[] parameter(0)\n"
@@ -113,6 +175,12 @@ def test_processes_compile_the_same_program() -> None:
         return caught.value.rule, "2 on host2" in str(caught.value)
 
     assert in_processes(3, work) == [("processes.same-program", True)] * 3
+
+
+def test_one_process_has_no_time_out() -> None:
+    exe = hloom.compile(hloom.HloModule.from_text(PROGRAM))
+    exe.process_timeout = 1.0
+    assert exe.process_timeout == math.inf
 
 
 def test_every_process_has_a_device() -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from hloom.errors import DeadlockError, EvaluationError
-from hloom.evaluate.peers import Peers
+from hloom.evaluate.peers import HEARTBEAT, Peers
 from hloom.ir.device import DeviceId, Pending
 
 _POLL: Final = 0.005
@@ -114,6 +114,7 @@ class World:
             raise EvaluationError(message, rule="devices.still-running")
         if self.peers is not None:
             self.peers.begin()
+            self.peers.begin_heartbeat(self.beat)
         self._reset()
         for prepare in self.before_run:
             prepare()
@@ -144,6 +145,13 @@ class World:
         if failure is not None:
             raise failure
         return results
+
+    def beat(self) -> None:
+        """Tell other processes if a device computes."""
+        with self.condition:
+            if self.running and self.failure is None and len(self.active) > len(self.waiting):
+                assert self.peers is not None
+                self.peers.publish(self.peers.others, "computes", self.peers.rank, None)
 
     def _leave_together(self, peers: Peers) -> None:
         """End a run when all processes have ended it, so that none waits for a message that none takes."""
@@ -322,8 +330,13 @@ class World:
                 case "send":
                     channel, number = key
                     self.channels.setdefault(channel, _Channel()).messages[number] = value
+                case "computes":
+                    pass  # it has been heard
                 case _:
-                    message = f"{peers.name(key)} failed: {value}"
+                    lines = [f"{peers.name(key)} failed: {value}"]
+                    if self.waiting:
+                        lines += [f"{peers.name(peers.rank)}:", *self._waits()]
+                    message = "\n".join(lines)
                     self._fail(EvaluationError(message, rule="processes.failed"))
 
     def _all_wait(self) -> bool:
@@ -353,8 +366,12 @@ class World:
             return name(device)
         return f"{name(device)} of {peers.name(peers.owners[device])}"
 
+    def _waits(self) -> list[str]:
+        """Return a line for each device that waits: in which instruction, for whom."""
+        return [f"  {name(device)} waits in {w.describe()}" for device, w in sorted(self.waiting.items())]
+
     def _deadlock(self) -> DeadlockError:
-        lines = [f"  {name(device)} waits in {w.describe()}" for device, w in sorted(self.waiting.items())]
+        lines = self._waits()
         done = [d.id for d in self.devices if d.id not in self.active]
         lines += [f"  {name(device)} has finished" for device in done]
         message = "the devices would wait for ever:\n" + "\n".join(lines)
@@ -372,7 +389,12 @@ def name(device: DeviceId) -> str:
 def _foreign_threads(device_count: int) -> int:
     """Return the number of threads beside the devices' own and the one that waits for them."""
     own = device_count + 1 if device_count > 1 else 1
-    return threading.active_count() - own
+    return _threads() - own
+
+
+def _threads() -> int:
+    """Return the number of threads that may do something for a program."""
+    return sum(thread.name != HEARTBEAT for thread in threading.enumerate())
 
 
 def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
@@ -535,7 +557,7 @@ class VirtualDevice:
         Raises EvaluationError if the queue is empty and nothing runs.
         """
         world = self.world
-        patient = world.host_timeout if threading.active_count() > 1 else 0.0
+        patient = world.host_timeout if _threads() > 1 else 0.0
         deadline = time.monotonic() + patient
         with world.condition:
             while not queue:

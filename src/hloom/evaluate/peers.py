@@ -8,7 +8,9 @@ into processes. Messages carry the number of their run: those of a later run wai
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
@@ -22,6 +24,8 @@ Message: TypeAlias = "tuple[int, str, Any, Any]"
 _EAGER_POLLS: Final = 200
 """Polls without a pause after a message has arrived: latency counts more than the core."""
 _LONGEST_PAUSE: Final = 2e-3
+HEARTBEAT: Final = "hloom heartbeat"
+"""The name of threads that do nothing but tell other processes that this one computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,8 @@ class Peers:
 
     Attributes:
         owners: the rank of each device.
-        timeout: seconds without any message after which waiting devices give up.
+        timeout: seconds without any message after which waiting devices give up. A process of which a device
+            computes sends one from time to time.
         broken: a run has failed; its messages may still be under way, so that no other run may start.
     """
 
@@ -113,6 +118,7 @@ class Peers:
         self._early: dict[int, list[Message]] = {}
         self._heard = time.monotonic()
         self._polls = 0
+        self._beats = False
 
     @property
     def transport(self) -> Transport:
@@ -171,6 +177,13 @@ class Peers:
 
     # -- waiting
 
+    def begin_heartbeat(self, beat: Callable[[], None]) -> None:
+        """Let a thread call a method four times in a time-out, as long as its object exists."""
+        if not self._beats:
+            self._beats = True
+            arguments = weakref.WeakMethod(beat), weakref.ref(self)
+            threading.Thread(target=_beat, args=arguments, name=HEARTBEAT, daemon=True).start()
+
     def hear(self) -> None:
         """Restart the clock of the time-out: a message has arrived, or a device computes."""
         self._heard = time.monotonic()
@@ -185,6 +198,14 @@ class Peers:
         """Return the seconds until the next poll: none at first, more the longer nothing arrives."""
         self._polls += 1
         return min(max(0, self._polls - _EAGER_POLLS) * 1e-5, _LONGEST_PAUSE)
+
+
+def _beat(beat: weakref.WeakMethod[Callable[[], None]], peers: weakref.ref[Peers]) -> None:
+    while (method := beat()) is not None and (found := peers()) is not None:
+        method()
+        pause = found.timeout / 4
+        del method, found
+        time.sleep(pause)
 
 
 def require_same_program(transport: Transport, fingerprint: str) -> None:

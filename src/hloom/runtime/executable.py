@@ -212,6 +212,19 @@ class Executable:
     def host_timeout(self, seconds: float) -> None:
         self._world.host_timeout = seconds
 
+    @property
+    def process_timeout(self) -> float:
+        """Seconds without a sign of other processes, 60 at first, after which a run that waits for them ends.
+
+        A process that computes gives signs. Infinite if this process has all devices.
+        """
+        return self._world.peers.timeout if self._world.peers is not None else math.inf
+
+    @process_timeout.setter
+    def process_timeout(self, seconds: float) -> None:
+        if self._world.peers is not None:
+            self._world.peers.timeout = seconds
+
     def __call__(self, *arguments: Any) -> Any:
         """Run on the only device: arrays (or numbers, lists, literals, nested tuples) in, the result out.
 
