@@ -6,29 +6,29 @@ Bytes are exact: they are those of the partitioned program. Times are estimates 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from hloom.analysis.cost import known_trip_count
 from hloom.analysis.origin import op_name, source_line
 from hloom.errors import HloError
-from hloom.ir.computation import HloComputation
 from hloom.ir.device_groups import IotaDeviceList, ReplicaGroups
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes
 from hloom.operations.collectives import Collective
-from hloom.operations.control_flow import While
 from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
-from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
-from hloom.sharding.decisions import Cause
 from hloom.sharding.explaining import Conflict, Explainer, Why
 from hloom.sharding.memory import Memory, memory_of
 from hloom.sharding.meshes import axes_along, device_count, mesh_of, resized
 from hloom.sharding.partitioner import Partitioned, partition
+from hloom.sharding.replication import WholeArray, whole_arrays
+from hloom.sharding.suggesting import Costs, Suggestion, scatters, suggested_shardings
 from hloom.sharding.topologies import Link, links_of, memory_of_device
-from hloom.sharding.traffic import sent
+from hloom.sharding.traffic import Execution, executions
+
+_LEAST: Final = 0.01
+"""Part of the peak from which arrays are listed that every device has whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class Report:
         replicated: parameters that every device has whole, with their bytes, the largest first.
         unknown_loops: the number of loops whose trip count is unknown.
         conflicts: cuts that excluded each other, and which were kept.
+        whole: arrays that every device has whole and that are at least 1 % of the peak, the largest first.
+        suggestions: replacements to consider.
     """
 
     devices: int
@@ -86,6 +88,8 @@ class Report:
     replicated: tuple[tuple[str, int], ...] = ()
     unknown_loops: int = 0
     conflicts: tuple[Conflict, ...] = ()
+    whole: tuple[WholeArray, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
 
     @property
     def bytes_per_step(self) -> int:
@@ -129,6 +133,7 @@ def report(
     mesh: Any = None,
     topology: str | Mapping[str, Link] = "tpu-v5p",
     memory: int | None = None,
+    tries: int = 0,
 ) -> Report:
     """Return the report of a program with shardings.
 
@@ -138,30 +143,44 @@ def report(
             these sizes. By default its own.
         topology: a name of `TOPOLOGIES`, or a link for each axis; the slowest counts for several axes.
         memory: bytes of a device; by default those of the topology.
+        tries: the number of other shardings to try for suggestions, each of which takes as long as the
+            report itself.
 
     Raises HloError by the rules ``report.program``, ``report.mesh``, ``report.topology`` and those of the
     partitioner.
     """
-    module = _module(program)
+    given = _module(program)
     axes = _axis_sizes(mesh)
-    devices = device_count(module, axes)
-    partitioned = partition(resized(module, axes), devices)
+    devices = device_count(given, axes)
+    module = resized(given, axes)
     named = axes or mesh_of(module)
     links = links_of(topology, named)
-    WhileLoopTripCountAnnotator().run(partitioned.module)
+    partitioned = partition(module, devices)
     explainer = Explainer(partitioned.module, named)
-    walk = _Walk(devices, named, links, partitioned.causes, explainer)
-    walk.computation(partitioned.module.entry, 1)
-    return Report(
+    executed, unknown_loops = executions(partitioned.module, devices)
+    rows = [
+        _row(one, named, links, explainer.why(partitioned.causes.get(one.sent.instruction)))
+        for one in executed
+    ]
+    held = memory_of(partitioned, module)
+    made = Report(
         devices,
         named,
-        tuple(sorted(walk.rows, key=lambda row: -row.bytes_per_step)),
-        memory_of(partitioned, module),
+        tuple(sorted(rows, key=lambda row: -row.bytes_per_step)),
+        held,
         memory if memory is not None else memory_of_device(topology),
         tuple(_replicated(module, partitioned)),
-        walk.unknown_loops,
+        unknown_loops,
         tuple(explainer.conflicts(partitioned.decisions)),
+        whole_arrays(partitioned, devices, named, _LEAST * held.peak_bytes),
+        tuple(scatters(executed)),
     )
+    if not tries:
+        return made
+    needs = [(row.why, row.bytes_per_step) for row in made.collectives]
+    costs = Costs(made.bytes_per_step, made.peak_bytes)
+    found = suggested_shardings(module, devices, named, needs, costs, tries, made.fits is False)
+    return replace(made, suggestions=(*found, *made.suggestions))
 
 
 def _axis_sizes(mesh: Any) -> dict[str, int]:
@@ -183,42 +202,15 @@ def _module(program: Any) -> HloModule:
     return HloModule.from_proto(program.compiler_ir("hlo").as_serialized_hlo_module_proto())
 
 
-@dataclass(slots=True)
-class _Walk:
-    """Collects the collectives of a program with the number of their executions."""
-
-    devices: int
-    axes: Mapping[str, int]
-    links: Mapping[str, Link]
-    causes: Mapping[HloInstruction, Cause]
-    explainer: Explainer
-    rows: list[Row] = field(default_factory=list[Row])
-    unknown_loops: int = 0
-
-    def computation(self, computation: HloComputation, times: int) -> None:
-        """Add the collectives of a computation that runs some times."""
-        for i in computation.instructions:
-            found = sent(i, self.devices)
-            if found is not None:
-                self.rows.append(self._row(i, found.members, found.bytes, times))
-            elif i.operation.calls_program:
-                inside = times
-                if isinstance(i.operation, While):
-                    count = known_trip_count(i)
-                    self.unknown_loops += count is None
-                    inside *= 1 if count is None else count
-                for called in i.called_computations:
-                    self.computation(called, inside)
-
-    def _row(self, i: HloInstruction, members: int, amount: int, times: int) -> Row:
-        axes = _axes(i, self.axes)
-        links = [self.links[axis] for axis in axes.split("+") if axis in self.links] or [self.links[""]]
-        link = min(links, key=lambda link: link.bandwidth)
-        hops = 1 if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)) else members - 1
-        seconds = times * (hops * link.latency + amount / link.bandwidth)
-        origin = op_name(i), source_line(i)
-        why = self.explainer.why(self.causes.get(i))
-        return Row(i.name, i.opcode, *origin, axes, members, amount, times, seconds, why)
+def _row(one: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why: Why) -> Row:
+    """Return the row of a collective."""
+    i, members, amount = one.sent.instruction, one.sent.members, one.sent.bytes
+    along = _axes(i, axes)
+    own = [links[axis] for axis in along.split("+") if axis in links] or [links[""]]
+    link = min(own, key=lambda link: link.bandwidth)
+    hops = 1 if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)) else members - 1
+    seconds = one.times * (hops * link.latency + amount / link.bandwidth)
+    return Row(i.name, i.opcode, op_name(i), source_line(i), along, members, amount, one.times, seconds, why)
 
 
 def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:

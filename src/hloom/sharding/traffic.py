@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hloom.analysis.cost import known_trip_count
+from hloom.ir.computation import HloComputation
 from hloom.ir.device_groups import IotaDeviceList
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.traits import shape_bytes
 from hloom.operations.collectives import Collective
+from hloom.operations.control_flow import While
 from hloom.operations.exchanges import CollectivePermute, CollectivePermuteStart
+from hloom.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +77,37 @@ def collectives(module: HloModule) -> Iterator[Sent]:
 def bytes_sent(module: HloModule) -> int:
     """Return the sum over all collectives of a module, once each, whatever loops they stand in."""
     return sum(one.bytes for one in collectives(module))
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Executions of a collective in a step.
+
+    Attributes:
+        sent: what a device sends in one of them.
+        times: their number; of loops whose trip count is unknown, one iteration.
+    """
+
+    sent: Sent
+    times: int
+
+
+def executions(module: HloModule, devices: int) -> tuple[list[Execution], int]:
+    """Return the executions of all collectives in a step, and the number of loops of unknown length."""
+    WhileLoopTripCountAnnotator().run(module)
+    found: list[Execution] = []
+    return found, _executed(module.entry, devices, 1, found)
+
+
+def _executed(computation: HloComputation, devices: int, times: int, found: list[Execution]) -> int:
+    unknown = 0
+    for i in computation.instructions:
+        one = sent(i, devices)
+        if one is not None:
+            found.append(Execution(one, times))
+        elif i.operation.calls_program:
+            count = known_trip_count(i) if isinstance(i.operation, While) else 1
+            unknown += count is None
+            for called in i.called_computations:
+                unknown += _executed(called, devices, times if count is None else times * count, found)
+    return unknown

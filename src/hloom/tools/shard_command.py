@@ -53,9 +53,21 @@ def partition(file: str, mesh: str, output: str | None) -> None:
               "JSON file.")  # fmt: skip
 @click.option("--memory", default="", metavar="BYTES",
               help="Memory of a device, such as 16GiB. Default: that of the topology.")  # fmt: skip
+@click.option("--suggest", is_flag=True, help="Try other shardings; each takes as long as the report itself.")
+@click.option("--tries", default=24, show_default=True, type=click.IntRange(1),
+              help="Number of shardings to try.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--all", "everything", is_flag=True, help="Print long lists to the end.")
-def shard(file: str, mesh: str, topology: str, memory: str, as_json: bool, everything: bool) -> None:
+def shard(
+    file: str,
+    mesh: str,
+    topology: str,
+    memory: str,
+    suggest: bool,
+    tries: int,
+    as_json: bool,
+    everything: bool,
+) -> None:
     """Report what a sharded program costs, without running it.
 
     Every collective of the partitioned program with the framework's operation and source line that it comes
@@ -64,13 +76,15 @@ def shard(file: str, mesh: str, topology: str, memory: str, as_json: bool, every
     --topology states the link of each axis: {"data": {"latency": SECONDS, "bandwidth": BYTES_PER_SECOND}}.
 
     The memory of a device is that of values over the schedule; what lives at the peak is listed. Exit status:
-    3 if that is more than a device has (--memory, or the topology's).
+    3 if that is more than a device has (--memory, or the topology's). --suggest partitions the program again
+    with other annotations, and prints those that cost less.
 
     \b
     Examples:
       hloom shard step.hlo
       hloom shard step.hlo --mesh data=64,model=8 --topology nvlink-h100
       hloom shard step.hlo --memory 16GiB || echo too large
+      hloom shard step.hlo --suggest
     """
     from hloom.files import load
     from hloom.sharding.meshes import parse_mesh
@@ -80,7 +94,9 @@ def shard(file: str, mesh: str, topology: str, memory: str, as_json: bool, every
 
     click.get_current_context().find_root().obj = file
     capacity = parse_memory(memory) if memory else None
-    found = report(load(file), parse_mesh(mesh) if mesh else None, _topology(topology), capacity)
+    found = report(
+        load(file), parse_mesh(mesh) if mesh else None, _topology(topology), capacity, tries * suggest
+    )
     click.echo(json.dumps(found.to_json(), indent=2) if as_json else report_text(found, everything))
     if found.fits is False:
         sys.exit(DOES_NOT_FIT)

@@ -37,10 +37,8 @@ def report_text(found: Report, everything: bool = False) -> str:
         lines += [_conflict(conflict) for conflict in found.conflicts[:most]]
         lines += _more(len(found.conflicts) - most, "conflicts")
     lines += ["", *_memory(found, most if everything else _MOST)]
-    if found.replicated:
-        shown = [f"%{name} {byte_text(size)}" for name, size in found.replicated[:most]]
-        lines.append(f"whole on every device: {', '.join(shown)}")
-        lines += _more(len(found.replicated) - most, "parameters")
+    lines += _whole(found, most if everything else _MOST)
+    lines += _suggestions(found, most if everything else _MOST)
     return "\n".join(lines)
 
 
@@ -75,6 +73,36 @@ def _memory(found: Report, most: int) -> list[str]:
         ]
         lines += [table(rows, ("name", "", "", "value")), *_more(len(ordered) - most, "kinds of arrays")]
     return lines
+
+
+def _whole(found: Report, most: int) -> list[str]:
+    """Return the large arrays that every device has whole."""
+    if not found.whole:
+        return []
+    lines = ["", styled("whole on every device", "title")]
+    for array in found.whole[:most]:
+        place = ", ".join(part for part in (array.op_name, array.source) if part)
+        words = f"  %{array.name} {array.shape}: {byte_text(array.bytes)}"
+        words += " as the program states" if array.is_stated else ", not stated"
+        if array.saved:
+            words += f"; dimension {array.dimension} over {array.axis} saves {byte_text(array.saved)}"
+        lines.append(words + (f" ({place})" if place else ""))
+    return [*lines, *_more(len(found.whole) - most, "arrays")]
+
+
+def _suggestions(found: Report, most: int) -> list[str]:
+    """Return the replacements to consider, with what they save."""
+    if not found.suggestions:
+        return []
+    lines = ["", styled("to consider, each by itself", "title")]
+    for one in found.suggestions[:most]:
+        saved = f"{_saved(one.saved_bytes)} in a step, {_saved(one.saved_memory)} at the peak of memory"
+        lines += [f"  {one.text}", f"    {saved} ({one.verified})"]
+    return [*lines, *_more(len(found.suggestions) - most, "suggestions")]
+
+
+def _saved(count: int) -> str:
+    return f"saves {byte_text(count)}" if count >= 0 else f"takes {byte_text(-count)} more"
 
 
 def byte_text(count: float) -> str:
