@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.collective_programs import single
+from tests.runtime.collective_programs import permute, single
 
 from evaluation import parse
 from hloom.cpu.runtime import exchange_plan
@@ -16,6 +17,7 @@ from hloom.cpu.runtime.exchange_plan import Message, Segment, plan_exchange
 from hloom.ir.instruction import HloInstruction
 
 OPCODES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
+Sources: TypeAlias = "Sequence[int | None]"
 SIZES = (3, 3000, 30000)
 
 
@@ -34,8 +36,8 @@ def sizes_of(i: HloInstruction) -> list[int]:
 class Process:
     """The arrays of one process: its own participants' are known, the others' are received."""
 
-    def __init__(self, i: HloInstruction, owners: Sequence[int], rank: int) -> None:
-        self.plan = plan_exchange(i, owners, rank)
+    def __init__(self, i: HloInstruction, owners: Sequence[int], rank: int, sources: Sources) -> None:
+        self.plan = plan_exchange(i, owners, rank, sources)
         self.arrays = {
             (position, array): np.full(size, -1, np.int64) if owner != rank else known(position, array, size)
             for position, owner in enumerate(owners)
@@ -59,9 +61,9 @@ def known(position: int, array: int, size: int) -> np.ndarray:
     return np.arange(size, dtype=np.int64) * 1000 + position * 10 + array
 
 
-def exchanged(i: HloInstruction, owners: Sequence[int]) -> list[Process]:
+def exchanged(i: HloInstruction, owners: Sequence[int], sources: Sources) -> list[Process]:
     """Return the processes after all messages."""
-    processes = [Process(i, owners, rank) for rank in range(max(owners) + 1)]
+    processes = [Process(i, owners, rank, sources) for rank in range(max(owners) + 1)]
     for step in (0, 1):
         for number in range(max(len(p.plan.steps[step]) for p in processes)):
             under_way = [
@@ -86,11 +88,13 @@ def sent(sender: Process, receiver: Process, here: int, there: int, step: int, n
     return [segment for m in messages for segment in m.segments]
 
 
-def check(i: HloInstruction, owners: Sequence[int]) -> None:
+def check(i: HloInstruction, owners: Sequence[int], sources: Sources = ()) -> None:
     count = len(owners)
-    for rank, process in enumerate(exchanged(i, owners)):
+    for rank, process in enumerate(exchanged(i, owners, sources)):
         for source in range(count):
             for target in (n for n, owner in enumerate(owners) if owner == rank):
+                if sources and sources[target] != source:
+                    continue
                 for step in (1, 2):
                     for segment in exchange_plan._needed(i, count, step, source, target):
                         if not segment.bytes:
@@ -119,6 +123,14 @@ def test_many_processes(owners: list[int], opcode: str) -> None:
     owners[:21] = range(21)
     i = collective(opcode, len(owners), 1)
     check(i, owners)
+
+
+@pytest.mark.parametrize("rows", [6, 40000])
+def test_a_permutation_sends_to_the_target_of_each_pair(rows: int) -> None:
+    i = parse(permute("f32", "{{0,1},{1,2},{2,0}}", rows=rows)).entry.root
+    check(i, [0, 1, 1, 2], sources=[2, 0, 1, None])
+    segments = [m.segments for m in plan_exchange(i, [0, 1, 1, 2], 2, [2, 0, 1, None]).messages]
+    assert segments == []
 
 
 def test_little_data_of_many_processes_takes_few_messages() -> None:

@@ -52,6 +52,10 @@ def programs() -> Iterator[tuple[str, str]]:
         groups, count = PLACES["flattened_id"]
         yield f"{opcode} of columns", single(opcode, "bf16", groups, count, 5, 1)
     yield "collective-permute of partitions", permute("f32", "{{0,1}}", "channel_id=1, ")
+    yield "collective-permute in place", permute("f32", "{{0,1},{1,0}}", rows=40000)
+    yield "collective-permute within a device", permute("f32", "{{1,1}}")
+    yield "collective-permute of nothing", permute("f32", "{}")
+    yield "collective-permute of two arrays", permuted_pair()
     yield "two operands of two sizes", two_operands()
     yield "one channel, two sizes", two_sizes()
     yield "begun and ended", asynchronous()
@@ -90,12 +94,20 @@ def single(opcode: str, kind: str, groups: str, count: int, rows: int, dimension
     return module(f" x = {operand} parameter(0)\n ROOT y = {result} {opcode}(x), {attributes}", kind)
 
 
-def permute(kind: str, pairs: str, channel: str = "") -> str:
+def permute(kind: str, pairs: str, channel: str = "", rows: int = 6) -> str:
     """Return a program of a permutation."""
     return module(
-        f" x = {kind}[6] parameter(0)\n"
-        f" ROOT y = {kind}[6] collective-permute(x), {channel}source_target_pairs={pairs}",
+        f" x = {kind}[{rows}] parameter(0)\n"
+        f" ROOT y = {kind}[{rows}] collective-permute(x), {channel}source_target_pairs={pairs}",
         kind,
+    )
+
+
+def permuted_pair() -> str:
+    """Return a permutation of two arrays."""
+    return module(
+        " x = f32[3] parameter(0)\n y = bf16[5] parameter(1)\n"
+        " ROOT r = (f32[3], bf16[5]) collective-permute(x, y), source_target_pairs={{1,0}}"
     )
 
 

@@ -16,8 +16,8 @@ from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import as_type
 from hloom.codegen.elements import Elements, View
-from hloom.codegen.llvm import I32, I64, PTR, Function, Value
-from hloom.codegen.llvm.memory import copy_bytes
+from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Value
+from hloom.codegen.llvm.memory import copy_bytes, fill_bytes
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.codegen.types import Element
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -61,6 +61,9 @@ def emit_collective(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Run in native code if the context has a participant record for the call, else on the host."""
     i = plan.instruction
     f = program.function
+    if not all(o.shape.is_array for o in i.operands) or getattr(i.operation, "slice_sizes", ()):
+        emit_host_call(program, plan)
+        return
     number = len(program.host_calls)
     here, find, native, by_host, after = (f.new_block() for _ in range(5))
     f.branch(program.context.compare("ne", 0), here, by_host)
@@ -107,6 +110,8 @@ class _CollectiveEmitter:
                 self.call(_gathered)
             case "all-to-all":
                 self.call(_exchanged if i.shape.is_array else _dealt)
+            case "collective-permute":
+                self.call(_permuted)
             case _:
                 self.call(_broadcast)
         self.rendezvous(3)
@@ -142,6 +147,7 @@ class _Table:
     Attributes:
         function: the kernel.
         position, count: the position of this participant, and the number of participants.
+        source: the position of the participant whose operand a permutation brings here, or -1.
     """
 
     def __init__(self, f: Function, participant: Value, operands: int) -> None:
@@ -150,6 +156,7 @@ class _Table:
         self._rendezvous = f.load(PTR, participant)
         self.position = f.load(I64, f.offset(participant, 1, I64))
         self.count = f.load(I64, f.offset(participant, 2, I64))
+        self.source = f.load(I64, f.offset(participant, 6, I64))
 
     def operand(self, participant: Value, number: int | Value) -> Value:
         """Return the address of an operand of a participant."""
@@ -300,6 +307,17 @@ def _dealt(t: _Table, i: HloInstruction) -> None:
     for n, shape in enumerate(i.shape.tuple_shapes):
         source = t.operand(f.constant(I64, n), t.position)
         t.copy(t.result(n), source, f.constant(I64, leaf_bytes(shape)))
+
+
+def _permuted(t: _Table, i: HloInstruction) -> None:
+    """Collective-permute: copy the operands of the source, or fill with zeros."""
+    f = t.function
+    for n, shape in _operand_leaves(i):
+        size = f.constant(I64, leaf_bytes(shape))
+        with f.when(t.source.compare("sge", 0)):
+            t.copy(t.result(n), t.operand(t.source, n), size)
+        with f.when(t.source.compare("slt", 0)):
+            fill_bytes(t.result(n), f.constant(I8, 0), size)
 
 
 def _broadcast(t: _Table, i: HloInstruction) -> None:

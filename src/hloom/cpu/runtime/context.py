@@ -25,12 +25,12 @@ POLL_FUNCTION: Final = "hloom_poll"
 """Its name."""
 _WORDS: Final = 8
 
-PARTICIPANT_WORDS: Final = 6
+PARTICIPANT_WORDS: Final = 7
 """Words of a participant record before its addresses; see ``native_code/rendezvous.ll``."""
 FIRST_PARTICIPANT: Final = 3 * 128
 """Bytes of a rendezvous before the addresses of its participant records."""
 NATIVE_COLLECTIVES: Final = frozenset((
-    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "reduce-scatter",
+    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter",
 ))  # fmt: skip
 """Collectives with an implementation in native code."""
 

@@ -110,15 +110,19 @@ class ExchangePlan:
         return [message for rounds in self.steps for each in rounds for message in each]
 
 
-def plan_exchange(i: HloInstruction, owners: Sequence[int], rank: int) -> ExchangePlan:
+def plan_exchange(
+    i: HloInstruction, owners: Sequence[int], rank: int, sources: Sequence[int | None] = ()
+) -> ExchangePlan:
     """Return the messages of a process.
 
     Args:
         i: the collective, of an opcode in `NATIVE_COLLECTIVES`.
         owners: the process of each participant, in the order of the group.
         rank: the process.
+        sources: for a permutation, the participant whose operand each one gets; None for zeros.
     """
-    steps = tuple([tuple(_rounds(i, owners, rank, step)) for step in (1, 2)])
+    pairs = frozenset((source, target) for target, source in enumerate(sources) if source is not None)
+    steps = tuple([tuple(_rounds(i, owners, rank, step, pairs)) for step in (1, 2)])
     sizes = _array_bytes(i)
     received = dict.fromkeys(
         (s.position, s.array)
@@ -203,12 +207,16 @@ def _element_bytes(shape: Shape) -> int:
 # -- messages
 
 
-def _rounds(i: HloInstruction, owners: Sequence[int], rank: int, step: int) -> Iterator[tuple[Message, ...]]:
+def _rounds(
+    i: HloInstruction, owners: Sequence[int], rank: int, step: int, permuted: frozenset[tuple[int, int]]
+) -> Iterator[tuple[Message, ...]]:
     ranks = sorted(set(owners))
     positions = {r: [n for n, owner in enumerate(owners) if owner == r] for r in ranks}
 
     def needed(source: int, target: int) -> list[Segment]:
         pairs = ((a, b) for a in positions[source] for b in positions[target])
+        if i.opcode == "collective-permute":
+            pairs = (pair for pair in pairs if pair in permuted)
         found = (s for a, b in pairs for s in _needed(i, len(owners), step, a, b) if s.bytes)
         return list(dict.fromkeys(found))
 

@@ -20,12 +20,15 @@ from hloom.ir.device import DeviceId
 from hloom.ir.instruction import HloInstruction
 
 _SPINS: Final = 4000
-"""Polls of the generation before a thread sleeps, if every participant can have a core: some 50 us."""
+"""Polls of the generation before a thread sleeps, if every device can have a core: some 50 us."""
 _ALIGNMENT: Final = 128
 _GENERATION_AT: Final = 128
 _SPINS_AT: Final = 260
 _OTHER_FORM: Final = -1
 """What native code tells instead of a generation; steps of an exchange follow."""
+
+
+_NOBODY: Final = (1 << 64) - 1
 
 
 class Rendezvous:
@@ -75,6 +78,7 @@ class Participant:
         instruction: the collective.
         form: a number for the types and sizes of the operands; equal for all participants if they fit.
         exchange: how participants in other processes get the operands; None if there are none.
+        source: the position of the participant whose operand a permutation brings here; None if it is none.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Participant:
         instruction: HloInstruction,
         form: int,
         exchange: Exchange | None,
+        source: int | None = None,
     ) -> None:
         self._rendezvous, self._device, self._instruction = rendezvous, device, instruction
         self._exchange = exchange
@@ -95,6 +100,7 @@ class Participant:
             form,
             len(rendezvous.here),
             exchange.address if exchange is not None else 0,
+            _NOBODY if source is None else source,
         )
         self._words = (ctypes.c_uint64 * (PARTICIPANT_WORDS + array_count(instruction)))(*head)
         self.address = ctypes.addressof(self._words)

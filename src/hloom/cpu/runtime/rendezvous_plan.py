@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from hloom.analysis.instructions import operation_of
@@ -25,10 +26,10 @@ from hloom.errors import HloError
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.evaluate.peers import Peers
 from hloom.ir.device import DeviceId
-from hloom.ir.device_groups import members_of
+from hloom.ir.device_groups import group_mode, members_of
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.collectives import AllGather, Collective, ReduceScatter
-from hloom.operations.exchanges import AllToAll
+from hloom.operations.exchanges import AllToAll, CollectivePermute
 
 Key: TypeAlias = "tuple[str, int | None, tuple[DeviceId, ...]]"
 """Opcode, channel and participants."""
@@ -80,7 +81,8 @@ class RendezvousPlan:
         for call, key, i in self._native_calls(number):
             form = self._forms[_form(i)]
             exchange = self._exchanges.get((key, form))
-            found[call] = Participant(self._meeting(key), device, i, form, exchange)
+            source = _sources(i, key[2])[key[2].index(device.id)]
+            found[call] = Participant(self._meeting(key), device, i, form, exchange, source)
         return found
 
     def _native_calls(self, number: int) -> Iterator[tuple[int, Key, HloInstruction]]:
@@ -105,7 +107,7 @@ class RendezvousPlan:
             forms = offer.forms[device.id] = {}
             for n, key in keys.items():
                 if key is None:
-                    offer.unfit.add((own[n].opcode, operation_of(own[n], Collective).channel_id))
+                    offer.unfit.add((own[n].opcode, _channel(own[n])))
                 else:
                     forms.setdefault(key, []).append(_form(own[n]))
             offer.excluded.update(kind for i in own for kind in _begun(i))
@@ -129,7 +131,7 @@ class RendezvousPlan:
                 place = key, self._forms[_form(i)]
                 if key in tags and place not in plans:
                     owners = [peers.owners[member] for member in key[2]]
-                    plans[place] = plan_exchange(i, owners, peers.rank), i
+                    plans[place] = plan_exchange(i, owners, peers.rank, _sources(i, key[2])), i
         memory = self._shared_memory({place: plan.size for place, (plan, _) in plans.items()})
         for (key, form), (plan, i) in plans.items():
             self._exchanges[key, form] = Exchange(
@@ -184,20 +186,71 @@ def _keys(device: VirtualDevice, calls: Sequence[HloInstruction]) -> Iterator[tu
 
 
 def _form(i: HloInstruction) -> Form:
-    """Return what all participants must have in common: types and sizes, and thereby the dimension."""
+    """Return what all participants have in common: types and sizes, thereby the dimension, and pairs."""
     shapes = [o.shape for o in i.operands] + [s for _, s in leaves(i.shape)]
-    return tuple([(shape.element_type.name, shape.dimensions) for shape in shapes])
+    pairs = getattr(i.operation, "source_target_pairs", ())
+    return (*pairs, *((shape.element_type.name, shape.dimensions) for shape in shapes))
+
+
+def _channel(i: HloInstruction) -> int | None:
+    return getattr(i.operation, "channel_id", None)
 
 
 def _key(device: VirtualDevice, i: HloInstruction) -> Key | None:
-    operation = operation_of(i, Collective)
     try:
-        members = members_of(operation.replica_groups.groups, operation.group_mode, device)
+        members = _members(device, i)
     except HloError:
         return None
     if members is None or not _fits(i, len(members)) or not applies_expressions(i):
         return None
-    return i.opcode, operation.channel_id, members
+    return i.opcode, _channel(i), members
+
+
+def _members(device: VirtualDevice, i: HloInstruction) -> tuple[DeviceId, ...] | None:
+    """Return the participants; those of a permutation are the devices that its pairs connect."""
+    if isinstance(i.operation, Collective):
+        return members_of(i.operation.replica_groups.groups, i.operation.group_mode, device)
+    operation = operation_of(i, CollectivePermute)
+    numbers = {number for pair in operation.source_target_pairs for number in pair}
+    across = group_mode(operation.channel_id, None) == "cross_partition"
+    count = device.num_partitions if across else device.num_replicas
+    if operation.slice_sizes or any(number >= count for number in numbers):
+        return None
+    own = device.id[1 if across else 0]
+    return tuple([_with_number(device.id, n, across) for n in _connected(operation.source_target_pairs, own)])
+
+
+def _with_number(device: DeviceId, number: int, across: bool) -> DeviceId:
+    """Return a device with another partition if ``across`` partitions, else with another replica."""
+    return (device[0], number) if across else (number, device[1])
+
+
+def _connected(pairs: tuple[tuple[int, int], ...], number: int) -> tuple[int, ...]:
+    """Return the numbers that pairs connect with one, directly or through others, in ascending order."""
+    return _components(pairs).get(number, (number,))
+
+
+@lru_cache(maxsize=256)
+def _components(pairs: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, ...]]:
+    groups: dict[int, set[int]] = {}
+    for a, b in pairs:
+        merged = groups.get(a, {a}) | groups.get(b, {b})
+        groups.update(dict.fromkeys(merged, merged))
+    return {number: tuple(sorted(group)) for number, group in groups.items()}
+
+
+def _sources(i: HloInstruction, members: Sequence[DeviceId]) -> list[int | None]:
+    """Return the positions of the participants whose operands a permutation brings to each one."""
+    if not isinstance(i.operation, CollectivePermute):
+        return [None] * len(members)
+    across = group_mode(i.operation.channel_id, None) == "cross_partition"
+    positions = {member: n for n, member in enumerate(members)}
+    found: list[int | None] = [None] * len(members)
+    for source, target in i.operation.source_target_pairs:
+        place = positions.get(_with_number(members[0], target, across))
+        if place is not None:
+            found[place] = positions[_with_number(members[0], source, across)]
+    return found
 
 
 def _fits(i: HloInstruction, count: int) -> bool:

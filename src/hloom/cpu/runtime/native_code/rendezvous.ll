@@ -2,8 +2,9 @@
 ; `hloom.cpu.runtime.rendezvous` is the Python side. If some participants are in other processes, the last one of this
 ; process to arrive exchanges arrays with them (`exchange.ll`) before the others continue.
 
-; rendezvous, position, number of participants, form, participants of this process, exchange or null; addresses
-%participant = type { ptr, i64, i64, i64, i64, ptr, [0 x ptr] }
+; rendezvous, position, number of participants, form, participants of this process, exchange or null, position of the
+; participant whose operand a permutation brings here or -1; addresses
+%participant = type { ptr, i64, i64, i64, i64, ptr, i64, [0 x ptr] }
 
 %rendezvous = type {
   i32, [124 x i8],      ; 0 arrived
@@ -44,8 +45,8 @@ differ:
 }
 
 ; Arrive, and continue when all have arrived. Step 1 publishes the record first and compares the forms of all afterwards;
-; a difference is reported to the host, await(number, -1). Step 3 withdraws the record afterwards. A thread that has
-; slept twice lets the host wait, await(number, generation), which detects deadlocks. Return 0, or 1 if that failed.
+; a difference is reported to the host, await(number, -1). Step 3 withdraws the record afterwards. A thread that waits
+; yields at times, because it may share its core with the one that it waits for; one that has slept twice lets the host wait, await(number, generation), which detects deadlocks. Return 0, or 1 if that failed.
 define i32 @hloom_rendezvous(ptr %participant, i64 %number, i32 %step) nounwind {
 entry:
   %rendezvous = load ptr, ptr %participant
@@ -104,7 +105,7 @@ prepare:
   br label %watch
 
 watch:
-  %spins = phi i32 [ 0, %prepare ], [ %spins.next, %spin ]
+  %spins = phi i32 [ 0, %prepare ], [ %spins.next, %spin ], [ %spins.next, %yield ]
   %seen = load atomic i32, ptr %generation.at acquire, align 4
   %same = icmp eq i32 %seen, %generation
   br i1 %same, label %consider, label %complete
@@ -116,6 +117,12 @@ consider:
 spin:
   call void @pause()
   %spins.next = add i32 %spins, 1
+  %some = and i32 %spins.next, 127
+  %many = icmp eq i32 %some, 0
+  br i1 %many, label %yield, label %watch
+
+yield:
+  %yielded = call i32 @sched_yield()
   br label %watch
 
 sleep:
