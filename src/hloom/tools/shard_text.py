@@ -144,12 +144,18 @@ def _table(groups: Sequence[Sequence[Row]]) -> str:
             str(row.times),
             byte_text(sum(each.bytes_per_step for each in group)),
             f"{sum(each.seconds for each in group) * 1e6:.1f} us",
-            ", ".join(part for part in (row.op_name, row.source) if part),
+            ", ".join(part for part in _origin(row) if part),
         )
         for number, group in enumerate(groups, 1)
         for row in group[:1]
     ]
     return table(rows, ("", "name", "", "", "", "", "", "value"))
+
+
+def _origin(row: Row) -> tuple[str, str]:
+    """Return the operation and the source line of a collective, or else of what needs it."""
+    own = row.op_name, row.source
+    return own if any(own) else (row.why.op_name, row.why.source)
 
 
 def _why(number: int, row: Row) -> list[str]:

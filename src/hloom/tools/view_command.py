@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _COMPILED: Final = 5_000
 """Number of instructions up to which a program is compiled without being asked to."""
 
+_TRIES: Final = 24
+"""Number of shardings to try for suggestions."""
+
 
 class _FileOrFolder(click.ParamType[str]):
     """An existing folder, or a file or ``-``."""
@@ -36,6 +39,9 @@ class _FileOrFolder(click.ParamType[str]):
 @click.option("--random", "seed", type=click.IntRange(0), metavar="SEED",
               help="Run on random arguments, and show the time of each instruction.")  # fmt: skip
 @click.option("--input", "inputs", multiple=True, type=FILE, help="Run on the arrays of a .npy or .npz file.")
+@click.option("--mesh", default="", metavar="AXES",
+              help="Sizes of axes for the tab of sharding, such as x=4,y=2. Default: its own.")  # fmt: skip
+@click.option("--suggest", is_flag=True, help="Try other shardings, and show those that cost less.")
 @click.option("--module", "wanted", default="", metavar="REGEX",
               help="The program of a folder of dumps. Default: the one with the most files.")  # fmt: skip
 def view(
@@ -44,9 +50,11 @@ def view(
     compiled: bool | None,
     seed: int | None,
     inputs: tuple[str, ...],
+    mesh: str,
+    suggest: bool,
     wanted: str,
 ) -> None:
-    """Write a page that shows programs: their graph, costs, text, passes, memory and time.
+    """Write a page that shows programs: their graph, costs, text, passes, memory, time and sharding.
 
     FILE may also be a folder that --xla_dump_to wrote: its programs are shown pass by pass. Several files are
     shown with what changes from one to the next. The page is one file that needs no server and no network:
@@ -56,6 +64,7 @@ def view(
     Examples:
       hloom view model.hlo
       hloom view model.hlo --random 0
+      hloom view step.hlo --mesh data=64,model=8
       hloom view dump_folder --module train_step
       hloom view before.hlo after.hlo -o changes.html
     """
@@ -69,6 +78,8 @@ def view(
     more: dict[str, Any] = {}
     if single is not None and compiled is not False:
         more = _compiled(single, stages, must=bool(compiled) or run)
+    if single is not None:
+        more |= _sharding(single, mesh, suggest)
     if single is not None and run:
         more |= _timed(single, seed, inputs)
     Path(output).write_text(html_page(page_parts(stages, more)), encoding="utf-8")
@@ -114,6 +125,24 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, A
         return {}
     stages += passes
     return more
+
+
+def _sharding(module: HloModule, mesh: str, suggest: bool) -> dict[str, Any]:
+    """Return the report of a program with shardings; nothing for others, and for those that are refused."""
+    from hloom.errors import HloError
+    from hloom.sharding.meshes import parse_mesh
+    from hloom.tools.viewer.sharding import is_sharded, sharding_part
+
+    axes = parse_mesh(mesh) if mesh else {}
+    if not is_sharded(module, axes):
+        return {}
+    try:
+        return sharding_part(module, axes, _TRIES if suggest else 0)
+    except HloError as error:
+        if mesh or suggest:
+            raise
+        click.echo(f"no report of the sharding: {error}", err=True)
+        return {}
 
 
 def _timed(module: HloModule, seed: int | None, inputs: tuple[str, ...]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import { Minimap } from "viewer/minimap.js";
 import { PassesView } from "viewer/passes.js";
 import { Program } from "viewer/program.js";
 import { matches } from "viewer/search.js";
+import { ShardingView } from "viewer/sharding.js";
 import { TextView } from "viewer/text.js";
 import { TimeView } from "viewer/time.js";
 import { element } from "viewer/words.js";
@@ -51,7 +52,7 @@ const last = stages.length - 1;
 const has = (name) => manifest.parts.includes(name);
 const TABS = {
   graph: "Graph", text: "Text", ...(stages.length > 1 && { passes: "Passes" }),
-  ...(has("memory") && { memory: "Memory" }), ...(has("time") && { time: "Time" }),
+  ...(has("memory") && { memory: "Memory" }), ...(has("time") && { time: "Time" }), ...(has("sharding") && { sharding: "Sharding" }),
 };
 const revealIn = async (stage, name) => {
   await showProgram(stage);
@@ -98,11 +99,13 @@ async function showProgram(next) {
 
 const views = {};
 
-/** Make the tabs of the compiled program when they are first shown. */
+/** Make the tabs of the compiled program, and that of the given one's sharding, when they are first shown. */
 async function makeView(name) {
-  if (views[name] || !["memory", "time"].includes(name)) return;
-  const [data, program] = [await part(name), await programAt(last)];
-  views[name] ??= new { memory: MemoryView, time: TimeView }[name](by(`tab-${name}`), data, program, { reveal: (name) => revealIn(last, name) });
+  if (views[name] || !["memory", "time", "sharding"].includes(name)) return;
+  const stage = name === "sharding" ? 0 : last;
+  const [data, program] = [await part(name), await programAt(stage)];
+  const View = { memory: MemoryView, time: TimeView, sharding: ShardingView }[name];
+  views[name] ??= new View(by(`tab-${name}`), data, program, { reveal: (name) => revealIn(stage, name) });
 }
 
 async function showTab(name) {

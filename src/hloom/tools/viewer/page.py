@@ -21,7 +21,8 @@ _LAYOUT_LIBRARY: Final = "dagre/dagre.esm.js"
 
 
 def page_parts(stages: Sequence[Stage], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a page: a manifest, the data of each program, and `memory`, `code` and `time`.
+    """Return the parts of a page: a manifest, the data of each program, and `memory`, `code`, `time` and
+    `sharding`.
 
     Programs of which one came from another by passes are shown with their changes.
     """

@@ -1,0 +1,27 @@
+"""The data of the sharding tab: the report of a program with shardings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hloom.ir.module import HloModule
+
+
+def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
+    """Return whether a program states shardings for several devices."""
+    from hloom.sharding.meshes import device_count
+    from hloom.sharding.preparation import states_sharding
+
+    return device_count(module, axes) > 1 and any(map(states_sharding, module.instructions()))
+
+
+def sharding_part(module: HloModule, axes: Mapping[str, int], tries: int) -> dict[str, Any]:
+    """Return the part `sharding`; see `hloom.sharding.report` for the arguments and for errors."""
+    from hloom.sharding.reporting import report
+
+    data = report(module, axes, tries=tries).to_json()
+    data["memory"].pop("timeline")
+    return {"sharding": data}
