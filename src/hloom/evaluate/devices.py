@@ -164,7 +164,7 @@ class World:
                 if peers.is_silent:
                     message = f"{peers.name(peers.rank)} has ended the run, others have not"
                     self._fail(DeadlockError(message, rule="devices.deadlock"))
-            time.sleep(peers.pause())
+            peers.rest()
 
     def abandon(self, error: BaseException) -> None:
         """Let the runs of other processes fail, because this one cannot start."""

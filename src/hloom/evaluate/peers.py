@@ -8,6 +8,7 @@ into processes. Messages carry the number of their run: those of a later run wai
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -25,7 +26,9 @@ _EAGER_POLLS: Final = 200
 """Polls without a pause after a message has arrived: latency counts more than the core."""
 _LONGEST_PAUSE: Final = 2e-3
 HEARTBEAT: Final = "hloom heartbeat"
-"""The name of threads that do nothing but tell other processes that this one computes."""
+"""The name of the thread that does nothing but tell other processes that this one computes."""
+_HEARTBEAT_PERIOD: Final = 0.25
+"""Seconds between looks for programs whose heartbeat is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ class Peers:
         self._early: dict[int, list[Message]] = {}
         self._heard = time.monotonic()
         self._polls = 0
-        self._beats = False
+        self._beat: weakref.WeakMethod[Callable[[], None]] | None = None
+        self._beaten = 0.0
 
     @property
     def transport(self) -> Transport:
@@ -179,10 +183,16 @@ class Peers:
 
     def begin_heartbeat(self, beat: Callable[[], None]) -> None:
         """Let a thread call a method four times in a time-out, as long as its object exists."""
-        if not self._beats:
-            self._beats = True
-            arguments = weakref.WeakMethod(beat), weakref.ref(self)
-            threading.Thread(target=_beat, args=arguments, name=HEARTBEAT, daemon=True).start()
+        if self._beat is None:
+            self._beat = weakref.WeakMethod(beat)
+            _heart.add(self)
+
+    def beat_if_due(self, now: float) -> None:
+        """Call the method of `begin_heartbeat` if the last time is long ago."""
+        method = self._beat() if self._beat is not None else None
+        if method is not None and now - self._beaten >= self.timeout / 4:
+            self._beaten = now
+            method()
 
     def hear(self) -> None:
         """Restart the clock of the time-out: a message has arrived, or a device computes."""
@@ -199,13 +209,45 @@ class Peers:
         self._polls += 1
         return min(max(0, self._polls - _EAGER_POLLS) * 1e-5, _LONGEST_PAUSE)
 
+    def rest(self) -> None:
+        """Pause before the next poll; at first only let other threads run, since any sleep takes 50 us."""
+        pause = self.pause()
+        if pause:
+            time.sleep(pause)
+        else:
+            os.sched_yield()
 
-def _beat(beat: weakref.WeakMethod[Callable[[], None]], peers: weakref.ref[Peers]) -> None:
-    while (method := beat()) is not None and (found := peers()) is not None:
-        method()
-        pause = found.timeout / 4
-        del method, found
-        time.sleep(pause)
+
+class _Heart:
+    """A thread that gives all programs of this process their heartbeats."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._peers: weakref.WeakSet[Peers] = weakref.WeakSet()
+        self._begun = False
+
+    def add(self, peers: Peers) -> None:
+        """Serve another program."""
+        with self._lock:
+            self._peers.add(peers)
+            if not self._begun:
+                self._begun = True
+                threading.Thread(target=self._run, name=HEARTBEAT, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_HEARTBEAT_PERIOD)
+            self._beat()
+
+    def _beat(self) -> None:
+        """Look at all programs; keep none of them alive afterwards."""
+        with self._lock:
+            served = list(self._peers)
+        for peers in served:
+            peers.beat_if_due(time.monotonic())
+
+
+_heart: Final = _Heart()
 
 
 def require_same_program(transport: Transport, fingerprint: str) -> None:

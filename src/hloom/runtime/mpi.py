@@ -16,7 +16,9 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import weakref
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -27,11 +29,42 @@ _LAUNCHED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
 """Environment variables by which Open MPI, MPICH, Intel MPI and Slurm tell a process that they started it."""
 
 
-class MpiTransport:
-    """Messages over an MPI communicator; see `hloom.evaluate.peers.Transport`."""
+class _Communicators:
+    """Duplicates of a communicator, freed in all processes together when all have dropped their users.
 
-    def __init__(self, communicator: Any) -> None:
+    MPI has some 2,000 communicators, and frees one by a collective operation; the users of one are collected
+    at other times in each process.
+    """
+
+    def __init__(self, origin: Any) -> None:
+        self._origin = origin
+        self._open: dict[int, Any] = {}
+        self._dropped: set[int] = set()
+        self._count = 0
+
+    def duplicate(self, user: object) -> Any:
+        """Return a communicator that is used until an object is collected; all processes call this."""
+        everywhere = set[int].intersection(*self._origin.allgather(set(self._dropped)))
+        for number in sorted(everywhere):
+            self._open.pop(number).Free()
+            self._dropped.remove(number)
+        self._count += 1
+        made = self._open[self._count] = self._origin.Dup()
+        weakref.finalize(user, self._dropped.add, self._count).atexit = False
+        return made
+
+
+class MpiTransport:
+    """Messages over an MPI communicator; see `hloom.evaluate.peers.Transport`.
+
+    Args:
+        communicator: connects the processes.
+        duplicates: those of the communicator from which this transport was separated; made if there is none.
+    """
+
+    def __init__(self, communicator: Any, duplicates: _Communicators | None = None) -> None:
         self._communicator = communicator
+        self._duplicates = duplicates or _Communicators(communicator)
         self._sends: list[Any] = []
         self.rank: int = communicator.Get_rank()
         self.size: int = communicator.Get_size()
@@ -39,7 +72,9 @@ class MpiTransport:
 
     def separate(self) -> Transport:
         """Duplicate the communicator."""
-        return MpiTransport(self._communicator.Dup())
+        made = MpiTransport(self._communicator, self._duplicates)
+        made._communicator = self._duplicates.duplicate(made)
+        return made
 
     def send(self, rank: int, message: Message) -> None:
         """Begin a send, and forget those that are complete."""
@@ -68,20 +103,25 @@ class MpiTransport:
     def functions(self) -> MessageFunctions:
         """Duplicate the communicator for messages of native code, and find the functions of the library."""
         library: Any = import_module("mpi4py.MPI")
-        self._native = self._communicator.Dup()
+        native = self._duplicates.duplicate(self)
         symbols = ctypes.CDLL(library.__file__)  # finds what the module is linked with
         isend, irecv, test = (
             ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value or 0
             for name in ("MPI_Isend", "MPI_Irecv", "MPI_Test")
         )
         handle: Callable[[Any], int] = library._handleof
-        most = self._native.Get_attr(library.TAG_UB)
-        return MessageFunctions(isend, irecv, test, handle(library.BYTE), handle(self._native), most)
+        most = native.Get_attr(library.TAG_UB)
+        return MessageFunctions(isend, irecv, test, handle(library.BYTE), handle(native), most)
 
     def describe_error(self, code: int) -> str:
         """Return MPI's text of an error."""
         library: Any = import_module("mpi4py.MPI")
         return library.Get_error_string(code)
+
+
+@cache
+def _world_of(library: Any) -> MpiTransport:
+    return MpiTransport(library.COMM_WORLD)
 
 
 def world() -> Transport:
@@ -100,7 +140,7 @@ def world() -> Transport:
     if library.Query_thread() < library.THREAD_MULTIPLE:
         message = "MPI was not initialized for calls of several threads at once (MPI_THREAD_MULTIPLE)"
         raise HloError(message, rule="mpi.threads")
-    return MpiTransport(library.COMM_WORLD)
+    return _world_of(library)
 
 
 def launched() -> bool:
