@@ -84,13 +84,17 @@ def test_a_partitioned_program_shows_its_collectives() -> None:
 
 
 def test_collectives_of_the_host_tell_waiting_too() -> None:
-    exe = hloom.compile(HloModule.from_text(PERMUTED))
-    x = np.ones(8, np.float32)
-    lines = exe.profile([[x], [x]]).collectives
-    for opcode in ("collective-permute-start(", "collective-permute-done("):
-        assert any(opcode in line.text for line in lines)
-    assert any(line.waiting > 0 for line in lines)
-    assert all(line.waiting <= line.seconds for line in lines)
+    start = SUMMED.index("    ROOT s = ")
+    text = f"""{SUMMED[:start]}
+    begun = (f32[64], f32[64]) collective-permute-start(y), channel_id=1,
+      source_target_pairs={{{{0,1}},{{1,0}}}}
+    ROOT done = f32[64] collective-permute-done(begun) }}"""
+    exe = hloom.compile(HloModule.from_text(text))
+    x = np.ones(64, np.float32)
+    early, _ = exe.profile([[x], [x]]).devices
+    lines = {line.name: line for line in early.collectives}
+    assert set(lines) == {"begun", "done"}
+    assert 0 < lines["done"].waiting <= lines["done"].seconds  # for the loop of the other one
 
 
 def test_devices_without_collectives_and_with_programs_of_their_own() -> None:
@@ -113,6 +117,23 @@ def test_each_device_needs_arguments(arguments: tuple[object, ...]) -> None:
     with pytest.raises(HloError) as caught:
         exe.profile(*arguments)
     assert caught.value.rule == "run.device-count"
+
+
+def test_the_time_of_a_run_is_that_of_its_instructions() -> None:
+    """Threads that wait for Python do not count."""
+    module = HloModule.from_text(SHARDED)
+    exe = hloom.compile(module, num_partitions=2, use_spmd_partitioning=True)
+    x = np.ones((8, 4), np.float32)
+    for device in exe.profile([[x.reshape(4, 8)]] * 2).devices:
+        assert sum(line.seconds for line in device.lines) <= device.seconds
+
+
+def test_a_program_on_whole_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(SHARDED.replace("HloModule m", "HloModule m, num_partitions=2"))
+    words = ["run", str(file), "--partition", "--random", "1", "--quiet", "--profile"]
+    shown = CliRunner().invoke(main, words).output
+    assert "on 2 devices" in shown and "all-to-all(" in shown
 
 
 @pytest.mark.parametrize("text", [SUMMED, PERMUTED])

@@ -300,13 +300,11 @@ class NativeExecutable:
         self._run(timed.address, arguments, context, host_calls)
         ctypes.memset(table, 0, ctypes.sizeof(table))
         waited = list(host_calls.waited) if host_calls is not None else []
-        before = _clock()
         self._run(timed.address, arguments, context, host_calls)
-        seconds = (_clock() - before) / 1e9
         more = (
             [n - m for n, m in zip(host_calls.waited, waited, strict=True)] if host_calls is not None else []
         )
-        return timed.profile(seconds, table, more)
+        return timed.profile(table, more)
 
 
 def _room_for(shape: Shape) -> Array:
@@ -324,7 +322,3 @@ def _leaves(shape: Shape) -> list[Shape]:
     if shape.is_tuple:
         return [leaf for part in shape.tuple_shapes for leaf in _leaves(part)]
     return [shape]
-
-
-def _clock() -> int:
-    return ctypes.CFUNCTYPE(ctypes.c_int64)(support().symbols["hloom_clock"])()

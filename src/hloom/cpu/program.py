@@ -182,8 +182,12 @@ class ProgramEmitter:
             if leaf_bytes(constant.shape):
                 self.module.constant_bytes(f"constant{number}", constant_data(constant))
         self._prologue()
+        if self.timer is not None:
+            self.timer.begin()
         self.computation(self.hlo.entry)
         self.copies(self.assignment.results)
+        if self.timer is not None:
+            self.timer.finish()
         if self._packed.count:
             self.function.stack.append(self._packed)
         self.module.functions |= self._inlined

@@ -29,11 +29,10 @@ class TimedProgram:
         """Return a table of zeros."""
         return (ctypes.c_int64 * (TIMED_WORDS * len(self._program.timed) + 1))()
 
-    def profile(self, seconds: float, table: ctypes.Array[ctypes.c_int64], waited: Sequence[int]) -> Profile:
+    def profile(self, table: ctypes.Array[ctypes.c_int64], waited: Sequence[int]) -> Profile:
         """Return the profile of a run.
 
         Args:
-            seconds: the whole run.
             table: the table that it filled.
             waited: nanoseconds that each call of the host waited for other devices.
         """
@@ -41,4 +40,4 @@ class TimedProgram:
         for call, more in zip(self._program.host_calls, waited, strict=False):
             by_name[call.name] = by_name.get(call.name, 0) + more
         lines = profile_lines(self._instructions, self._program.timed, list(table), by_name)
-        return Profile(seconds, lines)
+        return Profile(table[0] / 1e9, lines)

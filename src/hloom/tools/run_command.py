@@ -66,7 +66,7 @@ def run(
     elapsed = time.perf_counter() - start
     times = None
     if profile:
-        times = program.profile(*given[0]) if len(given) == 1 else program.profile(given)
+        times = program.profile(*given[0]) if is_whole or len(given) == 1 else program.profile(given)
     written: list[Path] = []
     if output_tiles is not None and is_whole:
         written += program.store(output_tiles, results)

@@ -1,8 +1,9 @@
 """Profiles: timed programs measure every instruction.
 
 A timed program reads the clock before and after each instruction that has code, and adds the difference to a
-table that the second word of its context points to: three words per instruction, nanoseconds, number of runs,
-and the nanoseconds in which native code waited for other devices. Waiting in the host is measured there.
+table that the second word of its context points to: the nanoseconds of the whole run, then three words per
+instruction, nanoseconds, number of runs, and the nanoseconds in which native code waited for other devices.
+Waiting in the host is measured there.
 """
 
 from __future__ import annotations
@@ -33,6 +34,16 @@ class Timer:
         self.function = function
         self.context = context
         self.names: list[str] = []
+        self._start: Value | None = None
+
+    def begin(self) -> None:
+        """Emit the start of the whole measurement."""
+        self._start = self.function.call(I64, "hloom_clock")
+
+    def finish(self) -> None:
+        """Emit the end of the whole measurement."""
+        assert self._start is not None
+        self._add_at(0, self.function.call(I64, "hloom_clock") - self._start)
 
     @contextmanager
     def measure(self, name: str) -> Generator[None]:
@@ -55,9 +66,12 @@ class Timer:
 
     def _add(self, number: int, word: int, more: Value) -> None:
         """Add to a word of an instruction in the table."""
+        self._add_at(1 + TIMED_WORDS * number + word, more)
+
+    def _add_at(self, at: int, more: Value) -> None:
         f = self.function
         table = f.load(PTR, f.offset(self.context, TABLE_WORD, PTR))
-        place = f.offset(table, TIMED_WORDS * number + word, I64)
+        place = f.offset(table, at, I64)
         f.store(f.load(I64, place) + more, place)
 
 
@@ -98,7 +112,7 @@ class Profile:
     """Times of the instructions of a program in one run.
 
     Attributes:
-        seconds: the whole run; of several devices, the slowest.
+        seconds: the native code of the whole run; of several devices, the slowest.
         lines: the instructions in descending order of time; of several devices, means over the devices that
             execute the instruction.
         devices: the profile of each device, replica-major; none if there is only one.
@@ -152,7 +166,7 @@ def profile_lines(
     for number, name in enumerate(names):
         instruction = instructions[name]
         cost = instruction_cost(instruction)
-        time, runs, waiting = table[TIMED_WORDS * number : TIMED_WORDS * (number + 1)]
+        time, runs, waiting = table[1 + TIMED_WORDS * number : 1 + TIMED_WORDS * (number + 1)]
         exchanges = any(
             i.operation.family is Family.COLLECTIVE and i.opcode not in ("partition-id", "replica-id")
             for i in (instruction, *(j for c in instruction.called_computations for j in c.instructions))
