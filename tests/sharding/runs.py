@@ -28,20 +28,22 @@ def tile_of(array: Array, tiling: Tiling, device: int) -> Array:
 
 
 def joined(tiles: Sequence[Array], tiling: Tiling, dimensions: Sequence[int]) -> Array:
-    """Return the array of the devices' tiles; devices with the same tile must have the same elements."""
+    """Return the array of the devices' tiles, or the sum of those that hold summands.
+
+    Devices with the same tile, of the same summand, must have the same elements.
+    """
     extents = tiles[0].shape
     whole = np.zeros([n * t for n, t in zip(extents, tiling.tiles, strict=True)], tiles[0].dtype)
-    seen: dict[tuple[int, ...], Array] = {}
+    seen: dict[tuple[tuple[int, ...], int], Array] = {}
     for device, (tile, place) in enumerate(zip(tiles, tiling.places, strict=True)):
         part = tuple(slice(p * n, (p + 1) * n) for p, n in zip(place, extents, strict=True))
-        if tiling.summands:
-            whole[part] += tile
-            continue
         real = tuple(slice(0, max(0, d - s.start)) for d, s in zip(dimensions, part, strict=True))
-        first = seen.setdefault(place, tile)
+        summand = tiling.summands[device] if tiling.summands is not None else 0
+        first = seen.setdefault((place, summand), tile)
         if first is not tile:
             assert first[real].tobytes() == tile[real].tobytes(), f"device {device} has another replica"
-        whole[part] = tile
+        else:
+            whole[part] = whole[part] + tile if tiling.summands is not None else tile
     return whole[tuple(slice(0, d) for d in dimensions)]
 
 

@@ -57,6 +57,8 @@ _IDENTITIES: Final = re.compile(
 )
 """Targets that only annotate their operands: on one partition they return them unchanged."""
 
+_CONSTRAINTS: Final = ("Sharding", "xla.sdy.FuncResultSharding")
+"""Targets of calls that state the sharding of their operand, and nothing else."""
 SHARDING_GROUP: Final = "xla.sdy.ShardingGroup"
 """The target of calls that put their operand into a group of arrays with the same sharding."""
 CONTROL_DEPENDENCY: Final = "control_dep"
@@ -84,6 +86,15 @@ def is_identity(instruction: HloInstruction) -> bool:
     if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
         return False
     return not is_statement(instruction) and _IDENTITIES.fullmatch(operation.custom_call_target) is not None
+
+
+def is_constraint(instruction: HloInstruction) -> bool:
+    """Return whether a custom call returns its only operand, an array, whose sharding it states."""
+    operation = instruction.operation
+    if not isinstance(operation, CustomCall) or not is_identity(instruction):
+        return False
+    stated = operation.custom_call_target in _CONSTRAINTS
+    return stated and instruction.shape.is_array and len(instruction.operands) == 1
 
 
 def is_statement(instruction: HloInstruction) -> bool:
@@ -178,7 +189,9 @@ class CustomCall(Operation):
     api_version: str = enum(API_VERSIONS, default="API_VERSION_ORIGINAL", proto="custom_call_api_version")
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return the batch dimensions of TopK; what other targets compute is not known."""
+        """Return the dimensions of a constraint, or TopK's batch; what other targets compute is not known."""
+        if is_constraint(call):
+            return parallel(call.shape, operands)
         if self.custom_call_target != "TopK":
             return []
         return parallel(operands[0], operands, {operands[0].rank - 1})

@@ -94,9 +94,12 @@ def compile(
         message = f"{replicas} replicas and {partitions} partitions: both are at least 1"
         raise HloError(message, rule="compile.device-count")
     if use_spmd_partitioning:
+        from hloom.passes.collectives.all_reduce_combiner import AllReduceCombiner
         from hloom.sharding.partitioner import partition
 
         modules = [partition(each, partitions).module for each in modules]
+        for each in modules:
+            AllReduceCombiner().run(each)
     if one:
         modules *= replicas * partitions
     elif len(modules) != replicas * partitions:

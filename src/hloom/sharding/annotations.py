@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -11,7 +12,9 @@ from hloom.ir.sharding import Sharding
 from hloom.operations.custom_call import CustomCall
 from hloom.shape.shape import Shape
 from hloom.sharding.columns import Column
-from hloom.sharding.flow import Leaf
+from hloom.sharding.flow import Flow
+from hloom.sharding.preparation import sharding_groups
+from hloom.sharding.propagation import Propagation, Statement
 from hloom.sharding.shardy import Mesh, MeshSharding, parse_axes, parse_meshes, parse_shardings
 from hloom.sharding.tiling import Tiling
 
@@ -21,6 +24,8 @@ Tilings: TypeAlias = "Tiling | tuple[Tilings, ...]"
 TO_LOCAL: Final = "xla.sdy.GlobalToLocalShape"
 TO_GLOBAL: Final = "xla.sdy.LocalToGlobalShape"
 """Calls that enter and leave a manual region, along the axes that they name."""
+
+_UNSPECIFIED: Final = re.compile(r"unspecified_dims=\[([\d, ]*)\]")
 
 
 class Annotations:
@@ -77,7 +82,19 @@ class Annotations:
             mesh.column([(axis, 1, mesh.axes[axis])], self.devices) for axis in axes if axis in mesh.axes
         )
 
-    def leaves(self, i: HloInstruction) -> Iterator[tuple[Leaf, Tiling]]:
+    def open_dimensions(self, i: HloInstruction) -> frozenset[int]:
+        """Return the dimensions of an array that its annotation lets the partitioner cut further.
+
+        They are marked by ``?`` in Shardy's notation, and by ``unspecified_dims`` in calls of ``Sharding``.
+        """
+        text = (i.frontend_attributes or {}).get("xla.sdy.sharding")
+        if text:
+            found = parse_shardings(text, self.meshes)
+            return found[0].open if found else frozenset()
+        listed = _UNSPECIFIED.search(str(i.backend_config)) if isinstance(i.operation, CustomCall) else None
+        return frozenset(map(int, re.findall(r"\d+", listed[1]))) if listed is not None else frozenset()
+
+    def leaves(self, i: HloInstruction) -> Iterator[Statement]:
         """Yield the tilings that an instruction states: of an array, or of those of a tuple that are cut."""
         stated = self.stated(i, i.shape)
         if stated is None:
@@ -85,7 +102,7 @@ class Annotations:
         pairs = zip(i.shape.leaves(), leaves_of(stated), strict=True)
         for (index, leaf), tiling in pairs:
             if leaf.is_array and (not index or not tiling.is_replicated):
-                yield (i, index), tiling
+                yield Statement((i, index), tiling, frozenset() if index else self.open_dimensions(i))
 
     def wanted(self, instructions: Iterable[HloInstruction]) -> dict[HloInstruction, Tiling]:
         """Return the tilings in which manual regions take arrays."""
@@ -97,6 +114,24 @@ class Annotations:
                     if operand.shape.is_array:
                         found.setdefault(operand, sharding.tiling(operand.shape.rank, self.devices, axes))
         return found
+
+
+def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, list[HloInstruction]]:
+    """Return how the arrays of a program should be cut, and the arrays of its sharding groups.
+
+    Parameters are whole by default. If a loop starts with one, taking a tile of it sends nothing.
+    """
+    groups = sharding_groups(module.computations)
+    flow = Flow(module.entry, groups)
+    uncut = [
+        Statement((p, ()), Tiling.replicated(p.shape.rank, annotations.devices))
+        for number, p in enumerate(module.entry.parameters)
+        if p.shape.is_array and not annotations.is_open(number, p.shape) and not flow.is_passed_on(p)
+    ]
+    stated = [statement for i in flow.instructions for statement in annotations.leaves(i)]
+    wanted = annotations.wanted(flow.instructions)
+    propagation = Propagation(flow, [*stated, *uncut], wanted, annotations.devices)
+    return propagation, [i for group in groups for i in group]
 
 
 def for_each_leaf(shape: Shape, function: Callable[[Shape], Tiling]) -> Tilings:

@@ -12,9 +12,10 @@ from hloom.ir.traits import Family
 from hloom.shape.element_type import F32, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding import plans
-from hloom.sharding.columns import Column, are_independent, refined
+from hloom.sharding.columns import Column, are_independent
 from hloom.sharding.decisions import Choice, Cut
 from hloom.sharding.local_operations import fetched_elements, fetches
+from hloom.sharding.summands import are_left, scattered_dimension
 from hloom.sharding.tiling import Tiling
 
 
@@ -202,6 +203,8 @@ def _after(question: Question, accepted: Sequence[Cut]) -> float:
         if found is not None:
             return size * (count - 1) / count
     total = 2 * size * (count - 1) / count
+    if are_left(made, question.target, accepted):
+        return 0.0
     if question.target is not None and question.target.summands is None:
         total += width * plans.sent(dimensions, made, question.target, question.fixed)
     return total
@@ -214,33 +217,10 @@ def summed_in(i: HloInstruction, result: Shape) -> ElementType | None:
     return F32 if narrow and i.operation.family is Family.CONTRACTION else None
 
 
-def scattered(
-    made: Tiling, target: Tiling, dimensions: Sequence[int], accepted: Sequence[Cut]
-) -> tuple[int, Tiling] | None:
-    """Return the dimension along which a reduce-scatter gives the target, and the tiles of the summands.
-
-    None if there is none: the target must cut one more dimension, as the summands are spread.
-    """
-    reduced = [cut for f, cut in accepted if f.result is None]
-    more = [d for d in range(len(dimensions)) if not made.same_cut(d, target, d)]
-    if len(more) != 1 or made.cuts(more[0]) or target.summands is not None:
-        return None
-    d = more[0]
-    summands = product(reduced)
-    count = math.prod(summands.tiles)
-    if target.tiles[d] != count or dimensions[d] % count:
-        return None
-    return (d, summands) if _same_classes(summands.columns, target.column(d)) else None
-
-
-def _same_classes(columns: Sequence[Column], column: Column) -> bool:
-    """Return true if devices have the same index in a column exactly if they have the same in all others."""
-    found = refined((*columns, column))
-    if found is not None:
-        *others, own = found[1]
-        return {k for axes in others for k in axes} == set(own)
-    pairs = set(zip(zip(*(c.indices for c in columns), strict=True), column.indices, strict=True))
-    return len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})
+def scattered(made: Tiling, target: Tiling, dimensions: Sequence[int], accepted: Sequence[Cut]) -> int | None:
+    """Return the dimension along which a reduce-scatter of partial sums gives the target; None if none."""
+    reduced = [cut.column(0) for f, cut in accepted if f.result is None]
+    return scattered_dimension(made, reduced, target, dimensions)
 
 
 def operand_tiling(accepted: Sequence[Cut], number: int, shape: Shape, devices: int) -> Tiling:

@@ -183,3 +183,13 @@ def are_independent(columns: Sequence[Column]) -> bool:
         copies[place] = copies.get(place, 0) + 1
     wanted = math.prod(column.count for column in columns)
     return len(copies) == wanted and len(set(copies.values())) == 1
+
+
+def same_classes(columns: Sequence[Column], column: Column) -> bool:
+    """Return true if devices have the same index in a column exactly if they have the same in all others."""
+    found = refined((*columns, column))
+    if found is not None:
+        *others, own = found[1]
+        return {k for axes in others for k in axes} == set(own)
+    pairs = set(zip(zip(*(c.indices for c in columns), strict=True), column.indices, strict=True))
+    return len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})

@@ -25,6 +25,7 @@ from hloom.sharding.annotations import (
     Tilings,
     for_each_leaf,
     leaves_of,
+    propagated,
     rank_of,
 )
 from hloom.sharding.assignment import (
@@ -49,13 +50,12 @@ from hloom.sharding.custom_calls import (
     with_local_operands,
 )
 from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
-from hloom.sharding.flow import Flow
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on
-from hloom.sharding.preparation import prepared, sharding_groups, states_sharding
-from hloom.sharding.propagation import Propagation
+from hloom.sharding.preparation import prepared, states_sharding
 from hloom.sharding.resharding import Region, fixed
+from hloom.sharding.summands import are_left, is_linear
 from hloom.sharding.tiling import Tiling
 from hloom.sharding.values import Values, plain
 
@@ -110,24 +110,6 @@ def partition(module: HloModule, devices: int) -> Partitioned:
     )
 
 
-def propagated(module: HloModule, annotations: Annotations) -> tuple[Propagation, list[HloInstruction]]:
-    """Return how the arrays of a program should be cut, and the arrays of its sharding groups.
-
-    Parameters are whole by default. If a loop starts with one, taking a tile of it sends nothing.
-    """
-    groups = sharding_groups(module.computations)
-    flow = Flow(module.entry, groups)
-    uncut = [
-        ((p, ()), Tiling.replicated(p.shape.rank, annotations.devices))
-        for number, p in enumerate(module.entry.parameters)
-        if p.shape.is_array and not annotations.is_open(number, p.shape) and not flow.is_passed_on(p)
-    ]
-    stated = [pair for i in flow.instructions for pair in annotations.leaves(i)]
-    wanted = annotations.wanted(flow.instructions)
-    propagation = Propagation(flow, [*stated, *uncut], wanted, annotations.devices)
-    return propagation, [i for group in groups for i in group]
-
-
 @dataclass(frozen=True, slots=True)
 class _Argument:
     """A value that a computation takes.
@@ -164,8 +146,9 @@ class _Partitioner(Values):
         arguments = [self._argument(p, number) for number, p in enumerate(entry.parameters)]
         wanted = self._stated(entry.root)
         self._computation(entry, arguments)
-        if wanted is not None:
-            entry.root = self.fitted(entry.root, wanted, Purpose("result"))
+        if wanted is None:
+            wanted = self.even(self.whole[entry.root], self.tilings[entry.root])
+        entry.root = self.fitted(entry.root, wanted, Purpose("result"))
         return self.tilings[entry.root]
 
     def _argument(self, p: HloInstruction, number: int) -> _Argument:
@@ -216,6 +199,8 @@ class _Partitioner(Values):
                 self._to_shard(i, region)
             case CustomCall(custom_call_target=target) if target == _TO_FULL:
                 self._to_full(i, region)
+            case CustomCall(custom_call_target="LayoutConstraint"):
+                self._layout_constraint(i, region)
             case CustomCall() if is_identity(i) and len(i.operands) == 1:
                 self._constraint(i, region)
             case CustomCall() if not region and device_of(i) is not None:
@@ -225,6 +210,8 @@ class _Partitioner(Values):
 
     def _stated(self, i: HloInstruction) -> Tilings | None:
         """Return the tilings that an instruction must have; None if any will do."""
+        if self.annotations.open_dimensions(i):
+            return self.propagation.tiling(i)
         return self.agreed.get(i) or self.annotations.stated(i, self.whole.get(i, i.shape))
 
     def _hand_over(self, i: HloInstruction, parts: Sequence[HloInstruction], region: Region) -> None:
@@ -247,6 +234,10 @@ class _Partitioner(Values):
         factors = self.propagation.factors[i]
         if isinstance(i.operation, CustomCall):
             factors = batch_factors(i, shapes) or factors
+        summands = None
+        if isinstance(stated, Tiling) and stated.summands is not None and self._is_linear(i, stated.summands):
+            summands, stated = stated.summands, stated.summed()
+            self._take_summands(i)
         decision = self._chosen(i, factors, shapes, region, stated)
         decision.factors, decision.steps = factors, self.propagation.steps
         assert decision.choice is not None
@@ -271,8 +262,27 @@ class _Partitioner(Values):
             self.decided[result] = decided
         if stated is not None:
             result = self.fitted(result, stated, Purpose("annotation", decision))
+        if summands is not None:
+            self.tilings[result] = replace(cast("Tiling", self.tilings[result]), summands=summands)
+            self.forms[result] = [result]
         if result is not made:
             self._redirect(made, result, users, is_root)
+
+    def _is_linear(self, i: HloInstruction, summands: Column) -> bool:
+        """Return true if an operation makes summands of its result from those of its operands."""
+        columns = [t.summands if isinstance(t := self.tilings[o], Tiling) else None for o in i.operands]
+        held = [column == summands for column in columns]
+        others = all(column is None for column, is_held in zip(columns, held, strict=True) if not is_held)
+        return any(held) and others and is_linear(i, held)
+
+    def _take_summands(self, i: HloInstruction) -> None:
+        """Let an operation take the summands that its operands are the sums of."""
+        for number, operand in enumerate(list(i.operands)):
+            tiling = self.tilings[operand]
+            if isinstance(tiling, Tiling) and tiling.summands is not None:
+                whole, region, decided = self.whole[operand], self.regions[operand], self.decided[operand]
+                summand = self.resharder.renamed(operand)
+                i.replace_operand(number, self.made(summand, whole, tiling.summed(), region, decided))
 
     def _decided_parts(self, decision: Decision, tilings: Tilings) -> Decided:
         """Return a decision for each leaf of a result; they differ in the tiling only."""
@@ -441,11 +451,12 @@ class _Partitioner(Values):
         wide = summed_in(i, whole)
         if wide is not None:
             i.shape = Shape(wide, i.shape.dimensions)
-        found = None
+        d = None
         if isinstance(target, Tiling):
-            found = scattered(tiling, target, whole.dimensions, accepted)
-        if found is not None and isinstance(target, Tiling):
-            d, _ = found
+            d = scattered(tiling, target, whole.dimensions, accepted)
+        if isinstance(target, Tiling) and are_left(tiling, target, accepted):
+            total, tiling = i, target
+        elif d is not None and isinstance(target, Tiling):
             groups = target.groups([d], fixed(region))
             total = self.resharder.reduce_scatter(i, combiner, d, groups)
             tiling = target
@@ -455,6 +466,8 @@ class _Partitioner(Values):
             total = self.resharder.all_reduce(i, combiner, groups)
         if initial is not None:
             spread = writer.broadcast(initial, total.shape.dimensions)
+            if tiling.summands is not None:
+                spread = self.resharder.first_summand(spread, tiling)
             total = writer.op(combiner, spread, total, shape=total.shape)
         total = writer.convert(total, whole.element_type)
         return self.made(total, whole, tiling, region)
@@ -514,6 +527,14 @@ class _Partitioner(Values):
         if fitted is not operand:
             self.decided[fitted] = decided
         Writer(i).replace(fitted)
+
+    def _layout_constraint(self, i: HloInstruction, region: Region) -> None:
+        """Keep a call that states the layout of its operand, for tiles."""
+        (operand,) = i.operands
+        layout, tilings = i.shape.layout, self.tilings[operand]
+        self.keep(i, tilings, region, self.decided[operand])
+        i.shape = i.shape.with_layout(layout)
+        i.operation = with_local_operands(i)
 
     def _to_shard(self, i: HloInstruction, region: Region) -> None:
         """Enter a region of tiles: the operand is cut as its own annotation says."""

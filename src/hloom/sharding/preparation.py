@@ -8,13 +8,15 @@ from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.custom_call import SHARDING_GROUP, CustomCall
-from hloom.operations.structure import GetTupleElement, Tuple
+from hloom.operations.control_flow import Conditional, While
+from hloom.operations.custom_call import SHARDING_GROUP, CustomCall, is_constraint
+from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.expand.sharding_remover import drop
 from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.passes.writing import Writer
 
 
 def prepared(module: HloModule) -> HloModule:
@@ -34,8 +36,27 @@ def prepared(module: HloModule) -> HloModule:
             (source,) = i.operands
             if isinstance(source.operation, Tuple):
                 computation.replace(i, source.operands[operation.index])
+        for i in computation.post_order():
+            _state_at_operand(i)
     DeadCodeElimination().run(copy)
     return copy
+
+
+def _state_at_operand(i: HloInstruction) -> None:
+    """Move the annotation of a constraint to the operation that computes its operand for it alone."""
+    if not is_constraint(i) or not states_sharding(i):
+        return
+    (operand,) = i.operands
+    passes_on = isinstance(operand.operation, (Parameter, GetTupleElement, CustomCall, While, Conditional))
+    if passes_on or states_sharding(operand) or len(operand.users) > 1 or operand.is_root:
+        return
+    if i.control_predecessors or i.control_successors or "unspecified_dims" in str(i.backend_config):
+        return
+    operand.sharding = i.sharding
+    text = (i.frontend_attributes or {}).get("xla.sdy.sharding")
+    if text is not None:
+        operand.frontend_attributes = {**(operand.frontend_attributes or {}), "xla.sdy.sharding": text}
+    Writer(i).replace(operand)
 
 
 def sharding_groups(computations: Iterable[HloComputation]) -> list[list[HloInstruction]]:

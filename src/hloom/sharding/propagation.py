@@ -7,7 +7,8 @@ carry, what conditionals take and return, and the arrays of a sharding group get
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hloom.ir.instruction import HloInstruction
@@ -26,6 +27,21 @@ _Way: TypeAlias = "tuple[int, list[_Place]]"
 """The size of a factor, and its places."""
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A tiling that the program states.
+
+    Attributes:
+        leaf: the array.
+        tiling: its tiling.
+        open: dimensions that may be cut further.
+    """
+
+    leaf: Leaf
+    tiling: Tiling
+    open: frozenset[int] = frozenset()
+
+
 class Propagation:
     """The cuts of the arrays of a program.
 
@@ -39,7 +55,7 @@ class Propagation:
     def __init__(
         self,
         flow: Flow,
-        stated: Iterable[tuple[Leaf, Tiling]],
+        stated: Iterable[Statement],
         wanted: Mapping[HloInstruction, Tiling],
         devices: int,
     ) -> None:
@@ -47,7 +63,7 @@ class Propagation:
 
         Args:
             flow: the classes of arrays.
-            stated: tilings that stay as they are; the first one of a class counts.
+            stated: tilings that stay as they are but in open dimensions; the first one of a class counts.
             wanted: tilings in which some arrays are used, which may cut more dimensions.
             devices: the number of devices.
         """
@@ -55,10 +71,13 @@ class Propagation:
         self.devices = devices
         self.found: dict[Leaf, Tiling] = {}
         self.steps = Steps(flow)
-        for (i, index), tiling in stated:
-            self.found.setdefault(flow.class_of(i, index), tiling)
-            self.steps.stated.setdefault(flow.class_of(i, index), i)
-        self._fixed = set(self.found)
+        self._closed: dict[Leaf, Collection[int]] = {}
+        for statement in stated:
+            i, index = statement.leaf
+            leaf = flow.class_of(i, index)
+            if leaf not in self.found:
+                self.found[leaf], self.steps.stated[leaf] = statement.tiling, i
+                self._closed[leaf] = set(range(len(statement.tiling.tiles))) - statement.open
         for i, tiling in wanted.items():
             self.found.setdefault(flow.class_of(i), tiling)
             self.steps.stated.setdefault(flow.class_of(i), i)
@@ -127,9 +146,9 @@ class Propagation:
         return None
 
     def _spread(self, place: _Place, cut: Tiling) -> bool:
-        """Cut a dimension of a value that states no tiling, if it is whole and the cut is independent."""
+        """Cut a dimension that nothing states, if it is whole and the cut is independent of the others."""
         leaf, dimensions, d = place
-        if leaf in self._fixed or dimensions[d] % cut.tiles[0]:
+        if d in self._closed.get(leaf, ()) or dimensions[d] % cut.tiles[0]:
             return False
         tiling = self.found.get(leaf) or Tiling.replicated(len(dimensions), self.devices)
         if tiling.cuts(d):

@@ -19,7 +19,7 @@ from hloom.operations.arithmetic import Add, Divide, Multiply, Remainder, Subtra
 from hloom.operations.collectives import AllGather, AllReduce, PartitionId, ReduceScatter
 from hloom.operations.comparison import Select
 from hloom.operations.conversion import Convert
-from hloom.operations.dynamic_slicing import DynamicSlice
+from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.exchanges import AllToAll, CollectiveBroadcast, CollectivePermute
 from hloom.operations.movement import Pad, Reshape, Transpose
 from hloom.operations.structure import AfterAll, Constant
@@ -30,6 +30,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding.columns import MOST_LISTED, Column, DeviceGroups, group_size
 from hloom.sharding.decisions import Cause
 from hloom.sharding.plans import Cut, Exchange, Gather, Permute, Spread, Step, plan
+from hloom.sharding.summands import parts_as_summands, scattered_dimension
 from hloom.sharding.tiling import Tiling
 
 Region: TypeAlias = "tuple[tuple[Column, ...], ...]"
@@ -84,14 +85,20 @@ class Resharder:
         the others hold zeros.
         """
         if have.summands and (have.summands != want.summands or have.tiles != want.tiles):
+            d = scattered_dimension(have.summed(), [have.summands], want, shape.dimensions)
+            if d is not None:
+                return self.reduce_scatter(value, Add(), d, want.groups([d], fixed(region)))
             groups = have.summand_groups(fixed(region))
             value, have = self.all_reduce(value, Add(), groups), have.summed()
+        parts = parts_as_summands(have, want)
+        if parts:
+            return self._placed(value, shape, have, parts)
         steps, _ = plan(shape.dimensions, have.summed(), want.summed(), fixed(region))
         before = have
         for step in steps:
             value = self._step(value, shape, before, step)
             before = step.after
-        return self._first_summand(value, want) if want.summands != have.summands else value
+        return self.first_summand(value, want) if want.summands != have.summands else value
 
     def _step(self, value: HloInstruction, shape: Shape, before: Tiling, step: Step) -> HloInstruction:
         match step:
@@ -160,7 +167,8 @@ class Resharder:
         extents[d] *= count
         return writer.reshape(value, extents)
 
-    def _first_summand(self, value: HloInstruction, tiling: Tiling) -> HloInstruction:
+    def first_summand(self, value: HloInstruction, tiling: Tiling) -> HloInstruction:
+        """Return the value on the first device of each group that holds summands, zeros on the others."""
         writer = Writer(value)
         assert tiling.summands is not None
         number = self.of_column(writer, tiling.summands)
@@ -180,6 +188,22 @@ class Resharder:
         extents = list(value.shape.dimensions)
         extents[d] *= group_size(groups)
         return self._collective(operation, value, Shape(value.shape.element_type, tuple(extents)))
+
+    def _placed(
+        self, value: HloInstruction, shape: Shape, have: Tiling, parts: Sequence[int]
+    ) -> HloInstruction:
+        """Return tiles at their places in zeros, whole along some dimensions."""
+        writer = Writer(value)
+        extents = [n * have.tiles[d] if d in parts else n for d, n in enumerate(value.shape.dimensions)]
+        starts = [
+            self.of_column(writer, have.column(d), n) if d in parts else writer.scalar(0, S32)
+            for d, n in enumerate(value.shape.dimensions)
+        ]
+        whole = Shape(value.shape.element_type, tuple(extents))
+        value = writer.op(DynamicUpdateSlice(), writer.full(0, whole), value, *starts, shape=whole)
+        for d in parts:
+            value = self.trimmed(value, d, shape.dimensions[d])
+        return value
 
     def _slice(self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling) -> HloInstruction:
         """Return each device's part of what it has."""

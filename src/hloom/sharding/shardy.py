@@ -6,7 +6,7 @@
     xla.sdy.sharding    #sdy.sharding_per_value<[<@mesh, [{"a", "b"}, {?}]>]>
 
 A dimension lists the axes that cut it, major first; ``"a":(2)4`` is the part of size 4 of axis ``a`` behind
-its first 2. ``?`` lets a partitioner cut further, ``p1`` is a priority: both are ignored.
+its first 2. ``?`` lets a partitioner cut further; ``p1`` is a priority, which is ignored.
 """
 
 from __future__ import annotations
@@ -99,11 +99,13 @@ class MeshSharding:
         mesh: the mesh.
         dimensions: for each dimension its axes, as name, size of what is before the part, size of the part.
         unreduced: axes along which devices hold summands.
+        open: dimensions that may be cut further.
     """
 
     mesh: Mesh
     dimensions: tuple[tuple[AxisPart, ...], ...]
     unreduced: tuple[AxisPart, ...] = ()
+    open: frozenset[int] = frozenset()
 
     def tiling(self, rank: int, devices: int, only: Collection[str] | None = None) -> Tiling:
         """Return the tiling, over some of the axes if ``only`` is given."""
@@ -130,9 +132,12 @@ def parse_shardings(text: str, meshes: Mapping[str, Mesh]) -> list[MeshSharding]
         if mesh is None:
             message = f"the sharding names the mesh {name}, the module has {', '.join(meshes) or 'none'}"
             raise HloError(message, rule="sharding.mesh")
-        dimensions = tuple(_parts(axes, mesh) for axes in _DIMENSION.findall(body))
+        texts: list[str] = _DIMENSION.findall(body)
+        dimensions = tuple(_parts(axes, mesh) for axes in texts)
         unreduced = _UNREDUCED.search(rest)
-        found.append(MeshSharding(mesh, dimensions, _parts(unreduced[1], mesh) if unreduced else ()))
+        summed = _parts(unreduced[1], mesh) if unreduced else ()
+        open_dimensions = frozenset(d for d, axes in enumerate(texts) if "?" in axes)
+        found.append(MeshSharding(mesh, dimensions, summed, open_dimensions))
     return found
 
 

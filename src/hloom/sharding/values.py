@@ -70,6 +70,15 @@ class Values:
         """Return the tilings of a value that every device has whole."""
         return for_each_leaf(shape, lambda leaf: Tiling.replicated(rank_of(leaf), self.devices))
 
+    def even(self, shape: Shape, tilings: Tilings) -> Tilings:
+        """Return tilings, but whole arrays in the place of tiles that do not divide them evenly."""
+        if not isinstance(tilings, Tiling):
+            pairs = zip(shape.tuple_shapes, tilings, strict=True)
+            return tuple(self.even(part, tiling) for part, tiling in pairs)
+        dimensions = shape.dimensions if shape.is_array else ()
+        uneven = any(extent % tiles for extent, tiles in zip(dimensions, tilings.tiles, strict=False))
+        return self.uncut(shape) if uneven else tilings
+
     def fitted(self, value: HloInstruction, wanted: Tilings, purpose: Purpose) -> HloInstruction:
         """Return a value in other tilings."""
         have = self.tilings[value]
@@ -120,7 +129,9 @@ class Values:
         """Return true if all elements are one scalar, which every device has."""
         if not isinstance(value.operation, Broadcast) or value.operands[0].shape.rank:
             return False
-        scalar = self.tilings[value.operands[0]]
+        scalar, own = self.tilings[value.operands[0]], self.tilings[value]
+        if isinstance(own, Tiling) and own.summands is not None:
+            return False
         return isinstance(scalar, Tiling) and scalar.is_replicated
 
 

@@ -1,0 +1,100 @@
+"""all-reduce-combiner: reduce several arrays in one all-reduce."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from hloom.ir.computation import HloComputation
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.traits import shape_bytes
+from hloom.operations.collectives import AllReduce
+from hloom.operations.combiners import commutative_combiner
+from hloom.operations.structure import GetTupleElement
+from hloom.passes.fuel import consume
+from hloom.passes.registry import register
+from hloom.passes.writing import Writer
+from hloom.shape.shape import Shape
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class AllReduceCombiner:
+    """``all-reduce(a), all-reduce(b)`` → ``all-reduce(a, b)``, if neither needs the other. Bitwise.
+
+    Devices wait for each other once. All-reduces are combined if they have the same groups, the same
+    commutative reduction and the same element type.
+
+    Attributes:
+        most_bytes: the size of what one all-reduce takes, as long as it takes more than one array; all of it
+            lives at the same time.
+    """
+
+    name: ClassVar[str] = "all-reduce-combiner"
+    most_bytes: int = 30 << 20
+
+    def run(self, module: HloModule) -> bool:
+        """Combine the all-reduces of each computation."""
+        changed = False
+        for computation in module.computations:
+            for group in self._groups(computation):
+                if len(group) > 1 and consume(f"%{group[0].name}"):
+                    _combine(group)
+                    changed = True
+        return changed
+
+    def _groups(self, computation: HloComputation) -> Iterator[list[HloInstruction]]:
+        """Yield all-reduces that may be combined: as many stand on the longest way to each of them."""
+        found: dict[Hashable, list[HloInstruction]] = defaultdict(list)
+        depths: dict[HloInstruction, int] = {}
+        for i in computation.post_order():
+            needed = (*i.operands, *i.control_predecessors)
+            kind = _kind(i)
+            depth = max((depths[o] for o in needed), default=0)
+            depths[i] = depth + (kind is not None)
+            if kind is not None:
+                found[depth, kind].append(i)
+        for group in found.values():
+            yield from self._divided(group)
+
+    def _divided(self, group: Sequence[HloInstruction]) -> Iterator[list[HloInstruction]]:
+        part: list[HloInstruction] = []
+        size = 0
+        for i in group:
+            own = shape_bytes(i.shape)
+            if part and size + own > self.most_bytes:
+                yield part
+                part, size = [], 0
+            part.append(i)
+            size += own
+        yield part
+
+
+def _kind(i: HloInstruction) -> Hashable | None:
+    """Return what all-reduces must have in common to be combined; None for all other instructions."""
+    operation = i.operation
+    if not isinstance(operation, AllReduce) or len(i.operands) != 1 or not i.shape.is_array:
+        return None
+    if i.control_predecessors or i.control_successors or operation.constrain_layout:
+        return None
+    scalar = commutative_combiner(i)
+    if scalar is None:
+        return None
+    groups = (operation.replica_groups, operation.channel_id is None, operation.use_global_device_ids)
+    return (scalar.opcode, i.shape.element_type, *groups)
+
+
+def _combine(group: Sequence[HloInstruction]) -> None:
+    """Replace all-reduces by elements of one."""
+    last = group[-1]
+    operation = cast("AllReduce", last.operation)
+    shape = Shape.tuple_([i.shape for i in group])
+    made = Writer(last).op(
+        operation, *(i.operands[0] for i in group), shape=shape, computations=last.called_computations
+    )
+    for number, i in enumerate(group):
+        writer = Writer(i)
+        writer.replace(writer.op(GetTupleElement(index=number), made, shape=i.shape))
