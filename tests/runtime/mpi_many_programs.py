@@ -11,9 +11,8 @@ from hloom.runtime import mpi
 
 processes = mpi.world()
 module = hloom.HloModule.from_text(permute("f32", "{{0,1}}"))
-arguments = [hloom.debug.random_arguments(module, 0)]
 for _ in range(int(sys.argv[1])):
     exe = hloom.compile(module, processes=processes)
-    exe.run(arguments * len(exe.devices))
+exe.run([hloom.debug.random_arguments(module, 0)] * len(exe.devices))
 if processes.rank == 0:
     print(f"{sys.argv[1]} programs")

@@ -25,6 +25,8 @@ for _ in range(5):
 if "--die" in sys.argv and processes.rank == 1:
     print(time.time(), file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+if "--raise" in sys.argv and processes.rank == 1:
+    raise ValueError("a mistake in process 1")
 results = exe.run(given)
 leaves = [np.asarray(leaf).tobytes() for result in results for leaf in result]
 found = processes.all_gather(leaves)

@@ -16,6 +16,8 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import sys
+import time
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -27,6 +29,8 @@ from hloom.evaluate.peers import Message, MessageFunctions, Transport
 
 _LAUNCHED: Final = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
 """Environment variables by which Open MPI, MPICH, Intel MPI and Slurm tell a process that they started it."""
+_GRACE: Final = 5.0
+"""Seconds that other processes have to end with an error of their own."""
 
 
 class _Communicators:
@@ -102,7 +106,7 @@ class MpiTransport:
 
     def functions(self) -> MessageFunctions:
         """Duplicate the communicator for messages of native code, and find the functions of the library."""
-        library: Any = import_module("mpi4py.MPI")
+        library = _library()
         native = self._duplicates.duplicate(self)
         symbols = ctypes.CDLL(library.__file__)  # finds what the module is linked with
         isend, irecv, test = (
@@ -115,21 +119,65 @@ class MpiTransport:
 
     def describe_error(self, code: int) -> str:
         """Return MPI's text of an error."""
-        library: Any = import_module("mpi4py.MPI")
-        return library.Get_error_string(code)
+        return _library().Get_error_string(code)
+
+
+class _End:
+    """How a process ends with an error: all others end as well, if they do not do so by themselves."""
+
+    def __init__(self, library: Any) -> None:
+        self._communicator = library.COMM_WORLD.Dup()
+        self._previous = sys.excepthook
+        sys.excepthook = self._report
+
+    def _report(self, kind: Any, error: BaseException, traceback: Any) -> None:
+        """Report an uncaught exception, and end."""
+        self._previous(kind, error, traceback)
+        self.with_others()
+
+    def with_others(self) -> None:
+        """Wait some seconds for all processes to end with an error, then abort those that do not."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        request = self._communicator.Ibarrier()
+        deadline = time.monotonic() + _GRACE
+        while not request.Test():
+            if time.monotonic() > deadline:
+                self._communicator.Abort(1)
+            time.sleep(0.01)
 
 
 @cache
-def _world_of(library: Any) -> MpiTransport:
-    return MpiTransport(library.COMM_WORLD)
+def _connected(library: Any) -> tuple[MpiTransport, _End | None]:
+    """Return all processes, and the end of this one if there are others."""
+    transport = MpiTransport(library.COMM_WORLD)
+    return transport, _End(library) if transport.size > 1 else None
+
+
+def end_with_others() -> None:
+    """Let all processes end, because this one is about to end with an error, before or after it used MPI.
+
+    An uncaught exception does so by itself once `world` has been called: MPI would wait for the others, which
+    may wait for this process.
+    """
+    _, end = _connected(_library())
+    if end is not None:
+        end.with_others()
 
 
 def world() -> Transport:
     """Return all processes that MPI has started.
 
-    Raises HloError by the rule ``mpi.missing`` without mpi4py or an MPI library, and by ``mpi.threads`` if
-    the library does not allow calls from several threads at the same time.
+    An uncaught exception in one of them ends all, the others after some seconds. Raises HloError by the rule
+    ``mpi.missing`` without mpi4py or an MPI library, and by ``mpi.threads`` if the library does not allow
+    calls from several threads at the same time.
     """
+    transport, _ = _connected(_library())
+    return transport
+
+
+def _library() -> Any:
+    """Return mpi4py's module, which initializes MPI; raises HloError as `world` does."""
     try:
         library: Any = import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
@@ -140,7 +188,7 @@ def world() -> Transport:
     if library.Query_thread() < library.THREAD_MULTIPLE:
         message = "MPI was not initialized for calls of several threads at once (MPI_THREAD_MULTIPLE)"
         raise HloError(message, rule="mpi.threads")
-    return _world_of(library)
+    return library
 
 
 def launched() -> bool:

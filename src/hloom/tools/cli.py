@@ -25,7 +25,7 @@ from hloom.tools.trace_command import trace
 from hloom.tools.view_command import view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hloom.errors import HloError
     from hloom.ir.module import HloModule
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 
 class Commands(click.Group):
     """Report errors of programs and files as a message and exit status 1."""
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **options: Any) -> Any:
+        """Run a command; an error of one of several processes ends all."""
+        words = sys.argv[1:] if args is None else args
+        try:
+            return super().main(args, *more, **options)
+        except SystemExit as end:
+            if end.code and words[:1] == ["run"]:
+                _end_with_others()
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -48,6 +58,13 @@ class Commands(click.Group):
             _fail(f"{error.filename or 'output'}: {error.strerror or error}")
         except MemoryError:
             _fail("not enough memory")
+
+
+def _end_with_others() -> None:
+    from hloom.runtime import mpi
+
+    if mpi.launched():
+        mpi.end_with_others()
 
 
 def _fail(message: str) -> NoReturn:
