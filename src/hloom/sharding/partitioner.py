@@ -55,6 +55,7 @@ from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.one_device import device_of, run_on
 from hloom.sharding.preparation import prepared, states_sharding
 from hloom.sharding.resharding import Region, fixed
+from hloom.sharding.scattered_sums import scatter_sums
 from hloom.sharding.summands import are_left, is_linear
 from hloom.sharding.tiling import Tiling
 from hloom.sharding.values import Values, plain
@@ -94,6 +95,7 @@ def partition(module: HloModule, devices: int) -> Partitioned:
     copy = prepared(module)
     partitioner = _Partitioner(copy, devices)
     results = partitioner.entry()
+    scatter_sums(partitioner)
     DeadCodeElimination().run(copy)
     config = copy.config
     config.entry_layout = None

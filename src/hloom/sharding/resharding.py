@@ -42,10 +42,12 @@ class Resharder:
 
     Attributes:
         causes: why each collective was written, where that is known.
+        cuts: the tiling that each slice of larger tiles gives.
     """
 
     def __init__(self, module: HloModule) -> None:
         self.causes: dict[HloInstruction, Cause] = {}
+        self.cuts: dict[HloInstruction, Tiling] = {}
         self._cause: Cause | None = None
         used = [getattr(i.operation, "channel_id", None) or 0 for i in module.instructions()]
         self._channels: Final = itertools.count(max(used, default=0) + 1)
@@ -219,7 +221,10 @@ class Resharder:
             value = self.padded(value, d, extent * ratio)
             starts.append(self._first(writer, (want.column(d), extent), (have.column(d), old[d])))
         local = Shape(value.shape.element_type, tuple(extents))
-        return writer.op(DynamicSlice(dynamic_slice_sizes=local.dimensions), value, *starts, shape=local)
+        cut = DynamicSlice(dynamic_slice_sizes=local.dimensions)
+        made = writer.op(cut, value, *starts, shape=local)
+        self.cuts[made] = want
+        return made
 
     def _first(self, writer: Writer, want: tuple[Column, int], have: tuple[Column, int]) -> HloInstruction:
         """Return where a part begins in what a device has; the pairs are columns and the extents of tiles."""
