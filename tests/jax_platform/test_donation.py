@@ -40,6 +40,23 @@ def test_nor_is_it_in_programs_of_several_devices() -> None:
     assert found == "".join(run_program(PROGRAM, "cpu").splitlines(keepends=True)[:18])
 
 
+SIZES = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+cut = NamedSharding(Mesh(np.array(jax.devices()), ("a",)), P("a"))
+make = lambda: jax.device_put(np.arange(16).reshape(8, 2), cut)
+for function in (lambda x, y: x @ x.T, lambda x, y: y + 1, lambda x, y: (x * 2, y * 3)):
+    x, y = make(), make()
+    jax.jit(function, donate_argnums=(0, 1))(x, y)
+    print(x.is_deleted(), y.is_deleted())
+"""
+
+
+def test_donors_that_no_result_can_take_are_kept() -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    assert run_program(SIZES, "cpu", **flags) == run_program(SIZES, "stock", **flags)
+
+
 REUSE = """
 import jax, jax.numpy as jnp, numpy as np
 step = jax.jit(lambda a, b: (jnp.sin(a) + b, b * 2), donate_argnums=(0, 1))

@@ -6,6 +6,7 @@ code, so that a cached program needs no module; rare queries convert the artifac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ from hloom.jax.transfers import NUMBERS, TYPES
 if TYPE_CHECKING:
     from hloom.cpu.loaded_program import LoadedProgram
     from hloom.cpu.native import NativeExecutable
-    from hloom.ir.module import HloModule
+    from hloom.ir.module import HloModule, ModuleConfig
     from hloom.runtime.executable import Executable
     from hloom.shape.shape import Shape
     from hloom.sharding.partitioner import Partitioned
@@ -100,13 +101,13 @@ class Interface:
         """Return the interface of a program."""
         local = program.local
         arguments = [leaf for p in local.entry.parameters for leaf in _leaves(p.shape)]
-        config = program.module.config
-        aliased = {alias.parameter_number for alias in config.aliases.values()}
+        inputs = _placed(arguments, program.placements.arguments)
+        outputs = _placed(_leaves(local.entry.root.shape), program.placements.results)
         return Interface(
             program.module.name,
-            _placed(arguments, program.placements.arguments),
-            _placed(_leaves(local.entry.root.shape), program.placements.results),
-            tuple(sorted(aliased | {number for number, _ in config.buffer_donors})),
+            inputs,
+            outputs,
+            _donated(program.module.config, inputs, outputs),
             program.num_replicas,
             program.num_partitions,
         )
@@ -322,6 +323,23 @@ def _code_level(module: HloModule) -> int:
         return OPTIMIZED
     cost = module_cost(module)
     return QUICK if cost.flops + 8 * cost.transcendentals + cost.bytes <= _SMALL_COST else OPTIMIZED
+
+
+def _donated(config: ModuleConfig, inputs: Sequence[Leaf], outputs: Sequence[Leaf]) -> tuple[int, ...]:
+    """Return the arguments that are donated: those that the program aliases, and donors of a result's size.
+
+    JAX names donors if the partitioner chooses the shardings of results, so that they cannot be paired yet.
+    Donors that no result can take stay as they are, as in XLA.
+    """
+    donated = {alias.parameter_number for alias in config.aliases.values()}
+    taken = {index[0] if index else 0 for index in config.aliases}
+    sizes = Counter(leaf.bytes for number, leaf in enumerate(outputs) if number not in taken)
+    for number, _ in config.buffer_donors:
+        size = inputs[number].bytes
+        if number not in donated and sizes[size]:
+            sizes[size] -= 1
+            donated.add(number)
+    return tuple(sorted(donated))
 
 
 def _placed(shapes: Sequence[Shape], placements: Sequence[Placement]) -> tuple[Leaf, ...]:
