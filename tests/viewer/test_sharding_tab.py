@@ -68,3 +68,23 @@ def test_the_data_of_the_tab_are_those_of_the_report(tmp_path: Path) -> None:
     options = ["view", str(file), "--no-compile", "-o", str(tmp_path / "page.html")]
     assert "sharding" in CliRunner().invoke(main, options).output
     assert CliRunner().invoke(main, [*options, "--mesh", "data"]).exit_code == 1
+
+
+def test_the_program_of_one_device_is_a_stage_that_runs(view: Callable[..., Path], viewed: Viewed) -> None:
+    viewed.open(view(PROGRAM, options=("--random", "1")), "#tab=passes")
+    stages = viewed.texts(".stages li > span")
+    assert stages[:2] == ["model", "after spmd-partitioner"]
+    viewed.page.locator("#tabs button", has_text="Time").click()
+    assert "on 4 devices" in viewed.texts("#tab-time .bar-of-tab b")[0]
+    rows = viewed.texts(".times tr td:first-child")
+    assert any("all-gather" in row for row in rows)
+
+
+def test_programs_for_many_devices_are_shown_but_not_run(tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(PROGRAM)
+    options = ["view", str(file), "--mesh", "data=32,model=64", "-o", str(tmp_path / "page.html")]
+    done = CliRunner().invoke(main, options)
+    assert done.exit_code == 0 and "memory, code, sharding" in done.output
+    run = CliRunner().invoke(main, [*options, "--random", "1"])
+    assert run.exit_code == 2 and "2048 devices" in run.output

@@ -11,11 +11,14 @@ from hloom.tools.terminal import FILE
 
 if TYPE_CHECKING:
     from hloom.ir.module import HloModule
+    from hloom.sharding.partitioner import Partitioned
     from hloom.tools.viewer.program import Stage
 
 _COMPILED: Final = 5_000
 """Number of instructions up to which a program is compiled without being asked to."""
 
+_MOST_DEVICES: Final = 256
+"""Number of virtual devices, each of which is a thread, up to which a program is run."""
 _TRIES: Final = 24
 """Number of shardings to try for suggestions."""
 
@@ -75,13 +78,16 @@ def view(
     run = seed is not None or bool(inputs)
     if single is None and (compiled or run):
         raise click.UsageError("one program is compiled and run, not several")
+    sharding: dict[str, Any] = {}
     more: dict[str, Any] = {}
-    if single is not None and compiled is not False:
-        more = _compiled(single, stages, must=bool(compiled) or run)
+    parts: Partitioned | None = None
     if single is not None:
-        more |= _sharding(single, mesh, suggest)
+        parts, sharding = _sharding(single, stages, mesh, suggest)
+    if single is not None and compiled is not False:
+        more = _compiled(single if parts is None else parts.module, stages, must=bool(compiled) or run)
     if single is not None and run:
-        more |= _timed(single, seed, inputs)
+        more |= _timed(single, parts, seed, inputs)
+    more |= sharding
     Path(output).write_text(html_page(page_parts(stages, more)), encoding="utf-8")
     shown = ["graph", "text", *(["passes"] if len(stages) > 1 else []), *more]
     click.echo(f"{output}: {stages[0].data['name']}, {', '.join(shown)}")
@@ -127,30 +133,47 @@ def _compiled(module: HloModule, stages: list[Stage], must: bool) -> dict[str, A
     return more
 
 
-def _sharding(module: HloModule, mesh: str, suggest: bool) -> dict[str, Any]:
-    """Return the report of a program with shardings; nothing for others, and for those that are refused."""
+def _sharding(
+    module: HloModule, stages: list[Stage], mesh: str, suggest: bool
+) -> tuple[Partitioned | None, dict[str, Any]]:
+    """Return a program with shardings for its devices, which becomes a stage, and its report.
+
+    None and no report for other programs, and for those that the partitioner refuses.
+    """
     from hloom.errors import HloError
     from hloom.sharding.meshes import parse_mesh
-    from hloom.tools.viewer.sharding import is_sharded, sharding_part
+    from hloom.tools.viewer.program import stage_of
+    from hloom.tools.viewer.sharding import is_sharded, partitioned, sharding_part
 
     axes = parse_mesh(mesh) if mesh else {}
     if not is_sharded(module, axes):
-        return {}
+        return None, {}
     try:
-        return sharding_part(module, axes, _TRIES if suggest else 0)
+        parts = partitioned(module, axes)
+        stages.append(stage_of(parts.module, "after spmd-partitioner"))
+        return parts, sharding_part(module, axes, _TRIES if suggest else 0)
     except HloError as error:
         if mesh or suggest:
             raise
         click.echo(f"no report of the sharding: {error}", err=True)
-        return {}
+        return None, {}
 
 
-def _timed(module: HloModule, seed: int | None, inputs: tuple[str, ...]) -> dict[str, Any]:
+def _timed(
+    module: HloModule, parts: Partitioned | None, seed: int | None, inputs: tuple[str, ...]
+) -> dict[str, Any]:
+    """Run a program on its devices; one with shardings on their tiles of whole arguments."""
     from hloom.debug.inputs import random_arguments
+    from hloom.sharding.tiles import cut
     from hloom.tools.arguments import read_arguments, shaped
     from hloom.tools.viewer.compiled import time_part
 
-    count = module.config.replica_count * module.config.num_partitions
-    if inputs:
-        return time_part(module, [shaped(read_arguments(inputs), module)] * count)
-    return time_part(module, [random_arguments(module, (seed or 0) + device) for device in range(count)])
+    config = module.config if parts is None else parts.module.config
+    devices = range(config.replica_count * config.num_partitions)
+    if len(devices) > _MOST_DEVICES:
+        raise click.UsageError(f"{len(devices)} devices: programs run on at most {_MOST_DEVICES} here")
+    given = shaped(read_arguments(inputs), module) if inputs else None
+    if parts is not None:
+        whole = given or random_arguments(module, seed or 0)
+        return time_part(parts.module, [cut(tuple(whole), parts.parameters, n) for n in devices])
+    return time_part(module, [given or random_arguments(module, (seed or 0) + n) for n in devices])

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hloom.ir.module import HloModule
+    from hloom.sharding.partitioner import Partitioned
 
 
 def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
@@ -16,6 +17,14 @@ def is_sharded(module: HloModule, axes: Mapping[str, int]) -> bool:
     from hloom.sharding.preparation import states_sharding
 
     return device_count(module, axes) > 1 and any(map(states_sharding, module.instructions()))
+
+
+def partitioned(module: HloModule, axes: Mapping[str, int]) -> Partitioned:
+    """Partition a program; raises HloError as `hloom.sharding.partition` does."""
+    from hloom.sharding.meshes import device_count, resized
+    from hloom.sharding.partitioner import partition
+
+    return partition(resized(module, axes), device_count(module, axes))
 
 
 def sharding_part(module: HloModule, axes: Mapping[str, int], tries: int) -> dict[str, Any]:
