@@ -17,6 +17,7 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.sharding import partition, report
 from hloom.sharding.meshes import mesh_of, parse_mesh
+from hloom.sharding.topologies import Link
 from hloom.tools.cli import main
 from raised_rules import printed
 
@@ -85,6 +86,18 @@ def test_a_larger_mesh_has_smaller_tiles() -> None:
     assert found.devices == 32
     assert found.argument_bytes == 2 * 16 * 4 + 2 * 16 * 4 + 64
     assert {row.members for row in found.collectives} == {8}
+
+
+@pytest.mark.parametrize(("members", "steps"), [(2, 1), (8, 3), (65536, 16)])
+def test_the_estimate_counts_messages_that_follow_each_other(members: int, steps: int) -> None:
+    text = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2]>}}
+    ENTRY e { x = f32[65536] parameter(0), frontend_attributes={
+      xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"data\\"}]>"}
+      ROOT y = f32[65536] negate(x), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}]>"} }"""
+    links = {"data": Link(1.0, 1e30)}
+    (row,) = report(HloModule.from_text(text), {"data": members}, links).collectives
+    assert (row.opcode, row.members) == ("all-gather", members)
+    assert steps <= row.seconds < steps * 1.001
 
 
 def test_programs_run_on_tiles() -> None:

@@ -208,9 +208,21 @@ def _row(one: Execution, axes: Mapping[str, int], links: Mapping[str, Link], why
     along = _axes(i, axes)
     own = [links[axis] for axis in along.split("+") if axis in links] or [links[""]]
     link = min(own, key=lambda link: link.bandwidth)
-    hops = 1 if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)) else members - 1
-    seconds = one.times * (hops * link.latency + amount / link.bandwidth)
+    seconds = one.times * (_steps(i, members) * link.latency + amount / link.bandwidth)
     return Row(i.name, i.opcode, op_name(i), source_line(i), along, members, amount, one.times, seconds, why)
+
+
+def _steps(i: HloInstruction, members: int) -> int:
+    """Return the number of messages that follow each other.
+
+    An exchange of all with all takes one for each other device, anything else recursive doubling. Source:
+    Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+    """
+    if isinstance(i.operation, (CollectivePermute, CollectivePermuteStart)):
+        return 1
+    if isinstance(i.operation, Collective) and i.operation.kind in ("all-to-all", "ragged-all-to-all"):
+        return members - 1
+    return (members - 1).bit_length()
 
 
 def _axes(i: HloInstruction, axes: Mapping[str, int]) -> str:
