@@ -11,10 +11,12 @@ from tests.jax_platform.process import run_program
 
 import hloom
 from agreement import within
+from hloom.debug.inputs import random_arguments
 from hloom.sharding import partition, report
 from hloom.sharding.meshes import mesh_of
 from hloom.sharding.reporting import Report
-from hloom.sharding.traffic import bytes_sent
+from hloom.sharding.tiles import cut
+from hloom.sharding.traffic import bytes_sent, collectives
 
 pytest.importorskip("jax")
 
@@ -63,6 +65,20 @@ def test_the_bytes_of_a_report_are_those_of_the_program_that_runs() -> None:
     run = hloom.compile(module, num_partitions=8, use_spmd_partitioning=True)
     assert bytes_sent(hloom.HloModule.from_text(run.to_hlo())) == found.bytes_per_step
     assert bytes_sent(partition(module, 8).module) == found.bytes_per_step
+
+
+def test_a_profile_shows_the_time_of_each_collective() -> None:
+    program = lowered(2, 2, layers=2)
+    module = hloom.HloModule.from_proto(program.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    run = hloom.compile(program, num_partitions=4, use_spmd_partitioning=True)
+    parameters = partition(module, 4).parameters
+    whole = random_arguments(module, 0)
+    profile = run.profile([cut(whole, parameters, device) for device in range(4)])
+    wanted = {one.instruction.name for one in collectives(hloom.HloModule.from_text(run.to_hlo()))}
+    assert {line.name for line in profile.collectives} == wanted
+    assert len(profile.devices) == 4
+    for line in (line for device in profile.devices for line in device.collectives):
+        assert 0 < line.waiting < line.seconds < profile.seconds
 
 
 TRAINING = """
