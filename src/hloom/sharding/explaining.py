@@ -160,7 +160,7 @@ class Explainer:
                 return f"{over} is taken: {self._cut_from(by, cut)}"
         if factor.kind != "plain":
             return f"{_dimension(by, factor)} of kind {factor.kind} is not cut over {over}"
-        return f"{_dimension(by, factor)} cut over {over} would send more"
+        return f"{_dimension(by, factor)} is not cut over {over} in the cheapest way"
 
     # -- cuts
 
