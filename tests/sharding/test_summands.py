@@ -147,3 +147,15 @@ def test_open_dimensions_are_cut_further() -> None:
     partitioned, (found,) = run_partitioned(module, 4, [X, Y])
     agreement.equal(found, -2 * X)
     assert [tiling.tiles for tiling in partitioned.results] == [(2, 2)]
+
+
+def test_sums_without_elements_are_not_scattered() -> None:
+    text = f"""sum {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT c = f32[] add(a, b) }}
+      ENTRY e {{ x = f32[8,8] parameter(0), {cut("", "x")}
+        y = f32[8,8] parameter(1)
+        z = f32[0,8] slice(x), slice={{[0:0], [0:8]}}, {cut("", "x")}
+        zero = f32[] constant(0)
+        ROOT r = f32[0] reduce(z, zero), dimensions={{1}}, to_apply=sum, {cut("x")} }}"""
+    assert opcodes_of(text) in ([], ["all-reduce"])

@@ -302,7 +302,7 @@ def compile_artifact(
     custom_partitioning.install(converted)
     if open_parameters:
         module.config.allow_spmd_sharding_propagation_to_parameters = open_parameters
-    partitioned = partition(module, num_partitions)
+    partitioned = partition(module, num_partitions, even_results=True)
     AllReduceCombiner().run(partitioned.module)
     placements = lay_out(partitioned.module, stated)
     executable = compile_for_devices(partitioned.module, num_partitions=num_partitions)

@@ -52,13 +52,14 @@ from hloom.sharding.custom_calls import (
 from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
+from hloom.sharding.manual_regions import kept_cuts, united
 from hloom.sharding.one_device import device_of, run_on
 from hloom.sharding.preparation import prepared, states_sharding
 from hloom.sharding.resharding import Region, fixed
 from hloom.sharding.scattered_sums import scatter_sums
 from hloom.sharding.summands import are_left, is_linear
 from hloom.sharding.tiling import Tiling
-from hloom.sharding.values import Values, plain
+from hloom.sharding.values import Values, local_shape, plain
 
 _TO_SHARD: Final = "SPMDFullToShardShape"
 _TO_FULL: Final = "SPMDShardToFullShape"
@@ -85,16 +86,21 @@ class Partitioned:
     whole: Mapping[HloInstruction, Shape]
 
 
-def partition(module: HloModule, devices: int) -> Partitioned:
+def partition(module: HloModule, devices: int, *, even_results: bool = False) -> Partitioned:
     """Return the program that each of some devices runs.
 
     Parameters are cut as their shardings say; the result as its sharding says, or else as it comes out.
     Operations are computed on tiles where the operands' tiles allow it, and on whole arrays elsewhere.
     Shardings that do not divide an array evenly are ignored. Raises HloError for what is not implemented.
+
+    Args:
+        module: a program on whole arrays.
+        devices: the number of devices.
+        even_results: results are whole if the tiles that the program states do not divide them evenly.
     """
     copy = prepared(module)
     partitioner = _Partitioner(copy, devices)
-    results = partitioner.entry()
+    results = partitioner.entry(even_results)
     scatter_sums(partitioner)
     DeadCodeElimination().run(copy)
     config = copy.config
@@ -142,14 +148,14 @@ class _Partitioner(Values):
         self.propagation, members = propagated(module, self.annotations)
         self.agreed = {i: tiling for i in members if (tiling := self.propagation.tiling(i)) is not None}
 
-    def entry(self) -> Tilings:
+    def entry(self, even_results: bool) -> Tilings:
         """Partition the entry computation; return the tilings of its result."""
         entry = self.module.entry
         arguments = [self._argument(p, number) for number, p in enumerate(entry.parameters)]
         wanted = self._stated(entry.root)
         self._computation(entry, arguments)
-        if wanted is None:
-            wanted = self.even(self.whole[entry.root], self.tilings[entry.root])
+        if wanted is None or even_results:
+            wanted = self.even(self.whole[entry.root], wanted or self.tilings[entry.root])
         entry.root = self.fitted(entry.root, wanted, Purpose("result"))
         return self.tilings[entry.root]
 
@@ -563,27 +569,28 @@ class _Partitioner(Values):
         Writer(i).replace(tile)
 
     def _to_local(self, i: HloInstruction, region: Region) -> None:
-        """Enter a manual region: its values are the tiles along the manual axes."""
+        """Enter a manual region: its values are the tiles along the manual axes; other cuts stay."""
         axes, shardings = self.annotations.manual(i, "xla.sdy.in_shardings")
-        inner = (*region, self.annotations.places(shardings, axes))
+        places = self.annotations.places(shardings, axes)
         purpose = Purpose("region", Decision(i, self.whole[i], None))
         parts: list[HloInstruction] = []
         for operand, sharding in zip(i.operands, shardings, strict=True):
             shape = self.whole[operand]
-            tiling = sharding.tiling(rank_of(shape), self.devices, axes)
-            tile = self.resharder.renamed(self.fitted(operand, tiling, purpose))
-            parts.append(self.made(tile, tile.shape, self.uncut(tile.shape), inner))
-        self._hand_over(i, parts, inner)
+            manual = sharding.tiling(rank_of(shape), self.devices, axes)
+            kept = kept_cuts(cast("Tiling", self.tilings[operand]), manual, shape, fixed((*region, places)))
+            tile = self.resharder.renamed(self.fitted(operand, united(manual, kept), purpose))
+            parts.append(self.made(tile, local_shape(shape, manual), kept, (*region, places)))
+        self._hand_over(i, parts, (*region, places))
 
     def _to_global(self, i: HloInstruction, region: Region) -> None:
-        """Leave a manual region: its values become the tiles of whole arrays."""
+        """Leave a manual region: its values become the tiles of whole arrays; other cuts stay."""
         axes, shardings = self.annotations.manual(i, "xla.sdy.out_shardings")
         shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
         purpose = Purpose("region", Decision(i, self.whole[i], None))
         parts: list[HloInstruction] = []
         for operand, sharding, shape in zip(i.operands, shardings, shapes, strict=True):
-            tiling = sharding.tiling(rank_of(shape), self.devices, axes)
-            fitted = self.fitted(operand, self.uncut(self.whole[operand]), purpose)
-            tile = self.resharder.renamed(fitted)
-            parts.append(self.made(tile, shape, tiling, region[:-1]))
+            manual = sharding.tiling(rank_of(shape), self.devices, axes)
+            kept = kept_cuts(cast("Tiling", self.tilings[operand]), manual, shape, fixed(region))
+            tile = self.resharder.renamed(self.fitted(operand, kept, purpose))
+            parts.append(self.made(tile, shape, united(manual, kept), region[:-1]))
         self._hand_over(i, parts, region[:-1])

@@ -101,7 +101,7 @@ def scattered_dimension(
         return None
     (d,) = more
     count = math.prod(column.count for column in summed)
-    if target.tiles[d] != count or dimensions[d] % count:
+    if target.tiles[d] != count or not dimensions[d] or dimensions[d] % count:
         return None
     return d if same_classes(summed, target.column(d)) else None
 
