@@ -7,7 +7,9 @@ import pytest
 
 import hloom
 from evaluation import parse
+from hloom.analysis.origin import op_name, source_line
 from hloom.errors import HloError
+from hloom.ir.module import HloModule
 from hloom.passes.expand.call_inliner import CallInliner
 
 
@@ -57,3 +59,22 @@ def test_a_program_that_is_large_by_itself_is_not() -> None:
 
 def test_a_thousand_copies_are_made() -> None:
     assert hloom.compile(parse(doubled(8)))(np.float32(3)) == 3
+
+
+def test_inlined_instructions_come_from_the_operation_of_the_call() -> None:
+    """JAX names what an inner jit computes within it only; the call has the path to it and the line."""
+    module = HloModule.from_text("""HloModule m
+      inner { x = f32[2] parameter(0)
+        a = f32[2] negate(x), metadata={op_name="neg"}
+        b = f32[2] exponential(a), metadata={op_name="jit(f)/jit(g)/exp" source_file="g.py" source_line=3}
+        ROOT c = f32[2] cosine(b) }
+      ENTRY e { x = f32[2] parameter(0)
+        ROOT r = f32[2] call(x), to_apply=inner,
+          metadata={op_name="jit(f)/jit(g)" source_file="f.py" source_line=7} }""")
+    CallInliner().run(module)
+    c = module.entry.root
+    (b,) = c.operands
+    (a,) = b.operands
+    assert c.metadata is None
+    assert (op_name(b), source_line(b)) == ("jit(f)/jit(g)/exp", "g.py:3")
+    assert (op_name(a), source_line(a)) == ("jit(f)/jit(g)/neg", "f.py:7")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
+from hloom.ir.metadata import OpMetadata
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Call, Fusion
 from hloom.operations.structure import Parameter
@@ -67,7 +68,10 @@ def _is_copied(i: HloInstruction) -> bool:
 
 
 def inline(call: HloInstruction) -> HloInstruction:
-    """Replace one call by a copy of its callee's instructions; return the copy of the root."""
+    """Replace one call by a copy of its callee's instructions; return the copy of the root.
+
+    The copies come from the framework's operation of the call; those without a source line have the call's.
+    """
     computation = call.parent
     assert computation is not None
     callee = call.called_computations[0]
@@ -75,6 +79,8 @@ def inline(call: HloInstruction) -> HloInstruction:
     root = copies[callee.root]
     for instruction, copy in copies.items():
         if not isinstance(instruction.operation, Parameter):
+            if isinstance(call.operation, Call):
+                copy.metadata = _within(copy.metadata, call.metadata)
             for predecessor in call.control_predecessors:
                 predecessor.add_control_dependency_to(copy)
             for successor in call.control_successors:
@@ -83,6 +89,27 @@ def inline(call: HloInstruction) -> HloInstruction:
     call.replace_all_uses_with(root)
     computation.remove(call)
     return root
+
+
+def _within(inner: OpMetadata | None, outer: OpMetadata | None) -> OpMetadata | None:
+    """Return the metadata of an instruction that is called by another, as XLA joins them when it inlines."""
+    if inner is None or outer is None:
+        return inner
+    name = inner.op_name
+    if name and outer.op_name and not name.startswith(outer.op_name):
+        name = f"{outer.op_name}/{name}"
+    has_place = inner.source_file or inner.stack_frame_id
+    place = inner if has_place else outer
+    return replace(
+        inner,
+        op_name=name,
+        source_file=place.source_file,
+        source_line=place.source_line,
+        source_end_line=place.source_end_line,
+        source_column=place.source_column,
+        source_end_column=place.source_end_column,
+        stack_frame_id=place.stack_frame_id,
+    )
 
 
 def copy_body(
