@@ -284,7 +284,8 @@ def test_start_and_plain_forms_meet_by_the_host(by_host: list[str]) -> None:
     plain = "x = f32[2] parameter(0)\nROOT a = f32[2] all-reduce(x), to_apply=add"
     begun = """x = f32[2] parameter(0)
       s = f32[2] all-reduce-start(x), to_apply=add
-      ROOT a = f32[2] all-reduce-done(s)"""
+      between = f32[2] negate(x), control-predecessors={s}
+      ROOT a = f32[2] all-reduce-done(s), control-predecessors={between}"""
     first, second = compiled(plain, begun).run([[np.float32([1, 2])], [np.float32([3, 4])]])
     assert first.tolist() == second.tolist() == [4, 6]
     assert "all-reduce" in by_host

@@ -59,6 +59,7 @@ def programs() -> Iterator[tuple[str, str]]:
     yield "two operands of two sizes", two_operands()
     yield "one channel, two sizes", two_sizes()
     yield "begun and ended", asynchronous()
+    yield "begun and ended apart", asynchronous(apart=True)
     yield "send and recv", sent()
 
 
@@ -149,15 +150,18 @@ def two_sizes() -> str:
     )
 
 
-def asynchronous() -> str:
-    """Return collectives that begin before others end."""
+def asynchronous(*, apart: bool = False) -> str:
+    """Return collectives in two steps; if ``apart``, an instruction must come between these."""
     groups, _ = PLACES["flattened_id"]
+    between = " n = f32[4] negate(x), control-predecessors={s,g,p}\n" if apart else ""
+    after = ", control-predecessors={n}" if apart else ""
     return module(
         f" x = f32[4] parameter(0)\n s = f32[4] all-reduce-start(x), {groups}, to_apply=reducer\n"
         f" g = (f32[4], f32[16]) all-gather-start(x), {groups.replace('=1', '=2', 1)}, dimensions={{0}}\n"
         " p = (f32[4], f32[4], u32[], u32[]) collective-permute-start(x), source_target_pairs={{0,1},{1,0}}\n"
-        " c = f32[4] collective-permute-done(p)\n b = f32[16] all-gather-done(g)\n"
-        " a = f32[4] all-reduce-done(s)\n ROOT r = (f32[4], f32[16], f32[4]) tuple(a, b, c)"
+        f"{between} c = f32[4] collective-permute-done(p){after}\n b = f32[16] all-gather-done(g){after}\n"
+        f" a = f32[4] all-reduce-done(s){after}\n"
+        " ROOT r = (f32[4], f32[16], f32[4]) tuple(a, b, c)"
     )
 
 

@@ -88,7 +88,8 @@ def test_collectives_of_the_host_tell_waiting_too() -> None:
     text = f"""{SUMMED[:start]}
     begun = (f32[64], f32[64]) collective-permute-start(y), channel_id=1,
       source_target_pairs={{{{0,1}},{{1,0}}}}
-    ROOT done = f32[64] collective-permute-done(begun) }}"""
+    between = f32[64] negate(y), control-predecessors={{begun}}
+    ROOT done = f32[64] collective-permute-done(begun), control-predecessors={{between}} }}"""
     exe = hloom.compile(HloModule.from_text(text))
     x = np.ones(64, np.float32)
     early, _ = exe.profile([[x], [x]]).devices

@@ -42,12 +42,10 @@ class _Offer(NamedTuple):
 
     Attributes:
         forms: for each device the forms of the operands of each collective.
-        excluded: opcodes that are left to the host.
         unfit: opcodes and channels that are left to the host.
     """
 
     forms: dict[DeviceId, dict[Key, list[Form]]]
-    excluded: set[str]
     unfit: set[tuple[str, int | None]]
 
 
@@ -102,7 +100,7 @@ class RendezvousPlan:
 
     def _offer(self) -> _Offer:
         """Return what the devices of this process execute."""
-        offer = _Offer({}, set(), set())
+        offer = _Offer({}, set())
         for device, keys, own in zip(self._world.devices, self._keys_of, self._calls, strict=True):
             forms = offer.forms[device.id] = {}
             for n, key in keys.items():
@@ -110,7 +108,7 @@ class RendezvousPlan:
                     offer.unfit.add((own[n].opcode, _channel(own[n])))
                 else:
                     forms.setdefault(key, []).append(_form(own[n]))
-            offer.excluded.update(kind for i in own for kind in _begun(i))
+            offer.unfit.update(kind for i in own for kind in _begun(i))
         return offer
 
     # -- other processes
@@ -169,12 +167,10 @@ def _devices_on_this_machine(world: World) -> int:
 def _agreed(offers: Sequence[_Offer]) -> dict[Key, None]:
     """Return the collectives that run in native code, in the same order in all processes."""
     present = {device: keys for offer in offers for device, keys in offer.forms.items()}
-    excluded = {kind for offer in offers for kind in offer.excluded}
     unfit = {kind for offer in offers for kind in offer.unfit}
     return {
         key: None for keys in present.values() for key in keys
-        if key[0] not in excluded and key[:2] not in unfit
-        and all(key in present.get(member, ()) for member in key[2])
+        if key[:2] not in unfit and all(key in present.get(member, ()) for member in key[2])
     }  # fmt: skip
 
 
@@ -270,12 +266,12 @@ def _fits(i: HloInstruction, count: int) -> bool:
             return True
 
 
-def _begun(i: HloInstruction) -> Iterator[str]:
-    """Yield the collectives that an instruction starts, or that the host evaluates inside of it."""
+def _begun(i: HloInstruction) -> Iterator[tuple[str, int | None]]:
+    """Yield opcodes and channels of what an instruction starts, or of what the host evaluates in it."""
     if i.opcode.endswith("-start"):
-        yield i.opcode.removesuffix("-start")
+        yield i.opcode.removesuffix("-start"), _channel(i)
     if i.opcode == "async-start" or i.opcode == "custom-call":
         for computation in i.called_computations:
             for inner in computation.instructions:
-                yield inner.opcode
+                yield inner.opcode, _channel(inner)
                 yield from _begun(inner)

@@ -1,34 +1,43 @@
-"""synchronous-operations: replace asynchronous operations that never block by synchronous ones.
+"""synchronous-operations: replace asynchronous operations by synchronous ones.
 
-Asynchronous copies become plain copies. An asynchronous computation is called at its start, unless its root
-can block on other devices: that one starts there and completes at its done instruction.
+Asynchronous copies become plain copies. An asynchronous computation is called at its start. A collective that
+can block on other devices is joined from its start and its done instruction if nothing orders other
+instructions between them; otherwise it starts there and completes at its done instruction.
+
+Computations with collectives are executed in post-order, in which a start that only its done uses comes
+directly before it, so that devices wait for each other in the same order as before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.operation import REGISTRY
 from hloom.operations.asynchronous import AsyncDone, AsyncStart, AsyncUpdate, CopyDone, CopyStart
+from hloom.operations.collectives import AllGatherDone, AllReduceDone
 from hloom.operations.control_flow import Call
+from hloom.operations.exchanges import CollectivePermuteDone
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.expand.call_inliner import inline
 from hloom.passes.registry import register
 from hloom.passes.writing import Writer
 
+_DONE: Final = (AllGatherDone, AllReduceDone, CollectivePermuteDone)
+
 
 @register
 @dataclass(frozen=True, slots=True)
 class SynchronousOperations:
-    """``copy-start``, ``copy-done`` → the operand; ``async-start`` of plain computations → ``call``."""
+    """``copy-start`` → the operand; ``all-reduce-start`` → ``all-reduce``; ``async-start`` → ``call``."""
 
     name: ClassVar[str] = "synchronous-operations"
 
     def run(self, module: HloModule) -> bool:
-        """Rewrite every asynchronous operation that never blocks."""
+        """Rewrite every asynchronous operation that can be synchronous."""
         changed = False
         for computation in module.computations:
             for instruction in computation:
@@ -37,9 +46,11 @@ class SynchronousOperations:
                 elif isinstance(instruction.operation, CopyDone):
                     writer = Writer(instruction)
                     writer.replace(writer.op(GetTupleElement(index=0), instruction.operands[0]))
+                elif isinstance(instruction.operation, _DONE) and _is_adjacent(instruction.operands[0]):
+                    _join(instruction)
                 elif (
                     isinstance(instruction.operation, AsyncStart)
-                    and not waits(instruction)
+                    and (not waits(instruction) or _is_adjacent(instruction))
                     and _ends_here(instruction)
                 ):
                     _call(instruction)
@@ -52,6 +63,25 @@ class SynchronousOperations:
 def waits(start: HloInstruction) -> bool:
     """Return whether the root of the started computation can block on other devices."""
     return hasattr(start.called_computations[0].root.operation, "begin")
+
+
+def _is_adjacent(start: HloInstruction) -> bool:
+    """Return whether a start and its only user, in any order of the instructions, may follow each other."""
+    both = (start, *start.users)
+    ordered = any(i.control_predecessors or i.control_successors for i in both)
+    return len(both) == 2 and not start.is_root and not ordered
+
+
+def _join(done: HloInstruction) -> None:
+    """Replace a start and its done instruction by one collective."""
+    (start,) = done.operands
+    cls = REGISTRY[start.opcode.removesuffix("-start")]
+    values = {field: getattr(start.operation, field) for field in (a.field for a in cls.attributes)}
+    writer = Writer(done)
+    writer.replace(
+        writer.op(cls(**values), *start.operands, shape=done.shape, computations=start.called_computations)
+    )
+    writer.computation.remove(start)
 
 
 def _copy(instruction: HloInstruction) -> None:
