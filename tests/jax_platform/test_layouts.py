@@ -44,3 +44,15 @@ except ValueError as error:
 @pytest.mark.parametrize("platform", ["cpu", "hloom"])
 def test_arrays_have_the_layout_that_was_asked_for(platform: Platform) -> None:
     assert run_program(PROGRAM, platform) == run_program(PROGRAM, "stock")
+
+
+VIEW = """
+import jax.numpy as jnp, numpy as np
+x = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+y = jnp.from_dlpack(x.transpose(1, 2, 0))
+print(y.format.layout.major_to_minor, y.unsafe_buffer_pointer() == x.ctypes.data)
+"""
+
+
+def test_from_dlpack_is_a_view_in_the_order_of_the_tensor() -> None:
+    assert run_program(VIEW, "cpu") == "(2, 0, 1) True\n"
