@@ -25,7 +25,7 @@ from hloom.runtime import mpi
 COUNT = 1000
 ROUNDS = 30
 MOST_OVER_BARE = 1.5
-"""What an all-reduce may take in the place of MPI's."""
+"""The bound of the time of an all-reduce, as a multiple of MPI's."""
 
 
 def loop_text(devices: int, *, reduces: bool) -> str:

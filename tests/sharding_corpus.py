@@ -51,7 +51,7 @@ SHAPES_CHANGE = ("SPMDFullToShardShape", "SPMDShardToFullShape")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program.
+    """The outcome of a program.
 
     Attributes:
         status: equal, different, refused, crashed, or partitioned (not run).

@@ -20,7 +20,7 @@ def copied(folder: Path) -> Path:
 
 
 def run(package: Path, script: str) -> str:
-    """What a program prints that imports the copy, in a process of its own, without a cache."""
+    """Return the output of a program that imports the copy, in a process of its own, without a cache."""
     environment = {**os.environ, "PYTHONPATH": str(package.parent), "HLOOM_CACHE": "0"}
     done = subprocess.run(
         [sys.executable, HERE / script], env=environment, capture_output=True, text=True, check=False

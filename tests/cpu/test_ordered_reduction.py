@@ -117,7 +117,7 @@ def test_one_result_alone_is_the_sequential_one(name: str, case: str) -> None:
 
 
 def test_an_argmax_has_accumulators_in_lanes_if_its_value_is_not_used() -> None:
-    """Whether the choices of lanes are combined by position: no vector is taken apart within the loop."""
+    """Lanes choose by themselves and are combined by position: the loop takes no vector apart."""
     whole = text_of("jax", "long")
     text = whole.replace("ROOT r =", "r =").removesuffix("}")
     index = f"{text} ROOT g = s32[] get-tuple-element(r), index=1\n}}"

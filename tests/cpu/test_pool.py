@@ -80,7 +80,7 @@ _REPEAT = ctypes.CFUNCTYPE(None, *_POINTERS, ctypes.c_int64, ctypes.c_int64, cty
 def run(
     pool: ThreadPool | None, places: np.ndarray, grain: int = 1, times: int = 1, rounds: int | None = None
 ) -> None:
-    """Count in every place, so many times."""
+    """Increment every element a given number of times."""
     context = (ctypes.c_void_p * 8)(0 if pool is None else pool.address)
     task = _LOADED.symbols["count"]
     count = len(places) if rounds is None else rounds

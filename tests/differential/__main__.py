@@ -25,7 +25,7 @@ def main() -> None:
     )
     parser.add_argument("--case", type=int, help="only the case of this number in the family")
     parser.add_argument("--backend", action="append", help="of hloom, one or several; default evaluator")
-    parser.add_argument("--first", type=int, default=0, help="leave out so many cases")
+    parser.add_argument("--first", type=int, default=0, help="number of cases to skip")
     parser.add_argument("--log", type=Path, help="write the unexplained differences there")
     parser.add_argument("--show", type=int, default=20, help="how many of them to print")
     options = parser.parse_args()

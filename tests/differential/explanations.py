@@ -1,4 +1,4 @@
-"""Which elements a difference from XLA:CPU is about, and how far off XLA's values may be there."""
+"""Elements that a known difference from XLA:CPU concerns, with the bound of XLA's error there."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def squares_out_of_range(difference: Difference) -> Array:
 
 
 def near_the_poles(difference: Difference) -> Array:
-    """Where angles of complex numbers differ by rounding, which the distance to a pole y = ±ix magnifies."""
+    """Select angles of complex numbers whose rounding errors are magnified near the poles y = ±ix."""
     y, x = (wide(a) for a in difference.case.arguments)
     with np.errstate(all="ignore"):
         distance = np.minimum(np.abs(x + 1j * y), np.abs(x - 1j * y))
@@ -201,7 +201,7 @@ def overflowing_products(difference: Difference) -> Array:
 
 
 def within_the_terms_of_a_scaled_sum(difference: Difference) -> Array:
-    """Where normalizations differ by some units in the last place of the terms of x s + (offset - mean s)."""
+    """Select normalizations within some units in the last place of the terms x s + (offset - mean s)."""
     case = difference.case
     axis = int(re.findall(r"feature_index=(\d+)", case.lines[0])[0])
     x, *columns = (wide(a) for a in case.arguments)
@@ -243,7 +243,7 @@ def among_the_arguments(difference: Difference) -> Array:
 
 
 def rearranged(one: Array, other: Array) -> bool:
-    """Whether the numbers are the same in another order."""
+    """Return true if the numbers are the same in another order."""
     first, second = (
         np.sort(np.ascontiguousarray(a).reshape(-1).view(f"u{a.itemsize}")) for a in (one, other)
     )
@@ -256,7 +256,7 @@ def in_another_order(difference: Difference) -> Array:
 
 
 def six_bit_power(difference: Difference) -> Array:
-    """Where XLA's value is the power by the lower six bits of the exponent; 0 or 1 for negative ones.
+    """Select powers that XLA takes by the lower six bits of the exponent; 0 or 1 for negative ones.
 
     An unsigned exponent with its upper bit set may count as negative, too.
     """
@@ -286,7 +286,7 @@ def as_infinity(difference: Difference) -> Array:
 
 
 def without_sign(difference: Difference) -> Array:
-    """Where XLA's value is that of the argument's absolute value, to half a power of two.
+    """Select elements of which XLA's value is that of the argument's absolute value, to half a power of two.
 
     For constants the sign may have become the upper bit of the exponent.
     """
@@ -386,12 +386,12 @@ def infinity_for_no_number(difference: Difference) -> Array:
 
 
 def zero_or_not_finite(difference: Difference) -> Array:
-    """Where XLA's value is 0, or a part of it is infinite or NaN."""
+    """Select elements of which XLA's value is 0, or a part of it is infinite or NaN."""
     return not_finite(difference) | (difference.theirs == 0)
 
 
 def not_finite(difference: Difference) -> Array:
-    """Where a part of XLA's value is infinite or NaN."""
+    """Select elements of which a part of XLA's value is infinite or NaN."""
     return ~(np.isfinite(difference.theirs.real) & np.isfinite(difference.theirs.imag))
 
 
@@ -418,7 +418,7 @@ def zeros(difference: Difference) -> Array:
 
 
 def no_number_in_f32(difference: Difference) -> Array:
-    """Where the operation gives NaN in f32, and hloom's value is a zero of a type without NaN."""
+    """Select zeros of a type without NaN for which the operation gives NaN in f32."""
     case = difference.case
     text = program([dataclasses.replace(case, folded=False)])
     for name in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):

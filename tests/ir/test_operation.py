@@ -1,4 +1,4 @@
-"""What the base class of operations refuses."""
+"""Refusals of the base class of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How processes begin and end: arrays alive at exit, fork, spawn, interrupts, errors."""
+"""Start and end of processes: arrays alive at exit, fork, spawn, interrupts, errors."""
 
 from __future__ import annotations
 

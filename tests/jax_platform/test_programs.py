@@ -37,7 +37,7 @@ RUN = "from tests.jax_platform.programs.__main__ import main; main()"
 
 @dataclass(frozen=True)
 class Record:
-    """What became of a program: its results, or an error."""
+    """The outcome of a program: its results, or an error."""
 
     results: Any
     error: str = ""

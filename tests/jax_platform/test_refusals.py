@@ -1,4 +1,4 @@
-"""What the plug-in refuses before JAX comes in, and calls of functions that are not there."""
+"""Refusals of the plug-in before JAX is involved, and calls of functions that do not exist."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import pytest
 
 _SECONDS = float(os.environ.get("JAX_SUITE_SECONDS", "180"))
 _STDERR = os.dup(2)
-"""Where crashes and hangs are reported: pytest has not yet begun to capture what tests print."""
+"""The file for reports of crashes and hangs: opened before pytest captures the output of tests."""
 
 
 def _record(**fields: Any) -> None:

@@ -25,7 +25,7 @@ def parts(result: Any, wanted: list[complex]) -> None:
 
 
 def close(result: Any, wanted: Any, units: float) -> None:
-    """Assert that each part errs by so many units of the last place of f64 at most."""
+    """Assert that each part errs by at most a number of units of the last place of f64."""
     agreement.near(result.real, np.real(wanted), units)
     agreement.near(result.imag, np.imag(wanted), units)
 

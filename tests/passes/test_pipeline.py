@@ -52,7 +52,7 @@ class Breaks:
 
 @dataclass(frozen=True)
 class Counts:
-    """Says that it changes something, so many times."""
+    """A pass that reports a change a given number of times."""
 
     times: int
     runs: list[int]

@@ -20,7 +20,7 @@ MOST_INSTRUCTIONS: Final = 10
 
 @dataclass(frozen=True)
 class Trophy:
-    """What was found.
+    """The outcome of a search.
 
     Attributes:
         found: whether check finds a difference, and bisect the right pass or operation.

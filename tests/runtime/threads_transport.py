@@ -15,7 +15,7 @@ SECONDS = 120.0
 
 
 class Group:
-    """What the threads share."""
+    """State that the threads share."""
 
     def __init__(self, size: int) -> None:
         self.size = size

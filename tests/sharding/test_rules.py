@@ -1,4 +1,4 @@
-"""Which operations state how they may be cut."""
+"""The list of operations that state a sharding rule."""
 
 from __future__ import annotations
 

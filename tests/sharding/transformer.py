@@ -38,7 +38,7 @@ SPECS: dict[str, PartitionSpec] = {
     "up": PartitionSpec(None, "model"),
     "down": PartitionSpec("model", None),
 }
-"""How parameters are sharded, by name."""
+"""The sharding of the parameters, by name."""
 
 
 def shardings(mesh: Any, layers: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How notebooks show modules, shapes and layouts."""
+"""Pictures of modules, shapes and layouts in notebooks."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Tree = Bounded | tuple["Tree", ...]
 
 
 class Applies(Protocol):
-    """What evaluates an instruction in f64."""
+    """The evaluation of an instruction in f64."""
 
     def applied(self, instruction: HloInstruction, operands: Sequence[Any]) -> Array:
         """Return the value of the instruction in f64."""

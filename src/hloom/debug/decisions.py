@@ -92,7 +92,7 @@ def is_finite(run: Applies, i: HloInstruction, operands: list[Bounded], value: A
 
 
 def select(run: Applies, i: HloInstruction, operands: list[Bounded], value: Any) -> Any:
-    """Where the predicate is undecided, the values may be each other's."""
+    """Allow either value at elements whose predicate is undecided."""
     which, a, b = operands
     chosen = np.where(which.value, a.spread, b.spread)
     either = distance(a.value, b.value) + np.maximum(a.spread, b.spread)

@@ -126,7 +126,7 @@ class Peers:
 
     @property
     def transport(self) -> Transport:
-        """What carries the messages of this program."""
+        """The transport of the messages of this program."""
         return self._transport
 
     @property

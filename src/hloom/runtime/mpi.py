@@ -123,7 +123,7 @@ class MpiTransport:
 
 
 class _End:
-    """How a process ends with an error: all others end as well, if they do not do so by themselves."""
+    """The end of a process by an error: all others are ended if they do not end by themselves."""
 
     def __init__(self, library: Any) -> None:
         self._communicator = library.COMM_WORLD.Dup()

@@ -1,4 +1,4 @@
-"""What a program states about shardings: annotations of values, manual regions, parameters left open."""
+"""Statements of a program about shardings: annotations of values, manual regions, parameters left open."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(slots=True)
 class Steps:
-    """How stated tilings spread.
+    """The spread of stated tilings.
 
     Attributes:
         flow: the classes of arrays.
@@ -83,7 +83,7 @@ class Steps:
 
 @dataclass(slots=True, eq=False)
 class Decision:
-    """How the value of an instruction is cut.
+    """The cut of the value of an instruction.
 
     Attributes:
         instruction: the instruction, which may have been replaced since.

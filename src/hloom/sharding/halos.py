@@ -85,7 +85,7 @@ class Part:
 
     @property
     def is_sent(self) -> bool:
-        """Whether tiles need ranges of others, not their own."""
+        """True if tiles need ranges of others, not their own."""
         return any(p != q for p, q in self.sources.items())
 
     def fits(self, other: Part) -> bool:

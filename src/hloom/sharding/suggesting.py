@@ -42,7 +42,7 @@ Placement: TypeAlias = "tuple[tuple[str, ...], ...]"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a program costs: the bytes that a device sends in a step, and those of its memory's peak."""
+    """The cost of a program: the bytes that a device sends in a step, and those of its memory's peak."""
 
     sent: int
     peak: int

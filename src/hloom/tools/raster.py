@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CAP_HEIGHT: Final = 0.7
 """The height of a capital of Pillow's font, in its size."""
 _SLACK: Final = 1.1
-"""Text may be so much wider than the letters of a monospaced font; two digits are."""
+"""Factor by which text may be wider than the letters of a monospaced font."""
 _OVERSAMPLING: Final = 4
 """Factor by which round corners and slanted lines are painted larger, for smooth edges."""
 _ANCHORS: Final = {"start": "ls", "middle": "ms", "end": "rs"}

@@ -1,4 +1,4 @@
-"""What the participants of a collective in different processes send to each other.
+"""Messages between the participants of a collective in different processes.
 
 A participant needs parts of the others' arrays: all of an operand to gather it, its own rows of an operand
 to reduce and scatter it. A large all-reduce has two steps, as within a process: each participant gets its

@@ -25,7 +25,7 @@ _ALIGNMENT: Final = 128
 _GENERATION_AT: Final = 128
 _SPINS_AT: Final = 260
 _OTHER_FORM: Final = -1
-"""What native code tells instead of a generation; steps of an exchange follow."""
+"""Values that native code reports instead of a generation; steps of an exchange follow."""
 
 
 _NOBODY: Final = (1 << 64) - 1

@@ -1,4 +1,4 @@
-"""Which collectives of a program run in native code, with which participants.
+"""The collectives of a program that run in native code, and their participants.
 
 Devices that execute a collective with the same opcode, channel and group take part in one rendezvous, once
 per execution. A collective is left to the host, which then reports the error or waits in its own way, if the
