@@ -18,7 +18,7 @@ from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.entry import kept_bytes
 from hloom.cpu.runtime.support import keep_for_ever, support
 
-FILES: Final = ("events", "buffers", "transfers", "layouts", "execute")
+FILES: Final = ("events", "buffers", "transfers", "layouts", "execute", "results")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 _POOL_WORDS: Final = 258
 _LIBRARY: Final = frozenset((
