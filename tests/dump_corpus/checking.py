@@ -148,17 +148,19 @@ def _bounds(module: HloModule, values: Values) -> list[Any]:
 
     Else in the norm of each array: each operation may round once, and the errors add as in a sum.
     """
-    try:
-        if len(values.arguments) == 1:
-            return agreement.flat(ErrorAnalysis(module).run(_shaped(module, values.arguments[0]))[1])
-    except NoBound:
-        pass
     units = 2 * growth(sum(map(len, module.computations)))
     largest = [max(np.max(np.abs(r), initial=0) for r in each) for each in zip(*values.results)]
-    return [
+    in_norm = [
         units * ulp(most, result.dtype) if is_inexact_type(result) else 0.0
         for most, result in zip(largest, values.results[0])
     ]
+    if len(values.arguments) > 1:
+        return in_norm
+    try:
+        found = agreement.flat(ErrorAnalysis(module).run(_shaped(module, values.arguments[0]))[1])
+    except NoBound:
+        return in_norm
+    return [bound if np.all(np.isfinite(bound)) else norm for bound, norm in zip(found, in_norm)]
 
 
 def _shaped(module: HloModule, arguments: list[Any]) -> list[Any]:
