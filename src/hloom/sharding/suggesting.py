@@ -26,7 +26,7 @@ from hloom.sharding.explaining import Why
 from hloom.sharding.memory import memory_of
 from hloom.sharding.meshes import cut_text, tiling_text
 from hloom.sharding.partitioner import partition
-from hloom.sharding.scattering import sliced_dimension
+from hloom.sharding.sliced_all_reduces import sliced_dimension
 from hloom.sharding.tiling import Tiling
 from hloom.sharding.traffic import Execution, executions
 

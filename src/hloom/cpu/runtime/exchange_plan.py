@@ -19,7 +19,7 @@ from typing import Final
 
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.ir.instruction import HloInstruction
-from hloom.operations.collectives import ReduceScatter
+from hloom.operations.collectives import AllGather, AllReduce, ReduceScatter
 from hloom.operations.exchanges import AllToAll
 from hloom.shape.shape import Shape
 
@@ -234,7 +234,7 @@ def _rounds(
 
 def _gathers_little(i: HloInstruction, count: int) -> bool:
     """Return whether everyone needs all operands of all others, and these are small."""
-    gathers = i.opcode in ("all-gather", "all-reduce") and not reduces_in_parts(i)
+    gathers = isinstance(i.operation, (AllGather, AllReduce)) and not reduces_in_parts(i)
     return gathers and sum(leaf_bytes(o.shape) for o in i.operands) * count <= LITTLE_BYTES * MOST_PEERS
 
 
