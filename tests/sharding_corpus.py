@@ -30,9 +30,11 @@ import agreement
 from hloom.analysis.cost import Breakdown, module_cost
 from hloom.debug.bounded import NoBound
 from hloom.errors import HloError
+from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
 from hloom.ir.traits import shape_bytes
+from hloom.operations.structure import Tuple
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding.traffic import bytes_sent
@@ -70,9 +72,7 @@ def outcome(module: HloModule, devices: int, scale: float = 1.0) -> Outcome:
     Args:
         scale: factor of the limits on the size of programs that are run.
     """
-    root = module.entry.root
-    if root.sharding is None:
-        root.sharding = Sharding.replicated().for_shape(root.shape)
+    _state_results(module.entry.root)
     try:
         partitioned = partitioned_of(module, devices)
     except HloError as error:
@@ -98,13 +98,25 @@ def outcome(module: HloModule, devices: int, scale: float = 1.0) -> Outcome:
     return Outcome("equal", sent)
 
 
+def _state_results(root: HloInstruction) -> None:
+    """State whole results where neither the root nor an element of its tuple states a sharding."""
+    if root.sharding is not None:
+        return
+    whole = Sharding.replicated()
+    parts = root.operands if isinstance(root.operation, Tuple) else ()
+    if parts and all(part.shape.is_array for part in parts):
+        root.sharding = Sharding("tuple", elements=tuple(part.sharding or whole for part in parts))
+    else:
+        root.sharding = whole.for_shape(root.shape)
+
+
 def _unjudged(module: HloModule, devices: int, scale: float) -> str:
     """Return why a program is not run; "" if it is."""
     for i in module.instructions():
         target = getattr(i.operation, "custom_call_target", "")
         if i.opcode in UNJUDGED or target in SHAPES_CHANGE:
             return target or i.opcode
-        if target and target not in ("Sharding", "TopK"):
+        if target and target not in ("Sharding", "ShardBarrierFrom", "ShardBarrierTo", "TopK"):
             return target
         if shape_bytes(i.shape) > scale * 1e7 / devices:
             return "large"

@@ -86,6 +86,9 @@ def test_the_result_of_the_program() -> None:
 
 
 LOOP = """
+  sum { a = f32[] parameter(0)
+    b = f32[] parameter(1)
+    ROOT c = f32[] add(a, b) }
   less { p = (s32[], f32[8]) parameter(0)
     n = s32[] get-tuple-element(p), index=0
     k = s32[] constant(5)
@@ -95,7 +98,9 @@ LOOP = """
     one = s32[] constant(1)
     m = s32[] add(n, one)
     x = f32[8] get-tuple-element(p), index=1
-    y = f32[8] negate(x), ANNOTATION
+    xs = f32[8,2] broadcast(x), dimensions={0}
+    f = f32[] constant(0)
+    y = f32[8] reduce(xs, f), dimensions={1}, to_apply=sum, ANNOTATION
     ROOT t = (s32[], f32[8]) tuple(m, y) }
   ENTRY e { x = f32[8] parameter(0), INITIAL
     zero = s32[] constant(0)
@@ -114,10 +119,15 @@ def test_a_loop_carries_arrays_in_one_tiling() -> None:
 
 
 def test_branches_give_their_results_in_one_tiling() -> None:
-    why = only(f"""one {{ x = f32[8] parameter(0)
+    why = only(f"""sum {{ a = f32[] parameter(0)
+        b = f32[] parameter(1)
+        ROOT s = f32[] add(a, b) }}
+      one {{ x = f32[8] parameter(0)
         ROOT y = f32[8] exponential(x), {tiled("data")} }}
       other {{ x = f32[8] parameter(0)
-        ROOT y = f32[8] negate(x), {tiled("model")} }}
+        xs = f32[8,2] broadcast(x), dimensions={{0}}
+        f = f32[] constant(0)
+        ROOT y = f32[8] reduce(xs, f), dimensions={{1}}, to_apply=sum, {tiled("model")} }}
       ENTRY e {{ p = pred[] parameter(0)
         x = f32[8] parameter(1)
         q = f32[8] parameter(2)

@@ -53,7 +53,7 @@ _HOMES: Final = (
 
 _IDENTITIES: Final = re.compile(
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|xla\.sdy\.\w+"
-    r"|MoveToHost|MoveToDevice|annotate_device_placement|Pin|Unpin|LayoutConstraint"
+    r"|MoveToHost|MoveToDevice|annotate_device_placement|Pin|Unpin|LayoutConstraint|ShardBarrier(From|To)"
 )
 """Targets that only annotate their operands: on one partition they return them unchanged."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hloom.ir.instruction import HloInstruction
@@ -32,6 +32,7 @@ class Question:
         target: the wanted tiles of the result; None if any will do.
         fixed: columns in which devices that work together must agree.
         devices: the number of devices.
+        fit: returns the bytes that a device sends to give an operand, by its number, other tiles.
     """
 
     i: HloInstruction
@@ -42,6 +43,7 @@ class Question:
     target: Tiling | None
     fixed: tuple[Column, ...]
     devices: int
+    fit: Callable[[int, Tiling], float]
 
 
 def cheapest(question: Question) -> Choice:
@@ -135,7 +137,7 @@ def _fits(question: Question, accepted: Sequence[Cut], factor: Factor, cut: Tili
         return False
     if factor.combiner is not None and not _combines(question, accepted, factor):
         return False
-    if not _is_divided(question, factor, cut):
+    if not is_divided(factor, cut, question.shapes, question.result):
         return False
     shared = [other for other, _ in accepted if _share(other, factor)]
     if shared or not is_complete([*(c for _, c in accepted), cut]):
@@ -159,16 +161,20 @@ def _combines(question: Question, accepted: Sequence[Cut], factor: Factor) -> bo
     return kinds <= {type(factor.combiner)} and own and (is_known or neutral is not None)
 
 
-def _is_divided(question: Question, factor: Factor, cut: Tiling) -> bool:
-    """Return true if tiles divide a factor evenly, where they must."""
+def is_divided(factor: Factor, cut: Tiling, shapes: Sequence[Shape], result: Shape) -> bool:
+    """Return true if tiles divide a factor evenly, where they must.
+
+    Args:
+        shapes, result: the shapes of the whole operands and of the whole result.
+    """
     if factor.size % cut.tiles[0] == 0:
         return True
     sums_parts = factor.kind == "indexed" and factor.result is None and len(factor.operands) > 1
     if factor.kind == "grouped" or sums_parts:
         return False
-    extents = {question.shapes[n].dimensions[d] for n, d in factor.operands.items()}
-    if factor.result is not None and question.result.is_array and factor.kind == "plain":
-        extents.add(question.result.dimensions[factor.result])
+    extents = {shapes[n].dimensions[d] for n, d in factor.operands.items()}
+    if factor.result is not None and result.is_array and factor.kind == "plain":
+        extents.add(result.dimensions[factor.result])
     return factor.kind == "halo" or extents <= {factor.size}
 
 
@@ -181,7 +187,7 @@ def bytes_sent(question: Question, accepted: Sequence[Cut]) -> float:
         shape = question.shapes[number]
         want = operand_tiling(accepted, number, shape, question.devices)
         width = shape.element_type.bits / 8
-        total += width * plans.sent(shape.dimensions, have, want, question.fixed)
+        total += question.fit(number, want)
         for factor, cut in accepted:
             for one in fetches(question.i, question.shapes, question.result, factor, cut) or ():
                 if one.operand == number:

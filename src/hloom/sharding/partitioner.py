@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, cast
 
 from hloom.errors import HloError
@@ -54,12 +55,12 @@ from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.manual_regions import kept_cuts, united
 from hloom.sharding.one_device import device_of, run_on
-from hloom.sharding.preparation import prepared, states_sharding
+from hloom.sharding.preparation import prepared, states_sharding, take_elements
 from hloom.sharding.resharding import Region, fixed
 from hloom.sharding.scattered_sums import scatter_sums
 from hloom.sharding.summands import are_left, is_linear
 from hloom.sharding.tiling import Tiling
-from hloom.sharding.values import Values, local_shape, plain
+from hloom.sharding.values import Values, local_shape, plain, redirect
 
 _TO_SHARD: Final = "SPMDFullToShardShape"
 _TO_FULL: Final = "SPMDShardToFullShape"
@@ -102,6 +103,7 @@ def partition(module: HloModule, devices: int, *, even_results: bool = False) ->
     partitioner = _Partitioner(copy, devices)
     results = partitioner.entry(even_results)
     scatter_sums(partitioner)
+    take_elements(copy)
     DeadCodeElimination().run(copy)
     config = copy.config
     config.entry_layout = None
@@ -250,6 +252,7 @@ class _Partitioner(Values):
         decision.factors, decision.steps = factors, self.propagation.steps
         assert decision.choice is not None
         accepted = decision.choice.cuts
+        origin = self.origin(i, factors, shapes, region)
         for number, operand in enumerate(list(i.operands)):
             columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
             wanted = for_each_leaf(shapes[number], lambda leaf, c=columns: joined(leaf, c, self.devices))
@@ -262,6 +265,8 @@ class _Partitioner(Values):
         with self.resharder.because(Cause(Purpose("halo", decision))):
             made = self._local_operation(i, shapes, accepted, tilings, region)
         self.decided[made] = decided
+        if origin is not None and summands is None:
+            self.origins[made] = origin
         users, is_root = list(made.users), made.is_root
         result = made
         if any(f.result is None for f, _ in accepted):
@@ -274,7 +279,7 @@ class _Partitioner(Values):
             self.tilings[result] = replace(cast("Tiling", self.tilings[result]), summands=summands)
             self.forms[result] = [result]
         if result is not made:
-            self._redirect(made, result, users, is_root)
+            redirect(made, result, users, is_root)
 
     def _is_linear(self, i: HloInstruction, summands: Column) -> bool:
         """Return true if an operation makes summands of its result from those of its operands."""
@@ -313,7 +318,12 @@ class _Partitioner(Values):
         wanted = leaves[0] if leaves else self.propagation.tiling(i, index)
         held = [self.tilings[o] if s.is_array else None for o, s in zip(i.operands, shapes, strict=True)]
         have = tuple(tiling if isinstance(tiling, Tiling) else None for tiling in held)
-        question = Question(i, factors, shapes, result, have, wanted, fixed(region), self.devices)
+
+        @cache
+        def fit(number: int, want: Tiling) -> float:
+            return self.bytes_to_fit(i.operands[number], want)
+
+        question = Question(i, factors, shapes, result, have, wanted, fixed(region), self.devices, fit)
         return Decision(
             i,
             self.whole[i],
@@ -372,19 +382,6 @@ class _Partitioner(Values):
             spread = cut.select([0 if e == d else None for e in range(shapes[number].rank)])
             extent = shapes[number].dimensions[d]
             i.replace_operand(number, masked(operand, d, spread, extent, fill, self.resharder))
-
-    def _redirect(
-        self, old: HloInstruction, new: HloInstruction, users: Sequence[HloInstruction], is_root: bool
-    ) -> None:
-        """Let the users of a value take another one."""
-        computation = old.parent
-        assert computation is not None
-        for user in users:
-            for number, operand in enumerate(user.operands):
-                if operand is old:
-                    user.replace_operand(number, new)
-        if is_root:
-            computation.root = new
 
     def _custom_call(self, i: HloInstruction, partitioner: CallPartitioner, region: Region) -> None:
         """Replace a call by what its target's partitioner lets each device compute, in the cuts it wants."""

@@ -28,7 +28,17 @@ def prepared(module: HloModule) -> HloModule:
     CallInliner().run(copy)
     FlattenCallGraph().run(copy)
     ControlDependencyCalls().run(copy)
+    take_elements(copy)
     for computation in copy.computations:
+        for i in computation.post_order():
+            _state_at_operand(i)
+    DeadCodeElimination().run(copy)
+    return copy
+
+
+def take_elements(module: HloModule) -> None:
+    """Let users of an element of a tuple take it directly, but where an annotation is stated for it."""
+    for computation in module.computations:
         for i in computation.post_order():
             operation = i.operation
             if not isinstance(operation, GetTupleElement) or states_sharding(i):
@@ -36,10 +46,6 @@ def prepared(module: HloModule) -> HloModule:
             (source,) = i.operands
             if isinstance(source.operation, Tuple):
                 computation.replace(i, source.operands[operation.index])
-        for i in computation.post_order():
-            _state_at_operand(i)
-    DeadCodeElimination().run(copy)
-    return copy
 
 
 def _state_at_operand(i: HloInstruction) -> None:

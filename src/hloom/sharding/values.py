@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.operations.movement import Broadcast
+from hloom.ir.sharding_rule import Factor
 from hloom.operations.structure import GetTupleElement, Tuple
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 from hloom.sharding import plans
 from hloom.sharding.annotations import Tilings, for_each_leaf, rank_of
 from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
+from hloom.sharding.local_operations import Place, localized
+from hloom.sharding.recomputation import DEEPEST, Origin, is_cheap
 from hloom.sharding.resharding import Region, Resharder, fixed
 from hloom.sharding.tiling import Tiling
 
@@ -28,6 +31,7 @@ class Values:
         regions: the manual regions that the values belong to.
         decided: how the value of each rewritten instruction came to be cut.
         forms: the instructions that hold the same array in several tilings, for each of them.
+        origins: the operations of values that may be recomputed in other tilings.
     """
 
     def __init__(self, module: HloModule, devices: int) -> None:
@@ -38,6 +42,7 @@ class Values:
         self.regions: dict[HloInstruction, Region] = {}
         self.decided: dict[HloInstruction, Decided] = {}
         self.forms: dict[HloInstruction, list[HloInstruction]] = {}
+        self.origins: dict[HloInstruction, Origin] = {}
 
     def keep(
         self,
@@ -109,13 +114,14 @@ class Values:
         made = next((form for form in forms if self.tilings[form] == wanted), None)
         if made is not None:
             return made
-        if wanted.summands is None and self._is_filled(value):
-            made = Writer(value).broadcast(value.operands[0], wanted.local(whole.dimensions))
+        tilings = [cast("Tiling", self.tilings[form]) for form in forms]
+        sent = [plans.sent(whole.dimensions, have, wanted, fixed(region)) for have in tilings]
+        nearest = sent.index(min(sent))
+        source = forms[nearest]
+        recomputed = self._recomputed(forms, wanted, sent[nearest] * whole.element_type.bits / 8, purpose)
+        if recomputed is not None:
+            made = recomputed
         else:
-            tilings = [cast("Tiling", self.tilings[form]) for form in forms]
-            sent = [plans.sent(whole.dimensions, have, wanted, fixed(region)) for have in tilings]
-            nearest = sent.index(min(sent))
-            source = forms[nearest]
             cause = Cause(purpose, self.decided[value], tilings[nearest], wanted)
             with self.resharder.because(cause):
                 made = self.resharder.reshard(source, whole, tilings[nearest], wanted, region)
@@ -125,14 +131,66 @@ class Values:
         self.forms[made] = forms
         return self.made(made, whole, wanted, region, self.decided[value])
 
-    def _is_filled(self, value: HloInstruction) -> bool:
-        """Return true if all elements are one scalar, which every device has."""
-        if not isinstance(value.operation, Broadcast) or value.operands[0].shape.rank:
-            return False
-        scalar, own = self.tilings[value.operands[0]], self.tilings[value]
-        if isinstance(own, Tiling) and own.summands is not None:
-            return False
-        return isinstance(scalar, Tiling) and scalar.is_replicated
+    # -- recomputation
+
+    def origin(
+        self, i: HloInstruction, factors: Sequence[Factor], shapes: Sequence[Shape], region: Region
+    ) -> Origin | None:
+        """Return what is needed to compute a value in other tilings; None if that is not cheap."""
+        tiled = all(isinstance(t := self.tilings[o], Tiling) and t.summands is None for o in i.operands)
+        if not tiled or not is_cheap(i) or any(self.regions[o] != region for o in i.operands):
+            return None
+        called, taken = tuple(i.called_computations), tuple(i.operands)
+        return Origin(i.operation, called, taken, factors, tuple(shapes), self.whole[i])
+
+    def bytes_to_fit(self, value: HloInstruction, wanted: Tiling, depth: int = DEEPEST) -> float:
+        """Return the bytes that a device sends to have an array in another tiling."""
+        whole = self.whole[value]
+        region = fixed(self.regions[value])
+        forms = self.forms.get(value, [value])
+        tilings = [cast("Tiling", self.tilings[form]) for form in forms]
+        sent = min(plans.sent(whole.dimensions, have, wanted, region) for have in tilings)
+        amount = sent * whole.element_type.bits / 8
+        found = self._recomputation(forms, wanted, amount, depth)
+        return amount if found is None else found[1]
+
+    def _recomputation(
+        self, forms: Sequence[HloInstruction], wanted: Tiling, limit: float, depth: int
+    ) -> tuple[Origin, float] | None:
+        """Return how to compute an array in a tiling, with the bytes sent: fewer than the limit."""
+        origin = next((found for form in forms if (found := self.origins.get(form)) is not None), None)
+        if origin is None or limit == 0 or depth == 0 or wanted.summands is not None:
+            return None
+        cuts = origin.cuts(wanted)
+        if cuts is None:
+            return None
+        amount = 0.0
+        for operand, tiling in zip(origin.operands, origin.needs(cuts, self.devices), strict=True):
+            amount += self.bytes_to_fit(operand, tiling, depth - 1)
+            if amount >= limit:
+                return None
+        return origin, amount
+
+    def _recomputed(
+        self, forms: Sequence[HloInstruction], wanted: Tiling, limit: float, purpose: Purpose
+    ) -> HloInstruction | None:
+        """Return an array computed in a tiling; None if that sends no fewer bytes than a limit."""
+        found = self._recomputation(forms, wanted, limit, DEEPEST)
+        cuts = found[0].cuts(wanted) if found is not None else None
+        if found is None or cuts is None:
+            return None
+        origin, _ = found
+        needs = origin.needs(cuts, self.devices)
+        operands = [self.fitted(o, tiling, purpose) for o, tiling in zip(origin.operands, needs, strict=True)]
+        shape = local_shape(origin.result, wanted)
+        writer = Writer(forms[0])
+        made = writer.op(origin.operation, *operands, shape=shape, computations=origin.computations)
+        if not cuts:
+            return made
+        place = Place(
+            made, origin.shapes, origin.result, needs, wanted, cuts, self.resharder, self.regions[forms[0]]
+        )
+        return localized(place)
 
 
 def local_shape(shape: Shape, tilings: Tilings) -> Shape:
@@ -151,3 +209,17 @@ def plain(i: HloInstruction, whole: Shape, tilings: Tilings, is_stated: bool) ->
         return Decision(i, whole, tilings, is_stated)
     pairs = zip(whole.tuple_shapes, tilings, strict=True)
     return tuple(plain(i, shape, part, is_stated) for shape, part in pairs)
+
+
+def redirect(
+    old: HloInstruction, new: HloInstruction, users: Sequence[HloInstruction], is_root: bool
+) -> None:
+    """Let users of a value take another one; so does the computation if the value was its root."""
+    computation = old.parent
+    assert computation is not None
+    for user in users:
+        for number, operand in enumerate(user.operands):
+            if operand is old:
+                user.replace_operand(number, new)
+    if is_root:
+        computation.root = new
