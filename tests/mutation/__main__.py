@@ -6,15 +6,14 @@ import argparse
 import dataclasses
 import json
 import random
-import sys
 import tempfile
 from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from .coverage_map import CoverageMap, digest, load, make
+from .coverage_map import load, record
 from .mutants import Mutant, mutants_of
-from .trial import Outcome, try_all
+from .trial import Outcome, copy_tree, try_all
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".mutation"
@@ -40,18 +39,12 @@ def equivalent() -> set[Change]:
     return found
 
 
-def candidates(covered: CoverageMap, only: str) -> list[Mutant]:
-    """Return all mutants of the files that have not changed since the map was made."""
-    made: list[Mutant] = []
-    for file in sorted((ROOT / "src").rglob("*.py")):
-        path = str(file.relative_to(ROOT))
-        if only not in path or path.endswith("_pb2.py"):
-            continue
-        if covered.digests.get(path, digest(file)) != digest(file):
-            print(f"{path} has changed since the map was made; --fresh makes a new one", file=sys.stderr)
-            continue
-        made += mutants_of(ROOT, path)
-    return made
+def candidates(only: str) -> list[Mutant]:
+    """Return all mutants of the files whose paths contain a text."""
+    files = [str(file.relative_to(ROOT)) for file in sorted((ROOT / "src").rglob("*.py"))]
+    return [
+        m for path in files if only in path and not path.endswith("_pb2.py") for m in mutants_of(ROOT, path)
+    ]
 
 
 def report(outcomes: list[Outcome], candidates: int) -> str:
@@ -86,9 +79,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the paths of the files to change")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--budget", type=float, default=60.0, help="CPU seconds of the tests of one mutant")
-    parser.add_argument("--map", type=Path, default=KEPT / "coverage.json", help="the map of coverage")
-    parser.add_argument("--fresh", action="store_true", help="make the map of coverage anew")
-    parser.add_argument("--tests", nargs="*", default=[], help="for the map only these tests, not all")
+    parser.add_argument("--fresh", action="store_true", help="record all tests anew, not the changed ones")
+    parser.add_argument("--record", action="store_true", help="record tests, try nothing")
     parser.add_argument(
         "--log",
         type=Path,
@@ -97,11 +89,13 @@ def main() -> None:
     )
     parser.add_argument("--again", action="store_true", help="try the survivors in the log, no others")
     options = parser.parse_args()
-    if options.fresh or not options.map.exists():
-        covered = make(ROOT, options.map, options.tests, options.workers)
-    else:
-        covered = load(options.map)
-    every, before = candidates(covered, options.only), recorded(options.log)
+    with tempfile.TemporaryDirectory(prefix="hloom-coverage-", ignore_cleanup_errors=True) as scratch:
+        copy_tree(ROOT, Path(scratch) / "tree")
+        record(Path(scratch) / "tree", KEPT, options.workers, options.fresh)
+    if options.record:
+        return
+    covered = load(ROOT, KEPT)
+    every, before = candidates(options.only), recorded(options.log)
     if options.again:
         survivors = {change for change, o in before.items() if o.result == "survived"}
         drawn = [m for m in every if change_of(m) in survivors and covered.tests_of(m)]

@@ -1,4 +1,14 @@
-"""One-line changes of Python sources."""
+"""One-line changes of Python sources: of the statements of functions, where each change can be observed.
+
+Left out, because no behaviour depends on them or Python's own checks make them impossible:
+
+- docstrings, annotations, and ``strict=`` of `zip` (the lengths are known to be equal);
+- the texts of messages: strings are not changed, and Python 3.11 has no positions inside f-strings;
+- statements outside functions: tables and thresholds. A threshold decides the speed of a program only, and a
+  wrong row of a table is no smaller or larger number;
+- ``[0]`` to ``[-1]``: the same element of a sequence of one, as most are; ``[0]`` to ``[1]`` is made;
+- the order of the arguments of `SYMMETRIC` functions and of `isinstance`, which refuses the other order.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +72,11 @@ NEIGHBOURS = {
     "min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum",
 }  # fmt: skip
 
-SYMMETRIC = {"min", "max", "minimum", "maximum", "gcd", "lcm"}
-"""Functions whose value does not depend on the order of their arguments."""
+SYMMETRIC = {
+    "min", "max", "minimum", "maximum", "gcd", "lcm", "hypot", "isclose", "fma", "array_equal",
+    "logical_and", "logical_or", "logical_xor",
+}  # fmt: skip
+"""Functions whose value does not depend on the order of their first two arguments."""
 
 
 def mutants_of(root: Path, path: str) -> list[Mutant]:
@@ -136,7 +149,8 @@ def _changes_of(node: ast.AST, line: str, returns: list[ast.Return]) -> Iterator
         yield start, end, "constant", str(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int):
         yield start, end, "constant", str(node.value + 1)
-        yield start, end, "constant", f"({node.value - 1})"
+        if not (node.value == 0 and line.encode()[start - 1 : end + 1] == b"[0]"):
+            yield start, end, "constant", f"({node.value - 1})"
     elif isinstance(node, ast.Call):
         yield from _changes_of_call(node, text)
     elif isinstance(node, ast.IfExp):

@@ -28,6 +28,8 @@ from .mutants import Mutant
 
 FIRST_SECONDS = 6.0
 """CPU seconds of the tests that run first; they kill most mutants, and collecting all tests takes longer."""
+NEARBY = 0.4
+"""Part of the budget in which tests of other lines of the same file run."""
 SPARE_SECONDS = 30.0
 """CPU seconds that a run may take in addition to three times those of its tests."""
 IDLE_SECONDS = 120.0
@@ -40,7 +42,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a mutant: killed, out of time, or survived; and the number of tests that ran."""
+    """The outcome of a mutant: killed, out of time, or survived; how many tests ran and run its line."""
 
     mutant: Mutant
     result: str
@@ -50,8 +52,8 @@ class Outcome:
     killer: str = ""
 
 
-def order(covered: CoverageMap, mutant: Mutant) -> list[int]:
-    """Return the tests that run the line of a mutant; first quick and specific ones and those of its name."""
+def order(covered: CoverageMap, mutant: Mutant, tests: Sequence[int]) -> list[int]:
+    """Return tests in the order of trial: first quick and specific ones and those of the mutant's name."""
     breadth = Counter(n for tests in covered.lines.get(mutant.path, {}).values() for n in tests)
     about = words(mutant.path.removeprefix("src/hloom/").removesuffix(".py"))
 
@@ -59,7 +61,7 @@ def order(covered: CoverageMap, mutant: Mutant) -> list[int]:
         name, seconds = covered.tests[n]
         return (seconds + 0.001 * breadth[n]) / 2 ** len(about & words(name))
 
-    return sorted(covered.tests_of(mutant), key=key)
+    return sorted(tests, key=key)
 
 
 def words(name: str) -> set[str]:
@@ -68,15 +70,21 @@ def words(name: str) -> set[str]:
 
 
 def stages(covered: CoverageMap, mutant: Mutant, budget: float) -> list[list[int]]:
-    """Return the tests of a mutant that fit a budget of CPU seconds: the first few, then the others."""
-    made: list[list[int]] = [[], []]
+    """Return the tests of a mutant that fit a budget of CPU seconds: the first few, the others that run its
+    line, and with what is left of a smaller budget some that run other lines of its file."""
+    made: list[list[int]] = [[], [], []]
     spent = 0.0
-    for n in order(covered, mutant):
+    for n in order(covered, mutant, covered.tests_of(mutant)):
         seconds = covered.tests[n][1]
         if made[0] and spent + seconds > budget:
             continue
         made[bool(made[0]) and spent + seconds > FIRST_SECONDS].append(n)
         spent += seconds
+    for n in order(covered, mutant, covered.tests_nearby(mutant)):
+        seconds = covered.tests[n][1]
+        if spent + seconds <= budget * NEARBY:
+            made[2].append(n)
+            spent += seconds
     return [stage for stage in made if stage]
 
 
