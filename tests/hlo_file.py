@@ -13,6 +13,8 @@
     // RUN: opt --passes=cse,algsimp              the program after passes, which keep its values for drawn
                                                   arguments; `--reorders`: within rounding errors
 
+    // RUN: kernels --target=x86-64-v4            the kernels of the compiled program: plans, work and forms
+
     // run: main(f32[2]{1,2}) == f32[2]{3,4}      sent to every backend; equal bits
     // run: main(f32[2]{1,2}) ~= f32[2]{3,4}      as near as rounding errors of the program allow (any NaN for
                                                   any NaN); `within 2`: within 2 units in the last place
@@ -39,8 +41,13 @@ import pytest
 import agreement
 import hloom
 from hloom import HloError, HloModule, Literal, PrintOptions, Shape
+from hloom.codegen.target import Target
+from hloom.cpu.jit.compilation import optimize
+from hloom.cpu.kernel_report import kernel_report
+from hloom.cpu.program import KERNELS, emit_program
 from hloom.debug.error_analysis import ErrorAnalysis
 from hloom.evaluate.evaluator import Evaluator
+from hloom.plan.kernel import plan_program
 
 DIVIDER = re.compile(r"^// -----.*$", re.M)
 DIRECTIVE = re.compile(r"^\s*//\s*(RUN|CHECK(?:-NEXT|-NOT)?|EXPECT-ERROR|run|BACKENDS):\s*(.*?)\s*$")
@@ -229,7 +236,9 @@ def command_output(section: Section, command: str) -> str:
         return ""
     if name == "opt":
         return optimized_text(module, words)
-    assert name == "print", f"RUN is verify, print or opt, got {command!r}"
+    if name == "kernels":
+        return kernels_text(module, words)
+    assert name == "print", f"RUN is verify, print, opt or kernels, got {command!r}"
     return module.to_text(getattr(PrintOptions, words[0])() if words else None)
 
 
@@ -247,6 +256,17 @@ def optimized_text(module: HloModule, words: Sequence[str]) -> str:
     else:
         agreement.same(got, Evaluator().run(module.entry, given))
     return result.to_text()
+
+
+def kernels_text(module: HloModule, words: Sequence[str]) -> str:
+    """Return the report of the kernels of a module for a processor, from `kernels --target=NAME`."""
+    ((option, processor),) = (word.split("=") for word in words)
+    assert option == "--target", f"RUN: kernels has the option --target=NAME, got {option}"
+    architecture = "x86_64" if processor.startswith("x86") else "aarch64"
+    target = Target.named(f"{architecture}-linux-gnu", processor)
+    optimized = optimize(module)
+    plans = plan_program(optimized, KERNELS, target)
+    return kernel_report(plans.values(), emit_program(optimized, target))
 
 
 def check_output(output: str, checks: Sequence[tuple[int, str, str]]) -> None:
@@ -382,9 +402,10 @@ def bless(path: Path, section: Section, run: RunLine | None, what: str) -> None:
             section.module().verify()
         section.error = (number, caught.value.rule)
         lines[number] = f"// EXPECT-ERROR: {caught.value.rule}"
-    elif section.checks and what.startswith("print"):
+    elif section.checks and what.startswith(("print", "kernels")):
         output = command_output(section, what).split("\n")
-        printed = [line.strip() for line in output[output.index("") :] if line.strip()]
+        start = output.index("") if what.startswith("print") else 0
+        printed = [line.strip() for line in output[start:] if line.strip()]
         section.checks = _blessed_checks(section.checks, printed)
         for number, kind, text in section.checks:
             lines[number] = f"// {kind}: {text}"

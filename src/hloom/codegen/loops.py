@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from hloom.analysis.cost import instruction_cost
 from hloom.analysis.trip_count import TripCount
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
@@ -94,12 +95,14 @@ class LoopKernel:
         trips: end of the whole range.
         grain: ranges of threads start at multiples of this.
         work: rough number of elementary operations; decides whether threads share it.
+        form: the algorithm and its sizes, for reports; empty if there is one way only.
     """
 
     name: str
     trips: int
     grain: int
     work: int
+    form: str = ""
 
 
 def emit_loop_kernel(
@@ -161,7 +164,9 @@ def emit_loop_kernel(
     function.finish()
     trips = space.variables[0].trips if space.variables else 1
     grain = max(lanes, 1) if len(space.variables) <= 1 else 1
-    return LoopKernel(name, trips, grain, math.prod(dimensions) * max(1, work_for_each(members)))
+    work = math.prod(dimensions) * max(1, work_for_each(members))
+    work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
+    return LoopKernel(name, trips, grain, work, f"{lanes} lanes" if lanes else "")
 
 
 def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:

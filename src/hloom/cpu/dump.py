@@ -32,12 +32,13 @@ from hloom.codegen.target import Target
 from hloom.cpu.dump_options import STANDARD_OUTPUT, DumpOptions, dump_options
 from hloom.cpu.jit.cache import Entry
 from hloom.cpu.jit.llvm import generate_module
+from hloom.cpu.kernel_report import kernel_report
 from hloom.cpu.program import KERNELS, NativeProgram, assign_program
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.ir.value import Value
 from hloom.passes.pipeline import Pass, Pipeline
-from hloom.plan.kernel import plan_program, plan_report
+from hloom.plan.kernel import plan_program
 from hloom.shape.literal import Literal
 from hloom.text.options import PrintOptions
 
@@ -97,7 +98,7 @@ class Dump:
         """Write the results of the compilation."""
         self._write_module("cpu_after_optimizations", module)
         plans = plan_program(module, KERNELS, target)
-        self._write("cpu_after_optimizations-kernel-plans.txt", plan_report(list(plans.values())))
+        self._write("cpu_after_optimizations-kernel-plans.txt", kernel_report(plans.values(), program))
         report = buffer_report(module, assign_program(module, plans))
         self._write("cpu_after_optimizations-buffer-assignment.txt", report)
         text = program.text

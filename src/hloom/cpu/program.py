@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -70,6 +70,20 @@ KERNELS: Final[Kernels[ProgramEmitter, Target]] = Kernels("cpu")
 """The kernels of the CPU that are not plain loops over elements, by the opcode of the hero."""
 
 
+class KernelCall(NamedTuple):
+    """A call in a program's entry function.
+
+    Attributes:
+        function: name of the called function.
+        instruction: name of the instruction that it computes, at least in part.
+        kernel: the kernel; None for a call of the host.
+    """
+
+    function: str
+    instruction: str
+    kernel: LoopKernel | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class NativeProgram:
     """A program as LLVM IR, with the facts that its callers need.
@@ -78,7 +92,7 @@ class NativeProgram:
         module: the functions and constants.
         temp_bytes: size of the arena.
         argument_bytes, result_bytes: sizes of the leaves, in order.
-        kernels: (function, instruction) names in the order of the calls.
+        calls: of kernels and of the host, in order.
         work: rough number of elementary operations; loops of unknown trip count are counted once.
         is_bounded: the trip counts of all loops are known.
         host_calls: the instructions that Python evaluates, by number; see `hloom.cpu.runtime.host`.
@@ -90,7 +104,7 @@ class NativeProgram:
     temp_bytes: int
     argument_bytes: tuple[int, ...]
     result_bytes: tuple[int, ...]
-    kernels: tuple[tuple[str, str], ...]
+    calls: tuple[KernelCall, ...]
     work: int
     is_bounded: bool
     host_calls: tuple[HloInstruction, ...] = ()
@@ -168,7 +182,7 @@ class ProgramEmitter:
         self._kernels: dict[Structure, LoopKernel] = {}
         self._inlined: dict[str, Function] = {}
         self._loops = 0
-        self.calls: list[tuple[str, str]] = []
+        self.calls: list[KernelCall] = []
         self.host_calls: list[HloInstruction] = []
         self.work = 0
         self.is_bounded = True
@@ -432,7 +446,7 @@ class ProgramEmitter:
 
     def call(self, i: HloInstruction, kernel: LoopKernel, pointers: Sequence[Value]) -> None:
         """Run a kernel over its whole range, on several threads if that pays."""
-        self.calls.append((kernel.name, i.name))
+        self.calls.append(KernelCall(kernel.name, i.name, kernel))
         self.work += kernel.work
         if not kernel.trips:
             return

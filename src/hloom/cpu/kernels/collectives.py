@@ -20,7 +20,7 @@ from hloom.codegen.llvm import I8, I32, I64, PTR, Function, Value
 from hloom.codegen.llvm.memory import copy_bytes, fill_bytes
 from hloom.codegen.loops import LoopKernel, vector_lanes, vector_loop
 from hloom.codegen.types import Element
-from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.context import (
     FIRST_PARTICIPANT,
     NATIVE_COLLECTIVES,
@@ -135,7 +135,7 @@ class _CollectiveEmitter:
             return LoopKernel(name, 1, 1, work)
 
         shared = self.program.shared(kernel)
-        self.program.calls.append((shared.name, self.i.name))
+        self.program.calls.append(KernelCall(shared.name, self.i.name, shared))
         self.program.work += work
         f = self.program.function
         f.call(None, shared.name, self.participant, f.constant(I64, 0), f.constant(I64, 1))

@@ -25,7 +25,7 @@ import numpy as np
 
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.llvm import I32, I64, PTR
-from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
+from hloom.cpu.program import HOST, KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.support import keep_for_ever, support
 from hloom.errors import EvaluationError
 from hloom.evaluate.evaluator import Evaluator
@@ -67,7 +67,7 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
     f = program.function
     number = len(program.host_calls)
     program.host_calls.append(i)
-    program.calls.append((HOST_FUNCTION, i.name))
+    program.calls.append(KernelCall(HOST_FUNCTION, i.name))
     places = [program.pointer(o, index) for o in i.operands for index, _ in leaves(o.shape)]
     places += [program.pointer(i, index) for index, _ in leaves(i.shape)]
     array = program.packed(places) if places else f.constant(PTR, 0)

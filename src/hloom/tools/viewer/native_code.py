@@ -21,7 +21,7 @@ def code_data(program: NativeProgram) -> dict[str, Any]:
     return {
         "llvm": _parts(program.text, _DEFINITION.match, functions, "}"),
         "assembly": _parts(assembly, _LABEL.match, functions, ".Lfunc_end"),
-        "kernelOf": {instruction: kernel for kernel, instruction in program.kernels},
+        "kernelOf": {call.instruction: call.function for call in program.calls},
     }
 
 

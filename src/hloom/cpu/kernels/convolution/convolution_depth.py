@@ -49,6 +49,8 @@ def emit_pack_depth(
 class DepthTiles(Tiles):
     """Emit tiles of positions x output features with a vector of partial sums each."""
 
+    across = "lanes across input features"
+
     def _step(self, x: Value, w: Value, sums: list[Element], rows: range, stride: int) -> list[Element]:
         f, tiling = self.f, self.tiling
         e = Elements(f, tiling.lanes, {})

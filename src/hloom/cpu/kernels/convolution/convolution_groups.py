@@ -24,6 +24,8 @@ MOST_WRITTEN_OUT = 160
 class GroupTiles(Tiles):
     """Emit tiles of positions x vectors of features across groups."""
 
+    across = "lanes across groups"
+
     def __init__(
         self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, epilogue: Epilogue
     ) -> None:  # fmt: skip

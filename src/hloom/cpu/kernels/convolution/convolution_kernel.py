@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from hloom.codegen.accumulators import flatten, unflatten
 from hloom.codegen.elements import Elements, Indices
@@ -71,11 +71,13 @@ def emit_direct(
             tiles.item(item.index, x, w)
     f.finish()
     trips = tiling.lines(phase) * tiling.panels(phase) * tiling.pieces
-    return LoopKernel(name, trips, 1, phase.results * max(1, phase.terms))
+    return LoopKernel(name, trips, 1, phase.results * max(1, phase.terms), f"{kind.across}; {tiling}")
 
 
 class Tiles:
     """Emit the tiles of a line: positions along the row axis, at fixed positions of all other axes."""
+
+    across: ClassVar[str] = "lanes across features"
 
     def __init__(
         self, f: Function, convolution: Convolution, phase: Phase, tiling: Tiling, epilogue: Epilogue

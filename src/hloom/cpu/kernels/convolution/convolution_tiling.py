@@ -68,6 +68,16 @@ class Tiling:
     panels_first: bool = False
     pieces: int = 1
 
+    def __str__(self) -> str:
+        words = [f"tiles of {self.rows} positions, {self.vectors} x {self.lanes} features"]
+        if self.panels_first:
+            words.append("panels first")
+        if self.split is not None:
+            words.append(f"taps in ranges of {self.split.step} of axis {self.split.axis}")
+        if self.pieces > 1:
+            words.append(f"lines in {self.pieces} pieces")
+        return "; ".join(words)
+
     @property
     def panel(self) -> int:
         """Return the output features of a tile."""

@@ -125,6 +125,20 @@ class TilePlan:
         """Return the bytes of a packed panel."""
         return self.head_bytes + self.steps * self.step_bytes
 
+    def __str__(self) -> str:
+        words = [
+            f"tiles of {self.rows} rows, {self.vectors} x {self.lanes} columns"
+            + (", transposed" if self.transposed else ""),
+            f"tasks of {self.height} rows, {self.width} columns, {self.depth} steps deep",
+        ]
+        if self.factors.group > 1:
+            words.append(f"{self.factors.group} products at a time")
+        if self.pack_a:
+            words.append("rows packed")
+        if self.pack_b:
+            words.append(f"columns packed, {self.group} by each {self.pack_b}")
+        return "; ".join(words)
+
     def workspace(self) -> int:
         """Return the bytes of a group of packed panels."""
         if self.pack_b != "group":

@@ -32,7 +32,8 @@ def emit_gemm(
     f.finish()
     gemm = plan.gemm
     trips = gemm.batches * plan.row_tasks * plan.column_tasks
-    return LoopKernel(name, trips, 1, gemm.batches * gemm.m * min(gemm.n, plan.group) * gemm.k)
+    work = gemm.batches * gemm.m * min(gemm.n, plan.group) * gemm.k
+    return LoopKernel(name, trips, 1, work, str(plan))
 
 
 class _Product:

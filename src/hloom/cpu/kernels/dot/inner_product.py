@@ -77,6 +77,19 @@ class InnerProduct:
         """Return the dimensions of the partial sums."""
         return (self.parts, self.gemm.batches, self.gemm.n, self.blocks * self.rows)
 
+    def __str__(self) -> str:
+        words = [
+            f"inner products of {self.rows} rows, {self.columns} columns"
+            + (", transposed" if self.transposed else "")
+            + (", in pairs" if self.paired else ""),
+            f"{self.vectors} x {self.lanes} lanes",
+        ]
+        if self.laid:
+            words.append("columns packed")
+        if self.parts > 1:
+            words.append(f"sums in {self.parts} parts of {self.part}")
+        return "; ".join(words)
+
     def workspace(self) -> tuple[int, int]:
         """Return the bytes of the packed columns, and of the partial sums."""
         g = self.gemm
@@ -178,7 +191,7 @@ def emit_inner_product(
         _Tiles(f, plan, a, b, lambda part, e, place, value: done(e, place, value)).emit(begin, end)
     f.finish()
     gemm = plan.gemm
-    return LoopKernel(name, plan.parts * gemm.batches * plan.blocks, 1, gemm.work)
+    return LoopKernel(name, plan.parts * gemm.batches * plan.blocks, 1, gemm.work, str(plan))
 
 
 def emit_add_parts(

@@ -100,7 +100,8 @@ def emit_row_reduction(
             scalars.store(target, kept.indices, value)
     function.finish()
     trips = kept.variables[0].trips if kept.variables else 1
-    return LoopKernel(name, trips, 1, math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members)))
+    work = math.prod(kept_sizes) * math.prod(sizes) * max(1, len(members))
+    return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows" + ("" if in_lanes else ", in order"))
 
 
 def position_operand(root: HloInstruction) -> int | None:

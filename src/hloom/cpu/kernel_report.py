@@ -1,0 +1,37 @@
+"""The report of a compiled program's kernels: the plan of each instruction and the kernels that it calls.
+
+::
+
+    d: kernel; hero dot; workspace 2097152 B
+      16 steps, work 1073741824, shared by threads; tiles of 8 rows, 2 x 16 columns; ...
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from hloom.codegen.loops import LoopKernel
+from hloom.cpu.program import NativeProgram, is_parallel
+from hloom.plan.kernel import KernelKind, KernelPlan
+
+
+def kernel_report(plans: Iterable[KernelPlan], program: NativeProgram) -> str:
+    """Return the lines of the plans that generate code, each followed by its kernels."""
+    calls: dict[str, list[LoopKernel]] = defaultdict(list)
+    for call in program.calls:
+        if call.kernel is not None:
+            calls[call.instruction].append(call.kernel)
+    lines: list[str] = []
+    for plan in plans:
+        if plan.kind is not KernelKind.NONE:
+            lines += [str(plan), *(f"  {_described(kernel)}" for kernel in calls[plan.instruction.name])]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _described(kernel: LoopKernel) -> str:
+    words = [f"{kernel.trips} steps" if kernel.trips != 1 else "1 step", f"work {kernel.work}"]
+    if is_parallel(kernel):
+        by = f" by {kernel.grain}" if kernel.grain > 1 else ""
+        words.append(f"shared by threads{by}")
+    return ", ".join(words) + (f"; {kernel.form}" if kernel.form else "")
