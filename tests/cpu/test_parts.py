@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
+import hloom
 from hloom.codegen.llvm import I64, Module
-from hloom.codegen.target import host
+from hloom.codegen.target import QUICK, host
 from hloom.cpu.jit import parts
+from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.jit.llvm import CodeQueue
 from hloom.cpu.jit.loader import LoadedObject
 from hloom.cpu.jit.parts import PartStream
+from hloom.cpu.program import emit_program
+from hloom.ir.module import HloModule
 
 
 def add_link(module: Module, n: int, length: int) -> None:
@@ -52,3 +58,72 @@ def test_parts_work_together(
 def test_parts_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "PART_INSTRUCTIONS", 25)
     assert compiled(7, 1)[0] == compiled(7, 4)[0]
+
+
+STEP = """
+HloModule m
+
+body {
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT z = f32[64,64] tanh(y)
+}
+"""
+CALLED = f"""{STEP}
+ENTRY main {{
+  x = f32[64,64] parameter(0)
+  a = f32[64,64] call(x), to_apply=body
+  ROOT b = f32[64,64] call(a), to_apply=body
+}}
+"""
+REPEATED = f"""{STEP}
+test {{
+  x = f32[64,64] parameter(0)
+  corner = f32[1,1] slice(x), slice={{[0:1], [0:1]}}
+  number = f32[] reshape(corner)
+  one = f32[] constant(1)
+  ROOT less = pred[] compare(number, one), direction=LT
+}}
+
+ENTRY main {{
+  x = f32[64,64] parameter(0)
+  ROOT l = f32[64,64] while(x), condition=test, body=body
+}}
+"""
+
+
+def levels_of(monkeypatch: pytest.MonkeyPatch, text: str) -> list[int | None]:
+    """The levels of code generation of a program's parts; None is that of the program."""
+    levels: list[int | None] = []
+
+    def add(
+        self: CodeQueue, text: str, simplified: Sequence[str] = (), *, last: bool = False,
+        level: int | None = None,
+    ) -> None:  # fmt: skip
+        levels.append(level)
+
+    monkeypatch.setattr(CodeQueue, "add", add)
+    program = emit_program(optimize(HloModule.from_text(text)))
+    PartStream(CodeQueue(host(), 1)).finish(program.module)
+    return levels
+
+
+def test_a_long_entry_without_loops_is_a_part_that_is_generated_quickly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert levels_of(monkeypatch, CALLED) == [None]
+    monkeypatch.setattr(parts, "PART_INSTRUCTIONS", 10)
+    assert levels_of(monkeypatch, CALLED) == [None, QUICK]
+
+
+def test_an_entry_with_a_loop_is_optimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_INSTRUCTIONS", 10)
+    assert levels_of(monkeypatch, REPEATED) == [None]
+
+
+def test_the_level_of_the_entry_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(3).normal(size=(64, 64)).astype(np.float32)
+    monkeypatch.setenv("HLOOM_CACHE", "0")
+    whole = hloom.compile(HloModule.from_text(CALLED))(x)
+    monkeypatch.setattr(parts, "PART_INSTRUCTIONS", 10)
+    np.testing.assert_array_equal(hloom.compile(HloModule.from_text(CALLED))(x), whole, strict=True)

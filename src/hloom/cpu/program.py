@@ -38,7 +38,7 @@ from hloom.codegen.llvm.memory import copy_bytes
 from hloom.codegen.llvm.memory_instructions import StackMemory
 from hloom.codegen.loops import LoopKernel, root_values
 from hloom.codegen.target import Target, host
-from hloom.cpu.jit.llvm import SIMPLIFIED
+from hloom.cpu.jit.llvm import SIMPLIFIED, STRAIGHT
 from hloom.cpu.kernels.movement.transposition import emit_elements_kernel
 from hloom.cpu.runtime.interruption import LONG_LOOP, PollEmitter
 from hloom.cpu.runtime.profile import Timer
@@ -205,6 +205,8 @@ class ProgramEmitter:
         if self._packed.count:
             self.function.stack.append(self._packed)
         self.module.functions |= self._inlined
+        if SIMPLIFIED not in self.function.attributes:
+            self.function.attributes = (STRAIGHT,)
         self.function.finish(self.function.constant(I32, 0))
         argument_leaves = [s for p in self.hlo.entry.parameters for _, s in leaves(p.shape)]
         return NativeProgram(

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _PRED: Final = 1
 _SMALL_COST: Final = 1 << 12
 """Limit of operations and bytes below which machine code is not optimized: below a microsecond."""
+_SMALL_LENGTH: Final = 512
+"""Number of instructions from which a program costs more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +322,8 @@ def _code_level(module: HloModule) -> int:
     from hloom.operations.scan import Scan
 
     if any(isinstance(i.operation, (While, Scan)) for i in module.instructions()):
+        return OPTIMIZED
+    if sum(len(c.instructions) for c in module.computations) > _SMALL_LENGTH:
         return OPTIMIZED
     cost = module_cost(module)
     return QUICK if cost.flops + 8 * cost.transcendentals + cost.bytes <= _SMALL_COST else OPTIMIZED

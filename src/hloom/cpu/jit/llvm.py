@@ -66,17 +66,26 @@ _SIGNATURES: Final[dict[str, tuple[_CType | None, tuple[_CType, ...]]]] = {
     "GetHostCPUFeatures": (None, (c_void_p,)),
     "SetCommandLine": (None, (c_char_p, c_char_p)),
 }
+_LONG: Final = frozenset((
+    "LinkModules", "RunNewFunctionPassManager", "RunNewModulePassManager", "TargetMachineEmitToMemory",
+))  # fmt: skip
+"""Functions during which other threads run Python. Afterwards the thread needs the interpreter's lock again,
+for which it waits up to 5 ms while another thread computes, longer than the other functions take."""
+
 _OPTIONS: Final = (
     b"-enable-misched=false",
     b"-disable-post-ra",
     b"-disable-lsr",
-    b"-disable-cgp-branch-opts",
+    b"-disable-cgp",
 )
-"""Disables passes of the code generator that cost most of its time and gained nothing on measured kernels,
-and one that joins the blocks into which `Function.split_block` divides long code."""
+"""Disables passes of the code generator that cost most of its time and gained nothing on measured kernels.
+CodeGenPrepare, a third of the time, also joins the blocks into which `Function.split_block` divides code."""
 
 SIMPLIFIED: Final = Attribute("hloom-simplified", "")
 """Attribute of functions to optimize before code generation, with ``alwaysinline`` callees inlined."""
+
+STRAIGHT: Final = Attribute("hloom-straight", "")
+"""Attribute of functions without loops: each of their instructions runs once a call of the program."""
 
 _INTERNAL: Final = 8
 """The number of internal linkage in llvmlite."""
@@ -121,9 +130,9 @@ class _Library:
         found = [p for p in folder.iterdir() if p.stem.endswith("llvmlite") and p.suffix in endings]
         if not found:
             raise CompilerError(f"no shared library in {folder}", rule="cpu.llvmlite-missing")
-        library = ctypes.CDLL(str(found[0]))
+        library, quick = ctypes.CDLL(str(found[0])), ctypes.PyDLL(str(found[0]))
         for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, f"LLVMPY_{name}")
+            function = getattr(library if name in _LONG else quick, f"LLVMPY_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
         self.InitializeNativeTarget()
@@ -329,18 +338,20 @@ class CodeQueue:
         self.target, self.level = target, level
         self._helpers_wanted = threads - 1
         self._helpers: list[threading.Thread] = []
-        self._jobs: list[tuple[str, Sequence[str]]] = []
+        self._jobs: list[tuple[str, Sequence[str], int]] = []
         self._made: list[bytes | Exception] = []
         self._begun = 0
         self._lock = threading.Lock()
 
-    def add(self, text: str, simplified: Sequence[str] = (), *, last: bool = False) -> None:
+    def add(
+        self, text: str, simplified: Sequence[str] = (), *, last: bool = False, level: int | None = None
+    ) -> None:
         """Compile a module's text, in another thread if one is allowed; see `generate`.
 
         The last text is left to the caller, who comes to `finish` next: it starts no thread.
         """
         with self._lock:
-            self._jobs.append((text, simplified))
+            self._jobs.append((text, simplified, self.level if level is None else level))
             self._made.append(b"")
             if last:
                 return
@@ -370,8 +381,8 @@ class CodeQueue:
                     return
                 self._begun += 1
             try:
-                text, simplified = self._jobs[number]
-                self._made[number] = generate(text, self.target, level=self.level, simplified=simplified)
+                text, simplified, level = self._jobs[number]
+                self._made[number] = generate(text, self.target, level=level, simplified=simplified)
             except Exception as error:  # raised again in the caller's thread
                 self._made[number] = error
 

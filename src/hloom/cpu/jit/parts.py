@@ -3,6 +3,9 @@
 Functions are assigned to parts in the order of emission, so that the first parts are compiled while later
 functions are still being emitted. Functions are visible to all parts; each part has its own copy of the short
 constants that it reads.
+
+A long function without loops is a part of its own, whose code is not optimized: the register allocator's time
+grows faster than such a function does, which runs once a call of the program and mostly calls kernels.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from hloom.codegen.llvm import Module
+from hloom.codegen.llvm import Function, Module
 from hloom.codegen.llvm.printer import print_module, print_part
-from hloom.cpu.jit.llvm import CodeQueue, check_intrinsics, simplified_names
+from hloom.codegen.target import QUICK
+from hloom.cpu.jit.llvm import STRAIGHT, CodeQueue, check_intrinsics, simplified_names
 
 PART_INSTRUCTIONS: Final = 600
 """Least number of instructions of a part: some twenty times the fixed cost of a part."""
@@ -37,17 +41,26 @@ class PartStream:
 
     def finish(self, module: Module) -> list[bytes]:
         """Return the objects of all parts of the finished module; raises CompilerError."""
-        if not self._done:
+        names = list(islice(module.functions, self._done, None))
+        straight = [name for name in names if _is_long_and_straight(module.functions[name])]
+        others = [name for name in names if name not in straight]
+        if len(others) == len(module.functions):
             check_intrinsics(module, self._queue.target)
             self._queue.add(print_module(module), simplified_names(module), last=True)
-        elif self._done < len(module.functions):
-            self._add(module, list(islice(module.functions, self._done, None)), last=True)
+        elif others:
+            self._add(module, others, last=not straight)
+        if straight:
+            self._add(module, straight, last=True, level=QUICK)
         return self._queue.finish()
 
-    def _add(self, module: Module, names: list[str], *, last: bool = False) -> None:
+    def _add(self, module: Module, names: list[str], *, last: bool = False, level: int | None = None) -> None:
         """Compile some functions of a module as a part."""
         check_intrinsics(module, self._queue.target)
         chosen = set(names)
         simplified = [name for name in simplified_names(module) if name in chosen]
-        self._queue.add(print_part(module, names), simplified, last=last)
+        self._queue.add(print_part(module, names), simplified, last=last, level=level)
         self._done += len(names)
+
+
+def _is_long_and_straight(function: Function) -> bool:
+    return STRAIGHT in function.attributes and function.size >= PART_INSTRUCTIONS
