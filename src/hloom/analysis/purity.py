@@ -22,11 +22,11 @@ def is_free(i: HloInstruction) -> bool:
 
 def has_side_effect(instruction: HloInstruction) -> bool:
     """Return whether an instruction, or a computation it calls, has a side effect."""
-    if instruction.operation.side_effect or getattr(
-        instruction.operation, "custom_call_has_side_effect", False
-    ):
+    operation = instruction.operation
+    if operation.side_effect or getattr(operation, "custom_call_has_side_effect", False):
         return True
-    return any(has_side_effect(i) for c in instruction.called_computations for i in c.instructions)
+    called = instruction.called_computations
+    return bool(called) and any(has_side_effect(i) for c in called for i in c.instructions)
 
 
 def communicates(i: HloInstruction) -> bool:

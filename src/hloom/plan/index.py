@@ -56,7 +56,10 @@ class Index:
         merged: dict[Variable, int] = {}
         for variable, coefficient in terms:
             merged[variable] = merged.get(variable, 0) + coefficient
-        self.terms = tuple(sorted(((v, c) for v, c in merged.items() if c), key=lambda t: t[0].number))
+        listed = [term for term in merged.items() if term[1]]
+        if len(listed) > 1:
+            listed.sort(key=_number)
+        self.terms = tuple(listed)
         self.constant = constant
         self._hash = hash((constant, self.terms))
 
@@ -64,6 +67,14 @@ class Index:
     def of(cls, variable: Variable) -> Index:
         """Return the variable as an index; 0 if its extent is 1."""
         return cls(0, [(variable, 1)]) if variable.extent != 1 or variable.value is not None else cls(0)
+
+    @classmethod
+    def _of_ordered(cls, constant: int, terms: tuple[tuple[Variable, int], ...]) -> Index:
+        """Return an index of terms that are merged and in order."""
+        index = cls.__new__(cls)
+        index.constant, index.terms = constant, terms
+        index._hash = hash((constant, terms))
+        return index
 
     def __hash__(self) -> int:
         return self._hash
@@ -76,14 +87,19 @@ class Index:
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
-            return Index(self.constant + other, self.terms)
+            return self._of_ordered(self.constant + other, self.terms) if other else self
+        if not (self.terms and other.terms):
+            return self._of_ordered(self.constant + other.constant, self.terms or other.terms)
         return Index(self.constant + other.constant, (*self.terms, *other.terms))
 
     def __sub__(self, other: Index | int) -> Index:
         return self + other * -1
 
     def __mul__(self, factor: int) -> Index:
-        return Index(self.constant * factor, ((v, c * factor) for v, c in self.terms))
+        if factor == 1:
+            return self
+        terms = tuple([(v, c * factor) for v, c in self.terms]) if factor else ()
+        return self._of_ordered(self.constant * factor, terms)
 
     @property
     def is_constant(self) -> bool:
@@ -115,6 +131,10 @@ class Index:
         return Index(self.constant // divisor, whole)
 
 
+def _number(term: tuple[Variable, int]) -> int:
+    return term[0].number
+
+
 def row_major_strides(dimensions: Sequence[int]) -> tuple[int, ...]:
     """Return the row-major strides of a dense array, in elements."""
     strides = [1] * len(dimensions)
@@ -125,10 +145,13 @@ def row_major_strides(dimensions: Sequence[int]) -> tuple[int, ...]:
 
 def linearize(indices: Sequence[Index], dimensions: Sequence[int]) -> Index:
     """Return the row-major linear index."""
-    total = Index(0)
-    for index, stride in zip(indices, row_major_strides(dimensions), strict=True):
-        total = total + index * stride
-    return total
+    constant, stride = 0, 1
+    terms: list[tuple[Variable, int]] = []
+    for index, size in zip(reversed(indices), reversed(dimensions), strict=True):
+        constant += index.constant * stride
+        terms += [(variable, coefficient * stride) for variable, coefficient in index.terms]
+        stride *= size
+    return Index(constant, terms)
 
 
 def delinearize(linear: Index, dimensions: Sequence[int]) -> tuple[Index, ...] | None:

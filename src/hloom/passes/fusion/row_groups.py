@@ -92,7 +92,7 @@ def _grown(graph: _Graph[G], seed: G, candidates: Set[int], limit: int) -> list[
         done = number
         if not _same_rows(candidate, seed.dimensions) or count + len(candidate.members) > limit:
             continue
-        if graph.returns([*cluster, candidate]):
+        if graph.returns(candidate, inside):
             continue
         cluster.append(candidate)
         inside.add(id(candidate))
@@ -142,12 +142,18 @@ class _Graph(Generic[G]):
         for group in cluster:
             self._mates[id(group)] = cluster
 
-    def returns(self, cluster: Sequence[G]) -> bool:
-        """Return whether a path leaves a cluster and re-enters it, which prevents joining."""
-        inside = set(map(id, cluster))
-        limit = self._spans.limit(max(self._ranks[id(g)] for g in cluster))
-        seen = set(inside)
-        waiting = [u for g in cluster for u in self._users[id(g)] if id(u) not in inside]
+    def returns(self, candidate: G, cluster: Set[int]) -> bool:
+        """Return whether a path leaves a candidate and enters the cluster elsewhere, which prevents joining.
+
+        Args:
+            candidate: a producer of a group of the cluster.
+            cluster: ids of the groups of a cluster that no path leaves and re-enters. Then none leaves it to
+                the candidate either, from where it would re-enter.
+        """
+        limit = self._spans.limit(max([self._ranks[number] for number in cluster]))
+        seen = set(cluster)
+        seen.add(id(candidate))
+        waiting = [user for user in self._users[id(candidate)] if id(user) not in seen]
         while waiting:
             entered = waiting.pop()
             for group in self._mates.get(id(entered), [entered]):
@@ -155,7 +161,7 @@ class _Graph(Generic[G]):
                     continue
                 seen.add(id(group))
                 found = self._users[id(group)]
-                if any(id(u) in inside for u in found):
+                if any(id(u) in cluster for u in found):
                     return True
                 waiting.extend(found)
         return False

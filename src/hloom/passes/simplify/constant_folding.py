@@ -69,11 +69,11 @@ class ConstantFolding:
 
     def folds(self, i: HloInstruction) -> bool:
         """Return whether an instruction has only constant operands and a result small enough to store."""
-        if not is_pure(i) or not i.operands or (is_free(i) and _enlarges(i)):
+        if not i.operands or not all(map(_is_known, i.operands)):
+            return False
+        if not is_pure(i) or (is_free(i) and _enlarges(i)):
             return False
         if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
-            return False
-        if not all(map(_is_known, i.operands)):
             return False
         count = i.shape.element_count
         return count <= self.largest or count <= max(o.shape.element_count for o in i.operands)
