@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hloom
+from agreement import same
 from hloom.codegen.llvm import I64, Module
 from hloom.codegen.target import QUICK, host
 from hloom.cpu.jit import parts
@@ -126,4 +127,4 @@ def test_the_level_of_the_entry_changes_no_bit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("HLOOM_CACHE", "0")
     whole = hloom.compile(HloModule.from_text(CALLED))(x)
     monkeypatch.setattr(parts, "PART_INSTRUCTIONS", 10)
-    np.testing.assert_array_equal(hloom.compile(HloModule.from_text(CALLED))(x), whole, strict=True)
+    same(hloom.compile(HloModule.from_text(CALLED))(x), whole)
