@@ -181,6 +181,7 @@ def is_divided(factor: Factor, cut: Tiling, shapes: Sequence[Shape], result: Sha
 def bytes_sent(question: Question, accepted: Sequence[Cut]) -> float:
     """Return the bytes that a device sends to fit operands, to combine, and to reach the target."""
     total = 0.0
+    halos = [factor.operands[0] for factor, _ in accepted if factor.kind == "halo"]
     for number, have in enumerate(question.have):
         if have is None:
             continue
@@ -191,7 +192,8 @@ def bytes_sent(question: Question, accepted: Sequence[Cut]) -> float:
         for factor, cut in accepted:
             for one in fetches(question.i, question.shapes, question.result, factor, cut) or ():
                 if one.operand == number:
-                    total += width * fetched_elements(want.local(shape.dimensions), one)
+                    local = want.local(shape.dimensions)
+                    total += width * fetched_elements(question.i, local, one, halos)
     if not question.result.is_array:
         return total
     return total + _after(question, accepted)

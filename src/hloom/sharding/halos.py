@@ -1,14 +1,17 @@
 """Halos: elements along a cut dimension that devices get from their neighbors.
 
-`Halo` says which range of an array every device needs. A `Part` is one permutation, of a range of tiles that
-others need; parts are placed by masks.
+`Halo` says which range of an array every device needs. Its pieces are the parts of ranges that are in one
+tile; a `Part` is one permutation, in which every tile sends and receives at most one piece. Parts are placed
+by masks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import SliceDimension
@@ -32,67 +35,99 @@ class Halo:
         extent: the extent of the whole dimension.
         starts: the first index for each tile; it may be outside of the array.
         length: the length of each range.
+        needed: how many elements of each range are needed, the first ones; the others have any value.
     """
 
     extent: int
     starts: tuple[int, ...]
     length: int
+    needed: tuple[int, ...]
 
-    def parts(self) -> list[Part]:
-        """Return what tiles give each other: a part for each distance between tiles, merged where possible.
+    @property
+    def local(self) -> int:
+        """Return the extent of a tile."""
+        return -(-self.extent // len(self.starts))
 
-        Distances share a permutation if they move the same range, and no tile sends or receives twice.
-        """
-        merged: list[Part] = []
-        for distance, part in sorted(self._by_distance().items()):
-            for n, other in enumerate(merged):
-                if distance and other.is_sent and other.fits(part):
-                    merged[n] = Part({**other.sources, **part.sources}, part.low, part.high)
-                    break
-            else:
-                merged.append(part)
-        return merged
+    def parts(self) -> tuple[Part, ...]:
+        """Return what tiles keep and what they give each other, in few elements (found greedily)."""
+        return _parts(self)
 
-    def _by_distance(self) -> dict[int, Part]:
-        tiles = len(self.starts)
-        local = -(-self.extent // tiles)
-        found: dict[int, Part] = {}
-        for p, start in enumerate(self.starts):
-            first, end = max(start, 0), min(start + self.length, self.extent)
-            for q in range(max(first, 0) // local, -(-end // local)) if first < end else ():
-                low, high = max(first - q * local, 0), min(end - q * local, local)
-                old = found.get(q - p, Part({}, low, high))
-                found[q - p] = Part({**old.sources, p: q}, min(old.low, low), max(old.high, high))
-        return found
+    def pieces(self) -> Iterator[tuple[int, Piece]]:
+        """Yield the pieces that tiles need, with the number of the tile."""
+        for p, (start, needed) in enumerate(zip(self.starts, self.needed, strict=True)):
+            first, end = max(start, 0), min(start + needed, self.extent)
+            for q in range(first // self.local, -(-end // self.local)) if first < end else ():
+                yield p, Piece(q, max(first, q * self.local), min(end, (q + 1) * self.local))
 
     def sent(self) -> int:
         """Return how many elements along the dimension a device sends."""
-        return sum(part.high - part.low for part in self.parts() if part.is_sent)
+        return sum(part.length for part in self.parts() if part.is_sent)
+
+
+@lru_cache(maxsize=1024)
+def _parts(halo: Halo) -> tuple[Part, ...]:
+    """Put long pieces first into parts in which their tiles neither send nor receive yet."""
+    kept: dict[int, Piece] = {}
+    sent: list[dict[int, Piece]] = []
+    senders: list[set[int]] = []
+    for p, piece in sorted(halo.pieces(), key=lambda one: (-one[1].length, one[1].source - one[0], one[0])):
+        if piece.source == p:
+            kept[p] = piece
+            continue
+        for pieces, sources in zip(sent, senders, strict=True):
+            if p not in pieces and piece.source not in sources:
+                break
+        else:
+            pieces, sources = dict[int, Piece](), set[int]()
+            sent.append(pieces)
+            senders.append(sources)
+        pieces[p] = piece
+        sources.add(piece.source)
+    return tuple(Part(pieces) for pieces in (kept, *sent) if pieces)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A range of tiles that other tiles need.
+class Piece:
+    """A range of a dimension, in one tile.
 
     Attributes:
-        sources: by tile the one that it needs the range of.
-        low, high: the range within each tile.
+        source: the tile.
+        low, high: the range, in indices of the whole dimension.
     """
 
-    sources: Mapping[int, int]
+    source: int
     low: int
     high: int
 
     @property
-    def is_sent(self) -> bool:
-        """True if tiles need ranges of others, not their own."""
-        return any(p != q for p, q in self.sources.items())
+    def length(self) -> int:
+        """Return the number of elements."""
+        return self.high - self.low
 
-    def fits(self, other: Part) -> bool:
-        """Return true if one permutation can move both parts."""
-        same_range = (self.low, self.high) == (other.low, other.high)
-        sources = set(self.sources.values()).isdisjoint(other.sources.values())
-        return same_range and sources and self.sources.keys().isdisjoint(other.sources)
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pieces that tiles need, at most one each.
+
+    Attributes:
+        pieces: by tile the piece that it needs.
+    """
+
+    pieces: Mapping[int, Piece]
+
+    @property
+    def is_sent(self) -> bool:
+        """True if tiles need pieces of others, not their own."""
+        return any(p != piece.source for p, piece in self.pieces.items())
+
+    @property
+    def length(self) -> int:
+        """Return the length of the longest piece: all are sent in as many elements."""
+        return max(piece.length for piece in self.pieces.values())
+
+    def first(self, piece: Piece, local: int) -> int:
+        """Return where in its tile what is sent of a piece begins: as many elements as of the longest fit."""
+        return min(piece.low - piece.source * local, local - self.length)
 
 
 def halo(
@@ -114,26 +149,50 @@ def halo(
     extents[d] = wanted.length
     shape = Shape(value.shape.element_type, tuple(extents))
     result = writer.broadcast(fill, shape.dimensions)
-    local = -(-wanted.extent // tiling.tiles[d])
     groups = tiling.groups([d], fixed(region)).groups
     column = tiling.column(d).indices
     position = writer.op(Iota(iota_dimension=d), shape=Shape(S32, shape.dimensions))
+    width, local = wanted.length, wanted.local
     for move in wanted.parts():
-        low, high = move.low, move.high
-        part = cropped(value, d, low, high)
+        firsts = {piece.source: move.first(piece, local) for piece in move.pieces.values()}
+        part = _taken(value, d, move.length, [firsts.get(p) for p in column], resharder)
         if move.is_sent:
-            part = resharder.permute(part, [(g[q], g[p]) for g in groups for p, q in move.sources.items()])
-        offsets = [move.sources.get(p, p) * local + low - wanted.starts[p] for p in column]
-        width = wanted.length
-        part = resharder.window(part, d, width, width)
-        limit = width + high - low
-        start = [min(max(width - offset, 0), limit) for offset in offsets]
-        starts = [writer.scalar(0, S32)] * shape.rank
-        starts[d] = resharder.of_device(writer, start)
-        part = writer.op(DynamicSlice(dynamic_slice_sizes=shape.dimensions), part, *starts, shape=shape)
-        tiles = [(p, move.sources.get(p, -1)) for p in column]
-        result = _placed(writer, result, part, position, wanted, tiles, resharder)
+            pairs = [(g[piece.source], g[p]) for g in groups for p, piece in move.pieces.items()]
+            part = resharder.permute(part, pairs)
+        held = {p: n.source * local + firsts[n.source] - wanted.starts[p] for p, n in move.pieces.items()}
+        limit = width + move.length
+        start = [min(max(width - held.get(p, 0), 0), limit) for p in column]
+        part = _sliced(resharder.window(part, d, width, width), d, width, start, resharder)
+        inside = [_inside(move.pieces.get(p), wanted, p) for p in column]
+        result = _placed(writer, result, part, position, inside, resharder)
     return result
+
+
+def _taken(
+    value: HloInstruction, d: int, length: int, firsts: Sequence[int | None], resharder: Resharder
+) -> HloInstruction:
+    """Return a range of each tile, by the first index on each device; None where any will do."""
+    known = [first for first in firsts if first is not None]
+    if len(set(known)) == 1:
+        return cropped(value, d, known[0], known[0] + length)
+    return _sliced(value, d, length, [first or 0 for first in firsts], resharder)
+
+
+def _sliced(
+    value: HloInstruction, d: int, length: int, firsts: Sequence[int], resharder: Resharder
+) -> HloInstruction:
+    """Return a range of each tile, by the first index on each device."""
+    writer = Writer(value)
+    dimensions = value.shape.dimensions
+    shape = Shape(value.shape.element_type, (*dimensions[:d], length, *dimensions[d + 1 :]))
+    starts = [writer.scalar(0, S32)] * shape.rank
+    starts[d] = resharder.of_device(writer, firsts)
+    return writer.op(DynamicSlice(dynamic_slice_sizes=shape.dimensions), value, *starts, shape=shape)
+
+
+def _inside(piece: Piece | None, wanted: Halo, p: int) -> tuple[int, int]:
+    """Return the range of a tile's range that a piece fills."""
+    return (0, 0) if piece is None else (piece.low - wanted.starts[p], piece.high - wanted.starts[p])
 
 
 def _placed(
@@ -141,31 +200,23 @@ def _placed(
     result: HloInstruction,
     part: HloInstruction,
     position: HloInstruction,
-    wanted: Halo,
-    tiles: list[tuple[int, int]],
+    inside: Sequence[tuple[int, int]],
     resharder: Resharder,
 ) -> HloInstruction:
-    """Take from a part what belongs to its tile: ``tiles`` are for each device its own and the source."""
-    count = len(wanted.starts)
-    local = -(-wanted.extent // count)
-    lows: list[int] = []
-    highs: list[int] = []
-    for own, source in tiles:
-        start = wanted.starts[own]
-        is_tile = 0 <= source < count
-        lows.append(source * local - start if is_tile else 0)
-        highs.append(min((source + 1) * local, wanted.extent) - start if is_tile else 0)
+    """Take from a part what is in the range of each device."""
     dimensions = result.shape.dimensions
-    if all(low <= 0 for low in lows) and all(high >= wanted.length for high in highs):
+    d = cast("Iota", position.operation).iota_dimension
+    if all(each == (0, dimensions[d]) for each in inside):
         return part
+    lows, highs = zip(*inside, strict=True)
     low, high = (writer.broadcast(resharder.of_device(writer, t), dimensions) for t in (lows, highs))
-    inside = writer.op(
+    chosen = writer.op(
         And(),
         writer.compare(position, "GE", low),
         writer.compare(position, "LT", high),
         shape=Shape(PRED, dimensions),
     )
-    return writer.op(Select(), inside, part, result, shape=result.shape)
+    return writer.op(Select(), chosen, part, result, shape=result.shape)
 
 
 def masked(
@@ -203,25 +254,32 @@ class Window:
     Attributes:
         halo: the elements to fetch.
         low, high: padding before and behind the dilated elements; negative if elements are to be dropped.
+        skips: how many padded elements stand before the range of each tile.
     """
 
     halo: Halo
     low: int
     high: int
+    skips: tuple[int, ...]
 
     @staticmethod
-    def of(extent: int, dilation: int, starts: tuple[int, ...], length: int) -> Window | None:
-        """Return how to get ranges of a dilated dimension; None if they begin at different phases."""
-        phases = {-start % dilation for start in starts}
-        if len(phases) != 1 or length < 1:
+    def of(
+        extent: int, dilation: int, starts: tuple[int, ...], length: int, needed: Sequence[int]
+    ) -> Window | None:
+        """Return how to get ranges of a dilated dimension; None if one has no element.
+
+        Where ranges begin at different phases, all are padded as much as one needs, and some skip elements.
+        """
+        lows = [-start % dilation for start in starts]
+        if max(lows) >= length:
             return None
-        (low,) = phases
-        if low >= length:
-            return None
-        count = -(-(length - low) // dilation)
+        low, least = max(lows), min(lows)
+        count = -(-(length - least) // dilation)
         firsts = tuple(-(-start // dilation) for start in starts)
-        high = length - low - ((count - 1) * dilation + 1)
-        return Window(Halo(extent, firsts, count), low, high)
+        counts = tuple(max(-(-(n - before) // dilation), 0) for n, before in zip(needed, lows, strict=True))
+        skips = tuple(low - before for before in lows)
+        high = length - least - ((count - 1) * dilation + 1)
+        return Window(Halo(extent, firsts, count, counts), low, high, skips)
 
 
 def elements(dimensions: tuple[int, ...], d: int) -> int:

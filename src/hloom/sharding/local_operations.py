@@ -6,9 +6,9 @@ are adapted; indices are moved to the tile's place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Operation
@@ -29,7 +29,9 @@ from hloom.sharding.halos import Halo, Window, cropped, elements, halo
 from hloom.sharding.resharding import Region, Resharder
 from hloom.sharding.tiling import Tiling
 
-Accepted = Sequence[tuple[Factor, Tiling]]
+Accepted: TypeAlias = "Sequence[tuple[Factor, Tiling]]"
+Skipped: TypeAlias = "tuple[int, Tiling, Sequence[int]]"
+"""A dimension of a result, its cut, and how many elements before those of each tile are computed as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +68,53 @@ def fetches(
     d = factor.result
     local = -(-result.dimensions[d] // tiles)
     firsts = [p * local for p in range(tiles)]
+    counts = elements_of_tiles(result.dimensions[d], tiles)
     extent = shapes[0].dimensions[d]
     match operation:
         case Slice(slice=ranges):
             start, stride = ranges[d].start, ranges[d].stride
-            window = Window.of(extent, 1, tuple(start + n * stride for n in firsts), (local - 1) * stride + 1)
+            starts = tuple(start + n * stride for n in firsts)
+            window = Window.of(extent, 1, starts, *_spanned(local, counts, stride, 1))
         case Pad(padding=padding):
             pad = padding[d]
-            window = Window.of(extent, pad.interior + 1, tuple(n - pad.low for n in firsts), local)
+            window = Window.of(extent, pad.interior + 1, tuple(n - pad.low for n in firsts), local, counts)
         case Reverse():
-            window = Window.of(extent, 1, tuple(extent - n - local for n in firsts), local)
+            starts = tuple(extent - n - local for n in firsts)
+            window = Window.of(extent, 1, starts, local, [local] * tiles)
         case ReduceWindow(window=windows):
             w = windows[d]
             starts = tuple(n * w.stride - w.padding_low for n in firsts)
-            window = Window.of(extent, w.base_dilation, starts, (local - 1) * w.stride + w.dilated_size)
-            if window is None:
+            spans = _spanned(local, counts, w.stride, w.dilated_size)
+            window = Window.of(extent, w.base_dilation, starts, *spans)
+            if window is None or any(skip % w.stride for skip in window.skips):
                 return None
             return [Fetch(n, d, window) for n in range(len(shapes) // 2)]
         case Concatenate():
-            return _of_concatenation(shapes, d, firsts, local)
+            return _of_concatenation(shapes, d, firsts, local, counts)
         case _:
             return None
     return [Fetch(0, d, window)] if window is not None else None
 
 
-def _of_concatenation(shapes: Sequence[Shape], d: int, firsts: list[int], local: int) -> list[Fetch]:
+def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
+    """Return how many elements of a dimension each tile has."""
+    local = -(-extent // tiles)
+    return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
+
+
+def _spanned(local: int, counts: Sequence[int], stride: int, size: int) -> tuple[int, tuple[int, ...]]:
+    """Return the length of the windows of a tile, and of those of the elements that each tile has."""
+    return (local - 1) * stride + size, tuple((n - 1) * stride + size if n else 0 for n in counts)
+
+
+def _of_concatenation(
+    shapes: Sequence[Shape], d: int, firsts: list[int], local: int, counts: Sequence[int]
+) -> list[Fetch]:
     found: list[Fetch] = []
     offset = 0
     for number, shape in enumerate(shapes):
-        wanted = Halo(shape.dimensions[d], tuple(n - offset for n in firsts), local)
-        found.append(Fetch(number, d, Window(wanted, 0, 0)))
+        wanted = Halo(shape.dimensions[d], tuple(n - offset for n in firsts), local, tuple(counts))
+        found.append(Fetch(number, d, Window(wanted, 0, 0, (0,) * len(firsts))))
         offset += shape.dimensions[d]
     return found
 
@@ -112,17 +131,34 @@ def _of_convolution(
         part = -(-w.size // tiles)
         starts = tuple(p * part * w.window_dilation - w.padding_low for p in range(tiles))
         count = result.dimensions[labels.output_spatial_dimensions[number]]
-        window = Window.of(extent, 1, starts, (count - 1) * w.stride + (part - 1) * w.window_dilation + 1)
+        length = (count - 1) * w.stride + (part - 1) * w.window_dilation + 1
+        window = Window.of(extent, 1, starts, length, [length] * tiles)
     else:
         local = -(-result.dimensions[factor.result] // tiles)
+        counts = elements_of_tiles(result.dimensions[factor.result], tiles)
         starts = tuple(p * local * w.stride - w.padding_low for p in range(tiles))
-        window = Window.of(extent, w.base_dilation, starts, (local - 1) * w.stride + w.dilated_size)
-    return [Fetch(0, d, window)] if window is not None else None
+        spans = _spanned(local, counts, w.stride, w.dilated_size)
+        window = Window.of(extent, w.base_dilation, starts, *spans)
+    if window is None or any(skip % w.stride for skip in window.skips):
+        return None
+    return [Fetch(0, d, window)]
 
 
-def fetched_elements(local: tuple[int, ...], fetch: Fetch) -> int:
-    """Return the number of elements that a device sends for a halo of an operand with tiles of a shape."""
-    return fetch.window.halo.sent() * elements(local, fetch.dimension)
+def fetched_elements(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
+    """Return the number of elements that a device sends for a halo of an operand.
+
+    Args:
+        i: an instruction with its original operation.
+        local: the extents of a tile of the operand.
+        fetch: the halo.
+        halos: the dimensions along which the operation needs halos; a slice takes its part of others first.
+    """
+    extents = list(local)
+    if isinstance(i.operation, Slice):
+        for d, one in enumerate(i.operation.slice):
+            if d not in halos and one.stride == 1:
+                extents[d] = min(extents[d], one.limit - one.start)
+    return fetch.window.halo.sent() * elements(tuple(extents), fetch.dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +208,25 @@ class Place:
             self.i.replace_operand(one.operand, made)
         return found
 
+    def skipping(self, operation: Operation, skipped: Sequence[Skipped]) -> HloInstruction:
+        """Let the instruction compute an operation; of more elements where devices skip some of them."""
+        self.i.operation = operation
+        more = {d: (cut, skips) for d, cut, skips in skipped if any(skips)}
+        if not more:
+            return self.i
+        writer, local = self.writer, self.local
+        extents = [n + (max(more[d][1]) if d in more else 0) for d, n in enumerate(local.dimensions)]
+        made = writer.op(
+            operation,
+            *self.i.operands,
+            shape=Shape(local.element_type, tuple(extents)),
+            computations=self.i.called_computations,
+        )
+        starts = [writer.scalar(0, S32)] * local.rank
+        for d, (cut, skips) in more.items():
+            starts[d] = self.resharder.of_device(writer, [skips[p] for p in cut.column(0).indices])
+        return writer.op(DynamicSlice(dynamic_slice_sizes=local.dimensions), made, *starts, shape=local)
+
     def zero(self, number: int) -> HloInstruction:
         """Return a zero of an operand's type."""
         return self.writer.scalar(0, self.shapes[number].element_type)
@@ -197,7 +252,13 @@ def _slice(place: Place) -> HloInstruction:
     for factor, _ in place.accepted:
         d = factor.operands[0]
         ranges[d] = SliceDimension(0, place.local.dimensions[d])
-    for factor, cut in place.with_kind("halo"):
+    halos = place.with_kind("halo")
+    for d in set(range(len(ranges))) - {factor.operands[0] for factor, _ in halos}:
+        if halos and ranges[d].stride == 1:
+            operand = cropped(place.i.operands[0], d, ranges[d].start, ranges[d].limit)
+            place.i.replace_operand(0, operand)
+            ranges[d] = SliceDimension(0, place.local.dimensions[d])
+    for factor, cut in halos:
         d = factor.operands[0]
         (fetch,) = place.fetch(factor, cut, place.zero)
         ranges[d] = SliceDimension(0, fetch.window.halo.length, operation.slice[d].stride)
@@ -209,12 +270,13 @@ def _pad(place: Place) -> HloInstruction:
     operation = place.i.operation
     assert isinstance(operation, Pad)
     padding = list(operation.padding)
+    skipped: list[Skipped] = []
     for factor, cut in place.with_kind("halo"):
         d = factor.operands[0]
         (fetch,) = place.fetch(factor, cut, lambda _: place.i.operands[1])
         padding[d] = PaddingDimension(fetch.window.low, fetch.window.high, padding[d].interior)
-    place.i.operation = replace(operation, padding=tuple(padding))
-    return place.i
+        skipped.append((d, cut, fetch.window.skips))
+    return place.skipping(replace(operation, padding=tuple(padding)), skipped)
 
 
 def _reverse(place: Place) -> HloInstruction:
@@ -227,14 +289,15 @@ def _reduce_window(place: Place) -> HloInstruction:
     operation = place.i.operation
     assert isinstance(operation, ReduceWindow)
     window = list(operation.window)
+    skipped: list[Skipped] = []
     half = len(place.shapes) // 2
     for factor, cut in place.with_kind("halo"):
         d = factor.operands[0]
         found = place.fetch(factor, cut, lambda number: place.i.operands[half + number])
         w = found[0].window
         window[d] = replace(window[d], padding_low=w.low, padding_high=w.high)
-    place.i.operation = replace(operation, window=tuple(window))
-    return place.i
+        skipped.append((d, cut, [skip // window[d].stride for skip in w.skips]))
+    return place.skipping(replace(operation, window=tuple(window)), skipped)
 
 
 def _concatenate(place: Place) -> HloInstruction:
@@ -263,6 +326,7 @@ def _convolution(place: Place) -> HloInstruction:
     assert isinstance(operation, Convolution)
     labels = operation.dim_labels
     window = list(operation.window)
+    skipped: list[Skipped] = []
     for factor, cut in place.with_kind("halo"):
         number = labels.input_spatial_dimensions.index(factor.operands[0])
         (fetch,) = place.fetch(factor, cut, place.zero)
@@ -270,6 +334,8 @@ def _convolution(place: Place) -> HloInstruction:
         window[number] = replace(w, padding_low=fetch.window.low, padding_high=fetch.window.high)
         if factor.result is None:
             window[number] = replace(window[number], size=-(-w.size // cut.tiles[0]))
+        else:
+            skipped.append((factor.result, cut, [skip // w.stride for skip in fetch.window.skips]))
     changes: dict[str, int] = {}
     for factor, cut in place.with_kind("grouped"):
         if factor.result in labels.output_spatial_dimensions:
@@ -279,8 +345,7 @@ def _convolution(place: Place) -> HloInstruction:
             continue
         name = "feature_group_count" if operation.feature_group_count > 1 else "batch_group_count"
         changes[name] = getattr(operation, name) // cut.tiles[0]
-    place.i.operation = replace(operation, window=tuple(window), **changes)
-    return place.i
+    return place.skipping(replace(operation, window=tuple(window), **changes), skipped)
 
 
 def _iota(place: Place) -> HloInstruction:

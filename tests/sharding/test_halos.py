@@ -1,0 +1,65 @@
+"""Halos: the pieces of ranges that devices give each other, in few permutations and few elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.sharding.runs import run_partitioned
+
+import agreement
+from hloom.ir.module import HloModule
+from hloom.sharding.halos import Halo
+from hloom.sharding.traffic import bytes_sent
+
+TILES = "{devices=[4]<=[4]}"
+
+
+def test_pieces_of_many_distances_share_a_permutation() -> None:
+    """Tiles of 3: range 0 takes one element of tile 1, range 2 one of tile 1, range 3 two of tile 2."""
+    halo = Halo(12, (1, 3, 5, 7), 3, (3, 3, 3, 3))
+    kept, *sent = [{p: (n.source, n.low, n.high) for p, n in part.pieces.items()} for part in halo.parts()]
+    assert kept == {0: (0, 1, 3), 1: (1, 3, 6), 2: (2, 6, 8), 3: (3, 9, 10)}
+    assert sent == [{3: (2, 7, 9), 2: (1, 5, 6)}, {0: (1, 3, 4)}]
+    assert halo.sent() == 2 + 1
+
+
+def test_elements_beyond_the_result_are_not_sent() -> None:
+    """The tiles of a result of two elements have one each; the last two have none."""
+    assert Halo(8, (0, 1, 2, 3), 1, (1, 1, 0, 0)).sent() == 1
+
+
+@pytest.mark.parametrize(
+    ("extent", "body", "elements"),
+    [
+        (8, "f32[1] slice(x), slice={[0:1]}", 0),
+        (8, "f32[2] slice(x), slice={[0:2]}", 1),
+        (32, "f32[2] slice(x), slice={[20:22]}", 2),
+        # Ranges of 7 dilated elements, of which every third is one of x, begin at three phases.
+        (8, "f32[28] pad(x, zero), padding=4_2_2", 1),
+        (8, "f32[28] reduce-window(x, zero), window={size=3 pad=4_4 lhs_dilate=3}, to_apply=sum", 1),
+    ],
+)
+def test_results_of_halos_are_those_of_one_device(extent: int, body: str, elements: int) -> None:
+    shape, rest = body.split(" ", 1)
+    module = HloModule.from_text(f"""HloModule m
+    sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+    ENTRY e {{
+      x = f32[{extent}] parameter(0), sharding={TILES}
+      zero = f32[] constant(7)
+      ROOT r = {shape} {rest}, sharding={TILES} }}""")
+    x = np.arange(extent, dtype=np.float32)
+    partitioned, found = run_partitioned(module, 4, [x])
+    agreement.computed(found, module, [x])
+    assert bytes_sent(partitioned.module) == 4 * elements
+
+
+def test_slices_take_their_part_of_other_dimensions_before_they_fetch() -> None:
+    module = HloModule.from_text("""HloModule m
+    ENTRY e {
+      x = f32[8,100] parameter(0), sharding={devices=[4,1]<=[4]}
+      ROOT r = f32[4,3] slice(x), slice={[1:5], [20:23]}, sharding={devices=[4,1]<=[4]} }""")
+    x = np.arange(800, dtype=np.float32).reshape(8, 100)
+    partitioned, found = run_partitioned(module, 4, [x])
+    agreement.computed(found, module, [x])
+    # Rows 1 to 4 are on tiles 0, 1, 1, 2: tiles 1, 2, 3 take theirs from tiles 1, 1, 2.
+    assert bytes_sent(partitioned.module) == 4 * 3
