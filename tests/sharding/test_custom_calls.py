@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import pytest
+from tests.sharding.runs import run_partitioned
+
+import agreement
 from hloom.errors import HloError
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.operations.custom_call import TARGETS
 from hloom.sharding.custom_calls import adopt, rule_of
+from hloom.sharding.traffic import bytes_sent
 
 CALL = """
 HloModule m
@@ -57,3 +65,36 @@ def test_a_piece_takes_names_and_channels_that_are_free() -> None:
     assert len(set(names)) == len(names) and len(module.computations) == 4
     assert sorted(i.opcode for i in piece.entry) == ["add", "all-reduce", "parameter"]
     assert piece.entry.root.operation.channel_id == 7  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("width", "lhs", "rhs", "result", "sent"),
+    [
+        (8, "[4,1]<=[4]", "[1,1,4]<=[4] last_tile_dim_replicate", "[4,1]<=[4]", 0),
+        # The rows of the other side and their scales are gathered: 3 tiles of 2 rows of 8 and 4 bytes.
+        (8, "[4,1]<=[4]", "[4,1]<=[4]", "[4,1]<=[4]", 3 * 2 * (8 + 4)),
+        # Partial sums of f32[8,8] are scattered.
+        (64, "[1,4]<=[4]", "[1,4]<=[4]", "[4,1]<=[4]", 8 * 8 * 4 * 3 // 4),
+    ],
+)
+def test_block_scaled_products_are_cut(
+    width: int, lhs: str, rhs: str, result: str, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def product(call: HloInstruction, operands: Sequence[Any]) -> Any:
+        x, y, scale, other = (np.asarray(one, np.float32) for one in operands)
+        return (x * np.repeat(scale, 2, 1)) @ (y * np.repeat(other, 2, 1)).T
+
+    monkeypatch.setitem(TARGETS, "__op$block_scaled_dot", product)
+    module = HloModule.from_text(f"""HloModule m
+      ENTRY e {{
+        x = s8[8,{width}] parameter(0), sharding={{devices={lhs}}}
+        y = s8[8,{width}] parameter(1), sharding={{devices={rhs}}}
+        u = s8[8,{width // 2}] parameter(2), sharding={{devices={lhs}}}
+        v = s8[8,{width // 2}] parameter(3), sharding={{devices={rhs}}}
+        ROOT p = f32[8,8] custom-call(x, y, u, v), custom_call_target="__op$block_scaled_dot",
+          sharding={{devices={result}}} }}""")
+    random = np.random.default_rng(0)
+    values = [random.integers(-4, 5, (8, n)).astype(np.int8) for n in (width, width, width // 2, width // 2)]
+    partitioned, (found,) = run_partitioned(module, 4, values)
+    agreement.equal(found, product(module.entry.root, values))
+    assert bytes_sent(partitioned.module) == sent

@@ -63,3 +63,16 @@ def test_slices_take_their_part_of_other_dimensions_before_they_fetch() -> None:
     agreement.computed(found, module, [x])
     # Rows 1 to 4 are on tiles 0, 1, 1, 2: tiles 1, 2, 3 take theirs from tiles 1, 1, 2.
     assert bytes_sent(partitioned.module) == 4 * 3
+
+
+def test_only_tiles_with_elements_are_gathered() -> None:
+    """The first two of four tiles have an element of the slice each, which they send to all."""
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[4] parameter(0), sharding={TILES}
+      s = f32[2] slice(x), slice={{[0:2]}}, sharding={TILES}
+      ROOT r = f32[2] copy(s), sharding={{replicated}} }}""")
+    x = np.asarray([-0.0, 1, 2, 3], np.float32)
+    partitioned, (found,) = run_partitioned(module, 4, [x])
+    agreement.same(found, x[:2])
+    assert bytes_sent(partitioned.module) == 4 * 2

@@ -56,3 +56,38 @@ def test_a_dimension_that_a_manual_axis_cuts_is_whole_along_others() -> None:
     partitioned, (found,) = run_partitioned(region('[{"x"}, {}]', "f32[4,8]", '[{"y"}, {?}]'), 4, [X])
     agreement.equal(found, X * X)
     assert partitioned.results[0].tiles == (2, 1)
+
+
+def test_regions_are_left_axis_by_axis() -> None:
+    """Each call makes one dimension whole; tiles stay where they are."""
+    module = HloModule.from_text("""HloModule m
+      ENTRY e {
+        p = s32[4,4,4] parameter(0), sharding={devices=[2,2,2]<=[8]}
+        a = s32[2,2,2] custom-call(p), custom_call_target="SPMDFullToShardShape", sharding={manual}
+        b = s32[4,2,2] custom-call(a), custom_call_target="SPMDShardToFullShape",
+          sharding={devices=[2,1,1,4]<=[8] last_tile_dims={manual}}
+        c = s32[4,4,2] custom-call(b), custom_call_target="SPMDShardToFullShape",
+          sharding={devices=[2,2,1,2]<=[8] last_tile_dims={manual}}
+        ROOT d = s32[4,4,4] custom-call(c), custom_call_target="SPMDShardToFullShape",
+          sharding={devices=[2,2,2]<=[8]} }""")
+    p = np.arange(64, dtype=np.int32).reshape(4, 4, 4)
+    partitioned, (found,) = run_partitioned(module, 8, [p])
+    agreement.equal(found, p)
+    assert bytes_sent(partitioned.module) == 0
+
+
+def test_a_region_is_left_to_tiles_of_more_axes_than_its_own() -> None:
+    """The region cuts 8 elements into 4 tiles of 2, and passes each on to the next; outside there are 8."""
+    module = HloModule.from_text("""HloModule m
+      ENTRY e {
+        p = s32[8] parameter(0), sharding={devices=[4,2]<=[8] last_tile_dim_replicate}
+        a = s32[2] custom-call(p), custom_call_target="SPMDFullToShardShape",
+          sharding={devices=[1,4,2]<=[8] last_tile_dims={manual, replicated}}
+        b = s32[2] collective-permute(a), channel_id=1,
+          source_target_pairs={{0,2},{2,4},{4,6},{6,0},{1,3},{3,5},{5,7},{7,1}}
+        ROOT c = s32[8] custom-call(b), custom_call_target="SPMDShardToFullShape",
+          sharding={devices=[8]<=[8]} }""")
+    p = np.arange(8, dtype=np.int32)
+    partitioned, (found,) = run_partitioned(module, 8, [p])
+    agreement.equal(found, np.roll(p, 2))
+    assert partitioned.results[0].tiles == (8,)

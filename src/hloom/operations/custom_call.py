@@ -30,6 +30,7 @@ from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value,
 from hloom.ir.sharding_rule import Factor, parallel
 from hloom.ir.traits import ElementCost, Family
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
+from hloom.operations.arithmetic import Add
 from hloom.operations.control_flow import check_aliasing
 from hloom.operations.values import described, elements_of, fits
 from hloom.shape.literal import Literal
@@ -189,12 +190,16 @@ class CustomCall(Operation):
     api_version: str = enum(API_VERSIONS, default="API_VERSION_ORIGINAL", proto="custom_call_api_version")
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Return the dimensions of a constraint, or TopK's batch; what other targets compute is not known."""
+        """Return the factors of targets whose meaning is known: constraints, TopK, block-scaled products."""
         if is_constraint(call):
             return parallel(call.shape, operands)
-        if self.custom_call_target != "TopK":
-            return []
-        return parallel(operands[0], operands, {operands[0].rank - 1})
+        match self.custom_call_target:
+            case "TopK":
+                return parallel(operands[0], operands, {operands[0].rank - 1})
+            case "__op$block_scaled_dot":
+                return _factors_of_block_scaled_dot(call.shape, operands)
+            case _:
+                return []
 
     def highlights(self) -> Sequence[str]:
         """Return the target."""
@@ -280,3 +285,26 @@ def _result(target: str, value: Any, shape: Shape) -> Value:
         message = f"custom call target {target!r} gave {described(array)}, not {shape}"
         raise EvaluationError(message, rule="custom-call.result")
     return array
+
+
+def _factors_of_block_scaled_dot(result: Shape, operands: Sequence[Shape]) -> list[Factor]:
+    """Return the batch, the rows of each side, and the blocks of the contracting dimension.
+
+    The operands are ``[b, m, k]`` and ``[b, n, k]``, with or without ``b``, and the scales of the blocks of
+    each, ``[b, m, blocks]`` and ``[b, n, blocks]``; the result is ``[b, m, n]``.
+    """
+    rank = result.rank if result.is_array else 0
+    arrays = all(one.is_array and one.rank == rank for one in operands)
+    if rank not in (2, 3) or len(operands) != 4 or not arrays:
+        return []
+    rows, columns = rank - 2, rank - 1
+    if any(one.dimensions[rows] != result.dimensions[d] for one, d in zip(operands, (rows, columns) * 2)):
+        return []
+    batch = [Factor(result.dimensions[0], dict.fromkeys(range(4), 0), 0)] if rank == 3 else []
+    sides = [
+        Factor(result.dimensions[d], {side: rows, side + 2: rows}, d) for side, d in ((0, rows), (1, columns))
+    ]
+    blocks = {one.dimensions[-1] for one in operands[2:]}
+    if len(blocks) != 1 or result.element_type.bits < 32:
+        return [*batch, *sides]
+    return [*batch, *sides, Factor(blocks.pop(), dict.fromkeys(range(4), columns), None, Add())]

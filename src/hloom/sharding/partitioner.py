@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final, cast
+from typing import cast
 
-from hloom.errors import HloError
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -22,12 +21,10 @@ from hloom.shape.shape import Shape
 from hloom.sharding.annotations import (
     TO_GLOBAL,
     TO_LOCAL,
-    Annotations,
     Tilings,
     for_each_leaf,
     leaves_of,
     propagated,
-    rank_of,
 )
 from hloom.sharding.assignment import (
     Question,
@@ -53,18 +50,14 @@ from hloom.sharding.custom_calls import (
 from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
-from hloom.sharding.manual_regions import kept_cuts, united
+from hloom.sharding.manual_regions import TO_FULL, TO_SHARD, Regions
 from hloom.sharding.one_device import device_of, run_on
 from hloom.sharding.preparation import prepared, states_sharding, take_elements
 from hloom.sharding.resharding import Region, fixed
 from hloom.sharding.scattered_sums import scatter_sums
 from hloom.sharding.summands import are_left, is_linear
 from hloom.sharding.tiling import Tiling
-from hloom.sharding.values import Values, local_shape, plain, redirect
-
-_TO_SHARD: Final = "SPMDFullToShardShape"
-_TO_FULL: Final = "SPMDShardToFullShape"
-"""Calls that enter and leave a region of tiles along all axes, as XLA writes it without Shardy."""
+from hloom.sharding.values import plain, redirect
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +128,7 @@ class _Argument:
     decided: Decided | None = None
 
 
-class _Partitioner(Values):
+class _Partitioner(Regions):
     """The state of a partitioning.
 
     Attributes:
@@ -146,7 +139,6 @@ class _Partitioner(Values):
     def __init__(self, module: HloModule, devices: int) -> None:
         super().__init__(module, devices)
         self.module = module
-        self.annotations = Annotations(module, devices)
         self.propagation, members = propagated(module, self.annotations)
         self.agreed = {i: tiling for i in members if (tiling := self.propagation.tiling(i)) is not None}
 
@@ -154,7 +146,7 @@ class _Partitioner(Values):
         """Partition the entry computation; return the tilings of its result."""
         entry = self.module.entry
         arguments = [self._argument(p, number) for number, p in enumerate(entry.parameters)]
-        wanted = self._stated(entry.root)
+        wanted = self.stated(entry.root)
         self._computation(entry, arguments)
         if wanted is None or even_results:
             wanted = self.even(self.whole[entry.root], wanted or self.tilings[entry.root])
@@ -163,7 +155,7 @@ class _Partitioner(Values):
 
     def _argument(self, p: HloInstruction, number: int) -> _Argument:
         """Return how a parameter of the entry is cut: as stated, or as propagation found if it may choose."""
-        stated = self._stated(p)
+        stated = self.stated(p)
         found = self.propagation.tiling(p)
         if stated is None and found is not None and self.annotations.is_open(number, p.shape):
             return _Argument(found, decided=Decision(p, p.shape, found, steps=self.propagation.steps))
@@ -197,18 +189,18 @@ class _Partitioner(Values):
             case Conditional():
                 self._conditional(i, region)
             case CustomCall(custom_call_target=target) if target == TO_LOCAL:
-                self._to_local(i, region)
+                self.to_local(i, region)
             case CustomCall(custom_call_target=target) if target == TO_GLOBAL:
-                self._to_global(i, region)
+                self.to_global(i, region)
             case CustomCall(custom_call_target=target) if target in CALL_PARTITIONERS:
                 self._custom_call(i, CALL_PARTITIONERS[target], region)
             case CustomCall(custom_call_target=target) if target in TILEWISE:
                 self.keep(i, self.uncut(i.shape), region)
                 i.operation = with_local_operands(i)
-            case CustomCall(custom_call_target=target) if target == _TO_SHARD:
-                self._to_shard(i, region)
-            case CustomCall(custom_call_target=target) if target == _TO_FULL:
-                self._to_full(i, region)
+            case CustomCall(custom_call_target=target) if target == TO_SHARD:
+                self.to_shard(i, region)
+            case CustomCall(custom_call_target=target) if target == TO_FULL:
+                self.to_full(i, region)
             case CustomCall(custom_call_target="LayoutConstraint"):
                 self._layout_constraint(i, region)
             case CustomCall() if is_identity(i) and len(i.operands) == 1:
@@ -218,29 +210,18 @@ class _Partitioner(Values):
             case _:
                 self._computed(i, region)
 
-    def _stated(self, i: HloInstruction) -> Tilings | None:
+    def stated(self, i: HloInstruction) -> Tilings | None:
         """Return the tilings that an instruction must have; None if any will do."""
         if self.annotations.open_dimensions(i):
             return self.propagation.tiling(i)
         return self.agreed.get(i) or self.annotations.stated(i, self.whole.get(i, i.shape))
-
-    def _hand_over(self, i: HloInstruction, parts: Sequence[HloInstruction], region: Region) -> None:
-        """Replace an instruction by a value, or by the tuple of values if it is a tuple."""
-        if self.whole[i].is_tuple:
-            made = Writer(i).op(Tuple(), *parts, shape=Shape.tuple_([part.shape for part in parts]))
-            tilings = tuple(self.tilings[part] for part in parts)
-            decided = tuple(self.decided[part] for part in parts)
-            self.made(made, Shape.tuple_([self.whole[part] for part in parts]), tilings, region, decided)
-        else:
-            (made,) = parts
-        Writer(i).replace(made)
 
     # -- operations
 
     def _computed(self, i: HloInstruction, region: Region) -> None:
         """Compute tiles of the result from tiles of the operands, by the cheapest assignment of factors."""
         shapes = [self.whole[o] for o in i.operands]
-        stated = self._stated(i) if not region else None
+        stated = self.stated(i) if not region else None
         factors = self.propagation.factors[i]
         if isinstance(i.operation, CustomCall):
             factors = batch_factors(i, shapes) or factors
@@ -387,7 +368,7 @@ class _Partitioner(Values):
         """Replace a call by what its target's partitioner lets each device compute, in the cuts it wants."""
         rule = rule_of(i)
         shapes = [self.whole[o] for o in i.operands]
-        stated = self._stated(i)
+        stated = self.stated(i)
         decision = self._chosen(i, [f.factor for f in rule], shapes, region, stated)
         assert decision.choice is not None
         accepted = decision.choice.cuts
@@ -525,7 +506,7 @@ class _Partitioner(Values):
     def _constraint(self, i: HloInstruction, region: Region) -> None:
         """Replace a constraint by its operand, resharded; within manual regions it is only advice."""
         (operand,) = i.operands
-        stated = self._stated(i) if not region else None
+        stated = self.stated(i) if not region else None
         decided = plain(i, self.whole[i], stated or self.tilings[operand], is_stated=True)
         purpose = Purpose("annotation", decided if isinstance(decided, Decision) else None)
         fitted = self.fitted(operand, self.tilings[operand] if stated is None else stated, purpose)
@@ -540,54 +521,3 @@ class _Partitioner(Values):
         self.keep(i, tilings, region, self.decided[operand])
         i.shape = i.shape.with_layout(layout)
         i.operation = with_local_operands(i)
-
-    def _to_shard(self, i: HloInstruction, region: Region) -> None:
-        """Enter a region of tiles: the operand is cut as its own annotation says."""
-        (operand,) = i.operands
-        tile = self.resharder.renamed(operand)
-        if not tile.shape.compatible(i.shape):
-            message = (
-                f"%{i.name} gives {i.shape}, but a tile of its operand is {tile.shape}; regions with axes "
-                f"that are not manual are not implemented"
-            )
-            raise HloError(message, rule="sharding.manual-axes", instruction=i.name)
-        inner = (*region, (Column.along([(1, self.devices)], self.devices),))
-        self.made(tile, tile.shape, self.uncut(tile.shape), inner)
-        Writer(i).replace(tile)
-
-    def _to_full(self, i: HloInstruction, region: Region) -> None:
-        """Leave a region of tiles: they become those of the whole array as the call's annotation says."""
-        (operand,) = i.operands
-        tiling = self._stated(i) or self.uncut(i.shape)
-        purpose = Purpose("region", Decision(i, self.whole[i], None))
-        fitted = self.fitted(operand, self.uncut(self.whole[operand]), purpose)
-        tile = self.resharder.renamed(fitted)
-        self.made(tile, i.shape, tiling, region[:-1])
-        Writer(i).replace(tile)
-
-    def _to_local(self, i: HloInstruction, region: Region) -> None:
-        """Enter a manual region: its values are the tiles along the manual axes; other cuts stay."""
-        axes, shardings = self.annotations.manual(i, "xla.sdy.in_shardings")
-        places = self.annotations.places(shardings, axes)
-        purpose = Purpose("region", Decision(i, self.whole[i], None))
-        parts: list[HloInstruction] = []
-        for operand, sharding in zip(i.operands, shardings, strict=True):
-            shape = self.whole[operand]
-            manual = sharding.tiling(rank_of(shape), self.devices, axes)
-            kept = kept_cuts(cast("Tiling", self.tilings[operand]), manual, shape, fixed((*region, places)))
-            tile = self.resharder.renamed(self.fitted(operand, united(manual, kept), purpose))
-            parts.append(self.made(tile, local_shape(shape, manual), kept, (*region, places)))
-        self._hand_over(i, parts, (*region, places))
-
-    def _to_global(self, i: HloInstruction, region: Region) -> None:
-        """Leave a manual region: its values become the tiles of whole arrays; other cuts stay."""
-        axes, shardings = self.annotations.manual(i, "xla.sdy.out_shardings")
-        shapes = i.shape.tuple_shapes if i.shape.is_tuple else (i.shape,)
-        purpose = Purpose("region", Decision(i, self.whole[i], None))
-        parts: list[HloInstruction] = []
-        for operand, sharding, shape in zip(i.operands, shardings, shapes, strict=True):
-            manual = sharding.tiling(rank_of(shape), self.devices, axes)
-            kept = kept_cuts(cast("Tiling", self.tilings[operand]), manual, shape, fixed(region))
-            tile = self.resharder.renamed(self.fitted(operand, kept, purpose))
-            parts.append(self.made(tile, shape, united(manual, kept), region[:-1]))
-        self._hand_over(i, parts, region[:-1])

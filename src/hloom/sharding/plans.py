@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hloom.sharding.columns import Axes, Column, DeviceGroups, column_along, groups_along, refined
 from hloom.sharding.plan_search import MOST_AXES, Move, State, cheapest_moves, merged
@@ -47,11 +47,16 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The device that has the only tile with elements of the array sends it to the others of its group."""
+    """The devices of a group that have tiles with elements of the array send them to the others.
+
+    Attributes:
+        tiles: the number of these tiles, the first ones.
+    """
 
     dimension: int
     groups: DeviceGroups
     after: Tiling
+    tiles: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,9 @@ class Cut:
 
     after: Tiling
 
+
+_MOST_SPREAD: Final = 4
+"""Number of tiles up to which each is sent on its own, instead of all with the empty ones."""
 
 Step: TypeAlias = Permute | Exchange | Gather | Spread | Cut
 Plan: TypeAlias = "tuple[tuple[Step, ...], int]"
@@ -269,10 +277,10 @@ class _Steps:
         local = self._local()
         groups = groups_along(moved, self.sizes)
         self.cuts[d] = self.cuts[d][:kept]
-        is_alone = kept == 0 and local[d] >= self.dimensions[d]
-        self.elements += math.prod(local) * (1 if is_alone else self._count(moved) - 1)
-        step = Spread if is_alone else Gather
-        self.steps.append(step(d, groups, self._tiling()))
+        filled = self._count(moved) if kept else _filled(self.dimensions[d], local[d])
+        step, times = _joined(d, groups, self._count(moved), filled, self._tiling())
+        self.elements += math.prod(local) * times
+        self.steps.append(step)
 
     def _cut(self) -> bool:
         """Take parts along what is wanted; tiles must consist of whole parts."""
@@ -283,6 +291,28 @@ class _Steps:
             self.cuts = [list(axes) for axes in self.want]
             self.steps.append(Cut(self._tiling()))
         return True
+
+
+def _filled(extent: int, local: int) -> int:
+    """Return the number of tiles that have elements of a dimension; 1 if it has none."""
+    return -(-extent // local) if extent else 1
+
+
+def _joined(
+    d: int, groups: DeviceGroups, tiles: int, filled: int, after: Tiling
+) -> tuple[Gather | Spread, int]:
+    """Return the step that joins the tiles of a group, and how many tiles a device sends.
+
+    Args:
+        d: the dimension.
+        groups: the groups.
+        tiles: the number of tiles of a group.
+        filled: how many of them have elements of the array.
+        after: the tiling after it.
+    """
+    if filled <= min(_MOST_SPREAD, tiles - 2) or (filled == 1 < tiles):
+        return Spread(d, groups, after, filled), filled
+    return Gather(d, groups, after), tiles - 1
 
 
 @lru_cache(maxsize=64)
@@ -314,10 +344,12 @@ def _irregular(dimensions: tuple[int, ...], have: Tiling, want: Tiling, fixed: t
     changed = [d for d in range(len(dimensions)) if not have.same_cut(d, want, d)]
     for d in changed:
         if have.cuts(d):
-            elements += math.prod(have.local(dimensions)) * (have.tiles[d] - 1)
-            groups = have.groups([d], fixed)
-            have = have.without([d])
-            steps.append(Gather(d, groups, have))
+            groups, local = have.groups([d], fixed), have.local(dimensions)
+            filled = _filled(dimensions[d], local[d])
+            step, times = _joined(d, groups, have.tiles[d], filled, have.without([d]))
+            elements += math.prod(local) * times
+            have = step.after
+            steps.append(step)
     if any(want.cuts(d) for d in changed):
         steps.append(Cut(want.summed()))
     return tuple(steps), elements

@@ -21,7 +21,7 @@ from hloom.operations.comparison import Select
 from hloom.operations.conversion import Convert
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.exchanges import AllToAll, CollectiveBroadcast, CollectivePermute
-from hloom.operations.movement import Pad, Reshape, Transpose
+from hloom.operations.movement import Concatenate, Pad, Reshape, Transpose
 from hloom.operations.structure import AfterAll, Constant
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import S32, U32
@@ -111,9 +111,8 @@ class Resharder:
                 value = self._exchange(value, d, e, groups)
             case Gather(dimension=d, groups=groups):
                 value = self._gather(value, d, groups)
-            case Spread(dimension=d, groups=groups):
-                operation = CollectiveBroadcast(replica_groups=groups, channel_id=self.channel())
-                value = self._collective(operation, value, value.shape)
+            case Spread(dimension=d, groups=groups, tiles=tiles):
+                value = self._spread(value, d, groups, tiles)
             case Cut():
                 return self._slice(value, shape, before, step.after)
         return self.trimmed(value, d, step.after.local(shape.dimensions)[d])
@@ -190,6 +189,22 @@ class Resharder:
         extents = list(value.shape.dimensions)
         extents[d] *= group_size(groups)
         return self._collective(operation, value, Shape(value.shape.element_type, tuple(extents)))
+
+    def _spread(self, value: HloInstruction, d: int, groups: DeviceGroups, tiles: int) -> HloInstruction:
+        """Send the first tiles of each group to all of it, and join them along a dimension."""
+        parts: list[HloInstruction] = []
+        for n in range(tiles):
+            sources = (
+                groups if n == 0 else DeviceList(tuple((g[n], *g[:n], *g[n + 1 :]) for g in groups.groups))
+            )
+            operation = CollectiveBroadcast(replica_groups=sources, channel_id=self.channel())
+            parts.append(self._collective(operation, value, value.shape))
+        if tiles == 1:
+            return parts[0]
+        extents = list(value.shape.dimensions)
+        extents[d] *= tiles
+        shape = Shape(value.shape.element_type, tuple(extents))
+        return Writer(value).op(Concatenate(dimensions=(d,)), *parts, shape=shape)
 
     def _placed(
         self, value: HloInstruction, shape: Shape, have: Tiling, parts: Sequence[int]

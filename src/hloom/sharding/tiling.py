@@ -196,6 +196,14 @@ class Tiling:
         return tuple(sorted(range(self.devices), key=lambda n: (self.places[n], summands[n])))
 
 
+def manual_columns(sharding: Sharding) -> tuple[Column, ...]:
+    """Return the places of the devices along the manual subgroups of a sharding; none if it has none."""
+    if sharding.tiles is None:
+        return ()
+    kinds, columns = sharding.last_tile_dims, _columns(sharding.tiles)
+    return tuple(column for column, kind in zip(columns[::-1], kinds[::-1], strict=False) if kind == "manual")
+
+
 @lru_cache(maxsize=4096)
 def _columns(tiles: TileAssignment) -> tuple[Column, ...]:
     """Return for each dimension of an assignment the index of each device."""
