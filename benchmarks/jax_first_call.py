@@ -23,6 +23,9 @@ PROGRAMS: Final = {
     "eager": "mean of 100 eager operations",
     "step": "GPT train step",
 }
+_IGNORED: Final = ("JAX_", "XLA_FLAGS", "HLOOM_", "PYTHONDONTWRITEBYTECODE")
+"""Environment variables that the measured processes do not inherit. Python keeps bytecode by default; without
+it, hloom's modules would be compiled at each start, but not those of JAX, which pip compiles."""
 Times = dict[str, float]
 """Seconds by ``cpu`` and ``wall``."""
 
@@ -63,7 +66,7 @@ def _measured(name: str, runs: int) -> dict[str, Times]:
 
 def _run(name: str, asked: dict[str, str]) -> Times:
     """Run a program in a process of its own; return what it measured."""
-    known = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_FLAGS", "HLOOM_"))}
+    known = {k: v for k, v in os.environ.items() if not k.startswith(_IGNORED)}
     path = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.jax_first_call", "--child", name],

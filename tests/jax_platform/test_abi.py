@@ -8,13 +8,12 @@ import re
 import pytest
 from tests.jax_platform.process import run_program
 
-from hloom.codegen.target import host
 from hloom.jax import abi, handles
 from hloom.jax.native import source
 
 
 def test_fields_that_native_code_reads_are_whole_words() -> None:
-    names = re.findall(r"define ptr @PJRT_(\w+)\(", source(host()))
+    names = re.findall(r"define ptr @PJRT_(\w+)\(", source())
     assert len(names) > 30
     for name in names:
         arguments = abi.struct(name)
@@ -25,7 +24,7 @@ def test_fields_that_native_code_reads_are_whole_words() -> None:
 
 
 def test_structs_are_as_large_as_in_native_code() -> None:
-    (fields,) = re.findall(r"%buffer = type \{ ([^}]*) \}", source(host()))
+    (fields,) = re.findall(r"%buffer = type \{ ([^}]*) \}", source())
     assert ctypes.sizeof(handles.BufferHead) == sum({"i32": 4}.get(f, 8) for f in fields.split(", "))
     assert ctypes.sizeof(handles.ExecutableWords) == 14 * 8
     assert handles.ExecutableWords.queued.offset == 13 * 8

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.module import HloModule
+from hloom.ir.module import HloModule, ModuleConfig
 
 
 def clone_module(module: HloModule) -> HloModule:
     """Return a deep copy under the same names; immutable operations, shapes and annotations are shared."""
     result = HloModule(module.name)
-    result.config = copy.deepcopy(module.config)
+    result.config = _clone_config(module.config)
     computations: dict[HloComputation, HloComputation] = {}
     waiting = [*module.computations]
     while waiting:
@@ -27,6 +27,20 @@ def clone_module(module: HloModule) -> HloModule:
     for computation in module.computations:
         result.add(computations[computation], entry=computation is module.entry)
     return result
+
+
+def _clone_config(config: ModuleConfig) -> ModuleConfig:
+    recovery = {
+        lost: (found, None if program is None else clone_module(program))
+        for lost, (found, program) in config.recovery_table.items()
+    }
+    return replace(
+        config,
+        aliases=dict(config.aliases),
+        buffer_donors=list(config.buffer_donors),
+        frontend_attributes=dict(config.frontend_attributes),
+        recovery_table=recovery,
+    )
 
 
 def _clone_computation(

@@ -6,20 +6,18 @@ Functions whose names begin with ``PJRT_`` are functions of the interface; the o
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+import os
+import threading
 from pathlib import Path
 from typing import Any, Final
 
-from hloom.codegen.target import Target, host
-from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.externals import address_of
-from hloom.cpu.jit.loader import LoadedObject
-from hloom.cpu.jit.relocation import LoadError
 from hloom.cpu.runtime.entry import kept_bytes
-from hloom.cpu.runtime.support import keep_for_ever, support
+from hloom.cpu.runtime.support import is_compiled, keep_for_ever, load_code, support
 
 FILES: Final = ("events", "buffers", "transfers", "layouts", "execute", "results")
 _FOLDER: Final = Path(__file__).parent / "native_code"
+_KIND: Final = "pjrt"
 _POOL_WORDS: Final = 258
 _LIBRARY: Final = frozenset((
     "aligned_alloc", "malloc", "pthread_cond_broadcast", "pthread_cond_wait", "pthread_detach",
@@ -28,6 +26,8 @@ _LIBRARY: Final = frozenset((
 """Functions of the C library that only this code calls."""
 
 _POINTER, _SIZE, _TYPE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
+_loading: Final = threading.Lock()
+_loaded: Final[list[Native]] = []
 _PROTOTYPES: Final[dict[str, tuple[Any, ...]]] = {
     "pjrt_error": (_POINTER, _SIZE, ctypes.c_char_p, _SIZE),
     "pjrt_ready_event": (_POINTER,),
@@ -55,14 +55,14 @@ _PROTOTYPES: Final[dict[str, tuple[Any, ...]]] = {
 
 
 class Native:
-    """The loaded code.
+    """The loaded code; see `native`.
 
     Attributes:
         symbols: addresses of all its functions.
     """
 
     def __init__(self) -> None:
-        self._loaded = _load()
+        self._loaded = load_code(_KIND, source(), _external)
         self.symbols = self._loaded.symbols
         self._functions = {
             name: ctypes.CFUNCTYPE(*types)(self.symbols[name]) for name, types in _PROTOTYPES.items()
@@ -81,13 +81,28 @@ class Native:
         return self.call("pjrt_error", code, text, len(text))
 
 
-@cache
 def native() -> Native:
     """Return the native code, loaded when it is first used and never unloaded."""
-    return Native()
+    with _loading:
+        if not _loaded:
+            _loaded.append(Native())
+    return _loaded[0]
 
 
-def source(target: Target) -> str:
+def begin_native() -> bool:
+    """Compile the native code in another thread; return false if it is loaded or in the cache already."""
+    if _loaded or is_compiled(_KIND, source()):
+        return False
+    threading.Thread(target=native, name="hloom native code").start()
+    return True
+
+
+os.register_at_fork(
+    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
+)
+
+
+def source() -> str:
     """Return the LLVM IR."""
     return "\n".join((_FOLDER / f"{name}.ll").read_text() for name in FILES)
 
@@ -97,20 +112,3 @@ def _external(name: str) -> int | None:
         return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
     found = address_of(name)
     return support().symbols.get(name) if found is None else found
-
-
-def _load() -> LoadedObject:
-    text = source(host())
-    cache_ = configured_cache()
-    key = key_of("pjrt", host().identity, text)
-    if cache_ is not None and (entry := cache_.get(key)) is not None:
-        try:
-            return LoadedObject(entry.parts, _external)
-        except LoadError:
-            pass  # compiled again below
-    from hloom.cpu.jit.llvm import generate
-
-    code = generate(text, host())
-    if cache_ is not None:
-        cache_.put(key, Entry({}, [code]))
-    return LoadedObject([code], _external)

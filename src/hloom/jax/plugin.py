@@ -48,6 +48,10 @@ def register(*, as_cpu: bool = False) -> None:
         raise HloError(message, rule="jax.initialized")
     if client.pjrt_plugin_loaded(name):
         return
+    from hloom.jax.native import begin_native
+
+    if begin_native():  # an empty cache has no programs either: import the compiler meanwhile
+        import_module("hloom.cpu.jit.compilation")
     from hloom.jax import client as own_client
     from hloom.jax import foreign_functions, forks, handover, lowerings, table
 

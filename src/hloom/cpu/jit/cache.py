@@ -277,8 +277,15 @@ def configured_cache() -> CodeCache | None:
         message = f"HLOOM_CACHE_LIMIT is {given!r}; a number of MiB is wanted"
         raise HloError(message, rule="cpu.cache-limit")
     chosen = os.environ.get("HLOOM_CACHE_DIR")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return CodeCache(Path(chosen) if chosen else Path(base) / "hloom", int(given) << 20)
+    if chosen:
+        return _cache_in(chosen, int(given))
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return _cache_in(os.path.join(base, "hloom"), int(given))
+
+
+@cache
+def _cache_in(directory: str, mebibytes: int) -> CodeCache:
+    return CodeCache(Path(directory), mebibytes << 20)
 
 
 def key_of(*parts: str | bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -70,13 +71,19 @@ def begin_support() -> None:
         threading.Thread(target=support, name="hloom support").start()
 
 
-def _load() -> LoadedObject:
-    text = native_code(host(), *FILES)
+def load_code(kind: str, text: str, external: Callable[[str], int | None]) -> LoadedObject:
+    """Load code that is written in LLVM IR: from the cache, or compile it and store it there.
+
+    Args:
+        kind: distinguishes entries of the cache.
+        text: LLVM IR.
+        external: returns the address of a function that the code declares.
+    """
     cache = configured_cache()
-    key = key_of("support", host().identity, text)
+    key = _key(kind, text)
     if cache is not None and (entry := cache.get(key)) is not None:
         try:
-            return LoadedObject(entry.parts, address_of)
+            return LoadedObject(entry.parts, external)
         except LoadError:
             pass  # compiled again below
     from hloom.cpu.jit.llvm import generate
@@ -84,4 +91,18 @@ def _load() -> LoadedObject:
     code = generate(text, host())
     if cache is not None:
         cache.put(key, Entry({}, [code]))
-    return LoadedObject([code], address_of)
+    return LoadedObject([code], external)
+
+
+def is_compiled(kind: str, text: str) -> bool:
+    """Return whether the cache has the code of LLVM IR; see `load_code`."""
+    cache = configured_cache()
+    return cache is not None and cache.get(_key(kind, text)) is not None
+
+
+def _key(kind: str, text: str) -> str:
+    return key_of(kind, host().identity, text)
+
+
+def _load() -> LoadedObject:
+    return load_code("support", native_code(host(), *FILES), address_of)
