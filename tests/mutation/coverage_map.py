@@ -27,7 +27,7 @@ from .parts import Part, digest, part_of
 
 FILES_PER_PROCESS = 6
 LONGEST_SECONDS = 240.0
-"""Limit of a process; the test that runs then is left out."""
+"""Limit of a process; the file of the test that runs then is left out."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def batches(files: Iterable[str]) -> list[list[str]]:
 def record(tree: Path, kept: Path, workers: int, fresh: bool) -> None:
     """Record the tests of a copy of the tree whose parts are missing, in separate processes.
 
-    Tests are allowed to fail. A file whose tests are all skipped has an empty part.
+    Tests are allowed to fail. A file whose tests are all skipped, or hang, has an empty part.
     """
     parts, sources = kept / "parts", kept / "sources"
     for folder in (parts, sources):
@@ -81,31 +81,30 @@ def record(tree: Path, kept: Path, workers: int, fresh: bool) -> None:
         shutil.copyfile(file, sources / digest(file))
     missing = [f for f in test_files(tree) if fresh or not part_of(parts, tree, f).exists()]
 
-    def run(files: list[str], left_out: tuple[str, ...] = ()) -> None:
+    def run(files: list[str]) -> None:
         begin = time.perf_counter()
         log = kept / f"{files[0].replace('/', '.')}.log"
-        if record_files(tree, parts, files, left_out, log):
-            for file in files:
-                if not part_of(parts, tree, file).exists():
-                    Part({}, {}, {}, []).store(part_of(parts, tree, file))
-            print(f"{time.perf_counter() - begin:6.0f} s  coverage of {' '.join(files)}", flush=True)
-            return
-        stuck = re.findall(r"^(tests/\S+::\S+)", log.read_text(), re.MULTILINE)[-1:]
-        print(f"the recording of {' '.join(files)} ended with {' '.join(stuck)}, see {log}", flush=True)
-        if stuck and stuck[0] not in left_out:
-            run(files, (*left_out, *stuck))
+        done = record_files(tree, parts, files, log)
+        print(f"{time.perf_counter() - begin:6.0f} s  coverage of {' '.join(files)}", flush=True)
+        if not done:
+            last = re.findall(r"^(tests/[^ :]+)::", log.read_text(), re.MULTILINE)[-1]
+            print(f"{last} is left out: see {log}", flush=True)
+        for file in files if done else [last]:
+            if not part_of(parts, tree, file).exists():
+                Part({}, {}, {}, []).store(part_of(parts, tree, file))
+        if not done:
+            run([file for file in files if file != last])
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(run, batches(missing)))
 
 
-def record_files(tree: Path, parts: Path, files: list[str], left_out: tuple[str, ...], log: Path) -> bool:
+def record_files(tree: Path, parts: Path, files: list[str], log: Path) -> bool:
     """Record tests in a process; return false if it fails or takes too long.
 
     Interruptions, which tests raise in other threads, may be lost inside of coverage.py.
     """
-    options = [word for name in left_out for word in ("--deselect", name)]
-    command = [sys.executable, "-m", "tests.mutation.recorder", str(parts), *files, *options]
+    command = [sys.executable, "-m", "tests.mutation.recorder", str(parts), *files]
     with tempfile.TemporaryDirectory(prefix="hloom-coverage-", ignore_cleanup_errors=True) as scratch:
         environment = os.environ | {"PYTHONPATH": str(tree / "src"), "CI": "1", "TMPDIR": scratch}
         try:

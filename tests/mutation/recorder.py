@@ -71,6 +71,7 @@ class Recorder:
         """Start measuring, here and in the processes that tests start."""
         # Interruptions, which tests raise in threads, would leave coverage's lock locked.
         Collector.lock_data = Collector.unlock_data = lambda self: None  # type: ignore[method-assign]
+        self.coverage.set_option("run:disable_warnings", ["no-data-collected"])
         self.coverage.start()
         os.environ |= {"MUTATION_COVERAGE": str(self.scratch), "MUTATION_SOURCES": SOURCES}
         original = subprocess.Popen.__init__

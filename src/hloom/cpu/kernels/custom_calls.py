@@ -10,7 +10,7 @@ from hloom.buffers.buffers import leaves
 from hloom.codegen.llvm import I32, I64, PTR, Value
 from hloom.codegen.target import Target
 from hloom.cpu.kernels.linear_algebra.library_calls import emit_library_call, workspace_bytes
-from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.cpu.program import KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.host import emit_host_call
 from hloom.errors import HloError, ParseError
 from hloom.ir.instruction import HloInstruction
@@ -83,7 +83,7 @@ def _emit_foreign_call(program: ProgramEmitter, i: HloInstruction) -> None:
     f = program.function
     number = len(program.host_calls)
     program.host_calls.append(i)
-    program.calls.append((_FOREIGN_FUNCTION, i.name))
+    program.calls.append(KernelCall(_FOREIGN_FUNCTION, i.name))
     operation = operation_of(i, CustomCall)
     operands, results = [o.shape for o in i.operands], [leaf for _, leaf in leaves(i.shape)]
     template = f.constant(PTR, 0)
