@@ -76,3 +76,20 @@ def test_only_tiles_with_elements_are_gathered() -> None:
     partitioned, (found,) = run_partitioned(module, 4, [x])
     agreement.same(found, x[:2])
     assert bytes_sent(partitioned.module) == 4 * 2
+
+
+@pytest.mark.parametrize("window", ["size=7", "size=7 rhs_reversal=1", "size=7 rhs_reversal=1 pad=2_3"])
+def test_parts_of_a_kernel_meet_their_range_of_the_input(window: str) -> None:
+    """Each device has a part of the kernel, in either order, and adds up what it gives for all windows."""
+    extent = 5 if "pad" in window else 0
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[1,7,6] parameter(0), sharding={{devices=[1,4,1]<=[4]}}
+      k = f32[7,6,5] parameter(1), sharding={{devices=[4,1,1]<=[4]}}
+      ROOT r = f32[1,{extent + 1},5] convolution(x, k), window={{{window}}}, dim_labels=b0f_0io->b0f,
+        sharding={{replicated}} }}""")
+    random = np.random.default_rng(0)
+    values = [random.integers(-3, 4, s).astype(np.float32) for s in ((1, 7, 6), (7, 6, 5))]
+    partitioned, found = run_partitioned(module, 4, values)
+    agreement.computed(found, module, values)
+    assert "all-reduce" in {i.opcode for i in partitioned.module.instructions()}

@@ -95,7 +95,7 @@ class Convolution(Operation):
             space, kernel = n.input_spatial_dimensions[number], n.kernel_spatial_dimensions[number]
             extent = lhs.dimensions[space]
             found.append(Factor(extent, {0: space}, n.output_spatial_dimensions[number], kind="halo"))
-            if not w.window_reversal and w.base_dilation == 1:
+            if w.base_dilation == 1:
                 found.append(Factor(w.size, {0: space, 1: kernel}, None, Add(), kind="halo"))
         return found
 

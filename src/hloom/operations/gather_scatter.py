@@ -20,10 +20,9 @@ from hloom.ir.sharding_rule import Factor
 from hloom.ir.traits import AppliedTypes, ElementCost, Family, LayoutSource, shape_bytes, shape_elements
 from hloom.operations.arithmetic import Add
 from hloom.operations.combiners import commutative_combiner
-from hloom.operations.conversion import Copy
-from hloom.operations.movement import Concatenate, require_array
+from hloom.operations.index_vectors import iota_dimension
+from hloom.operations.movement import require_array
 from hloom.operations.scatter_updates import apply_updates
-from hloom.operations.structure import Iota
 from hloom.shape.element_type import ElementType
 from hloom.shape.shape import Shape
 
@@ -184,7 +183,7 @@ class Gather(Operation):
         pairs = dict(zip(self.start_indices_batching_dims, self.operand_batching_dims, strict=True))
         found: list[Factor] = []
         for component, d in enumerate(self.start_index_map):
-            axis = _iota_dimension(call.operands[1], self.index_vector_dim, component)
+            axis = iota_dimension(call.operands[1], self.index_vector_dim, component)
             if (
                 axis is not None
                 and self.slice_sizes[d] == 1
@@ -359,7 +358,7 @@ class Scatter(Operation):
         combiner = commutative_combiner(call) if count == 1 else None
         found: list[Factor] = []
         for component, d in enumerate(self.scatter_dims_to_operand_dims):
-            axis = _iota_dimension(call.operands[count], self.index_vector_dim, component)
+            axis = iota_dimension(call.operands[count], self.index_vector_dim, component)
             known = axis is not None and d in self.inserted_window_dims
             if known and axis is not None and indices.dimensions[axis] == operand.dimensions[d]:
                 having = {count: axis, **dict.fromkeys(later, scattered[sources.index(axis)])}
@@ -531,21 +530,3 @@ def _check_combiner(combiner: ProgramShape, operands: Sequence[Shape]) -> None:
                 f"parameter {number} of the combiner is {parameter}, the operand {operands[number % count]}"
             )
             raise ShapeError(message, rule="scatter.combiner-parameters")
-
-
-def _iota_dimension(indices: HloInstruction, axis: int, component: int) -> int | None:
-    """Return the dimension along which a component of index vectors counts; None if it does not."""
-    match indices.operation:
-        case Iota(iota_dimension=d):
-            one = axis == indices.shape.rank or indices.shape.dimensions[axis] == 1
-            return d if one and d != axis else None
-        case Copy():
-            return _iota_dimension(indices.operands[0], axis, component)
-        case Concatenate(dimensions=(d,)) if d == axis:
-            for operand in indices.operands:
-                if component < operand.shape.dimensions[axis]:
-                    return _iota_dimension(operand, axis, component)
-                component -= operand.shape.dimensions[axis]
-        case _:
-            pass
-    return None

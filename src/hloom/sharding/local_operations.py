@@ -129,7 +129,8 @@ def _of_convolution(
     w, extent = operation.window[number], shapes[0].dimensions[d]
     if factor.result is None:
         part = -(-w.size // tiles)
-        starts = tuple(p * part * w.window_dilation - w.padding_low for p in range(tiles))
+        firsts = [w.size - (p + 1) * part if w.window_reversal else p * part for p in range(tiles)]
+        starts = tuple(n * w.window_dilation - w.padding_low for n in firsts)
         count = result.dimensions[labels.output_spatial_dimensions[number]]
         length = (count - 1) * w.stride + (part - 1) * w.window_dilation + 1
         window = Window.of(extent, 1, starts, length, [length] * tiles)
