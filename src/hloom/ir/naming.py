@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from hloom.shape.element_type import NAMES
@@ -11,8 +12,11 @@ _BAD_START: Final = re.compile(r"[^A-Za-z_]")
 _BAD: Final = re.compile(r"[^A-Za-z0-9_.\-]")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _INT64_END: Final = 1 << 63
+_remembered: Final = lru_cache(maxsize=1 << 14)
+"""Passes and clones take the names of a module again and again."""
 
 
+@_remembered
 def sanitized(name: str) -> str:
     """Return the name with invalid characters replaced, as XLA does.
 
@@ -93,6 +97,7 @@ class _Numbers:
         return number
 
 
+@_remembered
 def _split(name: str) -> tuple[str, int, bool]:
     """Return the root of a name, its number (0 if it has none), and whether it has one."""
     root, dot, suffix = name.rpartition(".")

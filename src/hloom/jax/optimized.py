@@ -19,9 +19,9 @@ def module_with_config(
 
     The module of a partitioned program states how its parameters and results are cut.
     """
-    from hloom.proto.schema import hlo_pb2
+    from hloom.proto.writer import module_message
 
-    proto = hlo_pb2.HloModuleProto.FromString(module.to_proto())
+    proto = module_message(module)
     if partitioned is not None:
         for tiling in partitioned.parameters:
             tiling.to_sharding().write(proto.spmd_parameters_shardings.add())
@@ -29,7 +29,7 @@ def module_with_config(
         single = not module.entry.root.shape.is_tuple
         whole = results[0] if single else Sharding("tuple", elements=tuple(results))
         whole.write(proto.spmd_output_sharding)
-    encoded = proto.SerializeToString()
-    shape = proto.host_program_shape.SerializeToString()
+    encoded = proto.SerializeToString(deterministic=True)
+    shape = proto.host_program_shape.SerializeToString(deterministic=True)
     config = bytes_field(1, shape) + integer_field(4, num_replicas) + integer_field(5, num_partitions)
     return bytes_field(1, encoded) + bytes_field(2, config)

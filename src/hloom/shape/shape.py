@@ -221,7 +221,9 @@ class Shape:
     @property
     def is_dynamic(self) -> bool:
         """True if any dimension, of any element for tuples, is dynamic."""
-        return any(self.dynamic_dimensions) or any(child.is_dynamic for child in self.tuple_shapes)
+        if not self.tuple_shapes:
+            return True in self.dynamic_dimensions
+        return any(child.is_dynamic for child in self.tuple_shapes)
 
     @property
     def is_static(self) -> bool:
@@ -231,7 +233,9 @@ class Shape:
     @property
     def is_unbounded(self) -> bool:
         """True if some dimension anywhere has no bound, `?` in text."""
-        return Shape.UNBOUNDED in self.dimensions or any(child.is_unbounded for child in self.tuple_shapes)
+        if not self.tuple_shapes:
+            return Shape.UNBOUNDED in self.dimensions
+        return any(child.is_unbounded for child in self.tuple_shapes)
 
     # Sizes.
 
@@ -264,7 +268,7 @@ class Shape:
 
         Raises ShapeError for an unbounded dimension.
         """
-        if self.is_unbounded:
+        if Shape.UNBOUNDED in self.dimensions:
             raise ShapeError(f"{self} has an unbounded dimension and no size", rule="shape.bounded")
         if self.element_type.is_array:
             return math.prod(self.dimensions)

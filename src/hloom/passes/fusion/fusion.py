@@ -158,6 +158,7 @@ class _Plan:
         self.spans = Spans()
         """Position ranges of groups with several outputs."""
         self._steps: dict[HloInstruction, int] = {}
+        self._fusible: dict[HloInstruction, bool] = {}
         for instruction in self.order:
             self.steps(instruction)
         for instruction in reversed(self.order):
@@ -254,6 +255,12 @@ class _Plan:
 
     def fusible(self, p: HloInstruction) -> bool:
         """Return whether an instruction may join the group of its users."""
+        known = self._fusible.get(p)
+        if known is None:
+            known = self._fusible[p] = self._may_join(p)
+        return known
+
+    def _may_join(self, p: HloInstruction) -> bool:
         if has_side_effect(p) or _is_ordered(p) or not p.shape.is_static:
             return False
         if isinstance(p.operation, Constant):
