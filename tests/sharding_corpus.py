@@ -35,6 +35,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.sharding import Sharding
 from hloom.ir.traits import shape_bytes
 from hloom.operations.structure import Tuple
+from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.shape.element_type import PRED, ElementType
 from hloom.shape.shape import Shape
 from hloom.sharding.traffic import bytes_sent
@@ -72,6 +73,7 @@ def outcome(module: HloModule, devices: int, scale: float = 1.0) -> Outcome:
     Args:
         scale: factor of the limits on the size of programs that are run.
     """
+    MultiSliceCalls().run(module)
     _state_results(module.entry.root)
     try:
         partitioned = partitioned_of(module, devices)

@@ -18,6 +18,7 @@ from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.expand.library_call_expander import LibraryCallExpander
 from hloom.passes.expand.linear_algebra_upcaster import LinearAlgebraUpcaster
 from hloom.passes.expand.map_inliner import MapInliner
+from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.passes.expand.result_caster import ResultCaster
 from hloom.passes.expand.rng_expander import RngExpander
 from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
@@ -73,6 +74,7 @@ EXPANSION: Final = Pipeline(
     [
         Unscheduler(),
         ControlDependencyCalls(),
+        MultiSliceCalls(),
         ShardingRemover(),
         ScanExpander(keeps=is_elementwise),
         CallInliner(),

@@ -14,6 +14,7 @@ from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
+from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.passes.expand.sharding_remover import drop
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
@@ -28,6 +29,7 @@ def prepared(module: HloModule) -> HloModule:
     CallInliner().run(copy)
     FlattenCallGraph().run(copy)
     ControlDependencyCalls().run(copy)
+    MultiSliceCalls().run(copy)
     take_elements(copy)
     for computation in copy.computations:
         for i in computation.post_order():

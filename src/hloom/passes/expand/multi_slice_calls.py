@@ -1,0 +1,112 @@
+"""multi-slice-calls: write the calls of Enzyme's that slice or pad an array several times as slices and pads.
+
+``dimension=D,amount=N,start_indices=[..],limit_indices=[..],strides=[..]`` of ``_SPMDInternalOp_MultiSlice``
+gives N + 1 slices, each one element further along D than the one before. ``dimension=D,amt=N`` of
+``_SPMDInternalOp_MultiPad`` gives N + 1 pads: N - n elements before the operand and n behind it. XLA's
+partitioner knows these calls (``xla/service/spmd/custom_call_handler.cc``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.operation import Operation
+from hloom.ir.window import PaddingDimension, SliceDimension
+from hloom.operations.custom_call import TARGETS, CustomCall
+from hloom.operations.movement import Pad, Slice
+from hloom.operations.structure import Tuple
+from hloom.passes.fuel import consume
+from hloom.passes.registry import register
+from hloom.passes.writing import Writer
+
+_NUMBER: Final = re.compile(r"(dimension|amount|amt)=(\d+)")
+_LIST: Final = re.compile(r"(start_indices|limit_indices|strides)=\[([\d,; ]*)\]")
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class MultiSliceCalls:
+    """``custom-call(x)`` of the targets → ``tuple(slice(x), ...)`` or ``tuple(pad(x, v), ...)``. Bitwise."""
+
+    name: ClassVar[str] = "multi-slice-calls"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite the calls whose results are those of the slices or pads; return whether there were any."""
+        changed = False
+        for computation in module.computations:
+            for i in list(computation):
+                operations = _operations(i)
+                if _has_their_results(i, operations) and consume(f"%{i.name}"):
+                    _rewrite(i, operations)
+                    changed = True
+        return changed
+
+
+def _operations(i: HloInstruction) -> list[Operation]:
+    """Return the slices or pads that a call makes; none for other instructions."""
+    operation = i.operation
+    if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
+        return []
+    text = str(i.backend_config)
+    numbers = {key: int(value) for key, value in _NUMBER.findall(text)}
+    lists = {key: [int(n) for n in re.findall(r"\d+", values)] for key, values in _LIST.findall(text)}
+    d, amount = numbers.get("dimension", -1), numbers.get("amount", numbers.get("amt", -1))
+    rank = i.operands[0].shape.rank if i.operands and i.operands[0].shape.is_array else 0
+    if not 0 <= d < rank or amount < 0:
+        return []
+    match operation.custom_call_target, len(i.operands):
+        case "_SPMDInternalOp_MultiSlice", 1:
+            ranges = [lists.get(key, []) for key in ("start_indices", "limit_indices", "strides")]
+            return [_slice(ranges, d, n) for n in range(amount + 1)] if _are_ranges(ranges, rank) else []
+        case "_SPMDInternalOp_MultiPad", 2:
+            return [_pad(rank, d, amount - n, n) for n in range(amount + 1)]
+        case _:
+            return []
+
+
+def _are_ranges(ranges: list[list[int]], rank: int) -> bool:
+    return all(len(values) == rank for values in ranges) and all(ranges[2])
+
+
+def _slice(ranges: list[list[int]], d: int, shift: int) -> Slice:
+    """Return the slice of some ranges, further along a dimension."""
+    made = [
+        SliceDimension(start + shift * (e == d), limit + shift * (e == d), stride)
+        for e, (start, limit, stride) in enumerate(zip(*ranges, strict=True))
+    ]
+    return Slice(slice=tuple(made))
+
+
+def _pad(rank: int, d: int, low: int, high: int) -> Pad:
+    """Return the pad along one dimension."""
+    none = PaddingDimension(0, 0, 0)
+    return Pad(padding=tuple(PaddingDimension(low, high, 0) if e == d else none for e in range(rank)))
+
+
+def _has_their_results(i: HloInstruction, operations: list[Operation]) -> bool:
+    """Return true if the results of a call have the shapes of those of the operations."""
+    if not operations or not i.shape.is_tuple or len(i.shape.tuple_shapes) != len(operations):
+        return False
+    shapes = [operand.shape for operand in i.operands]
+    limits = [one.limit for o in operations if isinstance(o, Slice) for one in o.slice]
+    if any(limit > extent for limit, extent in zip(limits, shapes[0].dimensions * len(operations))):
+        return False
+    return all(
+        o.infer(*shapes).compatible(shape) for o, shape in zip(operations, i.shape.tuple_shapes, strict=True)
+    )
+
+
+def _rewrite(i: HloInstruction, operations: list[Operation]) -> None:
+    """Replace a call by the tuple of the operations' results, which have the shardings of its elements."""
+    writer = Writer(i)
+    stated = i.sharding.elements if i.sharding is not None and i.sharding.kind == "tuple" else ()
+    parts = [writer.op(operation, *i.operands) for operation in operations]
+    for part, sharding in zip(parts, stated, strict=False):
+        part.sharding = sharding
+    made = writer.op(Tuple(), *parts, shape=i.shape)
+    made.sharding = i.sharding
+    writer.replace(made)
