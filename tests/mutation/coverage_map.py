@@ -1,7 +1,7 @@
 """Coverage map: the tests that run each line, joined from the parts that `recorder` has stored.
 
 A part holds what the tests of one file run. It is recorded anew when that file changes. Where sources have
-changed since, the numbers of their lines are translated; lines without a counterpart have no tests.
+changed since, the numbers of their lines are translated.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def record(tree: Path, kept: Path, workers: int, fresh: bool) -> None:
         for file in files if done else [last]:
             if not part_of(parts, tree, file).exists():
                 Part({}, {}, {}, []).store(part_of(parts, tree, file))
-        if not done:
+        if not done and len(files) > 1:
             run([file for file in files if file != last])
 
     with ThreadPoolExecutor(workers) as pool:
@@ -124,7 +124,7 @@ def load(root: Path, kept: Path) -> CoverageMap:
     lines: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
 
     @cache
-    def now(path: str, before: str) -> dict[int, int] | None:
+    def now(path: str, before: str) -> dict[int, list[int]] | None:
         """Return the numbers of the lines of a source file by those at the time of a digest."""
         file = root / path
         if not file.exists():
@@ -140,14 +140,23 @@ def load(root: Path, kept: Path) -> CoverageMap:
             for path, numbers in part.lines[name].items():
                 moved = now(path, part.digests[path])
                 of = lines[path]
-                for line in numbers if moved is None else (moved[n] for n in numbers if n in moved):
+                here = numbers if moved is None else {line for n in numbers for line in moved.get(n, ())}
+                for line in here:
                     of[line].append(len(tests))
             tests.append((name, seconds))
     return CoverageMap(tests, lines)
 
 
-def counterparts(before: Path, after: Path) -> dict[int, int]:
-    """Return the numbers of the equal lines of two versions of a file."""
+def counterparts(before: Path, after: Path) -> dict[int, list[int]]:
+    """Return the numbers of the lines of a file by those of an older version; those of replaced lines are all
+    that replace them, and new lines belong to the line before them."""
     old, new = before.read_text().split("\n"), after.read_text().split("\n")
-    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    return {block.a + i + 1: block.b + i + 1 for block in blocks for i in range(block.size)}
+    found: dict[int, list[int]] = defaultdict(list)
+    for kind, i, end, j, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            for offset in range(end - i):
+                found[i + offset + 1].append(j + offset + 1)
+        else:
+            for line in range(i + 1, end + 1) if end > i else [i]:
+                found[line] += range(j + 1, stop + 1)
+    return found

@@ -100,10 +100,11 @@ def try_all(
 
     def work(mutant: Mutant) -> Outcome:
         tree = trees.get()
+        original = (tree / mutant.path).read_bytes()
         try:
             return try_one(tree, covered, mutant, budget)
         finally:
-            shutil.copyfile(root / mutant.path, tree / mutant.path)
+            (tree / mutant.path).write_bytes(original)
             trees.put(tree)
 
     with ThreadPoolExecutor(workers) as pool:

@@ -18,6 +18,7 @@ from hloom.debug.bounded import Applies, Bounded, NoBound, bounded, distance, pa
 from hloom.debug.floating import Array, wide
 from hloom.debug.orders import Order, choice, order_of
 from hloom.ir.instruction import HloInstruction
+from hloom.shape.element_type import ElementType
 
 Decision = Callable[[Applies, HloInstruction, list[Any], Any], Any]
 
@@ -112,11 +113,16 @@ def spanned(a: Any, b: Any) -> Any:
 
 
 def step(run: Applies, i: HloInstruction, operands: list[Bounded], value: Array) -> Bounded:
-    """Return a monotone function that rounds to integers with the distance of its values at both ends."""
+    """Return a monotone function that rounds to integers with the distance of its values at both ends.
+
+    Conversions between integers wrap around, as their arithmetic does.
+    """
     (x,) = operands
     if value.dtype == np.bool_:
         undecided = (x.spread > 0) & ~(np.abs(wide(x.value)) > x.spread)
         return bounded(value, undecided.astype(np.float64))
+    if ElementType.from_dtype(x.value.dtype).is_integer:
+        return arithmetic(run, i, operands, value)
     middle = wide(x.value)
     ends = [run.applied(i, [np.where(np.isnan(middle), middle, middle + s * x.spread)]) for s in (-1, 1)]
     return bounded(value, np.maximum(*(distance(end, value) for end in ends)))
