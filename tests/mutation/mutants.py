@@ -6,7 +6,7 @@ Left out, because no behaviour depends on them or Python's own checks make them 
 - the texts of messages: strings are not changed, and Python 3.11 has no positions inside f-strings;
 - statements outside functions: tables and thresholds. A threshold decides the speed of a program only, and a
   wrong row of a table is no smaller or larger number;
-- ``[0]`` to ``[-1]``: the same element of a sequence of one, as most are; ``[0]`` to ``[1]`` is made;
+- ``[0]`` to ``[-1]`` and back: the same element of a sequence of one; ``[1]`` and ``[-2]`` are made;
 - the order of the arguments of `SYMMETRIC` functions and of `isinstance`, which refuses the other order.
 """
 
@@ -149,7 +149,7 @@ def _changes_of(node: ast.AST, line: str, returns: list[ast.Return]) -> Iterator
         yield start, end, "constant", str(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int):
         yield start, end, "constant", str(node.value + 1)
-        if not (node.value == 0 and line.encode()[start - 1 : end + 1] == b"[0]"):
+        if line.encode()[start - 1 : end + 1] != b"[0]" and line.encode()[start - 2 : end + 1] != b"[-1]":
             yield start, end, "constant", f"({node.value - 1})"
     elif isinstance(node, ast.Call):
         yield from _changes_of_call(node, text)

@@ -26,7 +26,14 @@ SWITCHES = (
     "print_extra_attributes",
     "print_ids",
 )
-EXTRAS = ("print_large_constants", "print_operand_shape", "compact_operands", "canonicalize_computations")
+EXTRAS = (
+    "print_large_constants",
+    "print_operand_shape",
+    "compact_operands",
+    "canonicalize_computations",
+    "canonicalize_instruction_names",
+    "is_in_nested_computation",
+)
 
 
 def both_options(preset: str, **changes: Any) -> tuple[PrintOptions, Any]:
