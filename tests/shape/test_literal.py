@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -65,6 +66,7 @@ def test_python_values_take_the_shape_they_are_given() -> None:
         (1.5, "s32[]", "literal.integer"),
         (1j, "f32[]", "literal.real"),
         ("a", "f32[]", "literal.numbers"),
+        ([Fraction(1, 2)], "f32[1]", "literal.numbers"),
         ([[1], [1, 2]], "s32[2,1]", "literal.numbers"),
         ((1,), "(s32[], s32[])", "literal.tuple-size"),
         (1, "(s32[])", "literal.tuple-size"),
