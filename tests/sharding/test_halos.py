@@ -8,7 +8,7 @@ from tests.sharding.runs import run_partitioned
 
 import agreement
 from hloom.ir.module import HloModule
-from hloom.sharding.halos import Halo
+from hloom.sharding.ranges import Halo
 from hloom.sharding.traffic import bytes_sent
 
 TILES = "{devices=[4]<=[4]}"
@@ -93,3 +93,36 @@ def test_parts_of_a_kernel_meet_their_range_of_the_input(window: str) -> None:
     partitioned, found = run_partitioned(module, 4, values)
     agreement.computed(found, module, values)
     assert "all-reduce" in {i.opcode for i in partitioned.module.instructions()}
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "elements"),
+    [
+        # Rows 0 to 5 are on two devices each, 3 in a tile; in tiles of 2 rows, device 1 needs row 3.
+        ("{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "{devices=[4,1]<=[4]}", 3),
+        # Tiles of 2 rows, the fourth is empty; each of the tiles of 3 is needed twice.
+        ("{devices=[4,1]<=[4]}", "{devices=[2,1,2]<=[4] last_tile_dim_replicate}", 12),
+        ("{devices=[4,1]<=[4]}", "{devices=[4,1]2,0,1,3}", 6),
+    ],
+)
+def test_new_tiles_are_made_of_ranges_of_old_ones(have: str, want: str, elements: int) -> None:
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[6,3] parameter(0), sharding={have}
+      ROOT r = f32[6,3] copy(x), sharding={want} }}""")
+    x = np.arange(18, dtype=np.float32).reshape(6, 3)
+    partitioned, (found,) = run_partitioned(module, 4, [x])
+    agreement.same(found, x)
+    assert bytes_sent(partitioned.module) == 4 * elements
+
+
+def test_a_dimension_is_split_by_ranges() -> None:
+    """Tiles have 6 of 24 elements; 2 rows are 8, so devices need 2, 4 and 6 elements of the next ones."""
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[24] parameter(0), sharding={TILES}
+      ROOT r = f32[6,4] reshape(x), sharding={{devices=[4,1]<=[4]}} }}""")
+    x = np.arange(24, dtype=np.float32)
+    partitioned, (found,) = run_partitioned(module, 4, [x])
+    agreement.same(found, x.reshape(6, 4))
+    assert bytes_sent(partitioned.module) == 4 * 6

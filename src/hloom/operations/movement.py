@@ -146,7 +146,10 @@ class Reshape(Operation):
     inferred_dimension: int = attribute(FirstCodec(INTEGER, absent=-1), default=-1, proto="dimensions")
 
     def sharding_rule(self, call: HloInstruction, operands: Sequence[Shape]) -> list[Factor]:
-        """Pair dimensions with the same extents before them; a tile of either must be a tile of the other."""
+        """Pair dimensions with the same extents before them; a tile of either is a tile of the other.
+
+        If a dimension is split, tiles of its major part may also be made of ranges of the operand's tiles.
+        """
         (operand,), result = operands, call.shape
         before = list(accumulate(operand.dimensions, lambda a, b: a * b, initial=1))
         after = list(accumulate(result.dimensions, lambda a, b: a * b, initial=1))
@@ -155,6 +158,8 @@ class Reshape(Operation):
             for e, other in enumerate(result.dimensions):
                 if extent > 1 and other > 1 and before[d] == after[e]:
                     found.append(Factor(math.gcd(extent, other), {0: d}, e))
+                    if extent % other == 0 and extent > other:
+                        found.append(Factor(other, {0: d}, e, kind="halo"))
         return found
 
     def element_sources(self, operand_count: int) -> Sequence[int]:

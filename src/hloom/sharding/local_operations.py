@@ -19,14 +19,15 @@ from hloom.operations.comparison import Clamp, Select
 from hloom.operations.convolution import Convolution, batch_window, free_window
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather, Scatter
-from hloom.operations.movement import Concatenate, Pad, Reverse, Slice
+from hloom.operations.movement import Concatenate, Pad, Reshape, Reverse, Slice
 from hloom.operations.structure import Iota
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
-from hloom.sharding.halos import Halo, Window, cropped, elements, halo
-from hloom.sharding.resharding import Region, Resharder
+from hloom.sharding.communication import Communication, Region
+from hloom.sharding.halos import cropped, halo
+from hloom.sharding.ranges import Halo, Window, elements
 from hloom.sharding.tiling import Tiling
 
 Accepted: TypeAlias = "Sequence[tuple[Factor, Tiling]]"
@@ -69,8 +70,13 @@ def fetches(
     local = -(-result.dimensions[d] // tiles)
     firsts = [p * local for p in range(tiles)]
     counts = elements_of_tiles(result.dimensions[d], tiles)
-    extent = shapes[0].dimensions[d]
+    own = factor.operands[0]
+    extent = shapes[0].dimensions[own]
     match operation:
+        case Reshape():
+            minor = extent // factor.size
+            starts = tuple(n * minor for n in firsts)
+            window = Window.of(extent, 1, starts, local * minor, [n * minor for n in counts])
         case Slice(slice=ranges):
             start, stride = ranges[d].start, ranges[d].stride
             starts = tuple(start + n * stride for n in firsts)
@@ -93,7 +99,7 @@ def fetches(
             return _of_concatenation(shapes, d, firsts, local, counts)
         case _:
             return None
-    return [Fetch(0, d, window)] if window is not None else None
+    return [Fetch(0, own, window)] if window is not None else None
 
 
 def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
@@ -180,7 +186,7 @@ class Place:
     tilings: Sequence[Tiling | None]
     tiling: Tiling
     accepted: Accepted
-    resharder: Resharder
+    resharder: Communication
     region: Region
 
     @property
@@ -267,6 +273,13 @@ def _slice(place: Place) -> HloInstruction:
     return place.i
 
 
+def _fetch_only(place: Place) -> HloInstruction:
+    """Compute the same operation on halos."""
+    for factor, cut in place.with_kind("halo"):
+        place.fetch(factor, cut, place.zero)
+    return place.i
+
+
 def _pad(place: Place) -> HloInstruction:
     operation = place.i.operation
     assert isinstance(operation, Pad)
@@ -278,12 +291,6 @@ def _pad(place: Place) -> HloInstruction:
         padding[d] = PaddingDimension(fetch.window.low, fetch.window.high, padding[d].interior)
         skipped.append((d, cut, fetch.window.skips))
     return place.skipping(replace(operation, padding=tuple(padding)), skipped)
-
-
-def _reverse(place: Place) -> HloInstruction:
-    for factor, cut in place.with_kind("halo"):
-        place.fetch(factor, cut, place.zero)
-    return place.i
 
 
 def _reduce_window(place: Place) -> HloInstruction:
@@ -554,7 +561,8 @@ def _scatter(place: Place) -> HloInstruction:
 _RULES: Final[dict[type[Operation], Callable[[Place], HloInstruction]]] = {
     Slice: _slice,
     Pad: _pad,
-    Reverse: _reverse,
+    Reverse: _fetch_only,
+    Reshape: _fetch_only,
     ReduceWindow: _reduce_window,
     Concatenate: _concatenate,
     Convolution: _convolution,

@@ -14,8 +14,8 @@ from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 from hloom.sharding.annotations import Annotations, Tilings, rank_of
 from hloom.sharding.columns import Column, are_independent
+from hloom.sharding.communication import Region, fixed
 from hloom.sharding.decisions import Decision, Purpose
-from hloom.sharding.resharding import Region, fixed
 from hloom.sharding.tiling import Tiling, manual_columns
 from hloom.sharding.values import Values, local_shape
 

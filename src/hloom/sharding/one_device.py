@@ -10,7 +10,7 @@ from hloom.operations.structure import AfterAll, GetTupleElement, Parameter, Tup
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import U32
 from hloom.shape.shape import Shape
-from hloom.sharding.resharding import Resharder
+from hloom.sharding.communication import Communication
 
 
 def device_of(i: HloInstruction) -> int | None:
@@ -21,7 +21,7 @@ def device_of(i: HloInstruction) -> int | None:
     return sharding.device if sharding is not None and sharding.kind == "maximal" else None
 
 
-def run_on(i: HloInstruction, device: int, devices: int, resharder: Resharder) -> HloInstruction:
+def run_on(i: HloInstruction, device: int, devices: int, resharder: Communication) -> HloInstruction:
     """Return the value of an instruction that one device computes and sends to the others."""
     writer = Writer(i)
     number = writer.op(PartitionId(), shape=Shape(U32, ()))
@@ -32,7 +32,7 @@ def run_on(i: HloInstruction, device: int, devices: int, resharder: Resharder) -
     return _sent(chosen, device, devices, resharder)
 
 
-def _sent(value: HloInstruction, device: int, devices: int, resharder: Resharder) -> HloInstruction:
+def _sent(value: HloInstruction, device: int, devices: int, resharder: Communication) -> HloInstruction:
     """Send the arrays of a value from one device to all."""
     writer = Writer(value)
     if not value.shape.is_tuple:

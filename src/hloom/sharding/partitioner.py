@@ -37,6 +37,7 @@ from hloom.sharding.assignment import (
     summed_in,
 )
 from hloom.sharding.columns import Column
+from hloom.sharding.communication import Region, fixed
 from hloom.sharding.custom_calls import (
     CALL_PARTITIONERS,
     TILEWISE,
@@ -53,7 +54,6 @@ from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.manual_regions import TO_FULL, TO_SHARD, Regions
 from hloom.sharding.one_device import device_of, run_on
 from hloom.sharding.preparation import prepared, states_sharding, take_elements
-from hloom.sharding.resharding import Region, fixed
 from hloom.sharding.scattered_sums import scatter_sums
 from hloom.sharding.summands import are_left, is_linear
 from hloom.sharding.tiling import Tiling

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from hloom.sharding.columns import Axes, Column, DeviceGroups, column_along, groups_along, refined
 from hloom.sharding.plan_search import MOST_AXES, Move, State, cheapest_moves, merged
+from hloom.sharding.ranges import Halo, Holders
 from hloom.sharding.tiling import Tiling
 
 
@@ -60,16 +61,29 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Retile:
+    """Devices get the ranges of their new tiles of a dimension from those that hold parts of them."""
+
+    dimension: int
+    halo: Halo
+    after: Tiling
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Every device takes its part of what it has."""
 
     after: Tiling
 
 
+_MOST_FETCHING: Final = 256
+"""Number of devices up to which each fetches the ranges of a tile for itself."""
+_MOST_PERMUTATIONS: Final = 8
+"""Number of permutations that may bring the ranges of tiles."""
 _MOST_SPREAD: Final = 4
 """Number of tiles up to which each is sent on its own, instead of all with the empty ones."""
 
-Step: TypeAlias = Permute | Exchange | Gather | Spread | Cut
+Step: TypeAlias = Permute | Exchange | Gather | Spread | Retile | Cut
 Plan: TypeAlias = "tuple[tuple[Step, ...], int]"
 """The steps, and the elements that a device sends."""
 
@@ -129,7 +143,9 @@ class _Steps:
     def planned(self) -> Plan | None:
         """Return the plan: the direct way, unless a search finds one that sends less."""
         start = tuple(map(tuple, self.cuts))
-        if not (self._permuted() and self._exchanged() and self._gathered() and self._cut()):
+        if not (
+            self._permuted() and self._exchanged() and self._retiled() and self._gathered() and self._cut()
+        ):
             return None
         direct = tuple(self.steps), self.elements
         if self.elements == 0 or len(self.steps) == 1:
@@ -257,6 +273,32 @@ class _Steps:
         self.cuts[e] = [*self.cuts[e], *moved]
         self.steps.append(Exchange(d, e, groups_along(tuple(moved), self.sizes), self._tiling()))
 
+    def _retiled(self) -> bool:
+        """Retile the ranges of new tiles where neither old ones nor new ones divide a dimension evenly."""
+        for d, (axes, wanted) in enumerate(zip(self.cuts, self.want, strict=True)):
+            others = {k for e, one in enumerate(self.cuts) if e != d for k in one}
+            extent = self.dimensions[d]
+            even = extent % self._count(axes) == 0 == extent % self._count(wanted)
+            if even or not axes or not wanted or list(wanted) == axes or others.intersection(wanted):
+                continue
+            before, local = self._tiling(), self._local()
+            fixed = [column_along((k,), self.sizes) for k in self.held]
+            column = column_along(wanted, self.sizes)
+            step = _retile(before, d, extent, (self._count(wanted), column), fixed)
+            rest = math.prod(n for e, n in enumerate(local) if e != d)
+            if step is not None and step.halo.sent() < self._joining(d, wanted) * local[d]:
+                self.steps.append(step)
+                self.elements += step.halo.sent() * rest
+                self.cuts[d] = list(wanted)
+        return True
+
+    def _joining(self, d: int, wanted: Sequence[int]) -> int:
+        """Return how many tiles a device sends if new tiles are cut from joined ones."""
+        axes = self.cuts[d]
+        if list(wanted[: len(axes)]) == axes and self._fits(d, axes, wanted):
+            return 0
+        return _joined_tiles(self._count(axes), _filled(self.dimensions[d], self._local()[d]))
+
     def _gathered(self) -> bool:
         """Gather along what is cut but should not be."""
         for d, axes in enumerate(self.cuts):
@@ -310,9 +352,46 @@ def _joined(
         filled: how many of them have elements of the array.
         after: the tiling after it.
     """
-    if filled <= min(_MOST_SPREAD, tiles - 2) or (filled == 1 < tiles):
-        return Spread(d, groups, after, filled), filled
-    return Gather(d, groups, after), tiles - 1
+    times = _joined_tiles(tiles, filled)
+    return (Spread(d, groups, after, filled) if times == filled else Gather(d, groups, after)), times
+
+
+def _joined_tiles(tiles: int, filled: int) -> int:
+    """Return how many tiles a device sends so that all tiles of a group are joined."""
+    return filled if filled <= min(_MOST_SPREAD, tiles - 2) or filled == 1 < tiles else tiles - 1
+
+
+def _retile(
+    before: Tiling, d: int, extent: int, after: tuple[int, Column], fixed: Sequence[Column]
+) -> Retile | None:
+    """Return how devices fetch the new tiles of a dimension; None for many devices or permutations.
+
+    Args:
+        before: the tiling before it.
+        d: the dimension.
+        extent: its extent.
+        after: the number of the new tiles, and the column of their indices.
+        fixed: columns in which devices that work together must agree.
+    """
+    tiles, column = after
+    if before.devices > _MOST_FETCHING:
+        return None
+    numbers: dict[object, int] = {}
+    others = [one.indices for e, one in enumerate(before.columns) if e != d] + [one.indices for one in fixed]
+    keys = zip(*others, strict=True) if others else [()] * before.devices
+    classes = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+    local = -(-extent // tiles)
+    starts = tuple(index * local for index in column.indices)
+    needed = tuple(min(max(extent - start, 0), local) for start in starts)
+    holders = Holders(before.tiles[d], before.column(d).indices, classes)
+    if len(holders.by_tile()) != len(numbers) * before.tiles[d]:
+        return None
+    halo = Halo(extent, starts, local, needed, holders)
+    if len(halo.parts()) > _MOST_PERMUTATIONS:
+        return None
+    cuts = (*before.tiles[:d], tiles, *before.tiles[d + 1 :])
+    columns = (*before.columns[:d], column, *before.columns[d + 1 :])
+    return Retile(d, halo, Tiling(cuts, columns, before.devices))
 
 
 @lru_cache(maxsize=64)

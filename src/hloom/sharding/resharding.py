@@ -2,81 +2,38 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Final, TypeAlias
+from collections.abc import Sequence
 
-import numpy as np
-
-from hloom.ir.computation import HloComputation
 from hloom.ir.device_groups import DeviceList
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
-from hloom.ir.operation import Operation
-from hloom.ir.window import PaddingDimension
-from hloom.operations.arithmetic import Add, Divide, Multiply, Remainder, Subtract
-from hloom.operations.collectives import AllGather, AllReduce, PartitionId, ReduceScatter
+from hloom.operations.arithmetic import Add, Subtract
+from hloom.operations.collectives import AllGather
 from hloom.operations.comparison import Select
-from hloom.operations.conversion import Convert
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from hloom.operations.exchanges import AllToAll, CollectiveBroadcast, CollectivePermute
-from hloom.operations.movement import Concatenate, Pad, Reshape, Transpose
-from hloom.operations.structure import AfterAll, Constant
+from hloom.operations.exchanges import AllToAll, CollectiveBroadcast
+from hloom.operations.movement import Concatenate, Transpose
 from hloom.passes.writing import Writer
-from hloom.shape.element_type import S32, U32
-from hloom.shape.literal import Literal
+from hloom.shape.element_type import S32
 from hloom.shape.shape import Shape
 from hloom.sharding.columns import MOST_LISTED, Column, DeviceGroups, group_size
-from hloom.sharding.decisions import Cause
-from hloom.sharding.plans import Cut, Exchange, Gather, Permute, Spread, Step, plan
+from hloom.sharding.communication import Communication, Region, fixed
+from hloom.sharding.halos import halo
+from hloom.sharding.plans import Cut, Exchange, Gather, Permute, Retile, Spread, Step, plan
 from hloom.sharding.summands import parts_as_summands, scattered_dimension
 from hloom.sharding.tiling import Tiling
 
-Region: TypeAlias = "tuple[tuple[Column, ...], ...]"
-"""The manual regions around a value, outermost first: the places of devices along the axes of each."""
 
-
-class Resharder:
-    """Writes collectives and slices.
+class Resharder(Communication):
+    """Writes the steps of reshardings.
 
     Attributes:
-        causes: why each collective was written, where that is known.
         cuts: the tiling that each slice of larger tiles gives.
     """
 
     def __init__(self, module: HloModule) -> None:
-        self.causes: dict[HloInstruction, Cause] = {}
+        super().__init__(module)
         self.cuts: dict[HloInstruction, Tiling] = {}
-        self._cause: Cause | None = None
-        used = [getattr(i.operation, "channel_id", None) or 0 for i in module.instructions()]
-        self._channels: Final = itertools.count(max(used, default=0) + 1)
-
-    @contextmanager
-    def because(self, cause: Cause) -> Generator[None]:
-        """Record a cause for the collectives that are written inside the ``with`` statement."""
-        before, self._cause = self._cause, cause
-        try:
-            yield
-        finally:
-            self._cause = before
-
-    def _collective(
-        self,
-        operation: Operation,
-        value: HloInstruction,
-        shape: Shape,
-        computations: Sequence[HloComputation] = (),
-    ) -> HloInstruction:
-        """Write a collective and record its cause."""
-        made = Writer(value).op(operation, value, shape=shape, computations=computations)
-        if self._cause is not None:
-            self.causes[made] = self._cause
-        return made
-
-    def channel(self) -> int:
-        """Return a channel that no collective of the module uses."""
-        return next(self._channels)
 
     def reshard(
         self, value: HloInstruction, shape: Shape, have: Tiling, want: Tiling, region: Region
@@ -113,38 +70,12 @@ class Resharder:
                 value = self._gather(value, d, groups)
             case Spread(dimension=d, groups=groups, tiles=tiles):
                 value = self._spread(value, d, groups, tiles)
+            case Retile(dimension=d, halo=wanted):
+                zero = Writer(value).scalar(0, value.shape.element_type)
+                return halo(value, d, before, wanted, zero, self, ())
             case Cut():
                 return self._slice(value, shape, before, step.after)
         return self.trimmed(value, d, step.after.local(shape.dimensions)[d])
-
-    def permute(self, value: HloInstruction, pairs: Sequence[tuple[int, int]]) -> HloInstruction:
-        """Return what the source of each pair has, on its target; zeros on devices that are no target."""
-        operation = CollectivePermute(channel_id=self.channel(), source_target_pairs=tuple(pairs))
-        return self._collective(operation, value, value.shape)
-
-    def padded(self, value: HloInstruction, d: int, extent: int) -> HloInstruction:
-        """Return a tile with zeros behind it along a dimension, up to an extent."""
-        missing = extent - value.shape.dimensions[d]
-        return self.window(value, d, 0, missing) if missing else value
-
-    def trimmed(self, value: HloInstruction, d: int, extent: int) -> HloInstruction:
-        """Return the first elements of a tile along a dimension."""
-        return self.window(value, d, 0, extent - value.shape.dimensions[d])
-
-    def window(
-        self, value: HloInstruction, d: int, low: int, high: int, fill: HloInstruction | None = None
-    ) -> HloInstruction:
-        """Return a tile padded, or cut if negative, at both ends of a dimension; with zeros by default."""
-        if low == 0 and high == 0:
-            return value
-        writer = Writer(value)
-        zero = fill or writer.scalar(0, value.shape.element_type)
-        pads = [PaddingDimension(0, 0, 0)] * value.shape.rank
-        pads[d] = PaddingDimension(low, high, 0)
-        extents = list(value.shape.dimensions)
-        extents[d] += low + high
-        shape = Shape(value.shape.element_type, tuple(extents))
-        return writer.op(Pad(padding=tuple(pads)), value, zero, shape=shape)
 
     def _exchange(self, value: HloInstruction, d: int, e: int, groups: DeviceGroups) -> HloInstruction:
         """Cut dimension ``e`` into parts, send each to its device, and join what arrives along ``d``."""
@@ -158,7 +89,7 @@ class Resharder:
             constrain_layout=False,
             split_dimension=(e,),
         )
-        value = self._collective(operation, value, value.shape)
+        value = self.collective(operation, value, value.shape)
         rest = [n for n in range(len(parts)) if n != e]
         place = rest.index(d if d < e else d + 1)
         order = (*rest[:place], e, *rest[place:])
@@ -188,7 +119,7 @@ class Resharder:
         )
         extents = list(value.shape.dimensions)
         extents[d] *= group_size(groups)
-        return self._collective(operation, value, Shape(value.shape.element_type, tuple(extents)))
+        return self.collective(operation, value, Shape(value.shape.element_type, tuple(extents)))
 
     def _spread(self, value: HloInstruction, d: int, groups: DeviceGroups, tiles: int) -> HloInstruction:
         """Send the first tiles of each group to all of it, and join them along a dimension."""
@@ -198,7 +129,7 @@ class Resharder:
                 groups if n == 0 else DeviceList(tuple((g[n], *g[:n], *g[n + 1 :]) for g in groups.groups))
             )
             operation = CollectiveBroadcast(replica_groups=sources, channel_id=self.channel())
-            parts.append(self._collective(operation, value, value.shape))
+            parts.append(self.collective(operation, value, value.shape))
         if tiles == 1:
             return parts[0]
         extents = list(value.shape.dimensions)
@@ -249,76 +180,3 @@ class Resharder:
             return self.of_device(writer, [p * extent - q * before for p, q in pairs])
         first = self.of_column(writer, new, extent)
         return writer.op(Subtract(), first, self.of_column(writer, old, before), shape=first.shape)
-
-    def of_column(self, writer: Writer, column: Column, factor: int = 1) -> HloInstruction:
-        """Return this device's index in a column, times a factor.
-
-        A table would grow with the devices: for many of them, compute the index from the digits.
-        """
-        if column.devices <= MOST_LISTED or column.listed:
-            return self.of_device(writer, [index * factor for index in column.indices])
-        device = writer.op(Convert(), writer.op(PartitionId(), shape=Shape(U32, ())), shape=Shape(S32, ()))
-        total = writer.scalar(0, S32)
-        for stride, size in reversed(column.digits):
-            digit = device
-            for operation, number in ((Divide(), stride), (Remainder(), size), (Multiply(), factor)):
-                digit = writer.op(operation, digit, writer.scalar(number, S32), shape=digit.shape)
-            total = writer.op(Add(), total, digit, shape=digit.shape)
-            factor *= size
-        return total
-
-    def of_device(self, writer: Writer, numbers: Sequence[int]) -> HloInstruction:
-        """Return the number of this device from a table."""
-        if len(set(numbers)) == 1:
-            return writer.scalar(numbers[0], S32)
-        table = np.asarray(numbers, np.int32)
-        literal = Literal(table, Shape(S32, table.shape))
-        constant = writer.op(Constant(literal=literal), shape=literal.shape)
-        device = writer.op(PartitionId(), shape=Shape(U32, ()))
-        one = writer.op(DynamicSlice(dynamic_slice_sizes=(1,)), constant, device, shape=Shape(S32, (1,)))
-        return writer.reshape(one, ())
-
-    def reduce_scatter(
-        self, value: HloInstruction, combiner: Operation, d: int, groups: DeviceGroups
-    ) -> HloInstruction:
-        """Return what the devices of each group have, combined; each gets a part along a dimension."""
-        operation = ReduceScatter(
-            replica_groups=groups,
-            channel_id=self.channel(),
-            use_global_device_ids=True,
-            constrain_layout=False,
-            scatter_dimensions=(d,),
-        )
-        extents = list(value.shape.dimensions)
-        extents[d] //= group_size(groups)
-        shape = Shape(value.shape.element_type, tuple(extents))
-        computation = Writer(value).combiner(combiner, value.shape.element_type)
-        return self._collective(operation, value, shape, [computation])
-
-    def all_reduce(self, value: HloInstruction, combiner: Operation, groups: DeviceGroups) -> HloInstruction:
-        """Return what the devices of each group have, combined."""
-        operation = AllReduce(
-            replica_groups=groups,
-            channel_id=self.channel(),
-            use_global_device_ids=True,
-            constrain_layout=False,
-        )
-        computation = Writer(value).combiner(combiner, value.shape.element_type)
-        return self._collective(operation, value, value.shape, [computation])
-
-    def broadcast(self, value: HloInstruction, source: int, devices: int) -> HloInstruction:
-        """Return an array of one device on all devices."""
-        group = (source, *(n for n in range(devices) if n != source))
-        operation = CollectiveBroadcast(replica_groups=DeviceList((group,)), channel_id=self.channel())
-        return self._collective(operation, value, value.shape)
-
-    def renamed(self, value: HloInstruction) -> HloInstruction:
-        """Return an instruction of its own with the same value."""
-        if value.shape.is_array:
-            return Writer(value).op(Reshape(), value, shape=value.shape)
-        return Writer(value).op(AfterAll(), value, shape=value.shape)
-
-
-def fixed(region: Region) -> tuple[Column, ...]:
-    """Return the columns in which the devices of a group must agree."""
-    return tuple(column for layer in region for column in layer)

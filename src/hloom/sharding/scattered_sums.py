@@ -11,8 +11,8 @@ from hloom.operations.collectives import AllReduce
 from hloom.operations.conversion import Convert
 from hloom.passes.writing import Writer
 from hloom.sharding.assignment import scattered
+from hloom.sharding.communication import fixed
 from hloom.sharding.decisions import Cause
-from hloom.sharding.resharding import fixed
 from hloom.sharding.tiling import Tiling
 from hloom.sharding.values import Values
 

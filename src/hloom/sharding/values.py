@@ -13,10 +13,11 @@ from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
 from hloom.sharding import plans
 from hloom.sharding.annotations import Tilings, for_each_leaf, rank_of
+from hloom.sharding.communication import Region, fixed
 from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.recomputation import DEEPEST, Origin, is_cheap
-from hloom.sharding.resharding import Region, Resharder, fixed
+from hloom.sharding.resharding import Resharder
 from hloom.sharding.tiling import Tiling
 
 

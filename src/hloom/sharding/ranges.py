@@ -1,0 +1,192 @@
+"""Ranges of a cut dimension that devices need, and the permutations that bring their pieces.
+
+`Halo` says which range of an array every device needs. Its pieces are the parts of ranges that are in one
+tile; a `Part` is one permutation, in which everyone sends and receives at most one piece. If devices need
+ranges by the tile that they hold, tiles stand for the devices, else each device for itself (`Holders`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """The tiles of a dimension that devices hold.
+
+    Attributes:
+        tiles: the number of tiles.
+        held: the tile of each device.
+        classes: the number of the class of each device; devices give each other pieces within a class.
+    """
+
+    tiles: int
+    held: tuple[int, ...]
+    classes: tuple[int, ...]
+
+    def by_tile(self) -> dict[tuple[int, int], list[int]]:
+        """Return the devices that hold a tile, by class and tile."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for device, place in enumerate(zip(self.classes, self.held, strict=True)):
+            found.setdefault(place, []).append(device)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """The ranges of a dimension that devices need.
+
+    Attributes:
+        extent: the extent of the whole dimension.
+        starts: the first index for each tile, or for each device; it may be outside of the array.
+        length: the length of each range.
+        needed: how many elements of each range are needed, the first ones; the others have any value.
+        holders: the tiles of the devices; None if the devices that need a range hold the tile of its number.
+    """
+
+    extent: int
+    starts: tuple[int, ...]
+    length: int
+    needed: tuple[int, ...]
+    holders: Holders | None = None
+
+    @property
+    def local(self) -> int:
+        """Return the extent of a tile."""
+        return -(-self.extent // (self.holders.tiles if self.holders is not None else len(self.starts)))
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return what tiles keep and what they give each other, in few elements (found greedily)."""
+        return _parts(self)
+
+    def pieces(self) -> Iterator[tuple[int, Piece]]:
+        """Yield the pieces that tiles or devices need, with the number of each."""
+        holders = self.holders
+        having = holders.by_tile() if holders is not None else {}
+        load: dict[int, int] = {}
+        for p, (start, needed) in enumerate(zip(self.starts, self.needed, strict=True)):
+            first, end = max(start, 0), min(start + needed, self.extent)
+            for q in range(first // self.local, -(-end // self.local)) if first < end else ():
+                low, high = max(first, q * self.local), min(end, (q + 1) * self.local)
+                source = q
+                if holders is not None:
+                    devices = having[holders.classes[p], q]
+                    source = p if p in devices else min(devices, key=lambda n: load.get(n, 0))
+                if source != p:
+                    load[source] = load.get(source, 0) + high - low
+                yield p, Piece(source, q, low, high)
+
+    def sent(self) -> int:
+        """Return how many elements along the dimension a device sends."""
+        return sum(part.length for part in self.parts() if part.is_sent)
+
+
+@lru_cache(maxsize=1024)
+def _parts(halo: Halo) -> tuple[Part, ...]:
+    """Put long pieces first into parts in which their ends neither send nor receive yet."""
+    kept: dict[int, Piece] = {}
+    sent: list[dict[int, Piece]] = []
+    senders: list[set[int]] = []
+    for p, piece in sorted(halo.pieces(), key=lambda one: (-one[1].length, one[1].source - one[0], one[0])):
+        if piece.source == p:
+            kept[p] = piece
+            continue
+        for pieces, sources in zip(sent, senders, strict=True):
+            if p not in pieces and piece.source not in sources:
+                break
+        else:
+            pieces, sources = dict[int, Piece](), set[int]()
+            sent.append(pieces)
+            senders.append(sources)
+        pieces[p] = piece
+        sources.add(piece.source)
+    return tuple(Part(pieces) for pieces in (kept, *sent) if pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a dimension, in one tile.
+
+    Attributes:
+        source: the number of the device that gives it; that of the tile, if tiles stand for devices.
+        tile: the tile.
+        low, high: the range, in indices of the whole dimension.
+    """
+
+    source: int
+    tile: int
+    low: int
+    high: int
+
+    @property
+    def length(self) -> int:
+        """Return the number of elements."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pieces that tiles need, at most one each.
+
+    Attributes:
+        pieces: by tile the piece that it needs.
+    """
+
+    pieces: Mapping[int, Piece]
+
+    @property
+    def is_sent(self) -> bool:
+        """True if tiles need pieces of others, not their own."""
+        return any(p != piece.source for p, piece in self.pieces.items())
+
+    @property
+    def length(self) -> int:
+        """Return the length of the longest piece: all are sent in as many elements."""
+        return max(piece.length for piece in self.pieces.values())
+
+    def first(self, piece: Piece, local: int) -> int:
+        """Return where in its tile what is sent of a piece begins: as many elements as of the longest fit."""
+        return min(piece.low - piece.tile * local, local - self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A range of a dilated dimension: elements to fetch, and padding of what was fetched.
+
+    Attributes:
+        halo: the elements to fetch.
+        low, high: padding before and behind the dilated elements; negative if elements are to be dropped.
+        skips: how many padded elements stand before the range of each tile.
+    """
+
+    halo: Halo
+    low: int
+    high: int
+    skips: tuple[int, ...]
+
+    @staticmethod
+    def of(
+        extent: int, dilation: int, starts: tuple[int, ...], length: int, needed: Sequence[int]
+    ) -> Window | None:
+        """Return how to get ranges of a dilated dimension; None if one has no element.
+
+        Where ranges begin at different phases, all are padded as much as one needs, and some skip elements.
+        """
+        lows = [-start % dilation for start in starts]
+        if max(lows) >= length:
+            return None
+        low, least = max(lows), min(lows)
+        count = -(-(length - least) // dilation)
+        firsts = tuple(-(-start // dilation) for start in starts)
+        counts = tuple(max(-(-(n - before) // dilation), 0) for n, before in zip(needed, lows, strict=True))
+        skips = tuple(low - before for before in lows)
+        high = length - least - ((count - 1) * dilation + 1)
+        return Window(Halo(extent, firsts, count, counts), low, high, skips)
+
+
+def elements(dimensions: tuple[int, ...], d: int) -> int:
+    """Return the number of elements at one index of a dimension."""
+    return math.prod(n for e, n in enumerate(dimensions) if e != d)
