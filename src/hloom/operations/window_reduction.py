@@ -117,7 +117,7 @@ class ReduceWindow(ReductionResult):
         """Count the reducer in each window; a cumulative window continues from the one before it."""
         sizes = operands[0].dimensions
         steps = [2 if _is_cumulative(d, n) else d.size for d, n in zip(self.window, sizes, strict=True)]
-        return max(1.0, applied) * shape_elements(shape) * max(0, math.prod(steps) - 1)
+        return max(1.0, applied) * shape_elements(shape) * (math.prod(steps) - 1)
 
     def applied_types(self, operands: Sequence[ElementType]) -> Sequence[AppliedTypes]:
         """Return (accumulators..., values...) of the reducer."""
