@@ -9,7 +9,6 @@ first.
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import pytest
 from coverage import Coverage, CoverageData
 from coverage.collector import Collector
 
+from .parameters import function_of, spread
 from .parts import Part, cpu_seconds, digest, part_of
 
 PARAMETERS_SECONDS = 3.0
@@ -28,11 +28,6 @@ PARAMETERS_SECONDS = 3.0
 ones are (each may be the only one to run some line), slow ones run the same lines."""
 SOURCES = str(Path("src/hloom").resolve())
 CHILD = str(Path(__file__).parent / "child_process")
-
-
-def function_of(nodeid: str) -> str:
-    """Return the name of a test without its parameters."""
-    return nodeid if ".hlo" in nodeid else nodeid.split("[")[0]
 
 
 def lines_of(data: CoverageData) -> dict[str, set[int]]:
@@ -49,23 +44,15 @@ class Recorder:
         self.coverage = Coverage(data_file=None, source=[SOURCES], config_file=False, messages=False)
         self.seconds: dict[str, float] = defaultdict(float)
         self.ran: dict[str, int] = defaultdict(int)
-        self.all: dict[str, int] = defaultdict(int)
+        self.all: dict[str, int] = {}
         self.children: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         self.failed: set[str] = set()
         self.running = ""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Shuffle the sets of parameters of every test function: those that run are then spread evenly."""
-        places: dict[str, list[int]] = defaultdict(list)
-        for place, item in enumerate(items):
-            places[function_of(item.nodeid)].append(place)
-        for name, of in places.items():
-            self.all[name] = len(of)
-            own = [items[place] for place in of]
-            random.Random(0).shuffle(own)
-            for place, item in zip(of, own, strict=True):
-                items[place] = item
+        """Shuffle the sets of parameters of every test function, and count them."""
+        self.all = {name: len(own) for name, own in spread(items).items()}
 
     def pytest_sessionstart(self) -> None:
         """Start measuring, here and in the processes that tests start."""

@@ -7,6 +7,7 @@ outcomes. A trial in a deadlock uses none; it is out of time after `IDLE_SECONDS
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import re
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from .mutants import Mutant
 
 FIRST_SECONDS = 6.0
 """CPU seconds of the tests that run first; they kill most mutants, and collecting all tests takes longer."""
+LONGEST_TEST = 8.0
+"""CPU seconds of a test function from which only some of its sets of parameters run."""
 NEARBY = 0.4
 """Part of the budget in which tests of other lines of the same file run."""
 SPARE_SECONDS = 30.0
@@ -37,6 +40,7 @@ IDLE_SECONDS = 120.0
 MEMORY_BYTES = 16 << 30
 """Limit of the memory of each process of a trial; mutants may allocate arrays of any size. Address space is
 not limited: browsers reserve more than any machine has."""
+PLUGIN = "tests.mutation.parameters"
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -59,7 +63,7 @@ def order(covered: CoverageMap, mutant: Mutant, tests: Sequence[int]) -> list[in
 
     def key(n: int) -> float:
         name, seconds = covered.tests[n]
-        return (seconds + 0.001 * breadth[n]) / 2 ** len(about & words(name))
+        return (min(seconds, LONGEST_TEST) + 0.001 * breadth[n]) / 2 ** len(about & words(name))
 
     return sorted(tests, key=key)
 
@@ -75,13 +79,13 @@ def stages(covered: CoverageMap, mutant: Mutant, budget: float) -> list[list[int
     made: list[list[int]] = [[], [], []]
     spent = 0.0
     for n in order(covered, mutant, covered.tests_of(mutant)):
-        seconds = covered.tests[n][1]
+        seconds = min(covered.tests[n][1], LONGEST_TEST)
         if made[0] and spent + seconds > budget:
             continue
         made[bool(made[0]) and spent + seconds > FIRST_SECONDS].append(n)
         spent += seconds
     for n in order(covered, mutant, covered.tests_nearby(mutant)):
-        seconds = covered.tests[n][1]
+        seconds = min(covered.tests[n][1], LONGEST_TEST)
         if spent + seconds <= budget * NEARBY:
             made[2].append(n)
             spent += seconds
@@ -136,7 +140,11 @@ def try_one(tree: Path, covered: CoverageMap, mutant: Mutant, budget: float) -> 
     for stage in stages(covered, mutant, budget):
         names, seconds = zip(*[covered.tests[n] for n in stage], strict=True)
         tried += len(names)
-        result, output, used = run_tests(tree, names, SPARE_SECONDS + 3 * sum(seconds))
+        fractions = {
+            name: LONGEST_TEST / s for name, s in zip(names, seconds, strict=True) if s > LONGEST_TEST
+        }
+        limit = SPARE_SECONDS + 3 * sum(min(s, LONGEST_TEST) for s in seconds)
+        result, output, used = run_tests(tree, names, fractions, limit)
         spent += used
         if result != "survived":
             failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
@@ -144,11 +152,22 @@ def try_one(tree: Path, covered: CoverageMap, mutant: Mutant, budget: float) -> 
     return Outcome(mutant, "survived", tried, covering, spent)
 
 
-def run_tests(tree: Path, names: Sequence[str], limit: float) -> tuple[str, str, float]:
-    """Run tests up to the first failure or the limit of CPU seconds; return (result, output, CPU seconds)."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *names]
+def run_tests(
+    tree: Path, names: Sequence[str], fractions: Mapping[str, float], limit: float
+) -> tuple[str, str, float]:
+    """Run tests up to the first failure or the limit of CPU seconds; return (result, output, CPU seconds).
+
+    ``fractions``: of the sets of parameters of long test functions.
+    """
+    plugins = [word for name in ("no:cacheprovider", "no:xdist", PLUGIN) for word in ("-p", name)]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *plugins, *names]
     with tempfile.TemporaryDirectory(prefix="hloom-trial-", ignore_cleanup_errors=True) as scratch:
-        environment = os.environ | {"PYTHONPATH": str(tree / "src"), "CI": "1", "TMPDIR": scratch}
+        environment = os.environ | {
+            "PYTHONPATH": str(tree / "src"),
+            "CI": "1",
+            "TMPDIR": scratch,
+            "MUTATION_FRACTIONS": json.dumps(fractions),
+        }
         for name in ("HLOOM_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
             environment.pop(name, None)
         with (Path(scratch) / "output").open("w+") as output:
