@@ -126,3 +126,18 @@ def test_a_dimension_is_split_by_ranges() -> None:
     partitioned, (found,) = run_partitioned(module, 4, [x])
     agreement.same(found, x.reshape(6, 4))
     assert bytes_sent(partitioned.module) == 4 * 6
+
+
+def test_a_slice_of_a_pad_exchanges_one_halo() -> None:
+    """Each of three devices gives the next one its element."""
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[4] parameter(0), sharding={TILES}
+      two = f32[] constant(2)
+      p = f32[5] pad(x, two), padding=1_0, sharding={TILES}
+      c = f32[5] copy(p), sharding={TILES}
+      ROOT s = f32[4] slice(c), slice={{[0:4]}}, sharding={TILES} }}""")
+    x = np.arange(4, dtype=np.float32)
+    partitioned, (found,) = run_partitioned(module, 4, [x])
+    agreement.same(found, np.r_[2, x[:3]].astype(np.float32))
+    assert bytes_sent(partitioned.module) == 4

@@ -8,8 +8,11 @@ from hloom.ir.cloning import clone_module
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
+from hloom.ir.window import PaddingDimension
 from hloom.operations.control_flow import Conditional, While
+from hloom.operations.conversion import Copy
 from hloom.operations.custom_call import SHARDING_GROUP, CustomCall, is_constraint
+from hloom.operations.movement import Pad, Slice
 from hloom.operations.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
@@ -34,6 +37,8 @@ def prepared(module: HloModule) -> HloModule:
     for computation in copy.computations:
         for i in computation.post_order():
             _state_at_operand(i)
+        for i in computation.post_order():
+            _slice_padding(i)
     DeadCodeElimination().run(copy)
     return copy
 
@@ -48,6 +53,35 @@ def take_elements(module: HloModule) -> None:
             (source,) = i.operands
             if isinstance(source.operation, Tuple):
                 computation.replace(i, source.operands[operation.index])
+
+
+def _slice_padding(i: HloInstruction) -> None:
+    """``slice(pad(x, v))`` → ``pad(x, v)`` of less or negative padding, so that halos are exchanged once.
+
+    There may be copies between them; the slice has elements of ``x``. Bitwise.
+    """
+    if not isinstance(i.operation, Slice):
+        return
+    (source,) = i.operands
+    while isinstance(source.operation, Copy) and len(source.users) == 1:
+        (source,) = source.operands
+    if not isinstance(source.operation, Pad) or len(source.users) > 1 or i.control_predecessors:
+        return
+    made: list[PaddingDimension] = []
+    pairs = zip(i.operation.slice, source.operation.padding, source.shape.dimensions, strict=True)
+    for one, pad, extent in pairs:
+        if (one.start, one.limit, one.stride) == (0, extent, 1):
+            made.append(pad)
+        elif one.stride == 1 and not pad.interior:
+            made.append(PaddingDimension(pad.low - one.start, pad.high - (extent - one.limit), 0))
+        else:
+            return
+    extents = source.operands[0].shape.dimensions
+    if any(min(pad.low, pad.high) <= -extent for pad, extent in zip(made, extents, strict=True)):
+        return
+    value = Writer(i).op(Pad(padding=tuple(made)), *source.operands, shape=i.shape)
+    value.sharding, value.frontend_attributes = i.sharding, i.frontend_attributes
+    Writer(i).replace(value)
 
 
 def _state_at_operand(i: HloInstruction) -> None:
