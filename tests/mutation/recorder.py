@@ -1,9 +1,9 @@
 """Record the lines that each test runs: ``python -m tests.mutation.recorder FOLDER TEST…``.
 
-Processes that a test starts are recorded too (``child_process/``), unless they are killed. Every test
-function gets an empty cache of compiled programs, so that code which an earlier test has run too runs again.
-What runs only at the first call in a process (imports, ``functools.cache``) counts for the test that calls
-first.
+Processes that a test starts are recorded too (``child_process/``), with the threads of their native code,
+unless they are killed. Every test function gets an empty cache of compiled programs, so that code which an
+earlier test has run too runs again. What runs only at the first call in a process (imports,
+``functools.cache``) counts for the test that calls first.
 """
 
 from __future__ import annotations
