@@ -166,7 +166,12 @@ def emit_loop_kernel(
     grain = max(lanes, 1) if len(space.variables) <= 1 else 1
     work = math.prod(dimensions) * max(1, work_for_each(members))
     work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
-    return LoopKernel(name, trips, grain, work, f"{lanes} lanes" if lanes else "")
+    return LoopKernel(name, trips, grain, work, lanes_text(lanes))
+
+
+def lanes_text(lanes: int) -> str:
+    """Return the number of lanes of a kernel for its report."""
+    return f"{lanes} lanes" if lanes else "no lanes"
 
 
 def _turning(members: Sequence[HloInstruction]) -> HloInstruction | None:

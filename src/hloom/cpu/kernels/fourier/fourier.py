@@ -182,7 +182,8 @@ def emit_axis(module: Module, name: str, axis: Axis) -> LoopKernel:
     trips = made.emit()
     function.finish()
     work = 2 * axis.outer * axis.inner * axis.length * max(1, axis.length.bit_length())
-    return LoopKernel(name, trips, 1, work)
+    form = "lanes along the transform" if axis.within else f"{_lanes(axis)} transforms at a time"
+    return LoopKernel(name, trips, 1, work, form)
 
 
 class _Transform:

@@ -25,7 +25,7 @@ from hloom.codegen.lane_algebra import (
 )
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Type, Value
 from hloom.codegen.llvm.memory import masked_load, masked_store
-from hloom.codegen.loops import LoopKernel, vector_loop
+from hloom.codegen.loops import LoopKernel, lanes_text, vector_loop
 from hloom.codegen.types import Element, register_type, storage_bytes
 from hloom.cpu.kernels.movement.transposition import transposed
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -76,7 +76,7 @@ def _small_kernel(module: Module, name: str, i: HloInstruction, n: int, batch: i
             variable.value = loop.index
             factorization.run()
     function.finish()
-    return LoopKernel(name, batch, max(lanes, 1), batch * n * n * n)
+    return LoopKernel(name, batch, max(lanes, 1), batch * n * n * n, lanes_text(lanes))
 
 
 class _Small:

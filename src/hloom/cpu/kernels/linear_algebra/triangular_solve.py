@@ -67,7 +67,8 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
             solver.columns(system, first)
         trips, grain = batch * groups, 1
     function.finish()
-    return LoopKernel(name, trips, grain, batch * m * m * columns)
+    form = f"{lanes} lanes across " + ("systems" if by_system else "columns")
+    return LoopKernel(name, trips, grain, batch * m * m * columns, form)
 
 
 class _Solver:

@@ -8,7 +8,7 @@ from functools import partial
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I8, I64, PTR, Module
-from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.types import storage_bytes
 from hloom.cpu.kernels.movement.interleaving import emit_rows_kernel, find_rows
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -120,4 +120,4 @@ class _Part:
         function.finish()
         trips = space.variables[0].trips if space.variables else 1
         grain = max(lanes, 1) if len(space.variables) <= 1 else 1
-        return LoopKernel(name, trips, grain, work)
+        return LoopKernel(name, trips, grain, work, lanes_text(lanes))

@@ -180,7 +180,8 @@ def emit_rows_kernel(
     f.finish()
     trips = (*rows.outer, row)[0].trips
     work = math.prod(shapes[0].dimensions) * max(1, len(members))
-    return LoopKernel(name, trips, 1 if rows.outer else rows.lanes, work)
+    form = f"{rows.lanes} rows at a time"
+    return LoopKernel(name, trips, 1 if rows.outer else rows.lanes, work, form)
 
 
 def _store(e: Elements, target: View, first: Value, columns: Sequence[Value]) -> None:

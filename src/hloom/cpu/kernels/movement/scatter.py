@@ -14,7 +14,7 @@ from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.llvm.memory import compress
-from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
 from hloom.cpu.cores import thread_count
@@ -113,7 +113,8 @@ class _Kernel:
                 with self.f.when(inside), self.elements.scope():
                     self.window(starts)
         self.f.finish()
-        return LoopKernel(self.name, self.batch[0].trips if by_batch else 1, 1, self.work)
+        trips = self.batch[0].trips if by_batch else 1
+        return LoopKernel(self.name, trips, 1, self.work, lanes_text(self.elements.lanes))
 
     def _order_matters(self) -> bool:
         """Return true if going through one window after the other is not the row-major order of the updates.

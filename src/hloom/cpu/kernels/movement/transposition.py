@@ -209,7 +209,7 @@ class _TiledKernel:
         self.f.finish()
         first = self.space.variables[0]
         grain = self.tiling.size if first is self.tiling.across else 1
-        return LoopKernel(self.name, first.trips, grain, self.work)
+        return LoopKernel(self.name, first.trips, grain, self.work, f"tiles of {self.tiling.size}")
 
     def nest(self, variables: list[Variable], low: Value, high: Value, tiled: bool = False) -> None:
         """Emit nested loops over variables, the first one in a range, around the innermost one."""

@@ -167,7 +167,8 @@ def _row_kernel(
         emit.row(roots, targets)
     function.finish()
     trips = plan.space.variables[0].trips if plan.space.variables else 1
-    return LoopKernel(name, trips, 1, math.prod(plan.rows) * plan.length * max(1, len(members)))
+    work = math.prod(plan.rows) * plan.length * max(1, len(members))
+    return LoopKernel(name, trips, 1, work, f"{lanes} lanes along rows")
 
 
 def row_lanes(instructions: Sequence[HloInstruction], plan: _Plan) -> int:

@@ -57,6 +57,14 @@ class KeySort:
     by_network: bool
     alone_by_network: bool
 
+    def __str__(self) -> str:
+        how = "by a network" if self.by_network else "by digits"
+        words = [f"keys in {len(self.groups)} integers, records of {self.record.bytes} B {how}"]
+        if self.alone is not None:
+            how = "by a network" if self.alone_by_network else "by digits"
+            words.append(f"alone {self.alone.bytes} B {how}")
+        return "; ".join(words)
+
 
 @lru_cache(256)
 def key_sort(i: HloInstruction) -> KeySort | None:
@@ -138,7 +146,8 @@ def _rows_kernel(module: Module, name: str, i: HloInstruction, plan: KeySort) ->
             with function.loop(loop.index, rows, trips) as inner:
                 RowByKeys(module, function, i, plan).run(inner.index, loop.index)
     function.finish()
-    return LoopKernel(name, trips, 1, math.prod(sizes) * count * max(1, n.bit_length()) * 2)
+    work = math.prod(sizes) * count * max(1, n.bit_length()) * 2
+    return LoopKernel(name, trips, 1, work, str(plan))
 
 
 class RowByKeys:

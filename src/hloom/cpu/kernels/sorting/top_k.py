@@ -13,7 +13,7 @@ from typing import Final
 from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value
-from hloom.codegen.loops import LoopKernel, vector_loop
+from hloom.codegen.loops import LoopKernel, lanes_text, vector_loop
 from hloom.cpu.kernels.sorting.sort_network import block_size, network, small_network
 from hloom.cpu.kernels.sorting.sort_order import integer_type, ordered, restored, value_of
 from hloom.cpu.program import KERNELS, ProgramEmitter
@@ -55,7 +55,8 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     with function.loop(begin, end) as loop:
         row.run(loop.index)
     function.finish()
-    return LoopKernel(name, rows, 1, 2 * math.prod(sizes))
+    form = f"buffers of {row.size}, {lanes_text(row.lanes)}"
+    return LoopKernel(name, rows, 1, 2 * math.prod(sizes), form)
 
 
 class _Row:
@@ -67,6 +68,7 @@ class _Row:
         self.k, self.largest = operation.k, operation.largest
         operand = i.operands[0].shape
         self.kind = operand.element_type
+        self.lanes = 16 if self.k >= 16 else 8 if self.k >= 8 else 0
         self.n = operand.dimensions[-1]
         self.rows = math.prod(operand.dimensions[:-1])
         self.size = min(max(SMALLEST_BUFFER, _power(2 * self.k)), max(8, _power(self.n)))
@@ -175,7 +177,7 @@ class _Row:
 
     def write(self) -> None:
         """Store the first k records as values and numbers."""
-        e = Elements(self.f, 16 if self.k >= 16 else 8 if self.k >= 8 else 0, {})
+        e = Elements(self.f, self.lanes, {})
         variable = Variable(self.k, "s")
 
         def body() -> None:

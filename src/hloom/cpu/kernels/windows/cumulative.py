@@ -20,7 +20,7 @@ from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm import I1, I64, PTR, Module, Value
-from hloom.codegen.loops import LoopKernel
+from hloom.codegen.loops import LoopKernel, lanes_text
 from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -152,7 +152,8 @@ def emit_cumulative(module: Module, name: str, i: HloInstruction, scan: Cumulati
         lines.walk(e, begin, end, walk.line)
     f.finish()
     trips, grain = lines.trips
-    return LoopKernel(name, trips, grain, lines.count * (scan.size + scan.results))
+    form = lanes_text(lanes) + (", in registers" if inside else "")
+    return LoopKernel(name, trips, grain, lines.count * (scan.size + scan.results), form)
 
 
 def _register_lanes(i: HloInstruction, size: int) -> int:

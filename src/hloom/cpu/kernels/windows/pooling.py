@@ -16,7 +16,7 @@ from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.combining import Combiner
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.llvm import I64, PTR, Module, Value
-from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import also
 from hloom.codegen.types import Element
 from hloom.cpu.kernels.convolution.convolution_plan import Axis
@@ -98,7 +98,8 @@ class _Pool:
             self._line([Index.of(v) for v in outer])
         f.finish()
         work = math.prod(axis.positions * axis.taps for axis in self.axes)
-        return LoopKernel(self.name, loops[0].trips if loops else 1, 1, work)
+        trips = loops[0].trips if loops else 1
+        return LoopKernel(self.name, trips, 1, work, lanes_text(self.vectors.lanes))
 
     def _line(self, at: list[Index]) -> None:
         """Emit all positions along the minor dimension: interior vectors, and both ends."""

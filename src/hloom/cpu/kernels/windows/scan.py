@@ -14,7 +14,7 @@ from hloom.codegen.accumulators import flatten, spread, unflatten
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm import I64, PTR, Module
-from hloom.codegen.loops import LoopKernel
+from hloom.codegen.loops import LoopKernel, lanes_text
 from hloom.codegen.types import Element
 from hloom.cpu.program import HOST, KERNELS, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
@@ -51,7 +51,8 @@ def _kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     lines.walk(e, begin, end, walk.line)
     f.finish()
     trips, grain = lines.trips
-    return LoopKernel(name, trips, grain, math.prod(sizes) * len(walk.step.post_order()))
+    work = math.prod(sizes) * len(walk.step.post_order())
+    return LoopKernel(name, trips, grain, work, lanes_text(lines.lanes))
 
 
 class _Walk:

@@ -19,7 +19,7 @@ from hloom.codegen.accumulators import nested_reduction, spread
 from hloom.codegen.combining import Combiner, as_type
 from hloom.codegen.elements import NEAR, Elements, Indices, View
 from hloom.codegen.llvm import I32, I64, PTR, Module, Value
-from hloom.codegen.loops import LoopKernel, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
 from hloom.codegen.rules.movement import also
 from hloom.codegen.rules.windows import window_place
 from hloom.codegen.types import Element, constant, to_storage
@@ -104,7 +104,7 @@ def _fill_kernel(module: Module, name: str, i: HloInstruction) -> LoopKernel:
     else:
         elements.store(result, (Index(0),), value)
     f.finish()
-    return LoopKernel(name, count, max(1, lanes), count)
+    return LoopKernel(name, count, max(1, lanes), count, lanes_text(lanes))
 
 
 class _Windows:
@@ -168,7 +168,9 @@ class _Windows:
                 vector_loop(e, lane, zero, limit, self._position, exact=lane.trips % e.lanes == 0)
         f.finish()
         work = math.prod(self.source.dimensions) * math.prod(d.size for d in self.window)
-        return LoopKernel(self.name, shared.trips if shared is not None else 1, 1, work)
+        trips = shared.trips if shared is not None else 1
+        form = lanes_text(e.lanes) + (", side by side" if self.side_by_side else "")
+        return LoopKernel(self.name, trips, 1, work, form)
 
     def _vectors(self, lane: Variable) -> None:
         """Emit positions along the minor dimension; the last vector overlaps its predecessor, unmasked."""
