@@ -27,6 +27,8 @@ $Na = f32[8] reduce($P, low), dimensions={1}, to_apply=largest; $N = f32[8,6] br
 $N = f32[8,6] dot($P, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}@
 $Na = f32[8,8] dot($P, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}@
   ; $N = f32[8,6] slice($Na), slice={[0:8], [2:8]}@
+$Na = f32[5,6] slice($P), slice={[3:8], [0:6]}@; $Nb = f32[3,6] slice($P), slice={[0:3], [0:6]}@
+  ; $N = f32[8,6] concatenate($Na, $Nb), dimensions={0}@
 $N = f32[8,6] sort($P), dimensions={$D}, to_apply=less@
 $Na = f32[16,6] concatenate($P, y), dimensions={0}@; $N = f32[8,6] slice($Na), slice={[1:16:2], [0:6]}@
 $Na = f32[8,12] concatenate(y, $P), dimensions={1}@; $N = f32[8,6] slice($Na), slice={[0:8], [3:9]}@

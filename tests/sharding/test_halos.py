@@ -7,6 +7,7 @@ import pytest
 from tests.sharding.runs import run_partitioned
 
 import agreement
+import hloom
 from hloom.ir.module import HloModule
 from hloom.sharding.ranges import Halo
 from hloom.sharding.traffic import bytes_sent
@@ -141,3 +142,32 @@ def test_a_slice_of_a_pad_exchanges_one_halo() -> None:
     partitioned, (found,) = run_partitioned(module, 4, [x])
     agreement.same(found, np.r_[2, x[:3]].astype(np.float32))
     assert bytes_sent(partitioned.module) == 4
+
+
+@pytest.mark.parametrize(("extent", "start", "elements"), [(8, 7, 1), (8, 5, 2), (7, 2, 3), (5, 1, 1)])
+def test_a_rotation_exchanges_one_halo(extent: int, start: int, elements: int) -> None:
+    """Tiles of 2 elements; behind the last element comes the first one."""
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[{extent}] parameter(0), sharding={TILES}
+      a = f32[{extent - start}] slice(x), slice={{[{start}:{extent}]}}
+      b = f32[{start}] slice(x), slice={{[0:{start}]}}
+      ROOT r = f32[{extent}] concatenate(a, b), dimensions={{0}}, sharding={TILES} }}""")
+    x = np.arange(extent, dtype=np.float32)
+    partitioned, (found,) = run_partitioned(module, 4, [x])
+    agreement.same(found, np.roll(x, -start))
+    assert bytes_sent(partitioned.module) == 4 * elements
+    assert "custom-call" not in partitioned.module.to_text()
+
+
+def test_a_rotation_of_a_whole_dimension_sends_nothing() -> None:
+    module = HloModule.from_text("""HloModule m
+    ENTRY e {
+      x = f32[4,5] parameter(0), sharding={devices=[4,1]<=[4]}
+      ROOT r = f32[4,5] custom-call(x), custom_call_target="_SPMDInternalOp_RotateRight",
+        backend_config="dimension=1,amount=2", sharding={devices=[4,1]<=[4]} }""")
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    partitioned, (found,) = run_partitioned(module, 4, [x])
+    agreement.same(found, np.roll(x, 2, 1))
+    agreement.same(hloom.compile(module, "cpu")(x), np.roll(x, 2, 1))
+    assert bytes_sent(partitioned.module) == 0

@@ -21,6 +21,7 @@ from hloom.passes.expand.map_inliner import MapInliner
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
 from hloom.passes.expand.result_caster import ResultCaster
 from hloom.passes.expand.rng_expander import RngExpander
+from hloom.passes.expand.rotation_calls import RotationCalls
 from hloom.passes.expand.scaled_dot_rewriter import ScaledDotRewriter
 from hloom.passes.expand.scan_expander import ScanExpander, is_elementwise
 from hloom.passes.expand.sharding_remover import ShardingRemover
@@ -75,6 +76,7 @@ EXPANSION: Final = Pipeline(
         Unscheduler(),
         ControlDependencyCalls(),
         MultiSliceCalls(),
+        RotationCalls(),
         ShardingRemover(),
         ScanExpander(keeps=is_elementwise),
         CallInliner(),

@@ -27,7 +27,7 @@ from hloom.ir.computation import HloComputation
 from hloom.ir.contraction import PrecisionCodec
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.operation import Array, Operation, ProgramShape, Role, Run, Value, operation
-from hloom.ir.sharding_rule import Factor, parallel
+from hloom.ir.sharding_rule import Factor, parallel, with_halos
 from hloom.ir.traits import ElementCost, Family
 from hloom.ir.window import ConvolutionDimensionNumbers, DimLabelsCodec, Window, WindowCodec
 from hloom.operations.arithmetic import Add
@@ -62,6 +62,8 @@ _CONSTRAINTS: Final = ("Sharding", "xla.sdy.FuncResultSharding")
 """Targets of calls that state the sharding of their operand, and nothing else."""
 SHARDING_GROUP: Final = "xla.sdy.ShardingGroup"
 """The target of calls that put their operand into a group of arrays with the same sharding."""
+ROTATE_RIGHT: Final = "_SPMDInternalOp_RotateRight"
+"""The target of calls by which XLA's partitioner rotates an array along a dimension."""
 CONTROL_DEPENDENCY: Final = "control_dep"
 """The target of calls that order the second operand after the first one (`jax.experimental.control_deps`)."""
 
@@ -104,6 +106,17 @@ def is_statement(instruction: HloInstruction) -> bool:
     if not isinstance(operation, CustomCall) or operation.custom_call_target in TARGETS:
         return False
     return operation.custom_call_target in (SHARDING_GROUP, CONTROL_DEPENDENCY)
+
+
+def rotation_of(instruction: HloInstruction) -> tuple[int, int] | None:
+    """Return the dimension along which a call rotates its operand, and by how much; None for other calls."""
+    operation, shape = instruction.operation, instruction.shape
+    if not isinstance(operation, CustomCall) or operation.custom_call_target != ROTATE_RIGHT:
+        return None
+    found = re.fullmatch(r"dimension=(\d+),amount=(\d+)", str(instruction.backend_config))
+    if found is None or ROTATE_RIGHT in TARGETS or not shape.is_array or int(found[1]) >= shape.rank:
+        return None
+    return int(found[1]), int(found[2])
 
 
 def is_ordering(instruction: HloInstruction) -> bool:
@@ -196,6 +209,8 @@ class CustomCall(Operation):
         match self.custom_call_target:
             case "TopK":
                 return parallel(operands[0], operands, {operands[0].rank - 1})
+            case target if target == ROTATE_RIGHT and (rotation := rotation_of(call)) is not None:
+                return with_halos(call.shape, operands, {rotation[0]})
             case "__op$block_scaled_dot":
                 return _factors_of_block_scaled_dot(call.shape, operands)
             case _:

@@ -14,7 +14,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding import plans
 from hloom.sharding.columns import Column, are_independent
 from hloom.sharding.decisions import Choice, Cut
-from hloom.sharding.local_operations import fetched_elements, fetches
+from hloom.sharding.fetches import fetched_elements, fetches
 from hloom.sharding.summands import are_left, scattered_dimension
 from hloom.sharding.tiling import Tiling
 

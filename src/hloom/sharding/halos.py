@@ -50,11 +50,11 @@ def halo(
             pairs = [(g[piece.source], g[p]) for g in groups for p, piece in move.pieces.items()]
             pairs = pairs or [(piece.source, p) for p, piece in move.pieces.items()]
             part = resharder.permute(part, pairs)
-        held = {p: n.tile * local + firsts[n.source] - wanted.starts[p] for p, n in move.pieces.items()}
+        held = {p: n.at - (n.low - n.tile * local - firsts[n.source]) for p, n in move.pieces.items()}
         limit = width + move.length
         start = [min(max(width - held.get(p, 0), 0), limit) for p in column]
         part = _sliced(resharder.window(part, d, width, width), d, width, start, resharder)
-        inside = [_inside(move.pieces.get(p), wanted, p) for p in column]
+        inside = [_inside(move.pieces.get(p)) for p in column]
         result = _placed(writer, result, part, position, inside, resharder)
     return result
 
@@ -81,9 +81,9 @@ def _sliced(
     return writer.op(DynamicSlice(dynamic_slice_sizes=shape.dimensions), value, *starts, shape=shape)
 
 
-def _inside(piece: Piece | None, wanted: Halo, p: int) -> tuple[int, int]:
-    """Return the range of a tile's range that a piece fills."""
-    return (0, 0) if piece is None else (piece.low - wanted.starts[p], piece.high - wanted.starts[p])
+def _inside(piece: Piece | None) -> tuple[int, int]:
+    """Return the part of a range that a piece fills."""
+    return (0, 0) if piece is None else (piece.at, piece.at + piece.length)
 
 
 def _placed(

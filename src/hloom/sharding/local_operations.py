@@ -6,7 +6,7 @@ are adapted; indices are moved to the tile's place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -17,6 +17,7 @@ from hloom.ir.window import PaddingDimension, SliceDimension
 from hloom.operations.arithmetic import Add, And, Subtract
 from hloom.operations.comparison import Clamp, Select
 from hloom.operations.convolution import Convolution, batch_window, free_window
+from hloom.operations.custom_call import CustomCall, rotation_of
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather, Scatter
 from hloom.operations.movement import Concatenate, Pad, Reshape, Reverse, Slice
@@ -26,146 +27,13 @@ from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
 from hloom.sharding.communication import Communication, Region
+from hloom.sharding.fetches import Fetch, fetches
 from hloom.sharding.halos import cropped, halo
-from hloom.sharding.ranges import Halo, Window, elements
 from hloom.sharding.tiling import Tiling
 
 Accepted: TypeAlias = "Sequence[tuple[Factor, Tiling]]"
 Skipped: TypeAlias = "tuple[int, Tiling, Sequence[int]]"
 """A dimension of a result, its cut, and how many elements before those of each tile are computed as well."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """A halo of an operand.
-
-    Attributes:
-        operand: its number.
-        dimension: the dimension of the operand.
-        window: the range, and the padding of what was fetched.
-    """
-
-    operand: int
-    dimension: int
-    window: Window
-
-
-def fetches(
-    i: HloInstruction, shapes: Sequence[Shape], result: Shape, factor: Factor, cut: Tiling
-) -> list[Fetch] | None:
-    """Return the halos that a factor cut in a way needs; None if they cannot be expressed.
-
-    Args:
-        i: an instruction with its original operation.
-        shapes, result: shapes of the whole operands and of the whole result.
-    """
-    if factor.kind != "halo":
-        return []
-    tiles = cut.tiles[0]
-    operation = i.operation
-    if isinstance(operation, Convolution):
-        return _of_convolution(operation, shapes, result, factor, tiles)
-    assert factor.result is not None
-    d = factor.result
-    local = -(-result.dimensions[d] // tiles)
-    firsts = [p * local for p in range(tiles)]
-    counts = elements_of_tiles(result.dimensions[d], tiles)
-    own = factor.operands[0]
-    extent = shapes[0].dimensions[own]
-    match operation:
-        case Reshape():
-            minor = extent // factor.size
-            starts = tuple(n * minor for n in firsts)
-            window = Window.of(extent, 1, starts, local * minor, [n * minor for n in counts])
-        case Slice(slice=ranges):
-            start, stride = ranges[d].start, ranges[d].stride
-            starts = tuple(start + n * stride for n in firsts)
-            window = Window.of(extent, 1, starts, *_spanned(local, counts, stride, 1))
-        case Pad(padding=padding):
-            pad = padding[d]
-            window = Window.of(extent, pad.interior + 1, tuple(n - pad.low for n in firsts), local, counts)
-        case Reverse():
-            starts = tuple(extent - n - local for n in firsts)
-            window = Window.of(extent, 1, starts, local, [local] * tiles)
-        case ReduceWindow(window=windows):
-            w = windows[d]
-            starts = tuple(n * w.stride - w.padding_low for n in firsts)
-            spans = _spanned(local, counts, w.stride, w.dilated_size)
-            window = Window.of(extent, w.base_dilation, starts, *spans)
-            if window is None or any(skip % w.stride for skip in window.skips):
-                return None
-            return [Fetch(n, d, window) for n in range(len(shapes) // 2)]
-        case Concatenate():
-            return _of_concatenation(shapes, d, firsts, local, counts)
-        case _:
-            return None
-    return [Fetch(0, own, window)] if window is not None else None
-
-
-def elements_of_tiles(extent: int, tiles: int) -> tuple[int, ...]:
-    """Return how many elements of a dimension each tile has."""
-    local = -(-extent // tiles)
-    return tuple(min(max(extent - p * local, 0), local) for p in range(tiles))
-
-
-def _spanned(local: int, counts: Sequence[int], stride: int, size: int) -> tuple[int, tuple[int, ...]]:
-    """Return the length of the windows of a tile, and of those of the elements that each tile has."""
-    return (local - 1) * stride + size, tuple((n - 1) * stride + size if n else 0 for n in counts)
-
-
-def _of_concatenation(
-    shapes: Sequence[Shape], d: int, firsts: list[int], local: int, counts: Sequence[int]
-) -> list[Fetch]:
-    found: list[Fetch] = []
-    offset = 0
-    for number, shape in enumerate(shapes):
-        wanted = Halo(shape.dimensions[d], tuple(n - offset for n in firsts), local, tuple(counts))
-        found.append(Fetch(number, d, Window(wanted, 0, 0, (0,) * len(firsts))))
-        offset += shape.dimensions[d]
-    return found
-
-
-def _of_convolution(
-    operation: Convolution, shapes: Sequence[Shape], result: Shape, factor: Factor, tiles: int
-) -> list[Fetch] | None:
-    """Return the range of the input below the windows of a tile, or below a part of the kernel."""
-    labels = operation.dim_labels
-    d = factor.operands[0]
-    number = labels.input_spatial_dimensions.index(d)
-    w, extent = operation.window[number], shapes[0].dimensions[d]
-    if factor.result is None:
-        part = -(-w.size // tiles)
-        firsts = [w.size - (p + 1) * part if w.window_reversal else p * part for p in range(tiles)]
-        starts = tuple(n * w.window_dilation - w.padding_low for n in firsts)
-        count = result.dimensions[labels.output_spatial_dimensions[number]]
-        length = (count - 1) * w.stride + (part - 1) * w.window_dilation + 1
-        window = Window.of(extent, 1, starts, length, [length] * tiles)
-    else:
-        local = -(-result.dimensions[factor.result] // tiles)
-        counts = elements_of_tiles(result.dimensions[factor.result], tiles)
-        starts = tuple(p * local * w.stride - w.padding_low for p in range(tiles))
-        spans = _spanned(local, counts, w.stride, w.dilated_size)
-        window = Window.of(extent, w.base_dilation, starts, *spans)
-    if window is None or any(skip % w.stride for skip in window.skips):
-        return None
-    return [Fetch(0, d, window)]
-
-
-def fetched_elements(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return the number of elements that a device sends for a halo of an operand.
-
-    Args:
-        i: an instruction with its original operation.
-        local: the extents of a tile of the operand.
-        fetch: the halo.
-        halos: the dimensions along which the operation needs halos; a slice takes its part of others first.
-    """
-    extents = list(local)
-    if isinstance(i.operation, Slice):
-        for d, one in enumerate(i.operation.slice):
-            if d not in halos and one.stride == 1:
-                extents[d] = min(extents[d], one.limit - one.start)
-    return fetch.window.halo.sent() * elements(tuple(extents), fetch.dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +139,14 @@ def _slice(place: Place) -> HloInstruction:
         ranges[d] = SliceDimension(0, fetch.window.halo.length, operation.slice[d].stride)
     place.i.operation = replace(operation, slice=tuple(ranges))
     return place.i
+
+
+def _custom_call(place: Place) -> HloInstruction:
+    """Return the range of a rotated array that is the tile; other calls are made with tiles."""
+    if rotation_of(place.i) is None or not place.with_kind("halo"):
+        return place.i
+    _fetch_only(place)
+    return place.i.operands[0]
 
 
 def _fetch_only(place: Place) -> HloInstruction:
@@ -566,6 +442,7 @@ _RULES: Final[dict[type[Operation], Callable[[Place], HloInstruction]]] = {
     ReduceWindow: _reduce_window,
     Concatenate: _concatenate,
     Convolution: _convolution,
+    CustomCall: _custom_call,
     Iota: _iota,
     DynamicSlice: _dynamic_slice,
     DynamicUpdateSlice: _dynamic_update,

@@ -15,6 +15,7 @@ from hloom.operations.control_flow import Call, Conditional, While
 from hloom.operations.custom_call import CustomCall, is_identity
 from hloom.operations.structure import GetTupleElement, OptimizationBarrier, Parameter, Tuple
 from hloom.passes.expand.call_inliner import inline
+from hloom.passes.expand.rotation_calls import RotationCalls
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
 from hloom.shape.shape import Shape
@@ -97,6 +98,7 @@ def partition(module: HloModule, devices: int, *, even_results: bool = False) ->
     results = partitioner.entry(even_results)
     scatter_sums(partitioner)
     take_elements(copy)
+    RotationCalls().run(copy)
     DeadCodeElimination().run(copy)
     config = copy.config
     config.entry_layout = None

@@ -18,6 +18,7 @@ from hloom.passes.expand.call_inliner import CallInliner
 from hloom.passes.expand.control_dependency_calls import ControlDependencyCalls
 from hloom.passes.expand.flatten_call_graph import FlattenCallGraph
 from hloom.passes.expand.multi_slice_calls import MultiSliceCalls
+from hloom.passes.expand.rotation_calls import rotated, rotation_call
 from hloom.passes.expand.sharding_remover import drop
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.writing import Writer
@@ -39,6 +40,8 @@ def prepared(module: HloModule) -> HloModule:
             _state_at_operand(i)
         for i in computation.post_order():
             _slice_padding(i)
+            if (found := rotated(i)) is not None:
+                rotation_call(i, *found)
     DeadCodeElimination().run(copy)
     return copy
 

@@ -45,6 +45,7 @@ class Halo:
         length: the length of each range.
         needed: how many elements of each range are needed, the first ones; the others have any value.
         holders: the tiles of the devices; None if the devices that need a range hold the tile of its number.
+        wraps: behind the last index comes the first one, and before the first one the last.
     """
 
     extent: int
@@ -52,6 +53,7 @@ class Halo:
     length: int
     needed: tuple[int, ...]
     holders: Holders | None = None
+    wraps: bool = False
 
     @property
     def local(self) -> int:
@@ -64,20 +66,30 @@ class Halo:
 
     def pieces(self) -> Iterator[tuple[int, Piece]]:
         """Yield the pieces that tiles or devices need, with the number of each."""
-        holders = self.holders
-        having = holders.by_tile() if holders is not None else {}
+        having = self.holders.by_tile() if self.holders is not None else {}
         load: dict[int, int] = {}
+        for p, q, low, high, at in self._in_tiles():
+            source = q
+            if self.holders is not None:
+                devices = having[self.holders.classes[p], q]
+                source = p if p in devices else min(devices, key=lambda n: load.get(n, 0))
+            if source != p:
+                load[source] = load.get(source, 0) + high - low
+            yield p, Piece(source, q, low, high, at)
+
+    def _in_tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield for each range and tile their numbers, what they share, and where it is in the range."""
         for p, (start, needed) in enumerate(zip(self.starts, self.needed, strict=True)):
-            first, end = max(start, 0), min(start + needed, self.extent)
-            for q in range(first // self.local, -(-end // self.local)) if first < end else ():
-                low, high = max(first, q * self.local), min(end, (q + 1) * self.local)
-                source = q
-                if holders is not None:
-                    devices = having[holders.classes[p], q]
-                    source = p if p in devices else min(devices, key=lambda n: load.get(n, 0))
-                if source != p:
-                    load[source] = load.get(source, 0) + high - low
-                yield p, Piece(source, q, low, high)
+            first, end = start, start + needed
+            if not self.wraps:
+                first, end = max(first, 0), min(end, self.extent)
+            while first < end:
+                base = first // self.extent * self.extent
+                stop = min(end - base, self.extent)
+                for q in range((first - base) // self.local, -(-stop // self.local)):
+                    low, high = max(first - base, q * self.local), min(stop, (q + 1) * self.local)
+                    yield p, q, low, high, base + low - start
+                first = base + stop
 
     def sent(self) -> int:
         """Return how many elements along the dimension a device sends."""
@@ -114,12 +126,14 @@ class Piece:
         source: the number of the device that gives it; that of the tile, if tiles stand for devices.
         tile: the tile.
         low, high: the range, in indices of the whole dimension.
+        at: where it begins in the range that is needed.
     """
 
     source: int
     tile: int
     low: int
     high: int
+    at: int
 
     @property
     def length(self) -> int:

@@ -18,6 +18,7 @@ from hloom.ir.traits import Family
 from hloom.operations.arithmetic import Add, Divide, Multiply, Subtract
 from hloom.operations.comparison import Select
 from hloom.operations.conversion import Convert, Copy
+from hloom.operations.custom_call import rotation_of
 from hloom.operations.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from hloom.operations.gather_scatter import Gather
 from hloom.operations.movement import Broadcast, Concatenate, Pad, Reshape, Reverse, Slice, Transpose
@@ -59,7 +60,7 @@ def is_linear(i: HloInstruction, held: Sequence[bool]) -> bool:
             return numbers == {0} and _is_zero(i.operands[1])
         case Reduce():
             return isinstance(combiner(i), Add) and numbers == {0} and _is_zero(i.operands[1])
-        case _ if isinstance(operation, _MOVES):
+        case _ if isinstance(operation, _MOVES) or rotation_of(i) is not None:
             return numbers == {0}
         case _ if isinstance(operation, _SUMS):
             return len(numbers) == len(held)

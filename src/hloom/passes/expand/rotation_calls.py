@@ -1,0 +1,84 @@
+"""rotation-calls: the call of XLA's partitioner that rotates an array along a dimension.
+
+``_SPMDInternalOp_RotateRight`` with ``dimension=D,amount=N`` has element i - N, modulo the extent, at i. The
+partitioner makes such calls of concatenated slices, as ``jnp.roll`` writes them, since their tiles need one
+halo; those that stay are written out as slices again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir.instruction import HloInstruction
+from hloom.ir.module import HloModule
+from hloom.ir.window import SliceDimension
+from hloom.operations.custom_call import ROTATE_RIGHT, CustomCall, rotation_of
+from hloom.operations.movement import Concatenate, Slice
+from hloom.passes.fuel import consume
+from hloom.passes.registry import register
+from hloom.passes.writing import Writer
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class RotationCalls:
+    """``custom-call(x)`` of the target → ``concatenate(slice(x), slice(x))``. Bitwise."""
+
+    name: ClassVar[str] = "rotation-calls"
+
+    def run(self, module: HloModule) -> bool:
+        """Rewrite every call; return whether there were any."""
+        changed = False
+        for computation in module.computations:
+            for i in list(computation):
+                found = rotation_of(i)
+                if found is not None and consume(f"%{i.name}"):
+                    _write_out(i, *found)
+                    changed = True
+        return changed
+
+
+def rotated(i: HloInstruction) -> tuple[HloInstruction, int, int] | None:
+    """Return the array that a concatenation rotates, the dimension, and by how much; None if it does not."""
+    if not isinstance(i.operation, Concatenate) or len(i.operands) != 2:
+        return None
+    (d,) = i.operation.dimensions
+    first, second = i.operands
+    if not isinstance(first.operation, Slice) or not isinstance(second.operation, Slice):
+        return None
+    (x,) = first.operands
+    start = first.operation.slice[d].start
+    behind = _slice(x, d, start, x.shape.dimensions[d])
+    if second.operands[0] is not x or (first.operation, second.operation) != (behind, _slice(x, d, 0, start)):
+        return None
+    return x, d, x.shape.dimensions[d] - start
+
+
+def rotation_call(i: HloInstruction, x: HloInstruction, d: int, amount: int) -> HloInstruction:
+    """Write the call that rotates an array, in place of an instruction whose annotations it takes."""
+    made = Writer(i).op(
+        CustomCall(custom_call_target=ROTATE_RIGHT, custom_call_has_side_effect=False), x, shape=i.shape
+    )
+    made.backend_config = f"dimension={d},amount={amount}"
+    made.sharding, made.frontend_attributes = i.sharding, i.frontend_attributes
+    Writer(i).replace(made)
+    return made
+
+
+def _slice(x: HloInstruction, d: int, start: int, limit: int) -> Slice:
+    """Return the slice of a range of one dimension."""
+    ranges = [SliceDimension(0, extent) for extent in x.shape.dimensions]
+    ranges[d] = SliceDimension(start, limit)
+    return Slice(slice=tuple(ranges))
+
+
+def _write_out(i: HloInstruction, d: int, amount: int) -> None:
+    """Replace a call by the concatenation of the end and the beginning of its operand."""
+    (x,) = i.operands
+    writer, extent = Writer(i), x.shape.dimensions[d]
+    start = extent - amount % extent if extent else 0
+    parts = [writer.op(_slice(x, d, *bounds), x) for bounds in ((start, extent), (0, start))]
+    made = writer.op(Concatenate(dimensions=(d,)), *parts, shape=i.shape)
+    made.sharding = i.sharding
+    writer.replace(made)
