@@ -32,7 +32,14 @@ def known(value: Any, error: Any, kind: str) -> Bounded:
 
 
 def _dtype(kind: str) -> Any:
-    return {"f32": np.float32, "f64": np.float64, "s32": np.int32, "s8": np.int8, "u8": np.uint8}[kind]
+    return {
+        "f32": np.float32,
+        "f64": np.float64,
+        "s32": np.int32,
+        "s64": np.int64,
+        "s8": np.int8,
+        "u8": np.uint8,
+    }[kind]
 
 
 def bound(operation: str, result: str, *operands: tuple[str, Any, Any]) -> Any:
@@ -187,6 +194,7 @@ X = ("f32[3]", [1, 2, 4], [0.25, 0, 0.5])
         ("pad(p0, p1), padding=1_0", "f32[4]", [X, ("f32[]", 0, 0.125)], [0.125, 0.25, 0, 0.5]),
         ("broadcast(p0), dimensions={1}", "f32[2,3]", [X], [[0.25, 0, 0.5]] * 2),
         ("reverse(p0), dimensions={0}", "s32[2]", [("s32[2]", [1, 2], [0, 1])], [1, 0]),
+        ("reverse(p0), dimensions={0}", "s64[2]", [("s64[2]", [1, 2], [0, INF])], [INF, 0]),
         # Chosen by a predicate that is undecided: the distance of both, and the larger error.
         ("select(p0, p1, p2)", "f32[3]",
          [("pred[3]", [True, False, True], [0, 0, 1]), X, ("f32[3]", [8, 8, 8], [0, 0.125, 1])],

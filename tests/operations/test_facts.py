@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -22,8 +23,41 @@ RANGES = ((-7, 5), (2, 3), (0, 40))
 """The least and the greatest number of each operand."""
 
 
+MORE = """HloModule more
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+affine { a = f32[] parameter(0)  b = f32[] parameter(1)  p = f32[] multiply(a, b)  ROOT s = f32[] add(p, b) }
+order {
+  a = f32[] parameter(0)  b = f32[] parameter(1)  i = s32[] parameter(2)  j = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT
+}
+ENTRY e {
+  x = f32[8,6] parameter(0)
+  n = s32[8,6] parameter(1)
+  zero = f32[] constant(0)
+  sum = f32[8] reduce(x, zero), dimensions={1}, to_apply=add
+  affine = f32[8] reduce(x, zero), dimensions={1}, to_apply=affine
+  running = f32[8,6] reduce-window(x, zero), window={size=8x1 pad=7_0x0_0}, to_apply=add
+  windows = f32[8,6] reduce-window(x, zero), window={size=3x2 pad=1_1x1_0}, to_apply=affine
+  sorted = (f32[8,6], s32[8,6]) sort(x, n), dimensions={0}, to_apply=order
+  call = f32[8,6] custom-call(x), custom_call_target="unknown"
+  best = (f32[8,2], s32[8,2]) custom-call(x), custom_call_target="TopK", called_computations={order}
+  whole = f32[8,6] custom-call(x), custom_call_target="Sharding", sharding={replicated}
+  base = f32[2,9,9,4] parameter(2)
+  kernel = f32[3,3,2,6] parameter(3)
+  grouped = f32[2,4,4,6] convolution(base, kernel), window={size=3x3 stride=2x2}, dim_labels=b01f_01io->b01f,
+    feature_group_count=2
+  kernel2 = f32[3,3,4,6] parameter(4)
+  dilated = f32[2,17,9,6] convolution(base, kernel2), dim_labels=b01f_01io->b01f,
+    window={size=3x3 pad=1_1x2_2 lhs_dilate=2x1 rhs_dilate=1x2}
+  batches = f32[1,7,7,6] convolution(base, kernel2), window={size=3x3}, dim_labels=b01f_01io->b01f,
+    batch_group_count=2
+  ROOT t = () tuple()
+}"""
+
+
 def programs() -> Iterator[HloModule]:
-    """Yield the examples of the pages of operations, and the programs that are tested on tiles."""
+    """Yield `MORE`, the examples of the pages of operations, and the programs that are tested on tiles."""
+    yield HloModule.from_text(re.sub(r"  (?=[ab-j] = |ROOT)", "\n", MORE))
     for opcode in sorted(REGISTRY):
         example = example_of(opcode)
         if example is not None:
@@ -48,7 +82,7 @@ def facts(i: HloInstruction) -> Iterator[str]:
     yield f"    {cost.flops:g} flops, {cost.transcendentals:g} transcendentals, {cost.bytes:g} bytes"
     for text in i.operation.highlights():
         yield f"    {text}"
-    if all(shape.is_array for shape in operands) and i.shape.is_array:
+    if all(leaf.is_array for shape in (*operands, i.shape) for _, leaf in shape.leaves()):
         yield from (f"    {factor_text(factor)}" for factor in i.operation.sharding_rule(i, operands))
 
 

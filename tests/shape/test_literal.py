@@ -67,6 +67,7 @@ def test_python_values_take_the_shape_they_are_given() -> None:
         (1j, "f32[]", "literal.real"),
         ("a", "f32[]", "literal.numbers"),
         ([Fraction(1, 2)], "f32[1]", "literal.numbers"),
+        ([1 << 70, Fraction(1, 2)], "s64[2]", "literal.numbers"),
         ([[1], [1, 2]], "s32[2,1]", "literal.numbers"),
         ((1,), "(s32[], s32[])", "literal.tuple-size"),
         (1, "(s32[])", "literal.tuple-size"),
