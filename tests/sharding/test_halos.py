@@ -171,3 +171,29 @@ def test_a_rotation_of_a_whole_dimension_sends_nothing() -> None:
     agreement.same(found, np.roll(x, 2, 1))
     agreement.same(hloom.compile(module, "cpu")(x), np.roll(x, 2, 1))
     assert bytes_sent(partitioned.module) == 0
+
+
+@pytest.mark.parametrize(
+    ("have", "body", "want", "elements"),
+    [
+        # Device 1 computes elements 2 and 1, and has 2 already; device 0 has what it computes.
+        ("{devices=[2,2]<=[4] last_tile_dim_replicate}", "f32[3] reverse(x), dimensions={0}",
+         "{devices=[2,2]2,3,0,1 last_tile_dim_replicate}", 1),
+        # Tiles of 1 are made of tiles of 2.
+        ("{devices=[2,2]<=[4] last_tile_dim_replicate}", "f32[2] slice(x), slice={[1:3]}", TILES, 1),
+        # Devices 0 and 1 exchange elements, device 3 takes the last one.
+        (TILES, "f32[5] pad(x, one), padding=1_1", "{devices=[2,2]<=[4] last_tile_dim_replicate}", 1),
+    ],
+)  # fmt: skip
+def test_halos_are_fetched_from_tiles_of_another_tiling(
+    have: str, body: str, want: str, elements: int
+) -> None:
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[3] parameter(0), sharding={have}
+      one = f32[] constant(1)
+      ROOT r = {body}, sharding={want} }}""")
+    x = np.arange(3, dtype=np.float32)
+    partitioned, found = run_partitioned(module, 4, [x])
+    agreement.computed(found, module, [x])
+    assert bytes_sent(partitioned.module) == 4 * elements

@@ -14,7 +14,7 @@ from hloom.shape.shape import Shape
 from hloom.sharding import plans
 from hloom.sharding.columns import Column, are_independent
 from hloom.sharding.decisions import Choice, Cut
-from hloom.sharding.fetches import fetched_elements, fetches
+from hloom.sharding.fetches import elements_at, fetches, from_own_tiles
 from hloom.sharding.summands import are_left, scattered_dimension
 from hloom.sharding.tiling import Tiling
 
@@ -55,7 +55,8 @@ def cheapest(question: Question) -> Choice:
     found.sort(key=lambda one: one[:3])
     amount, _, _, best = found[0]
     second = next(((cuts, more) for more, _, _, cuts in found if not _same(cuts, best)), None)
-    return Choice(best, amount, second)
+    staying = frozenset(n for n in range(len(question.have)) if _bytes_to_operand(question, best, n)[1])
+    return Choice(best, amount, second, staying)
 
 
 def _same(some: Sequence[Cut], others: Sequence[Cut]) -> bool:
@@ -180,23 +181,41 @@ def is_divided(factor: Factor, cut: Tiling, shapes: Sequence[Shape], result: Sha
 
 def bytes_sent(question: Question, accepted: Sequence[Cut]) -> float:
     """Return the bytes that a device sends to fit operands, to combine, and to reach the target."""
-    total = 0.0
-    halos = [factor.operands[0] for factor, _ in accepted if factor.kind == "halo"]
-    for number, have in enumerate(question.have):
-        if have is None:
-            continue
-        shape = question.shapes[number]
-        want = operand_tiling(accepted, number, shape, question.devices)
-        width = shape.element_type.bits / 8
-        total += question.fit(number, want)
-        for factor, cut in accepted:
-            for one in fetches(question.i, question.shapes, question.result, factor, cut) or ():
-                if one.operand == number:
-                    local = want.local(shape.dimensions)
-                    total += width * fetched_elements(question.i, local, one, halos)
+    total = sum(_bytes_to_operand(question, accepted, number)[0] for number in range(len(question.have)))
     if not question.result.is_array:
         return total
     return total + _after(question, accepted)
+
+
+def _bytes_to_operand(question: Question, accepted: Sequence[Cut], number: int) -> tuple[float, bool]:
+    """Return the bytes that a device sends for an operand, and whether it stays in its tiles."""
+    have, shape = question.have[number], question.shapes[number]
+    if have is None:
+        return 0.0, False
+    halos = [factor.operands[0] for factor, _ in accepted if factor.kind == "halo"]
+    want = operand_tiling(accepted, number, shape, question.devices)
+    found = [
+        (one, cut)
+        for factor, cut in accepted
+        for one in fetches(question.i, question.shapes, question.result, factor, cut) or ()
+        if one.operand == number
+    ]
+    total, width, local = (
+        question.fit(number, want),
+        shape.element_type.bits / 8,
+        want.local(shape.dimensions),
+    )
+    for one, _ in found:
+        rest = elements_at(question.i, local, one, halos)
+        total += width * rest * one.window.halo.sent()
+    if len(found) != 1 or total == 0:
+        return total, False
+    ((one, cut),) = found
+    own = from_own_tiles(one, have, want, cut, question.fixed)
+    if own is None:
+        return total, False
+    direct = width * own.sent() * elements_at(question.i, local, one, halos)
+    return (direct, True) if direct < total else (total, False)
 
 
 def _after(question: Question, accepted: Sequence[Cut]) -> float:

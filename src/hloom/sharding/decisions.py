@@ -30,11 +30,13 @@ class Choice:
         cuts: the factors that are cut.
         bytes: what a device sends, by the model.
         other: the cuts and bytes of the next cheapest assignment; None if there is no other.
+        staying: the operands whose halos are fetched from the tiles in which they are.
     """
 
     cuts: Sequence[Cut]
     bytes: float
     other: tuple[Sequence[Cut], float] | None = None
+    staying: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from hloom.operations.custom_call import CustomCall, rotation_of
 from hloom.operations.movement import Concatenate, Pad, Reshape, Reverse, Slice
 from hloom.operations.window_reduction import ReduceWindow
 from hloom.shape.shape import Shape
-from hloom.sharding.ranges import Halo, Window, elements
+from hloom.sharding.columns import Column
+from hloom.sharding.ranges import Halo, Window, by_device, elements
 from hloom.sharding.tiling import Tiling
 
 
@@ -139,8 +140,8 @@ def _of_convolution(
     return [Fetch(0, d, window)]
 
 
-def fetched_elements(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
-    """Return the number of elements that a device sends for a halo of an operand.
+def elements_at(i: HloInstruction, local: Sequence[int], fetch: Fetch, halos: Collection[int]) -> int:
+    """Return the number of elements at each index of a halo of an operand.
 
     Args:
         i: an instruction with its original operation.
@@ -153,4 +154,15 @@ def fetched_elements(i: HloInstruction, local: Sequence[int], fetch: Fetch, halo
         for d, one in enumerate(i.operation.slice):
             if d not in halos and one.stride == 1:
                 extents[d] = min(extents[d], one.limit - one.start)
-    return fetch.window.halo.sent() * elements(tuple(extents), fetch.dimension)
+    return elements(tuple(extents), fetch.dimension)
+
+
+def from_own_tiles(
+    fetch: Fetch, have: Tiling, want: Tiling, cut: Tiling, fixed: Sequence[Column]
+) -> Halo | None:
+    """Return the halo of an operand in other tiles than the result's, if only its own dimension differs."""
+    d = fetch.dimension
+    others = all(have.same_cut(e, want, e) for e in range(len(have.tiles)) if e != d)
+    if have.summands is not None or not others or have.same_cut(d, want, d) or not have.cuts(d):
+        return None
+    return by_device(fetch.window.halo, have, d, cut.column(0), fixed)

@@ -26,9 +26,10 @@ from hloom.operations.window_reduction import ReduceWindow
 from hloom.passes.writing import Writer
 from hloom.shape.element_type import PRED, S32
 from hloom.shape.shape import Shape
-from hloom.sharding.communication import Communication, Region
+from hloom.sharding.communication import Communication, Region, fixed
 from hloom.sharding.fetches import Fetch, fetches
 from hloom.sharding.halos import cropped, halo
+from hloom.sharding.ranges import by_device
 from hloom.sharding.tiling import Tiling
 
 Accepted: TypeAlias = "Sequence[tuple[Factor, Tiling]]"
@@ -77,9 +78,11 @@ class Place:
         for one in found:
             tiling = self.tilings[one.operand]
             assert tiling is not None
-            value, wanted = self.i.operands[one.operand], one.window.halo
+            value, wanted, d = self.i.operands[one.operand], one.window.halo, one.dimension
+            if not tiling.same_cut(d, cut, 0):
+                wanted = by_device(wanted, tiling, d, cut.column(0), fixed(self.region)) or wanted
             fill = fills(one.operand)
-            made = halo(value, one.dimension, tiling, wanted, fill, self.resharder, self.region)
+            made = halo(value, d, tiling, wanted, fill, self.resharder, self.region)
             self.i.replace_operand(one.operand, made)
         return found
 

@@ -49,7 +49,7 @@ from hloom.sharding.custom_calls import (
     rule_of,
     with_local_operands,
 )
-from hloom.sharding.decisions import Cause, Decided, Decision, Purpose
+from hloom.sharding.decisions import Cause, Choice, Decided, Decision, Purpose
 from hloom.sharding.halos import masked
 from hloom.sharding.local_operations import Place, localized
 from hloom.sharding.manual_regions import TO_FULL, TO_SHARD, Regions
@@ -236,7 +236,10 @@ class _Partitioner(Regions):
         assert decision.choice is not None
         accepted = decision.choice.cuts
         origin = self.origin(i, factors, shapes, region)
+        staying = decision.choice.staying
         for number, operand in enumerate(list(i.operands)):
+            if number in staying:
+                continue
             columns = {f.operands[number]: cut for f, cut in accepted if number in f.operands}
             wanted = for_each_leaf(shapes[number], lambda leaf, c=columns: joined(leaf, c, self.devices))
             fitted = self.fitted(operand, wanted, Purpose("operand", decision, number))
@@ -246,7 +249,7 @@ class _Partitioner(Regions):
         tilings = for_each_leaf(whole, lambda leaf: result_tiling(accepted, leaf, self.devices))
         decided = self._decided_parts(decision, tilings)
         with self.resharder.because(Cause(Purpose("halo", decision))):
-            made = self._local_operation(i, shapes, accepted, tilings, region)
+            made = self._local_operation(i, shapes, decision.choice, tilings, region)
         self.decided[made] = decided
         if origin is not None and summands is None:
             self.origins[made] = origin
@@ -322,12 +325,12 @@ class _Partitioner(Regions):
         self,
         i: HloInstruction,
         shapes: Sequence[Shape],
-        accepted: Sequence[tuple[Factor, Tiling]],
+        choice: Choice,
         tilings: Tilings,
         region: Region,
     ) -> HloInstruction:
         """Make an instruction compute tiles; return it or the one that replaces it."""
-        whole = self.whole[i]
+        accepted, whole = choice.cuts, self.whole[i]
         for factor, cut in accepted:
             if factor.result is None and factor.kind != "indexed" and factor.size % cut.tiles[0]:
                 self._mask(i, shapes, factor, cut)
@@ -342,6 +345,8 @@ class _Partitioner(Regions):
             operand_tiling(accepted, number, shape, self.devices) if shape.is_array else None
             for number, shape in enumerate(shapes)
         ]
+        for number in choice.staying:
+            cuts[number] = cast("Tiling", self.tilings[i.operands[number]])
         place = Place(i, shapes, result, cuts, first, accepted, self.resharder, region)
         made = localized(place)
         if made is i:

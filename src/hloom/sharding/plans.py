@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from hloom.sharding.columns import Axes, Column, DeviceGroups, column_along, groups_along, refined
 from hloom.sharding.plan_search import MOST_AXES, Move, State, cheapest_moves, merged
-from hloom.sharding.ranges import Halo, Holders
+from hloom.sharding.ranges import Halo, by_device
 from hloom.sharding.tiling import Tiling
 
 
@@ -76,10 +76,6 @@ class Cut:
     after: Tiling
 
 
-_MOST_FETCHING: Final = 256
-"""Number of devices up to which each fetches the ranges of a tile for itself."""
-_MOST_PERMUTATIONS: Final = 8
-"""Number of permutations that may bring the ranges of tiles."""
 _MOST_SPREAD: Final = 4
 """Number of tiles up to which each is sent on its own, instead of all with the empty ones."""
 
@@ -374,20 +370,11 @@ def _retile(
         fixed: columns in which devices that work together must agree.
     """
     tiles, column = after
-    if before.devices > _MOST_FETCHING:
-        return None
-    numbers: dict[object, int] = {}
-    others = [one.indices for e, one in enumerate(before.columns) if e != d] + [one.indices for one in fixed]
-    keys = zip(*others, strict=True) if others else [()] * before.devices
-    classes = tuple(numbers.setdefault(key, len(numbers)) for key in keys)
     local = -(-extent // tiles)
-    starts = tuple(index * local for index in column.indices)
+    starts = tuple(p * local for p in range(tiles))
     needed = tuple(min(max(extent - start, 0), local) for start in starts)
-    holders = Holders(before.tiles[d], before.column(d).indices, classes)
-    if len(holders.by_tile()) != len(numbers) * before.tiles[d]:
-        return None
-    halo = Halo(extent, starts, local, needed, holders)
-    if len(halo.parts()) > _MOST_PERMUTATIONS:
+    halo = by_device(Halo(extent, starts, local, needed), before, d, column, fixed)
+    if halo is None:
         return None
     cuts = (*before.tiles[:d], tiles, *before.tiles[d + 1 :])
     columns = (*before.columns[:d], column, *before.columns[d + 1 :])

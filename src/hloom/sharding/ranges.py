@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
+
+from hloom.sharding.columns import Column
+from hloom.sharding.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,36 @@ class Halo:
     def sent(self) -> int:
         """Return how many elements along the dimension a device sends."""
         return sum(part.length for part in self.parts() if part.is_sent)
+
+
+MOST_DEVICES: Final = 256
+"""Number of devices up to which each fetches ranges for itself."""
+_MOST_PERMUTATIONS: Final = 8
+"""Number of permutations that may bring the ranges of devices for themselves."""
+
+
+def by_device(halo: Halo, have: Tiling, d: int, need: Column, fixed: Sequence[Column]) -> Halo | None:
+    """Return the ranges that tiles need, for devices that hold other tiles; None if that takes too much.
+
+    Args:
+        halo: the ranges, by the number of the tile.
+        have: the tiles that devices hold.
+        d: the dimension.
+        need: for each device the number of its range.
+        fixed: columns in which devices that work together must agree.
+    """
+    if have.devices > MOST_DEVICES:
+        return None
+    others = [column.indices for e, column in enumerate(have.columns) if e != d]
+    keys = list(zip(range(have.devices), *others, *(column.indices for column in fixed), strict=True))
+    numbers: dict[object, int] = {}
+    classes = tuple(numbers.setdefault(key[1:], len(numbers)) for key in keys)
+    holders = Holders(have.tiles[d], have.column(d).indices, classes)
+    if len(holders.by_tile()) != len(numbers) * have.tiles[d]:
+        return None
+    starts, needed = ([numbers[p] for p in need.indices] for numbers in (halo.starts, halo.needed))
+    found = replace(halo, starts=tuple(starts), needed=tuple(needed), holders=holders)
+    return found if len(found.parts()) <= _MOST_PERMUTATIONS else None
 
 
 @lru_cache(maxsize=1024)
