@@ -158,3 +158,29 @@ jax.block_until_ready(compiled(1.0))
     _, errors = child.communicate(timeout=300)
     assert b"KeyboardInterrupt" in errors
     assert child.returncode != 0
+
+
+def test_a_thread_destroys_an_executable_without_the_interpreter() -> None:
+    """The last reference may be that of a thread of JAX's, which would be ended while it waits at exit."""
+    program = """
+import ctypes
+from hloom.jax import abi
+from hloom.jax.executables import LoadedExecutable
+from hloom.jax.handles import Handle
+from hloom.jax.native import native
+f = jax.jit(lambda x: x + 1)
+f(1.0)
+known = next(handle for handle in Handle._alive.values() if isinstance(handle, LoadedExecutable))
+number = LoadedExecutable(known.compiled, known.devices, b"", []).handle
+arguments = abi.struct("LoadedExecutable_Destroy")()
+arguments.executable = number
+destroy = ctypes.c_void_p(native().symbols["PJRT_LoadedExecutable_Destroy"])
+library = ctypes.PyDLL(None)  # its calls keep the interpreter's lock
+thread = ctypes.c_ulong()
+library.pthread_create(ctypes.byref(thread), None, destroy, ctypes.byref(arguments))
+library.pthread_join(thread, None)
+while number in Handle._alive:
+    time.sleep(0.001)  # Python 3.11 looks for calls of other threads when it takes its lock
+print("freed")
+"""
+    assert run_program(HEAD + program, "cpu") == "freed\n"

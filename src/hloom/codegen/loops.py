@@ -25,6 +25,8 @@ from hloom.plan.iteration import is_nested, planned_space, result_shapes, steady
 from hloom.plan.space import Space
 
 VECTOR_BYTES: Final = 64
+"""Bytes of a vector in a loop, on every processor. Where registers are shorter LLVM takes several; the order
+in which lanes are summed does not depend on the processor."""
 LONG: Final = 1 << 14
 """Minimum number of elements of a loop that is worth more code."""
 MOST_LANES: Final = 128

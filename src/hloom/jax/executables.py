@@ -17,6 +17,7 @@ from hloom.jax.errors import INVALID_ARGUMENT, PjrtError
 from hloom.jax.handles import ExecutableWords, Handle, MemoryWords, Text, Words, object_at
 from hloom.jax.memory_layouts import handle_of
 from hloom.jax.messages import device_assignment
+from hloom.jax.native import native
 
 if TYPE_CHECKING:
     from hloom.ir.instruction import HloInstruction
@@ -42,6 +43,7 @@ class LoadedExecutable(Handle):
     def __init__(
         self, compiled: Compiled, devices: Sequence[Device], options: bytes, callbacks: Sequence[Any]
     ) -> None:
+        sweep()
         super().__init__(ExecutableWords())
         self.compiled = compiled
         self.devices = list(devices)
@@ -133,11 +135,10 @@ class LoadedExecutable(Handle):
         return Text(self.compiled.optimized_program), Text("hlo_with_config")
 
     def drop(self) -> None:
-        """Release the program when no queued run needs it."""
+        """Release the program, or list it as dying as long as queued runs need it."""
         unbind(self.bound)
-        _sweep()
         if self.words.queued:
-            _dying.append(self)
+            _dying[self.handle] = self
         else:
             super().drop()
 
@@ -147,16 +148,32 @@ def _output_words(leaf: Leaf, dimensions: int) -> Sequence[int]:
     return leaf.bytes, leaf.number, leaf.rank, dimensions, leaf.memory, handle_of(leaf.order)
 
 
-_dying: Final[list[LoadedExecutable]] = []
-"""Destroyed executables with queued runs."""
+_dying: Final[dict[int, LoadedExecutable]] = {}
+"""Destroyed executables with queued runs, by handle."""
 keep_for_ever(_dying)
 
 
-def _sweep() -> None:
-    for executable in list(_dying):
-        if not executable.words.queued:
-            _dying.remove(executable)
+def sweep() -> None:
+    """Free the executables that were destroyed and have no queued runs; threads may do that at once."""
+    for handle, executable in list(_dying.items()):
+        if not executable.words.queued and _dying.pop(handle, None) is not None:
             Handle.drop(executable)
+    handle = native().call("pjrt_take_destroyed")
+    while handle:
+        executable = object_at(handle, LoadedExecutable)
+        handle = executable.words.next
+        executable.drop()
+
+
+def _pending_sweep(_: int | None) -> int:
+    """Sweep, as a call that Python was asked to make in the main thread."""
+    sweep()
+    return 0
+
+
+_SWEEPER: Final = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_pending_sweep)
+keep_for_ever(_SWEEPER)
+native().call("pjrt_set_sweeper", ctypes.cast(_SWEEPER, ctypes.c_void_p).value)
 
 
 def executable_at(handle: int | None) -> LoadedExecutable:
@@ -165,16 +182,6 @@ def executable_at(handle: int | None) -> LoadedExecutable:
     if found.deleted:
         raise PjrtError(INVALID_ARGUMENT, f"the executable {found.interface.name} was deleted")
     return found
-
-
-@implements("Executable_Destroy")
-def _executable_destroy(args: Any) -> None:
-    """Do nothing: it is the loaded executable, which is destroyed on its own."""
-
-
-@implements("LoadedExecutable_Destroy")
-def _loaded_destroy(args: Any) -> None:
-    object_at(args.executable, LoadedExecutable).drop()
 
 
 @implements("LoadedExecutable_GetExecutable")

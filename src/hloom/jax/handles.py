@@ -53,6 +53,7 @@ class ExecutableWords(ctypes.Structure):
         ("outputs", ctypes.c_int64), ("input_table", ctypes.c_void_p), ("output_table", ctypes.c_void_p),
         ("device", ctypes.c_void_p), ("donated", ctypes.c_int64),
         ("donated_indices", ctypes.c_void_p), ("long", ctypes.c_int64), ("queued", ctypes.c_int64),
+        ("next", ctypes.c_void_p), ("destroyed", ctypes.c_int64),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from hloom.cpu.jit.externals import address_of
 from hloom.cpu.runtime.entry import kept_bytes
 from hloom.cpu.runtime.support import is_compiled, keep_for_ever, load_code, support
 
-FILES: Final = ("events", "buffers", "transfers", "layouts", "execute", "results")
+FILES: Final = ("events", "buffers", "transfers", "layouts", "execute", "executables", "results")
 _FOLDER: Final = Path(__file__).parent / "native_code"
 _KIND: Final = "pjrt"
 _POOL_WORDS: Final = 258
@@ -50,6 +50,8 @@ _PROTOTYPES: Final[dict[str, tuple[Any, ...]]] = {
     "pjrt_set_layouts": (None, _POINTER),
     "pjrt_set_execute": (None, _POINTER),
     "pjrt_drain": (None, _POINTER),
+    "pjrt_set_sweeper": (None, _POINTER),
+    "pjrt_take_destroyed": (_POINTER,),
 }  # fmt: skip
 """Results and arguments of the functions that Python calls. They run without the GIL."""
 

@@ -54,6 +54,7 @@ class Table:
     def release(self) -> None:
         """Replace Python functions by native ones that do nothing: call this before the interpreter ends."""
         stop()
+        native().call("pjrt_set_sweeper", None)
         symbols = native().symbols
         for number, name in enumerate(abi.FUNCTIONS, _HEAD_WORDS):
             if name in self._callbacks:

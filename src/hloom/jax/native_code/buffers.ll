@@ -62,6 +62,7 @@ define void @pjrt_unlock_all() nounwind {
   store i64 0, ptr @pool.lock
   call void @llvm.memset.p0.i64(ptr @events.lock, i8 0, i64 48, i1 false)
   call void @llvm.memset.p0.i64(ptr @events.changed, i8 0, i64 48, i1 false)
+  call void @llvm.memset.p0.i64(ptr @sweeper.lock, i8 0, i64 48, i1 false)
   ret void
 }
 

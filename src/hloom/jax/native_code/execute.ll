@@ -7,7 +7,8 @@
   i64, i64,       ;  5 numbers of inputs and outputs
   ptr, ptr,       ;  7 inputs, outputs
   ptr, i64, ptr,  ;  9 device, number of donated inputs, their indices
-  i64, i64        ; 12 whether a worker runs it, runs that are queued
+  i64, i64,       ; 12 whether a worker runs it, runs that are queued
+  ptr, i64        ; 14 next in the list of destroyed executables, whether it is destroyed
 }
 %input = type { i64, i64, ptr }         ; bytes, type, layout (null: row-major)
 %output = type { i64, i64, i64, ptr, i64, ptr, i64 }

@@ -20,7 +20,7 @@ from hloom.codegen.combining import Combiner, neutral_element
 from hloom.codegen.elements import Elements, View
 from hloom.codegen.lines import Lines, Place
 from hloom.codegen.llvm import I1, I64, PTR, Module, Value
-from hloom.codegen.loops import LoopKernel, lanes_text
+from hloom.codegen.loops import VECTOR_BYTES, LoopKernel, lanes_text
 from hloom.codegen.types import Element, constant, storage_bytes
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
@@ -32,7 +32,6 @@ from hloom.plan.index import Index, Variable
 
 VECTORS: Final = 8
 """Number of vectors of a line scanned per iteration."""
-VECTOR_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
