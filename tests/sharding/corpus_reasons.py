@@ -31,6 +31,10 @@ REASONS: Final[Mapping[str, Reason]] = {
         "XLA's program adds no summands: its only collective is an all-gather, and each device returns what "
         "it holds of the sum",
     ),
+    "partitioner.UnreducedParamV3": Reason(
+        64,
+        "XLA's program has no collective: each device returns what it holds of the sum, not the sum",
+    ),
     "propagation.ReduceBackwardWithBarrier": Reason(
         16,
         "XLA's program computes all 8 sums of the annotated reduction on each device; here each device "

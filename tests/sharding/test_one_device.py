@@ -31,12 +31,12 @@ def reversed_on_the_host() -> Iterator[None]:
 @pytest.mark.parametrize(
     "tiles", ["{devices=[4]<=[4]}", "{devices=[2,2]<=[4] last_tile_dim_replicate}", "{replicated}"]
 )
-@pytest.mark.parametrize("device", [0, 3])
-def test_an_array(tiles: str, device: int) -> None:
+@pytest.mark.parametrize("one", ["{maximal device=0}", "{maximal device=3}", "{maximal_mesh[device_id=3]}"])
+def test_an_array(tiles: str, one: str) -> None:
     module = HloModule.from_text(f"""HloModule m
 ENTRY e {{
   x = f32[8] parameter(0), sharding={tiles}
-  c = f32[8] custom-call(x), custom_call_target="one-device-reverse", sharding={{maximal device={device}}}
+  c = f32[8] custom-call(x), custom_call_target="one-device-reverse", sharding={one}
   ROOT r = f32[8] negate(c), sharding={tiles}
 }}""")
     x = np.arange(8, dtype=np.float32)

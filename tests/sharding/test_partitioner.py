@@ -12,6 +12,7 @@ import agreement
 import hloom
 from hloom.errors import HloError
 from hloom.ir.module import HloModule
+from hloom.sharding.meshes import mesh_of
 from hloom.sharding.partitioner import partition
 from hloom.sharding.tiling import Tiling
 
@@ -233,3 +234,39 @@ def test_shardings_and_tilings_say_the_same(sharding: str) -> None:
     stated = module_of(PROGRAMS["elementwise"], sharding).entry.parameters[0].sharding
     tiling = Tiling.of(stated, 2, 4)
     assert Tiling.of(tiling.to_sharding(), 2, 4) == tiling
+
+
+@pytest.mark.parametrize(
+    ("named", "tiled"),
+    [
+        ("{mesh['x'=2,'y'=2] [{'x'},{'y'}]}", BLOCKS),
+        ("{mesh['x'=2,'y'=2] [{'y'},{'x'}]}", TURNED),
+        ("{mesh['x'=2,'y'=2] [{'x','y'},{}]}", ROWS),
+        ("{mesh['x'=4] [{'x':(1)2},{'x':(2)2}]}", BLOCKS),
+        ("{mesh['x'=2,'y'=2] [{'x'},{}], replicated={'y'}}", HALVES),
+        ("{mesh['x'=2,'y'=2] [{'x'},{}], unreduced={'y'}}", UNREDUCED[1]),
+        ("{mesh['x'=2,'y'=2], device_ids=(0,2,1,3) [{'x'},{'y'}]}", TURNED),
+        ("{mesh['x'=2,'y'=2] replicated}", "{replicated}"),
+        ("{maximal_mesh[device_id=1]}", "{replicated}"),
+    ],
+)
+def test_shardings_over_a_mesh_are_tilings(named: str, tiled: str) -> None:
+    program = "HloModule m\nENTRY e { ROOT x = f32[8,8] parameter(0), sharding=%s }"
+    one, other = (HloModule.from_text(program % text).entry.root.sharding for text in (named, tiled))
+    assert Tiling.of(one, 2, 4) == Tiling.of(other, 2, 4)
+
+
+def test_open_dimensions_over_a_mesh_may_be_cut_further() -> None:
+    module = HloModule.from_text("""HloModule m
+      ENTRY e {
+        x = f32[8,8] parameter(0), sharding={mesh['x'=2,'y'=2] [{'x'},{'y'}]}
+        y = f32[8,8] negate(x)
+        ROOT z = f32[8,8] custom-call(y), custom_call_target="Sharding",
+          sharding={mesh['x'=2,'y'=2] [{'x'},{?}]} }""")
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    partitioned, (found,) = run_partitioned(module, 4, [x])
+    agreement.equal(found, -x)
+    assert partitioned.results[0].tiles == (2, 2)
+    assert mesh_of(module) == {"x": 2, "y": 2}
+    with pytest.raises(HloError, match=r"\[sharding\.device\]"):
+        partition(module, 2)

@@ -85,12 +85,14 @@ class Annotations:
     def open_dimensions(self, i: HloInstruction) -> frozenset[int]:
         """Return the dimensions of an array that its annotation lets the partitioner cut further.
 
-        They are marked by ``?`` in Shardy's notation, and by ``unspecified_dims`` in calls of ``Sharding``.
+        They are marked by ``?`` over axes of a mesh, and by ``unspecified_dims`` in calls of ``Sharding``.
         """
         text = (i.frontend_attributes or {}).get("xla.sdy.sharding")
         if text:
             found = parse_shardings(text, self.meshes)
             return found[0].open if found else frozenset()
+        if i.sharding is not None and i.sharding.named is not None:
+            return frozenset(d for d, one in enumerate(i.sharding.named.dimensions) if not one.is_closed)
         listed = _UNSPECIFIED.search(str(i.backend_config)) if isinstance(i.operation, CustomCall) else None
         return frozenset(map(int, re.findall(r"\d+", listed[1]))) if listed is not None else frozenset()
 

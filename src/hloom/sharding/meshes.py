@@ -31,9 +31,15 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 def mesh_of(module: HloModule) -> dict[str, int]:
     """Return the axes of the largest mesh that a program states; none if it states none."""
-    meshes = parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", ""))
-    largest = max(meshes.values(), key=lambda mesh: math.prod(mesh.axes.values()), default=None)
-    return dict(largest.axes) if largest is not None else {}
+    meshes = [
+        dict(mesh.axes)
+        for mesh in parse_meshes(module.config.frontend_attributes.get("xla.sdy.meshes", "")).values()
+    ]
+    for i in module.instructions():
+        named = i.sharding.named if i.sharding is not None else None
+        if named is not None and named.mesh.device_ids is None:
+            meshes.append(dict(named.mesh.axes))
+    return max(meshes, key=lambda axes: math.prod(axes.values()), default=dict[str, int]())
 
 
 def resized(module: HloModule, axes: Mapping[str, int]) -> HloModule:

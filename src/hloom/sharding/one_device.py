@@ -18,7 +18,11 @@ def device_of(i: HloInstruction) -> int | None:
     sharding = i.sharding
     if sharding is not None and sharding.kind == "tuple" and sharding.elements:
         sharding = sharding.elements[0]
-    return sharding.device if sharding is not None and sharding.kind == "maximal" else None
+    if sharding is None:
+        return None
+    if sharding.named is not None and not sharding.named.mesh.axes and sharding.named.mesh.device_ids:
+        return sharding.named.mesh.numbers[0]
+    return sharding.device if sharding.kind == "maximal" else None
 
 
 def run_on(i: HloInstruction, device: int, devices: int, resharder: Communication) -> HloInstruction:

@@ -10,7 +10,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from hloom.errors import HloError
-from hloom.ir.device_groups import DeviceList, IotaTiles
+from hloom.ir.device_groups import AxisRef, DeviceList, IotaTiles, Mesh
+from hloom.ir.named_sharding import NamedSharding
 from hloom.ir.sharding import Sharding
 from hloom.ir.tile_assignment import TileAssignment
 from hloom.sharding.columns import Column, DeviceGroups, groups_along, refined
@@ -150,6 +151,8 @@ class Tiling:
         whole = Tiling.replicated(rank, devices)
         if sharding is None:
             return whole
+        if sharding.named is not None:
+            return _of_named(sharding.named, rank, devices)
         if sharding.kind == "unreduced":
             return Tiling(whole.tiles, whole.columns, devices, Column.along([(1, devices)], devices))
         if sharding.kind != "tiled" or sharding.tiles is None:
@@ -159,11 +162,7 @@ class Tiling:
         if sharding.tiles.tile_count < devices and highest < devices:
             return whole
         if highest >= devices or sharding.tiles.tile_count > devices:
-            message = (
-                f"a sharding names device {highest}, the program runs on {devices}; state the number "
-                "of devices: num_partitions in the header or of hloom.compile, or --mesh x=N"
-            )
-            raise HloError(message, rule="sharding.device")
+            raise _unknown_device(highest, devices)
         columns = _columns(sharding.tiles)
         summand = next(
             (d for d, kind in enumerate(sharding.last_tile_dims, rank) if kind == "unreduced"), None
@@ -196,8 +195,48 @@ class Tiling:
         return tuple(sorted(range(self.devices), key=lambda n: (self.places[n], summands[n])))
 
 
+def _unknown_device(device: int, devices: int) -> HloError:
+    """Return the error for a device of a sharding that there is not."""
+    message = (
+        f"a sharding names device {device}, the program runs on {devices}; state the number "
+        "of devices: num_partitions in the header or of hloom.compile, or --mesh x=N"
+    )
+    return HloError(message, rule="sharding.device")
+
+
+def _of_named(named: NamedSharding, rank: int, devices: int) -> Tiling:
+    """Return the tiling of a sharding over the axes of a mesh."""
+    whole, count = Tiling.replicated(rank, devices), len(named.mesh.numbers)
+    if count > devices:
+        raise _unknown_device(count - 1, devices)
+    if count < devices or not named.mesh.axes:
+        return whole
+    cuts = [one.axes for one in named.dimensions[:rank]]
+    cuts += [()] * (rank - len(cuts))
+    columns = tuple(_along(named.mesh, axes) for axes in cuts)
+    summands = _along(named.mesh, named.unreduced_axes) if named.unreduced_axes else None
+    return Tiling(tuple(column.count for column in columns), columns, devices, summands)
+
+
+def _along(mesh: Mesh, axes: Sequence[AxisRef]) -> Column:
+    """Return the places of devices along axes of a mesh, the first of which is the major one."""
+    digits: list[tuple[int, int]] = []
+    for reference in axes:
+        full = mesh.sizes[reference.axis]
+        before, size = reference.sub_axis or (1, full)
+        behind = math.prod(mesh.sizes[reference.axis + 1 :])
+        digits.append((behind * (full // (before * size)), size))
+    column = Column.along(digits, math.prod(mesh.sizes))
+    if mesh.device_ids is None:
+        return column
+    places = dict(zip(mesh.numbers, column.indices, strict=True))
+    return Column.of([places[device] for device in range(column.devices)])
+
+
 def manual_columns(sharding: Sharding) -> tuple[Column, ...]:
     """Return the places of the devices along the manual subgroups of a sharding; none if it has none."""
+    if sharding.named is not None and sharding.named.manual_axes:
+        return (_along(sharding.named.mesh, sharding.named.manual_axes),)
     if sharding.tiles is None:
         return ()
     kinds, columns = sharding.last_tile_dims, _columns(sharding.tiles)
