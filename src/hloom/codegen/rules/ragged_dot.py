@@ -49,21 +49,19 @@ class _RaggedDot:
         self.of_rhs.update(zip(o.rhs_contracting_dims, summed, strict=True))
         self.left = left
 
-    def prefix(self) -> list[Index]:
-        """Return the indices on which group sizes depend."""
+    def prefix(self) -> tuple[int, ...]:
+        """Return the dimensions of the left operand on which group sizes depend."""
         if self.sizes.shape.rank == 1:
-            return []
+            return ()
         if self.ragged in self.o.lhs_batch_dims:
-            dims = self.o.lhs_batch_dims[: self.o.lhs_batch_dims.index(self.ragged)]
-        else:
-            kin = self.o.lhs_contracting_dims if self.contracting else tuple(self.left)
-            dims = (*self.o.lhs_batch_dims, *kin[: kin.index(self.ragged)])
-        return [self.of_lhs[d] for d in dims]
+            return self.o.lhs_batch_dims[: self.o.lhs_batch_dims.index(self.ragged)]
+        kin = self.o.lhs_contracting_dims if self.contracting else tuple(self.left)
+        return (*self.o.lhs_batch_dims, *kin[: kin.index(self.ragged)])
 
     def sums(self, count: Callable[[Value, Value, Value], list[Value]], width: int) -> list[Value]:
         """Sum over the groups: ``count(number, size, first sum so far)`` returns the summands of a group."""
         e, f = self.e, self.f
-        place = self.prefix()
+        place = [self.of_lhs[d] for d in self.prefix()]
         zero = f.constant(I64, 0).splat(e.lanes)
         with f.loop(0, self.groups, 1, [zero] * width) as loop, e.scope():
             size = e.element(self.sizes, (*place, e.opaque(loop.index, self.groups)))
@@ -105,20 +103,22 @@ class _RaggedDot:
         if not self.groups:
             made = zero
         elif self.contracting:
-            made = self.dot(zero, self.limits())
+            made = self.dot(zero, restricted=True)
         else:
             group, inside = self.group_of_row()
             if self.o.rhs_group_dims:
                 held = f.intrinsic("umin", group, f.constant(group.type, self.groups - 1))
                 self.of_rhs[self.o.rhs_group_dims[0]] = e.opaque(held, self.groups)
-            made = e.choose(inside, self.dot(zero, None), zero)
+            made = e.choose(inside, self.dot(zero, restricted=False), zero)
         if isinstance(made, tuple) or accumulator_type(kind) is kind:
             return made
         return round_to(made, kind)
 
-    def dot(self, zero: Element, limits: tuple[Value, Value] | None) -> Element:
-        """Emit the sum of products, restricted to the terms between limits if there are any."""
+    def dot(self, zero: Element, *, restricted: bool) -> Element:
+        """Emit the sum of products, which may be restricted to the terms of the result's group."""
         e = self.e
+        by_term = not set(self.prefix()).isdisjoint(self.o.lhs_contracting_dims)
+        limits = self.limits() if restricted and not by_term else None
         kind = accumulator_type(self.i.shape.element_type)
         left: Sequence[Index] = [self.of_lhs[d] for d in range(self.lhs.shape.rank)]
         right: Sequence[Index] = [self.of_rhs[d] for d in range(self.rhs.shape.rank)]
@@ -127,9 +127,10 @@ class _RaggedDot:
             a = converted(e.element(self.lhs, tuple(left)), self.lhs.shape.element_type, kind)
             b = converted(e.element(self.rhs, tuple(right)), self.rhs.shape.element_type, kind)
             total = multiply_add(e, kind, a, b, accumulators[0])
-            if limits is not None:
+            if restricted:
+                first, last = limits or self.limits()
                 term = e.wide(e.index_value(self.of_lhs[self.ragged]))
-                inside = term.compare("sge", limits[0]) & term.compare("slt", limits[1])
+                inside = term.compare("sge", first) & term.compare("slt", last)
                 total = e.choose(inside, total, accumulators[0])
             return [total]
 
