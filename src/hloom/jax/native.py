@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -95,6 +96,7 @@ def begin_native() -> bool:
     """Compile the native code in another thread; return false if it is loaded or in the cache already."""
     if _loaded or is_compiled(_KIND, source()):
         return False
+    import_module("hloom.cpu.jit.llvm")  # here: threads that import the same modules may wait for each other
     threading.Thread(target=native, name="hloom native code").start()
     return True
 
