@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from hloom.tools.graph_marks import scene_picture
 from hloom.tools.graph_picture import save_picture
 from hloom.tools.graph_scene import scene_around, scene_of
 from hloom.tools.graph_svg import to_html, to_svg
-from hloom.tools.marks import Text
+from hloom.tools.marks import Line, Rectangle, Text
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 NAMES = ["softmax", "lstm_scan", "transformer_block", "sort"]
@@ -201,8 +202,49 @@ def test_the_pixels_show_what_the_svg_shows(name: str) -> None:
     drawn = ElementTree.fromstring(to_svg(scene))
     size = [int(drawn.get("width")), int(drawn.get("height"))]
     assert [round(picture.width), round(picture.height)] == size
-    texts = sorted(mark.text for mark in picture.marks if isinstance(mark, Text))
-    assert texts == sorted(text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
+    rectangles, texts, paths = svg_marks(drawn, 0, 0)
+    marks = [(m.text, m.color, m.x, m.y) for m in picture.marks if isinstance(m, Text)]
+    assert_near(sorted(marks), sorted(texts))
+    outlines = [
+        (m.fill, m.stroke, m.x, m.y, m.width, m.height) for m in picture.marks if isinstance(m, Rectangle)
+    ]
+    assert_near(sorted(outlines), sorted(rectangles))
+    ends = {
+        (round(x), round(y))
+        for m in picture.marks
+        if isinstance(m, Line)
+        for x, y in ((m.x1, m.y1), (m.x2, m.y2))
+    }
+    for x, y in (paths[0], paths[-1]):
+        assert any(abs(x - u) <= 1 and abs(y - v) <= 1 for u, v in ends)
+
+
+def svg_marks(element: ElementTree.Element, x: float, y: float) -> tuple[list, list, list]:
+    """Return rectangles, texts and ends of paths of a drawing, in its coordinates."""
+    moved = re.fullmatch(r"translate\((\S+),(\S+)\)", element.get("transform", ""))
+    x, y = (x + float(moved[1]), y + float(moved[2])) if moved else (x, y)
+    tag, get = element.tag.split("}")[-1], element.get
+    place = (x + float(get("x", 0)), y + float(get("y", 0)))
+    found: tuple[list, list, list] = [], [], []
+    if tag == "rect" and get("class") != "paper":
+        found[0].append((get("fill"), get("stroke"), *place, float(get("width")), float(get("height"))))
+    elif tag == "text":
+        found[1].append((element.text, get("fill"), *place))
+    elif tag == "path" and get("class") == "edge":
+        numbers = [float(n) for n in re.findall(r"-?[\d.]+", get("d"))]
+        found[2].extend([(x + numbers[0], y + numbers[1]), (x + numbers[-2], y + numbers[-1])])
+    for child in element if tag != "defs" else ():
+        for own, more in zip(found, svg_marks(child, x, y), strict=True):
+            own.extend(more)
+    return found
+
+
+def assert_near(marks: list, drawn: list) -> None:
+    """Assert that marks have the words and, to the tenth that is printed, the numbers of drawn ones."""
+    assert len(marks) == len(drawn)
+    for mark, other in zip(marks, drawn, strict=True):
+        for a, b in zip(mark, other, strict=True):
+            assert a == b if isinstance(a, str) else abs(a - b) <= 0.0501, (mark, other)
 
 
 def test_a_png_file(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hloom.tools.graph_scene import (
     Node,
     Scene,
 )
-from hloom.tools.graph_svg import HEADER, LEGEND, MARGIN, origin
+from hloom.tools.graph_svg import HEADER, LEGEND, MARGIN, box_fill, origin
 from hloom.tools.marks import Line, Mark, Rectangle, Text
 from hloom.tools.picture import Picture
 
@@ -50,7 +50,7 @@ def scene_picture(scene: Scene) -> Picture:
 
 def _box(box: Box, shift: Point) -> Iterator[Mark]:
     x, y = box.x + shift[0], box.y + shift[1]
-    yield Rectangle(x, y, box.width, box.height, "#fbfbfd", "#c9cdda", 1.2, 12)
+    yield Rectangle(x, y, box.width, box.height, box_fill(box), "#c9cdda", 1.2, 12)
     yield Text(x + BOX_PADDING, y + 24, box.title, TITLE_SIZE * _CAP, "#5b6072", bold=True)
 
 

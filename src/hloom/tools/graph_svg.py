@@ -66,12 +66,16 @@ def _defs() -> str:
 # -- boxes and nodes
 
 
+def box_fill(box: Box) -> str:
+    """Return the color of a computation: darker with its distance from the entry."""
+    return _BOX_FILLS[min(box.column, len(_BOX_FILLS) - 1)]
+
+
 def _box(box: Box) -> str:
-    fill = _BOX_FILLS[min(box.column, len(_BOX_FILLS) - 1)]
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
     title = f'x="{box.x + BOX_PADDING:.1f}" y="{box.y + 24:.1f}" font-size="{TITLE_SIZE}" font-weight="700"'
     return (
-        f'<g class="box"><rect {place} rx="12" fill="{fill}" stroke="#c9cdda" stroke-width="1.2"/>'
+        f'<g class="box"><rect {place} rx="12" fill="{box_fill(box)}" stroke="#c9cdda" stroke-width="1.2"/>'
         f'<text {title} fill="#5b6072">{escape(box.title)}</text></g>'
     )
 
