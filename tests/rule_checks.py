@@ -32,6 +32,7 @@ sum { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] add(a, b) }
 product { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] multiply(a, b) }
 largest { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] maximum(a, b) }
 least { a = T[] parameter(0)  b = T[] parameter(1)  ROOT r = T[] minimum(a, b) }
+thrice { a = T[] parameter(0)  b = T[] parameter(1)  c = T[] constant(3)  ROOT r = T[] multiply(b, c) }
 second { a = T[] parameter(0)  ROOT b = T[] parameter(1) }
 """
 ORDER = (

@@ -188,6 +188,9 @@ EXAMPLES = {
         Example("x: f32[9], i: s32[1], u: f32[3]", "r = f32[9] scatter(x, i, u), update_window_dims={0}, "
                 "inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, "
                 "to_apply=sum"),
+        Example("x: f32[9], i: s32[1], u: f32[3]", "r = f32[9] scatter(x, i, u), update_window_dims={0}, "
+                "inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, "
+                "to_apply=thrice"),
         Example("x: f32[4,3], i: s32[1,2], u: f32[1]", "r = f32[4,3] scatter(x, i, u), "
                 "update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, "
                 "index_vector_dim=1, to_apply=second"),
