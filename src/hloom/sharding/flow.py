@@ -25,6 +25,7 @@ class Flow:
         """Join what tuples, loops and conditionals pass on, and the arrays of each group."""
         self.instructions: list[HloInstruction] = list(_reached(entry))
         self._parents: dict[Leaf, Leaf] = {}
+        self._above: set[Leaf] = set()
         for i in self.instructions:
             self._pass_on(i)
         for first, *others in groups:
@@ -44,7 +45,7 @@ class Flow:
 
     def is_passed_on(self, i: HloInstruction) -> bool:
         """Return true if an array is one value with others."""
-        return self.class_of(i) != (i, ()) or (i, ()) in self._parents.values()
+        return (i, ()) in self._parents or (i, ()) in self._above
 
     def _pass_on(self, i: HloInstruction) -> None:
         match i.operation:
@@ -73,6 +74,7 @@ class Flow:
                 one, other = self.class_of(a, index), self.class_of(b, (*from_index, *index))
                 if one != other:
                     self._parents[one] = other
+                    self._above.add(other)
 
 
 def _reached(computation: HloComputation) -> Iterator[HloInstruction]:

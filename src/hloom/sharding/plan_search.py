@@ -65,45 +65,34 @@ def merged(
     return tuple(math.prod(sizes[k] for k in group) for group in groups), made
 
 
-def cheapest_moves(
-    dimensions: Sequence[int],
-    sizes: Sequence[int],
-    start: State,
-    want: State,
-    held: Collection[int],
-    limit: int,
-) -> list[Move] | None:
-    """Return the moves that send the fewest elements, the fewest among equals; None if there are none.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search for the moves that send the fewest elements, the fewest among equals.
 
-    Args:
+    Attributes:
         dimensions: those of the whole array.
         sizes: the size of each axis.
         start, want: the states.
         held: axes that stay where they are.
         limit: the elements that a device may send, exclusive.
     """
-    if len(sizes) > MOST_AXES:
-        return None
-    return _Search(dimensions, sizes, start, want, held, limit).found()
 
+    dimensions: Sequence[int]
+    sizes: Sequence[int]
+    start: State
+    want: State
+    held: Collection[int]
+    limit: int
 
-class _Search:
-    def __init__(
-        self,
-        dimensions: Sequence[int],
-        sizes: Sequence[int],
-        start: State,
-        want: State,
-        held: Collection[int],
-        limit: int,
-    ) -> None:
-        self.dimensions, self.sizes = dimensions, sizes
-        self.start, self.want = start, want
-        self.movable = [k for k in range(len(sizes)) if k not in held]
-        self.limit = limit
+    @property
+    def movable(self) -> list[int]:
+        """Return the axes that may move."""
+        return [k for k in range(len(self.sizes)) if k not in self.held]
 
     def found(self) -> list[Move] | None:
-        """Return the moves."""
+        """Return the moves; None if there are none, or too many axes."""
+        if len(self.sizes) > MOST_AXES:
+            return None
         best: dict[State, tuple[int, int]] = {self.start: (0, 0)}
         came: dict[State, tuple[State, Move]] = {}
         heap: list[tuple[int, int, State]] = [(0, 0, self.start)]
@@ -146,7 +135,7 @@ class _Search:
         for d, axes in enumerate(state):
             for kept in range(len(axes)):
                 moved = axes[kept:]
-                if not all(k in self.movable for k in moved) or not self._divides(d, axes):
+                if any(k in self.held for k in moved) or not self._divides(d, axes):
                     continue
                 count = self._count(moved)
                 yield Move("gather", _with(state, d, axes[:kept]), d), local * (count - 1)
@@ -178,7 +167,7 @@ class _Search:
             rest = list(order)
             made: list[tuple[int, ...]] = []
             for axes in state:
-                if any(k not in self.movable for k in axes):
+                if any(k in self.held for k in axes):
                     made.append(axes)
                     continue
                 taken: list[int] = []

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from hloom.sharding.columns import Axes, Column, DeviceGroups, column_along, groups_along, refined
-from hloom.sharding.plan_search import MOST_AXES, Move, State, cheapest_moves, merged
+from hloom.sharding.plan_search import MOST_AXES, Move, Search, State, merged
 from hloom.sharding.ranges import Halo, by_device
 from hloom.sharding.tiling import Tiling
 
@@ -158,7 +158,7 @@ class _Steps:
             steps = _Steps(self.dimensions, sizes, states[:rank], states[rank:], held)
             steps.elements = self.elements
             return steps._searched(tuple(states[:rank]))
-        moves = cheapest_moves(self.dimensions, self.sizes, start, self.want, self.held, self.elements)
+        moves = Search(self.dimensions, self.sizes, start, self.want, self.held, self.elements).found()
         return None if moves is None else self._replayed(start, moves)
 
     def _replayed(self, start: State, moves: Sequence[Move]) -> Plan:
