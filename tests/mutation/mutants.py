@@ -74,7 +74,7 @@ NEIGHBOURS = {
 
 SYMMETRIC = {
     "min", "max", "minimum", "maximum", "gcd", "lcm", "hypot", "isclose", "fma", "array_equal",
-    "logical_and", "logical_or", "logical_xor", "clip", "add",
+    "logical_and", "logical_or", "logical_xor", "clip", "add", "two_product", "two_sum",
 }  # fmt: skip
 """Functions whose value does not depend on the order of their first two arguments."""
 
