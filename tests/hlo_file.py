@@ -402,9 +402,9 @@ def bless(path: Path, section: Section, run: RunLine | None, what: str) -> None:
             section.module().verify()
         section.error = (number, caught.value.rule)
         lines[number] = f"// EXPECT-ERROR: {caught.value.rule}"
-    elif section.checks and what.startswith(("print", "kernels")):
+    elif section.checks and what.startswith(("print", "opt", "kernels")):
         output = command_output(section, what).split("\n")
-        start = output.index("") if what.startswith("print") else 0
+        start = 0 if what.startswith("kernels") else output.index("")
         printed = [line.strip() for line in output[start:] if line.strip()]
         section.checks = _blessed_checks(section.checks, printed)
         for number, kind, text in section.checks:
