@@ -224,3 +224,17 @@ def test_folding_reaches_into_loops() -> None:
     module = after(loop(step).replace("RESULT", RESULTS["x"]), ConstantFolding(), DeadCodeElimination())
     body = the_loop(module).called_computations[0]
     assert sum(i.opcode == "add" for i in body.instructions) == 2
+
+
+@pytest.mark.parametrize(
+    ("count", "final", "in_body", "in_condition"),
+    [
+        (TripCount(0, initial=2, step=3, iterations=3), 11, (2, 8), (2, 11)),
+        (TripCount(0, initial=9, step=-2, iterations=4), 1, (3, 9), (1, 9)),
+        (TripCount(0, initial=5, step=1, iterations=0), 5, (5, 5), (5, 5)),
+    ],
+)
+def test_the_numbers_that_a_counter_takes(
+    count: TripCount, final: int, in_body: tuple[int, int], in_condition: tuple[int, int]
+) -> None:
+    assert (count.final, count.in_body, count.in_condition) == (final, in_body, in_condition)
