@@ -184,3 +184,14 @@ while number in Handle._alive:
 print("freed")
 """
     assert run_program(HEAD + program, "cpu") == "freed\n"
+
+
+def test_a_token_has_no_elements_to_convert() -> None:
+    program = """
+try:
+    np.asarray(jax.lax.create_token()._buf)
+except RuntimeError as error:
+    print(error)
+"""
+    wanted = "INVALID_ARGUMENT: Cannot convert a token-shape buffer to a numpy array.\n"
+    assert run_program(HEAD + program, "cpu") == run_program(HEAD + program, "stock") == wanted

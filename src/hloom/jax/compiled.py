@@ -17,7 +17,7 @@ from hloom.codegen.target import OPTIMIZED, QUICK
 from hloom.jax.client import MEMORY_KINDS
 from hloom.jax.errors import UNIMPLEMENTED, PjrtError
 from hloom.jax.placements import Placement, Placements, placements_of
-from hloom.jax.transfers import NUMBERS, TYPES
+from hloom.jax.transfers import NUMBERS, TOKEN, TYPES
 
 if TYPE_CHECKING:
     from hloom.cpu.loaded_program import LoadedProgram
@@ -36,7 +36,7 @@ _SMALL_LENGTH: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An argument or a result: an array, or a token, which JAX represents by an array of no elements.
+    """An argument or a result: an array, or a token, which has no elements.
 
     Attributes:
         dimensions: the array's.
@@ -60,6 +60,8 @@ class Leaf:
     @property
     def bytes(self) -> int:
         """The size of the elements; those of less than a byte take a whole one."""
+        if self.is_token:
+            return 0
         size = 1 if self.number == _PRED else TYPES[self.number].numpy_dtype.itemsize
         for extent in self.dimensions:
             size *= extent
@@ -69,7 +71,7 @@ class Leaf:
     def of(shape: Shape, placement: Placement) -> Leaf:
         """Return the leaf for a shape that is no tuple; it has the dimensions major to minor."""
         if not shape.is_array:
-            return Leaf((0,), _PRED, True, placement.memory)
+            return Leaf((0,), TOKEN, True, placement.memory)
         dimensions, order = shape.dimensions, placement.order
         if order:
             dimensions = tuple(dimensions[len(order) - 1 - order.index(d)] for d in range(len(order)))
@@ -363,6 +365,8 @@ def _leaves_of(rows: Any) -> tuple[Leaf, ...]:
         Leaf(tuple(map(int, dimensions)), int(number), bool(is_token), int(memory), tuple(map(int, order)))
         for dimensions, number, is_token, memory, order in rows
     ]
-    if not all(leaf.number in TYPES and leaf.memory in range(len(MEMORY_KINDS)) for leaf in leaves):
+    if not all(
+        (leaf.number in TYPES or leaf.is_token) and leaf.memory in range(len(MEMORY_KINDS)) for leaf in leaves
+    ):
         raise ValueError("no such element type or memory")
     return tuple(leaves)

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 _HEAD_BYTES: Final = ctypes.sizeof(BufferHead)
 _BOOL: Final = 1
-_TOKEN: Final = 23
+TOKEN: Final = 23
 _TILED, _STRIDES = 0, 1
 """Kinds of layouts."""
 
