@@ -43,6 +43,7 @@ def region(before: str, inside: str, behind: str) -> HloModule:
         ('[{"x"}, {}]', "f32[8,4]", '[{?}, {"y"}]', (2, 2)),
         ('[{"x"}, {"y"}]', "f32[8,4]", '[{?}, {"y"}]', (2, 2)),
         ('[{}, {"x"}]', "f32[8,8]", "[{?}, {?}]", (1, 2)),
+        ('[{"y", "x"}, {}]', "f32[4,8]", '[{"y"}, {?}]', (4, 1)),
     ],
 )
 def test_cuts_along_other_axes_stay(before: str, inside: str, behind: str, tiles: tuple[int, int]) -> None:
@@ -91,3 +92,34 @@ def test_a_region_is_left_to_tiles_of_more_axes_than_its_own() -> None:
     partitioned, (found,) = run_partitioned(module, 8, [p])
     agreement.equal(found, np.roll(p, 2))
     assert partitioned.results[0].tiles == (8,)
+
+
+def test_the_minor_cut_of_a_dimension_becomes_the_major_one() -> None:
+    """Tiles of 2 rows change places, so that those of a place of y are neighbors."""
+    partitioned, (found,) = run_partitioned(region('[{"x", "y"}, {}]', "f32[4,8]", '[{"y"}, {?}]'), 4, [X])
+    agreement.equal(found, X * X)
+    assert partitioned.results[0].tiles == (4, 1)
+    assert bytes_sent(partitioned.module) == 2 * 8 * 4
+
+
+def test_sums_inside_of_a_region_are_over_its_tiles() -> None:
+    """Each place of y adds its 4 rows, of which each place of x has 2."""
+    module = HloModule.from_text("""
+      HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}
+      sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+      ENTRY e {
+        x = f32[8,8] parameter(0), frontend_attributes={
+          xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"y\\", \\"x\\"}, {}]>"}
+        t = f32[4,8] custom-call(x), custom_call_target="xla.sdy.GlobalToLocalShape",
+          custom_call_has_side_effect=true, frontend_attributes={
+            xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"y\\"}, {?}]>]>",
+            xla.sdy.manual_axes="#sdy<manual_axes{\\"y\\"}>"}
+        zero = f32[] constant(0)
+        s = f32[8] reduce(t, zero), dimensions={0}, to_apply=sum
+        ROOT r = f32[16] custom-call(s), custom_call_target="xla.sdy.LocalToGlobalShape",
+          custom_call_has_side_effect=true, frontend_attributes={
+            xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"y\\"}]>]>",
+            xla.sdy.manual_axes="#sdy<manual_axes{\\"y\\"}>"}
+      }""")
+    _, (found,) = run_partitioned(module, 4, [X])
+    agreement.equal(found, np.concatenate([X[:4].sum(0), X[4:].sum(0)]))

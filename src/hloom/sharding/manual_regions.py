@@ -25,14 +25,14 @@ TO_FULL: Final = "SPMDShardToFullShape"
 
 
 def kept_cuts(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence[Column]) -> Tiling:
-    """Return the cuts of a value along axes that are not manual, which it keeps inside of a region.
+    """Return the cuts of a region's value along axes that are not manual, which it keeps at the border.
 
-    A cut is kept if its dimension is not cut by a manual axis, its tiles divide the array evenly, and the
-    devices at each place of the manual axes have all of its tiles.
+    A cut is kept if its tiles divide the array inside of the region evenly, and the devices at each place of
+    the manual axes have all of its tiles.
 
     Args:
-        have: the tiling of the value.
-        manual: its tiling along the manual axes.
+        have: the tiling of the value inside of the region.
+        manual: its tiling along the manual axes, outside.
         shape: its shape outside of the region.
         fixed: the places of the devices along the manual axes.
     """
@@ -41,13 +41,40 @@ def kept_cuts(have: Tiling, manual: Tiling, shape: Shape, fixed: Sequence[Column
         return kept
     for d, tiles in enumerate(have.tiles):
         column = have.column(d)
-        if tiles == 1 or manual.cuts(d) or shape.dimensions[d] % tiles:
+        if tiles == 1 or shape.dimensions[d] % (tiles * manual.tiles[d]):
             continue
         others = [kept.column(e) for e in range(len(kept.tiles)) if e != d]
         if are_independent([*fixed, *others, column]):
             columns = (*kept.columns[:d], column, *kept.columns[d + 1 :])
             kept = Tiling((*kept.tiles[:d], tiles, *kept.tiles[d + 1 :]), columns, kept.devices)
     return kept
+
+
+def inside(have: Tiling, manual: Tiling) -> Tiling:
+    """Return the tiling of a value inside of a region, of which manual axes cut dimensions.
+
+    Of a dimension that a manual axis and others cut, the others' cut stays if it is the minor one; if it is
+    the major one, tiles have to be exchanged.
+
+    Args:
+        have: the tiling of the value outside of the region.
+        manual: its tiling along the manual axes.
+    """
+    tiles, columns = list(have.tiles), list(have.columns)
+    for d, count in enumerate(manual.tiles):
+        more = have.tiles[d] // count
+        if count == 1:
+            continue
+        found = have.tiles[d] % count == 0 and more > 1
+        minor = [index % more for index in have.column(d).indices] if found else []
+        major = [index // count for index in have.column(d).indices] if found else []
+        if found and [index // more for index in have.column(d).indices] == list(manual.column(d).indices):
+            tiles[d], columns[d] = more, Column.of(minor)
+        elif found and [n % count for n in have.column(d).indices] == list(manual.column(d).indices):
+            tiles[d], columns[d] = more, Column.of(major)
+        else:
+            tiles[d], columns[d] = 1, Column(have.devices)
+    return replace(have, tiles=tuple(tiles), columns=tuple(columns))
 
 
 def inner_cuts(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
@@ -68,9 +95,18 @@ def inner_cuts(tiling: Tiling, inside: Shape, outside: Shape) -> Tiling:
 
 
 def united(manual: Tiling, kept: Tiling) -> Tiling:
-    """Return the tiling with the cuts of both, which are of different dimensions."""
+    """Return the tiling with the cuts of both; the manual cut of a dimension is the major one."""
     pairs = list(zip(manual.tiles, kept.tiles, strict=True))
-    columns = [manual.column(d) if m > 1 else kept.column(d) for d, (m, _) in enumerate(pairs)]
+    columns: list[Column] = []
+    for d, (many, few) in enumerate(pairs):
+        major, minor = manual.column(d), kept.column(d)
+        if many == 1 or few == 1:
+            columns.append(major if many > 1 else minor)
+        elif major.listed or minor.listed:
+            both = zip(major.indices, minor.indices, strict=True)
+            columns.append(Column.of([m * few + k for m, k in both]))
+        else:
+            columns.append(Column.along([*major.digits, *minor.digits], major.devices))
     return replace(manual, tiles=tuple(m * k for m, k in pairs), columns=tuple(columns))
 
 
@@ -129,7 +165,8 @@ class Regions(Values):
         for operand, sharding in zip(i.operands, shardings, strict=True):
             shape = self.whole[operand]
             manual = sharding.tiling(rank_of(shape), self.devices, axes)
-            kept = kept_cuts(cast("Tiling", self.tilings[operand]), manual, shape, fixed((*region, places)))
+            have = inside(cast("Tiling", self.tilings[operand]), manual)
+            kept = kept_cuts(have, manual, shape, fixed((*region, places)))
             tile = self.resharder.renamed(self.fitted(operand, united(manual, kept), purpose))
             parts.append(self.made(tile, local_shape(shape, manual), kept, (*region, places)))
         self._hand_over(i, parts, (*region, places))
