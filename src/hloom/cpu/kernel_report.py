@@ -17,7 +17,7 @@ from hloom.plan.kernel import KernelKind, KernelPlan
 
 
 def kernel_report(plans: Iterable[KernelPlan], program: NativeProgram) -> str:
-    """Return the lines of the plans that generate code, each followed by its kernels."""
+    """Return the lines of the plans that generate code, each followed by its kernels; last the arena."""
     calls: dict[str, list[LoopKernel]] = defaultdict(list)
     for call in program.calls:
         if call.kernel is not None:
@@ -26,6 +26,7 @@ def kernel_report(plans: Iterable[KernelPlan], program: NativeProgram) -> str:
     for plan in plans:
         if plan.kind is not KernelKind.NONE:
             lines += [str(plan), *(f"  {_described(kernel)}" for kernel in calls[plan.instruction.name])]
+    lines.append(f"temporaries: {program.temp_bytes} B")
     return "".join(f"{line}\n" for line in lines)
 
 
