@@ -123,10 +123,13 @@ def _moved(question: Question, accepted: list[Cut], order: Sequence[list[Cut]]) 
         for d in range(len(tiling.tiles))
         if tiling.cuts(d)
     ]
+    large = [f for f in question.factors if f.kind == "plain" and f.result is not None and f.operands]
+    large.sort(key=lambda f: -f.size)
     for cut in columns:
-        for factor in sorted(question.factors, key=lambda f: -f.size):
-            plain = factor.kind == "plain" and factor.result is not None and factor.operands
-            if plain and factor.size % cut.tiles[0] == 0 and _fits(question, made, factor, cut):
+        if any(cut.column(0) == used.column(0) for _, used in made):
+            continue  # two factors cannot have one cut
+        for factor in large:
+            if factor.size % cut.tiles[0] == 0 and _fits(question, made, factor, cut):
                 made.append((factor, cut))
                 break
     return made
