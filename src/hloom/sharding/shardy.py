@@ -50,6 +50,11 @@ class Mesh:
     devices: tuple[int, ...]
 
     @cached_property
+    def is_in_order(self) -> bool:
+        """True if the devices are numbered from 0 in row-major order."""
+        return self.devices == tuple(range(len(self.devices)))
+
+    @cached_property
     def coordinates(self) -> dict[int, dict[str, int]]:
         """The index along each axis, by device."""
         if not self.axes:
@@ -59,7 +64,7 @@ class Mesh:
 
     def column(self, parts: Sequence[AxisPart], devices: int) -> Column:
         """Return the places of devices along parts of axes, the first of which is the major one."""
-        if self.devices == tuple(range(devices)):
+        if self.is_in_order and len(self.devices) == devices:
             return Column.along(
                 [(self._stride(name, before, size), size) for name, before, size in parts], devices
             )
