@@ -1,4 +1,4 @@
-"""Where programs ask whether they are to end: after kernels that did enough work since the last poll."""
+"""Polls for the end of a program: emitted after kernels that did enough work since the last poll."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each rewrite rule makes of its examples: `rewrites/` has both sides; ``pytest --bless`` writes it."""
+"""Results of each rewrite rule on its examples: `rewrites/` has both sides; ``pytest --bless`` writes it."""
 
 from __future__ import annotations
 

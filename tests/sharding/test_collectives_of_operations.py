@@ -1,4 +1,4 @@
-"""What the tiles of each operation send and why; ``--bless`` writes `collectives_of_operations.txt`.
+"""Transfers between the tiles of each operation; `--bless` writes `collectives_of_operations.txt`.
 
 The values are the same if a device gets more than it needs.
 """

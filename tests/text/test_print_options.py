@@ -1,4 +1,4 @@
-"""What each print option changes: the lines of one program that differ from those of the defaults."""
+"""Effect of each print option: the lines of one program that differ from those of the defaults."""
 
 from __future__ import annotations
 
