@@ -173,7 +173,7 @@ class Campaign:
                 bound = bounds[output] if bounds else None
                 where = differs(found, wanted, case.tolerance, of_terms, bound)
                 if where.any():
-                    difference = Difference(case, found, wanted, where, again, bound)
+                    difference = Difference(case, found, wanted, where, again, bound, output)
                     explained |= self._explain(difference, f"{backend}, replica {replica}, output {output}")
         self.report.known.update(explained)
 

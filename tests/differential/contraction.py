@@ -90,7 +90,10 @@ def laid_out(sizes: list[int], order: list[int]) -> list[int]:
 
 
 def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -> tuple[str, list[int]]:
-    """Return a window with strides, padding, dilations and reversal as text, and its number of positions."""
+    """Return a window with strides, padding, dilations and reversal as text, and its number of positions.
+
+    Where a crop and a padding cancel each other, XLA:CPU reads beyond the row, in the end beyond the array.
+    """
     rank = len(base)
     ones = [1] * rank
     stride = [draw.integer(1, 3) for _ in base] if draw.chance(0.5) else ones
@@ -106,6 +109,7 @@ def spatial_window(draw: Draw, base: list[int], window: list[int], crop: bool) -
         if draw.chance(0.9):
             high = max(high, extent - dilated - low)
         high = max(high, -(dilated + low))
+        high += low == -high < 0
         pads.append(f"{low}_{high}")
         positions.append(max(0, (low + dilated + high - extent) // stride[number] + 1))
     if not rank:

@@ -32,6 +32,7 @@ class Difference:
         where: the elements that differ.
         again: hloom's value of this result for other arguments.
         bound: the rounding error of each element, where it is analysed.
+        output: which of the case's results it is.
     """
 
     case: Case
@@ -40,6 +41,7 @@ class Difference:
     where: Array
     again: Callable[[Sequence[Array]], Array]
     bound: Array | None = None
+    output: int = 0
 
 
 def everywhere(difference: Difference) -> Array:
@@ -120,6 +122,19 @@ def ill_conditioned_power(case: Case, ours: Array, theirs: Array) -> Array:
         return ~(error < 1) | (distance <= error * value) | overflows
 
 
+def factors_out_of_range(difference: Difference) -> Array:
+    """Select powers of which a factor, |x|^(re y) or exp(-im y arg x), overflows or is subnormal."""
+    x, y = (wide(a) for a in difference.case.arguments)
+    limits = np.finfo(difference.ours.dtype)
+    with np.errstate(all="ignore"):
+        exponents = y.real * np.log(np.abs(x)), -y.imag * np.angle(x)
+        low, high = np.log(float(limits.tiny)), np.log(float(limits.max))
+        # The rounding of an exponent moves the ends of the range.
+        return np.logical_or.reduce(
+            [(e < low + 64 * limits.eps * abs(low)) | (e > high - 64 * limits.eps * high) for e in exponents]
+        )
+
+
 def squares_out_of_range(difference: Difference) -> Array:
     """Select elements with an argument part that is infinite, NaN, or has an infinite or subnormal square."""
     where = np.zeros_like(difference.where)
@@ -166,9 +181,10 @@ def infinite_arguments(difference: Difference) -> Array:
     return where
 
 
-def infinite_parts(difference: Difference) -> Array:
-    """Select elements in which hloom's result has an infinite part."""
-    return np.isinf(difference.ours.real) | np.isinf(difference.ours.imag)
+def overflowing_hyperbolic_functions(difference: Difference) -> Array:
+    """Select elements for whose argument x + iy the exponential of |y| exceeds the largest number."""
+    (argument,) = difference.case.arguments
+    return np.abs(argument.imag) > np.log(np.finfo(argument.dtype).max) * (1 - eps(argument.dtype))
 
 
 def subnormal_parts(difference: Difference) -> Array:
@@ -227,6 +243,29 @@ def rounded_at_every_step(difference: Difference) -> Array:
         if output.shape == difference.ours.shape and same_bits(output, difference.ours).all():
             return np.asarray(distance <= bound)
     return np.zeros_like(difference.where)
+
+
+def signs_of_sums(difference: Difference) -> Array:
+    """Select elements of a program that change with the signs of sums that are zero."""
+    positive, negative = (with_zero_sums(difference, zero) for zero in ("copy(@{0}z)", "negate(@{0}z)"))
+    return ~same_bits(positive, negative)
+
+
+def with_zero_sums(difference: Difference, zero: str) -> Array:
+    """Return hloom's result if each sum that is zero has the sign of an expression of +0."""
+    case, lines = difference.case, list[str]()
+    adding = {t.split()[0] for t in case.computations if " add(" in t}
+    for line in case.lines:
+        name, expression = line.split(" = ", 1)
+        lines.append(line)
+        called = re.findall(r"to_apply=(@\w+)", expression)
+        if re.search(r"\bdot\(|\bconvolution\(", expression) or set(called) & adding:
+            lines[-1] = f"{name}s = {expression}"
+            lines += [f"{name}z = subtract({name}s, {name}s)", f"{name}n = {zero.format(name[1:])}"]
+            lines.append(f"{name}e = compare({name}s, {name}z), direction=EQ")
+            lines.append(f"{name} = select({name}e, {name}n, {name}s)")
+    text = program([dataclasses.replace(case, lines=tuple(lines))])
+    return Evaluator().run(HloModule.from_text(text).entry, case.arguments)[difference.output]
 
 
 # -- how far off XLA's values may be
@@ -409,7 +448,7 @@ def on_the_other_side(difference: Difference) -> Array:
     with np.errstate(all="ignore"):
         size = np.abs(ours) + 2 * np.pi
         mirrored = np.abs(np.abs(theirs) - np.abs(ours)) <= 64 * ulp(np.abs(ours), difference.ours.dtype)
-    return mirrored | ~(np.abs(theirs - ours) > size) | ~np.isfinite(theirs)
+        return mirrored | ~(np.abs(theirs - ours) > size) | ~np.isfinite(theirs)
 
 
 def zeros(difference: Difference) -> Array:

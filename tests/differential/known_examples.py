@@ -66,6 +66,13 @@ EXAMPLES: dict[str, Case] = {
         "dot f32", "@v0 = dot(@p0, @p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}", F([-0.0, -0.0]),
         F([1, 1]),
     ),
+    "signs of sums in programs": draw_case("programs", 134, 7301),
+    "signs of complex products that are zero": made(
+        "reduce-window multiply c64",
+        "@v0 = reduce-window(@p0, @p1), window={size=20 pad=19_0}, to_apply=@f0",
+        C(np.random.default_rng(20).choice([1, -1, 1], 20)), C(1),
+        computations=[combine("multiply(a, b)", "c64")],
+    ),
     "maxima of constant zeros": draw_case("calls", 49, 26112201),
     "zeros in place of NaN": binary(
         "divide", "f4e2m1fn", np.array([0, 1], ml_dtypes.float4_e2m1fn),
@@ -120,6 +127,9 @@ EXAMPLES: dict[str, Case] = {
     "condition of complex powers": binary(
         "power", "c64", C([-16.070082 - 40.261333j]), C([-17.565865 + 19.951982j]), tolerance=C64
     ),
+    "range of complex powers": binary(
+        "power", "c64", C([-1.71694e-16]), C([2.5 - 4j]), tolerance=C64
+    ),
     "range of complex atan2": binary("atan2", "c64", C([1e30 + 1e30j]), C([1 + 2j]), tolerance=C64),
     "rounding in complex atan2": binary(
         "atan2", "c64", C([1e-4 + 1e-5j, 0.3 + 1j]), C([1 + 2j, 1]), tolerance=C64
@@ -131,7 +141,7 @@ EXAMPLES: dict[str, Case] = {
     "infinite complex quotients": binary(
         "divide", "c64", C([complex(-0.0, np.inf)]), C([3e38 + 0.5j]), tolerance=C64
     ),
-    "overflow of complex circular functions": unary("sine", "c64", C([0 + 1000j]), tolerance=C64),
+    "overflow of complex circular functions": unary("sine", "c64", C([1000j, 0.5 + 89j]), tolerance=C64),
     "small parts of complex circular functions": unary("sine", "c64", C([1e-30j]), tolerance=C64),
     "range of complex logarithms": unary("log-plus-one", "c64", C([-1 + 1e-30j]), tolerance=C64),
     "complex numbers with NaN": unary("sine", "c64", C([complex(0, np.nan)]), tolerance=C64),

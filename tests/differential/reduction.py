@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 
 from hloom.shape.element_type import ElementType
@@ -60,12 +61,20 @@ def reduction(draw: Draw) -> tuple[str, str, Array, bool]:
 
 
 def values_for(draw: Draw, opcode: str, element_type: str, sizes: tuple[int, ...], exact: bool) -> Array:
-    """Return any values if the order of combination is irrelevant, else values with bounded rounding."""
+    """Return any values if the order of combination is irrelevant, else values with bounded rounding.
+
+    Factors are few enough that no product of some of them, in any order, overflows or is rounded to 0.
+    """
     kind = ElementType.parse(element_type)
     if opcode not in ("add", "multiply") or not (kind.is_floating or kind.is_complex):
         return draw.values(element_type, sizes)
     if opcode == "multiply":
-        return draw.numbers.choice(np.array([1, -1, 2, 0.5, 1, 1]), sizes).astype(kind.numpy_dtype)
+        factors = draw.numbers.choice(np.array([1, -1, 2, 0.5, 1, 1]), sizes)
+        least = float(ml_dtypes.finfo(kind.component.numpy_dtype).smallest_subnormal)
+        for factor, end in ((2, kind.component.limits[1]), (0.5, least)):
+            most = int(abs(math.log2(end)))
+            factors.reshape(-1)[np.flatnonzero(factors == factor)[most:]] = 1
+        return factors.astype(kind.numpy_dtype)
     return draw.small_values(element_type, sizes) if exact else draw.ordinary_values(element_type, sizes)
 
 

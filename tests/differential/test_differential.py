@@ -165,7 +165,8 @@ def elsewhere(difference: Difference, where: np.ndarray) -> np.ndarray:
     """Return values that are neither hloom's nor XLA's: far away, or slightly apart for narrow types."""
     ours, theirs = difference.ours, difference.theirs
     if ours.dtype.kind in "fc":
-        far = 1000 + 1000 * np.abs(np.nan_to_num(ours, nan=0.0, posinf=0.0, neginf=0.0))
+        with np.errstate(over="ignore"):
+            far = 1000 + 1000 * np.abs(np.nan_to_num(ours, nan=0.0, posinf=0.0, neginf=0.0))
         return np.where(where, far, theirs).astype(ours.dtype)
     narrow = ElementType.from_dtype(ours.dtype).bits < 8
     candidates = np.arange(1 if narrow else 101, 7 if narrow else 107).astype(ours.dtype)
