@@ -50,3 +50,29 @@ def test_scatters_without_a_kernel_stay() -> None:
     text = TEXT.replace("OPCODE", "negate").replace("RESULT", "f32[5]").replace("USED", "u")
     module = after(text, ScatterFusion(accepts=lambda scatter: False), arguments=ARGUMENTS)
     assert opcodes(module)["fusion"] == 0
+
+
+def test_fusions_join_with_what_they_compute() -> None:
+    text = """
+        f {
+          x = f32[] parameter(0)
+          y = f32[] parameter(1)
+          ROOT r = f32[] add(x, y)
+        }
+        g {
+          u = f32[5] parameter(0)
+          n = f32[5] negate(u)
+          ROOT r = f32[5] add(n, u)
+        }
+        ENTRY e {
+          x = f32[9] parameter(0)
+          i = s32[5] parameter(1)
+          u = f32[5] parameter(2)
+          v = f32[5] fusion(u), kind=kLoop, calls=g
+          ROOT s = f32[9] scatter(x, i, v), update_window_dims={}, inserted_window_dims={0},
+            scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f
+        }"""
+    module = after(text, ScatterFusion(), arguments=ARGUMENTS)
+    (fusion,) = (i for i in module.entry.instructions if i.opcode == "fusion")
+    inside = [i.opcode for i in fusion.called_computations[0].instructions if i.opcode != "parameter"]
+    assert sorted(inside) == ["add", "negate", "scatter"]

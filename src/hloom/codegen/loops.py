@@ -20,6 +20,7 @@ from hloom.codegen.llvm import I32, I64, PTR, Function, Module, Value
 from hloom.codegen.types import Element, storage_bytes
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.traits import ElementCost
+from hloom.operations.gather_scatter import Gather
 from hloom.plan.index import Index, Variable
 from hloom.plan.iteration import is_nested, planned_space, result_shapes, steady_elements
 from hloom.plan.space import Space
@@ -34,6 +35,10 @@ MOST_LANES: Final = 128
 
 LATENCY: Final = {ElementCost.MODERATE: 1, ElementCost.TRANSCENDENTAL: 12}
 """Dependent instructions of an elementwise operation, by class; 1 for the others."""
+
+GATHERED: Final = 4
+"""Operations that take as long as a load of one element from an address of its own; processors load the lanes
+of a vector one after the other."""
 
 
 def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
@@ -185,9 +190,14 @@ def work_for_each(members: Sequence[HloInstruction]) -> int:
     """Return the rough number of operations per element."""
     loop = _turning(members)
     if loop is None:
-        return len(members)
+        return len(members) + GATHERED * sum(_loads_single_elements(m) for m in members)
     count = loop.annotation(TripCount)
     return len(members) + (count.iterations if count is not None else 1) * len(loop.called_computations[0])
+
+
+def _loads_single_elements(i: HloInstruction) -> bool:
+    """Return whether adjacent elements of a gather come from separate addresses."""
+    return isinstance(i.operation, Gather) and i.shape.rank - 1 not in i.operation.offset_dims
 
 
 def side_by_side(members: Sequence[HloInstruction], rounds: int) -> int:

@@ -99,8 +99,11 @@ class _ScatterGroup:
             return False
         if any(user not in inside for user in p.users) or p is self.scatter.operands[0]:
             return False
-        parts = list(p.called_computations[0].instructions) if isinstance(p.operation, Fusion) else [p]
-        if isinstance(p.operation, (Parameter, Constant)) or not all(map(_is_cheap, parts)):
+        if isinstance(p.operation, (Parameter, Constant)):
+            return False
+        body = p.called_computations[0].instructions if isinstance(p.operation, Fusion) else [p]
+        parts = [m for m in body if not isinstance(m.operation, Parameter)]
+        if not all(map(_is_cheap, parts)):
             return False
         if self.scatter.operands[0] in p.operands or self.members + len(parts) > self.most:
             return False

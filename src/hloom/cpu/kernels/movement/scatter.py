@@ -14,11 +14,18 @@ from hloom.analysis.instructions import operation_of
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm import I1, I32, I64, PTR, Function, Module, Value, make_type
 from hloom.codegen.llvm.memory import compress
-from hloom.codegen.loops import LoopKernel, lanes_text, outer_loops, vector_lanes, vector_loop
+from hloom.codegen.loops import (
+    LoopKernel,
+    lanes_text,
+    outer_loops,
+    vector_lanes,
+    vector_loop,
+    work_for_each,
+)
 from hloom.codegen.target import has_avx512
 from hloom.codegen.types import Element
 from hloom.cpu.cores import thread_count
-from hloom.cpu.program import KERNELS, ProgramEmitter
+from hloom.cpu.program import KERNELS, SHARED_WORK, ProgramEmitter
 from hloom.ir.instruction import HloInstruction
 from hloom.operations.gather_scatter import Scatter
 from hloom.operations.structure import parameter_number
@@ -27,6 +34,8 @@ from hloom.plan.kernel import KernelPlan
 
 LEAST_SHARED: Final = 4096
 """Number of updates from which a second pass over their indices pays."""
+UPDATE_WORK: Final = 4
+"""Work of one update in addition to computing it: index, bounds check, load, combination and store."""
 CHUNK: Final = 1024
 """Number of indices compacted before their updates are applied."""
 LANES: Final = 16
@@ -48,17 +57,15 @@ def emit_scatter(program: ProgramEmitter, plan: KernelPlan) -> None:
     updates = scatter.operands[count + 1]
     if 0 in (*updates.shape.dimensions, *scatter.operands[0].shape.dimensions):
         return
-    inputs = plan.parts.inputs
-    kernel = program.shared(lambda name: _Kernel(program.module, name, inputs, scatter).emit())
+    kernel = program.shared(lambda name: _Kernel(program.module, name, plan).emit())
     program.call(i, kernel, [*(program.pointer(i, index) for index in results), *program.input_pointers(i)])
 
 
 class _Kernel:
     """Emit (results..., inputs..., begin, end): all updates, or those of a partition of the operand."""
 
-    def __init__(
-        self, module: Module, name: str, inputs: Sequence[HloInstruction], i: HloInstruction
-    ) -> None:
+    def __init__(self, module: Module, name: str, plan: KernelPlan) -> None:
+        i, inputs = plan.hero, plan.parts.inputs
         self.name, self.i = name, i
         self.operation = operation_of(i, Scatter)
         count = len(i.operands) // 2
@@ -92,7 +99,8 @@ class _Kernel:
             last = max(d for d in range(len(self.sizes)) if d not in windows)
             self.outer, self.inner = self.variables[: last + 1], self.variables[last + 1 :]
             self.inner = [v for v in self.inner if v is not lane]
-        self.work = 4 * updates[0].shape.element_count
+        for_each = UPDATE_WORK + work_for_each([m for m in plan.parts.members if m is not i])
+        self.work = for_each * updates[0].shape.element_count
 
     def emit(self) -> LoopKernel:
         """Emit the loops."""
@@ -166,7 +174,8 @@ class _Kernel:
         operation = self.operation
         batch = [v.trips for v in self.batch]
         return (
-            has_avx512(self.f.module.target)
+            self.work >= SHARED_WORK
+            and has_avx512(self.f.module.target)
             and 1 <= len(self.indexed) <= 3
             and not operation.input_batching_dims
             and all(d in operation.inserted_window_dims for d in self.indexed)
