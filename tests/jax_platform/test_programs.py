@@ -11,7 +11,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +25,11 @@ from hloom.ir.module import HloModule
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "programs"
-NAMES = [
-    name
+NAMES_OF = {
+    path.stem: re.findall(r"^@program\ndef (\w+)\(", path.read_text(), re.M)
     for path in sorted(FOLDER.glob("[a-z]*.py"))
-    for name in re.findall(r"^@program\ndef (\w+)\(", path.read_text(), re.M)
-]
+}
+NAMES = [name for names in NAMES_OF.values() for name in names]
 STOCK_FLAGS = "--xla_backend_optimization_level=0"
 """XLA compiles these programs in two thirds of the time, and rounds where they do."""
 RUN = "from tests.jax_platform.programs.__main__ import main; main()"
@@ -43,14 +43,14 @@ class Record:
     error: str = ""
 
 
-def run_programs(platform: Platform, folder: Path) -> dict[str, Record]:
-    """Run all programs on a platform."""
+def run_programs(platform: Platform, folder: Path, names: Sequence[str] = NAMES) -> dict[str, Record]:
+    """Run programs on a platform."""
     records: dict[str, Record] = {}
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     environment = {**environment_of(platform), "PYTHONPATH": path}
     if platform == "stock":
         environment["XLA_FLAGS"] = STOCK_FLAGS
-    while missing := [name for name in NAMES if name not in records]:
+    while missing := [name for name in names if name not in records]:
         file = folder / f"{platform}-{len(records)}.pickle"
         command = [
             sys.executable,
@@ -127,6 +127,16 @@ def test_programs_agree(name: str, runs: dict[str, dict[str, Record]]) -> None:
     assert not wanted.error, f"JAX's own client fails:\n{wanted.error}"
     assert not got.error, got.error
     compare(got.results, wanted.results)
+
+
+def test_programs_with_functions_agree_under_the_name_hloom(
+    runs: dict[str, dict[str, Record]], tmp_path: Path
+) -> None:
+    """JAX has no lowerings for this platform: `hloom.jax.lowerings` passes on those for cpu."""
+    got = run_programs("hloom", tmp_path, NAMES_OF["callbacks"])
+    for name, record in got.items():
+        assert not record.error, f"{name}: {record.error}"
+        compare(record.results, runs["stock"][name].results, name)
 
 
 def test_there_are_many_programs() -> None:

@@ -237,13 +237,15 @@ def svg_marks(element: ElementTree.Element, x: float, y: float) -> tuple[list, l
 
 
 def curve_points(path: str) -> Iterator[tuple[float, float]]:
-    """Yield the ends of the lines and curves of a path, and the middle of each curve."""
+    """Yield the ends of the lines and curves of a path, and points of each curve: one in its middle alone would
+    not tell how it bends."""
     last = (0.0, 0.0)
     for command, numbers in re.findall(r"([MLC])([^MLC]*)", path):
         values = [float(n) for n in re.findall(r"-?[\d.]+", numbers)]
         points = [last, *zip(values[::2], values[1::2], strict=True)]
-        if command == "C":
-            yield tuple(sum(w * p[k] for w, p in zip((1, 3, 3, 1), points, strict=True)) / 8 for k in (0, 1))
+        for t in (0.2, 0.5) if command == "C" else ():
+            weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
+            yield tuple(sum(w * p[k] for w, p in zip(weights, points, strict=True)) for k in (0, 1))
         last = points[-1]
         yield last
 
