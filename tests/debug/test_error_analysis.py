@@ -21,6 +21,7 @@ least { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] minimum(a
 count { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] add(a, b) }
 counted { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] multiply(a, b) }
 every { a = pred[] parameter(0)  b = pred[] parameter(1)  ROOT r = pred[] and(a, b) }
+summed { a = f32[] parameter(0)  b = f32[2] broadcast(a), dimensions={}  ROOT r = f32[] reduce(b, a), dimensions={0}, to_apply=add }
 """
 
 
@@ -253,6 +254,8 @@ def test_reductions(operation: str, result: str, operands: Any, expected: Any) -
          [("s32[2]", [1, 2], [1, 0]), ("s32[]", 1, 0)], "reduce %found of undecided integers by multiply"),
         ("reduce(p0, p1), dimensions={0}, to_apply=count", "s32[]",
          [("s32[2]", [1, 2], [INF, 0]), COUNT], "reduce %found of integers that may be any"),
+        ("map(p0), dimensions={0}, to_apply=summed", "f32[2]", [("f32[2]", [1, 2], [1, 0])],
+         "map %found is applied element by element"),
         ("tan(p0)", "c64[]", [("c64[]", 1j, 0.5)], "tan %found of inexact complex64"),
     ],
 )  # fmt: skip
