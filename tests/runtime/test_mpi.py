@@ -87,17 +87,24 @@ def test_participants_contribute_arrays_of_one_size() -> None:
     """A message may arrive that is larger than the memory for it."""
     first, second = failed("other-sizes")
     assert first.startswith("collective.same-operands after 0 s")
-    assert second.startswith("mpi.failed after 0 s")
+    assert second.startswith("mpi.failed after 0 s: MPI could not exchange the operands of all-reduce %y.1")
+    assert "truncated" in second.lower()  # in MPI's own words
+
+
+AWAITED = "waits in all-reduce %y for device (replica 0, partition 1) of process 1 on "
 
 
 def test_a_participant_that_never_arrives() -> None:
-    for error in failed("absent"):
-        assert "devices.deadlock" in error.splitlines()[0]
+    first, second = failed("absent")
+    assert "devices.deadlock" in first.splitlines()[0]
+    assert "devices.deadlock" in second.splitlines()[0]
+    assert AWAITED in first
 
 
 def test_an_error_ends_those_who_wait_for_messages() -> None:
     first, second = failed("raises")
     assert first.startswith("processes.failed after 0 s: process 1 on ")
+    assert AWAITED in first
     assert second.startswith("custom-call.failed after 0 s")
 
 

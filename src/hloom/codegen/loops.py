@@ -171,7 +171,7 @@ def emit_loop_kernel(
     function.finish()
     trips = space.variables[0].trips if space.variables else 1
     grain = max(lanes, 1) if len(space.variables) <= 1 else 1
-    work = math.prod(dimensions) * max(1, work_for_each(members))
+    work = math.prod(dimensions) * work_for_each(members)
     work += sum(int(instruction_cost(m).flops) for m in members if is_nested(m))
     return LoopKernel(name, trips, grain, work, lanes_text(lanes))
 

@@ -153,9 +153,7 @@ class HostCalls:
         """Return a number of ``size`` bytes for a value that is not there yet."""
         limit = 1 << (8 * min(size, 7))
         number = len(self._tickets) + 1
-        if number >= limit or number in self._tickets:
-            number = next((n for n in range(1, min(limit, 1 << 20)) if n not in self._tickets), 0)
-        if not number:
+        if number >= limit:
             raise EvaluationError(f"more than {limit - 1} operations are pending", rule="cpu.tickets")
         self._tickets[number] = pending
         return number
