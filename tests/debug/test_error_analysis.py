@@ -21,7 +21,8 @@ least { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] minimum(a
 count { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] add(a, b) }
 counted { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] multiply(a, b) }
 every { a = pred[] parameter(0)  b = pred[] parameter(1)  ROOT r = pred[] and(a, b) }
-summed { a = f32[] parameter(0)  b = f32[2] broadcast(a), dimensions={}  ROOT r = f32[] reduce(b, a), dimensions={0}, to_apply=add }
+summed { a = f32[] parameter(0)  b = f32[2] broadcast(a), dimensions={}
+  ROOT r = f32[] reduce(b, a), dimensions={0}, to_apply=add }
 """
 
 

@@ -237,8 +237,10 @@ def svg_marks(element: ElementTree.Element, x: float, y: float) -> tuple[list, l
 
 
 def curve_points(path: str) -> Iterator[tuple[float, float]]:
-    """Yield the ends of the lines and curves of a path, and points of each curve: one in its middle alone would
-    not tell how it bends."""
+    """Yield the ends of lines and curves of a path, and two points of each curve.
+
+    The point in the middle does not tell how a curve bends.
+    """
     last = (0.0, 0.0)
     for command, numbers in re.findall(r"([MLC])([^MLC]*)", path):
         values = [float(n) for n in re.findall(r"-?[\d.]+", numbers)]
