@@ -368,6 +368,7 @@ class HloItem(pytest.Item):
                 self.section.module().verify()
             assert caught.value.rule == self.section.error[1], str(caught.value)
         else:
+            assert self.section.checks or self.what == "verify", f"RUN: {self.what} without a CHECK line"
             check_output(command_output(self.section, self.what), self.section.checks)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
