@@ -20,6 +20,10 @@ most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] maximum(a,
 least { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] minimum(a, b) }
 count { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] add(a, b) }
 counted { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] multiply(a, b) }
+apart {
+  a = f32[] parameter(0)  b = f32[] parameter(1)  c = f32[] parameter(2)  d = f32[] parameter(3)
+  s = f32[] add(c, a)  m = f32[] maximum(b, d)  ROOT r = (f32[], f32[]) tuple(s, m)
+}
 every { a = pred[] parameter(0)  b = pred[] parameter(1)  ROOT r = pred[] and(a, b) }
 summed { a = f32[] parameter(0)  b = f32[2] broadcast(a), dimensions={}
   ROOT r = f32[] reduce(b, a), dimensions={0}, to_apply=add }
@@ -179,6 +183,7 @@ def test_logic(opcode: str, decided: dict[tuple[bool, bool], float]) -> None:
 
 
 X = ("f32[3]", [1, 2, 4], [0.25, 0, 0.5])
+Y = ("f32[3]", [3, 1, 2], [0.25, 0, 0.125])
 
 
 @pytest.mark.parametrize(
@@ -231,6 +236,11 @@ ZERO, COUNT = ("f32[]", 0, 0), ("s32[]", 0, 0)
         ("reduce(p0, p1), dimensions={0}, to_apply=least", "f32[]", [X, ZERO], 0.5),
         ("reduce-window(p0, p1), window={size=2}, to_apply=add", "f32[2]", [X, ZERO],
          [0.25 + 2 * 3 * 2.0**-23 * 3.25 + 3 * 2.0**-149, 0.5 + 2 * 3 * 2.0**-23 * 6.5 + 3 * 2.0**-149]),
+        ("reduce(p0, p1, p2, p3), dimensions={0}, to_apply=apart", "(f32[], f32[])", [X, Y, ZERO, ZERO],
+         [0.75 + 2 * 4 * 2.0**-23 * 7.75 + 4 * 2.0**-149, 0.25]),
+        ("reduce-window(p0, p1, p2, p3), window={size=2}, to_apply=apart", "(f32[2], f32[2])",
+         [(X[0], X[1], 0), Y, ZERO, ZERO],
+         [[2 * 3 * 2.0**-23 * 3 + 3 * 2.0**-149, 2 * 3 * 2.0**-23 * 6 + 3 * 2.0**-149], [0.25, 0.125]]),
         ("dot(p0, p1), lhs_contracting_dims={0}, rhs_contracting_dims={0}", "f32[]",
          [X, ("f32[3]", [1, -1, 1], [0, 0, 0.125])],
          0.25 + 0.5 * 1.125 + 4.5 * 0.125 + 2 * 3 * 2.0**-23 * (1.25 + 2 + 4.5 * 1.125) + 3 * 2.0**-149),

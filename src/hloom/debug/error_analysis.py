@@ -150,7 +150,9 @@ class ErrorAnalysis:
         inexact = any(leaf.error is not None for o in operands for leaf in leaves(o))
         if not inexact and self.rounds_once(instruction):
             return exact(value)
-        if inexact and (opcode == "reduce" and isinstance(value, tuple)):
+        if isinstance(value, tuple) and combines_apart(instruction):
+            return self.several(instruction, operands, parts_of(value))
+        if inexact and opcode == "reduce" and isinstance(value, tuple):
             return decisions.reduce(self, instruction, operands, value)
         if inexact and opcode in decisions.OF_ANY:
             return decisions.OF_ANY[opcode](self, instruction, operands, value)
@@ -165,6 +167,18 @@ class ErrorAnalysis:
             return self.of_integers(instruction, operands, value)
         error = self.error(instruction, operands, value, inexact)
         return self.noted(instruction, operands, bounded(value, error))
+
+    def several(self, i: HloInstruction, operands: list[Bounded], values: Sequence[Array]) -> Any:
+        """Return the bounds of a reduction of several arrays, each by an operation of its own."""
+        sizes, spreads = [finite(o.value) for o in operands], [o.spread for o in operands]
+        found: list[Bounded] = []
+        for n, value in enumerate(values):
+            own = (operands[n], operands[len(values) + n])
+            if not is_inexact_type(value) and any(o.error is not None for o in own):
+                raise NoBound(f"{i.opcode} %{i.name} has a result of undecided {value.dtype}")
+            error = self.reduction(i, operands, sizes, spreads, value, n) if is_inexact_type(value) else None
+            found.append(bounded(value, error) if error is not None else Bounded(value))
+        return tuple(found)
 
     def noted(self, instruction: HloInstruction, operands: list[Any], found: Bounded) -> Bounded:
         """Remember the first instruction whose error has no limit, though those of its operands have."""
@@ -212,14 +226,15 @@ class ErrorAnalysis:
         assert instruction.parent is not None
         return self._wide[instruction.parent.name, instruction.name]
 
-    def applied(self, instruction: HloInstruction, operands: Sequence[Any]) -> Array:
-        """Return the value of the instruction in f64."""
+    def applied(self, instruction: HloInstruction, operands: Sequence[Any], output: int = -1) -> Array:
+        """Return the value of the instruction in f64; of several results that of the number ``output``."""
         step = self.wide(instruction)
         given = [
             held(a, o.shape.element_type) if o.shape.is_array else a
             for a, o in zip(operands, step.operands, strict=True)
         ]
-        found = np.asarray(self.evaluator.apply(step, given))
+        value: Any = self.evaluator.apply(step, given)
+        found = np.asarray(value if output < 0 else value[output])
         return np.abs(found) if found.dtype.kind == "c" else found.astype(np.float64)
 
     def through(self, i: HloInstruction, operands: list[Bounded]) -> Array:
@@ -335,9 +350,14 @@ class ErrorAnalysis:
             return 1 + math.prod(shapes[0][d] for d in i.operation.dimensions)  # type: ignore[attr-defined]
         return 1 + math.prod(d.size for d in i.operation.window)  # type: ignore[attr-defined]
 
-    def reduction(self, i: HloInstruction, operands: Any, sizes: Any, spreads: Any, value: Array) -> Array:
-        """Return the bound of a reduction, window or scatter by sum, product, maximum or minimum."""
-        opcode = combiner(i.called_computations[-1])
+    def reduction(
+        self, i: HloInstruction, operands: Any, sizes: Any, spreads: Any, value: Array, output: int = -1
+    ) -> Array:
+        """Return the bound of a reduction, window or scatter by sum, product, maximum or minimum.
+
+        Of a reduction of several arrays it is that of the result ``output``.
+        """
+        opcode = combiner(i.called_computations[-1], output)
         floats = [is_inexact_type(o.value) for o in operands]
         elsewhere = 0.0
         if i.opcode == "select-and-scatter":
@@ -346,7 +366,8 @@ class ErrorAnalysis:
                 elsewhere = near_the_extreme(i, operands[0], sizes[1] + spreads[1])
 
         def through(arrays: Any) -> Array:
-            return self.applied(i, [a if f else o.value for a, f, o in zip(arrays, floats, operands)])
+            given = [a if f else o.value for a, f, o in zip(arrays, floats, operands)]
+            return self.applied(i, given, output)
 
         if opcode in ("maximum", "minimum"):
             sign = 1 if opcode == "maximum" else -1
@@ -404,8 +425,24 @@ def adds(computation: HloComputation) -> bool:
     ) or any(adds(c) for i in computation.instructions for c in i.called_computations)
 
 
-def combiner(computation: HloComputation) -> str:
-    """Return the only operation of a reducing computation."""
+def combines_apart(i: HloInstruction) -> bool:
+    """Return whether a reduction of several arrays is one reduction of each of them."""
+    if i.opcode not in ("reduce", "reduce-window"):
+        return False
+    found = [combiner(i.called_computations[-1], n) for n in range(len(i.operands) // 2)]
+    return set(found) <= {"add", "multiply", "maximum", "minimum"}
+
+
+def combiner(computation: HloComputation, output: int = -1) -> str:
+    """Return the only operation of a reducing computation.
+
+    Of one with several results that of the result ``output``; "" if it combines other parameters, too.
+    """
+    if output >= 0:
+        root, parameters = computation.root, computation.parameters
+        step = root.operands[output] if root.opcode == "tuple" else root
+        own = {parameters[output], parameters[len(parameters) // 2 + output]}
+        return step.opcode if len(step.operands) == 2 and set(step.operands) == own else ""
     found = [i.opcode for i in computation.instructions if i.opcode not in PASSING]
     return found[0] if len(found) == 1 else f"several operations, {found}"
 
