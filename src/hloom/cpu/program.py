@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from hloom.analysis.instructions import operation_of
+from hloom.analysis.structure import Key
 from hloom.analysis.trip_count import TripCount
 from hloom.buffers.assignment import Assignment, Copy, assign
 from hloom.buffers.buffers import Buffer, ShapeIndex, leaf_bytes, leaves
@@ -47,6 +48,7 @@ from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.operations.control_flow import Conditional, Fusion, While
 from hloom.operations.structure import Constant
+from hloom.plan.identity import plan_key
 from hloom.plan.kernel import SCALAR_RESULTS, KernelKind, KernelPlan, plan_program
 from hloom.plan.registry import Kernels
 
@@ -117,6 +119,19 @@ class NativeProgram:
         return print_module(self.module)
 
 
+@dataclass(slots=True)
+class KernelSequence:
+    """The kernels of equal plans, in the order in which their emitter asks for them.
+
+    Attributes:
+        kernels: those emitted for the first of the plans.
+        position: the number of them that the plan being emitted has asked for.
+    """
+
+    kernels: list[LoopKernel] = field(default_factory=list[LoopKernel])
+    position: int = 0
+
+
 def assign_program(module: HloModule, plans: Mapping[HloInstruction, KernelPlan]) -> Assignment:
     """Assign buffers to a planned program."""
     return assign(
@@ -181,6 +196,8 @@ class ProgramEmitter:
         self._pointers: dict[Buffer, Value] = {}
         self._kernels: dict[Structure, LoopKernel] = {}
         self._inlined: dict[str, Function] = {}
+        self._sequences: dict[Key, KernelSequence] = {}
+        self._sequence: KernelSequence | None = None
         self._loops = 0
         self.calls: list[KernelCall] = []
         self.host_calls: list[HloInstruction] = []
@@ -322,6 +339,10 @@ class ProgramEmitter:
 
     def emit(self, plan: KernelPlan) -> None:
         """Emit the code of one kernel plan."""
+        self._sequence = None
+        if plan.kind in (KernelKind.KERNEL, KernelKind.LOOP):
+            self._sequence = self._sequences.setdefault(plan_key(plan), KernelSequence())
+            self._sequence.position = 0
         match plan.kind:
             case KernelKind.HOST:
                 KERNELS[HOST].emit(self, plan)
@@ -425,6 +446,16 @@ class ProgramEmitter:
             elements.store(target, (), value)
 
     def shared(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
+        """Return the kernel that an equal plan needed at this place, or emit it."""
+        sequence = self._sequence
+        if sequence is None:
+            return self._merged(emit)
+        if sequence.position == len(sequence.kernels):
+            sequence.kernels.append(self._merged(emit))
+        sequence.position += 1
+        return sequence.kernels[sequence.position - 1]
+
+    def _merged(self, emit: Callable[[str], LoopKernel]) -> LoopKernel:
         """Emit a kernel, unless one of the same structure is there already; their ranges may differ."""
         name = f"kernel{len(self._kernels)}"
         kernel = emit(name)

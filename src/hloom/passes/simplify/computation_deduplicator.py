@@ -6,8 +6,9 @@ Front ends emit one ``add`` computation per reduction; merging them lets CSE rec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
+from hloom.analysis.structure import Key, structural_key
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -15,8 +16,6 @@ from hloom.passes.registry import register
 
 LARGEST: Final = 64
 """Maximum number of instructions of a computation that is compared."""
-
-Key: TypeAlias = tuple[object, ...]
 
 
 @register
@@ -41,7 +40,7 @@ class ComputationDeduplicator:
         for computation in module.post_order():
             if computation in others or computation not in applied or len(computation) > LARGEST:
                 continue
-            one = first.setdefault(key_of(computation), computation)
+            one = first.setdefault(structural_key(computation), computation)
             if one is not computation:
                 for caller in applied[computation]:
                     caller.called_computations = tuple(
@@ -50,15 +49,3 @@ class ComputationDeduplicator:
                 module.remove(computation)
                 changed = True
         return changed
-
-
-def key_of(computation: HloComputation) -> Key:
-    """Return a key that is equal for structurally identical computations."""
-    number: dict[HloInstruction, int] = {}
-    steps: list[Key] = [(computation.execution_thread,)]
-    for i in computation.post_order():
-        number[i] = len(number)
-        operands = tuple(number[o] for o in i.operands)
-        control = tuple(number[p] for p in i.control_predecessors)
-        steps.append((i.operation, i.shape, operands, i.called_computations, control))
-    return (*steps, number[computation.root])

@@ -1,0 +1,26 @@
+"""Keys of kernel plans: plans with equal keys have equal kernels, so that these are emitted once."""
+
+from __future__ import annotations
+
+from hloom.analysis.structure import Key, operation_key
+from hloom.ir.instruction import HloInstruction
+from hloom.operations.structure import Constant
+from hloom.plan.kernel import KernelPlan
+
+
+def plan_key(plan: KernelPlan) -> Key:
+    """Return a key of all that a kernel depends on: the instruction, the plan, and the operands' shapes.
+
+    Equal operands have equal numbers. Constants are part of the key, since code may contain their values.
+    """
+    i = plan.instruction
+    number: dict[HloInstruction, int] = {}
+    operands = [
+        (
+            number.setdefault(o, len(number)),
+            o.shape,
+            o.operation if isinstance(o.operation, Constant) else None,
+        )
+        for o in i.operands
+    ]
+    return (*operation_key(i), tuple(operands), plan.kind, plan.in_place, plan.workspace)
