@@ -209,3 +209,11 @@ def test_infeed_takes_nested_tuples_as_xla_does() -> None:
     assert (
         shape_of(lambda b: ops.Infeed(b, Shape.parse("(f32[], (f32[], s32[]))"))) == "(f32[], (f32[], s32[]))"
     )
+
+
+# -- tokens
+
+
+def test_operands_of_after_all_are_tokens() -> None:
+    """Text may have arrays there, as XLA's verifier allows."""
+    assert rule_of(ops.AfterAll, "f32[4]") == "after-all.operand-tokens"

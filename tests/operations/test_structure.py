@@ -201,7 +201,6 @@ SIZE = TUPLE + "s = s32[] constant(1)\nb = f32[2] set-dimension-size"
         ("get-tuple-element.operand-tuple", TUPLE + "b = f32[] get-tuple-element(a), index=0"),
         ("get-tuple-element.index", TUPLE + "b = f32[2] get-tuple-element(t), index=2"),
         ("get-tuple-element.index", TUPLE + "b = f32[2] get-tuple-element(t), index=-1"),
-        ("after-all.operand-tokens", TUPLE + "b = token[] after-all(a)"),
         ("add-dependency.token", TUPLE + "b = f32[2] add-dependency(a, a)"),
         ("domain.kind", TUPLE + 'b = f32[2] domain(a), domain={kind="x", entry={manual}, exit={manual}}'),
         ("get-dimension-size.operand-array", TUPLE + "b = s32[] get-dimension-size(t), dimensions={0}"),

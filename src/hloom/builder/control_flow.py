@@ -209,8 +209,14 @@ def Fusion(
 
 @page_function(star="operands", tokens="operands")
 def AfterAll(*operands: Any) -> XlaOp:
-    """Return a token that waits for all the tokens."""
+    """Return a token that waits for all the tokens.
+
+    Raises ShapeError by ``after-all.operand-tokens`` for other operands, which text may have.
+    """
     flat = [v for a in operands for v in (cast("Sequence[Any]", a) if isinstance(a, list | tuple) else (a,))]
+    for value in flat:
+        if isinstance(value, XlaOp) and not value.shape.is_token:
+            raise ShapeError(f"AfterAll takes tokens, got {value.shape}", rule="after-all.operand-tokens")
     return an_op(*flat).builder.emit("after-all", op_list(flat))
 
 

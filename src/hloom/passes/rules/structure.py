@@ -53,4 +53,4 @@ def barrier_of_nothing(i: HloInstruction, opt_barrier: OptimizationBarrier) -> H
 def after_one(i: HloInstruction, after_all: AfterAll) -> HloInstruction | None:
     """``after-all(token)`` → ``token``; also if one token is repeated."""
     tokens = set(i.operands)
-    return i.operands[0] if len(tokens) == 1 else None
+    return i.operands[0] if len(tokens) == 1 and i.operands[0].shape.is_token else None
