@@ -65,6 +65,7 @@ class _Group:
         hero: the dot or convolution whose elements the other members consume.
         rows: whether the group combines reductions of the minor dimension with loops over the same rows.
         read: arrays that members read and that cannot join, except as the hero.
+        tiles: whether a member is a tiled transpose, so that the kernel runs in square tiles.
     """
 
     dimensions: tuple[int, ...]
@@ -75,6 +76,7 @@ class _Group:
     members: dict[HloInstruction, None] = field(default_factory=dict[HloInstruction, None])
     outputs: list[HloInstruction] = field(default_factory=list[HloInstruction])
     read: set[HloInstruction] = field(default_factory=set[HloInstruction])
+    tiles: bool = False
 
 
 @register
@@ -202,7 +204,7 @@ class _Plan:
             return False
         if isinstance(group.outputs[0].operation, DynamicUpdateSlice) or not self.elementwise_up(dot, group):
             return False
-        if self.tiles(group) or self.streams(group, dot) > self.options.most_streams:
+        if group.tiles or self.streams(group, dot) > self.options.most_streams:
             return False
         if any(_is_expensive(m) for m in group.members):
             return False  # long elementwise chains need more elements in parallel than a row of a tile has
@@ -308,7 +310,7 @@ class _Plan:
             return False
         if self.moves_minor(p) and not self.may_tile(group, p):
             return False
-        if self.tiles(group) and (len(group.members) >= self.options.most_in_tiles or not _in_place(p)):
+        if group.tiles and (len(group.members) >= self.options.most_in_tiles or not _in_place(p)):
             return False
         if group.hero is not None and group.hero in p.users:
             return False
@@ -337,11 +339,8 @@ class _Plan:
     def admit(self, group: _Group, p: HloInstruction) -> None:
         """Add an instruction to a group."""
         group.members[p] = None
+        group.tiles |= self.moves_minor(p)
         group.read.update(o for o in p.operands if o.shape.rank and not self.fusible(o))
-
-    def tiles(self, group: _Group) -> bool:
-        """Return whether a group contains a tiled transpose, so that its kernel runs in square tiles."""
-        return any(isinstance(m.operation, Transpose) and self.moves_minor(m) for m in group.members)
 
     def may_tile(self, group: _Group, p: HloInstruction) -> bool:
         """Return whether a group may contain a transpose: at most half full, and otherwise elementwise."""
@@ -388,7 +387,7 @@ class _Plan:
         for group in self.all:
             users[id(group)] = [g for g in self.following(group) if g is not group]
 
-        candidates = {id(g) for g in self.all if not self.tiles(g)}
+        candidates = {id(g) for g in self.all if not g.tiles}
         for cluster in join_rows(self.all, candidates, users, self.options.most_members):
             self.join(cluster)
 

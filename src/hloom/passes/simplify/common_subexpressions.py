@@ -19,6 +19,7 @@ class CommonSubexpressionElimination:
     """Two instructions with the same operation, shape, operands and computations → one."""
 
     name: ClassVar[str] = "cse"
+    settles: ClassVar[bool] = True
 
     def run(self, module: HloModule) -> bool:
         """Merge equal instructions of every computation."""
