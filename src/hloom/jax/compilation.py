@@ -11,12 +11,14 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 from hloom.codegen.target import host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.loaded_program import cached_program
-from hloom.ir.collector import collector_paused
+from hloom.ir.collector import collector_paused, collector_paused_for_imports
 from hloom.jax import abi
 from hloom.jax.api import implements
 from hloom.jax.client import Client
@@ -77,8 +79,23 @@ def _found(key: str, artifact: bytes) -> Compiled | None:
     return Compiled(key, artifact, interface, native, entry.parts[0], program_key)
 
 
+@cache
+def _import_compiler() -> None:
+    """Import what only a compilation needs."""
+    with collector_paused_for_imports():
+        for name in (
+            "cpu.jit.compilation",
+            "cpu.native",
+            "proto.reader",
+            "proto.writer",
+            "jax.entry_layouts",
+        ):
+            import_module(f"hloom.{name}")
+
+
 def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
     """Convert and compile a program; store it in the cache on disk if native code alone can run it."""
+    _import_compiler()
     with collector_paused():
         program = compile_artifact(
             artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags, asked.open_parameters

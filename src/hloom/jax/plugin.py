@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from hloom.errors import HloError
+from hloom.ir.collector import collector_paused_for_imports
 
 PLATFORM: Final = "hloom"
 TESTED: Final = ("0.10.1", "0.10.2")
@@ -48,12 +49,13 @@ def register(*, as_cpu: bool = False) -> None:
         raise HloError(message, rule="jax.initialized")
     if client.pjrt_plugin_loaded(name):
         return
-    from hloom.jax.native import begin_native
+    with collector_paused_for_imports():
+        from hloom.jax.native import begin_native
 
-    if begin_native():  # an empty cache has no programs either: import the compiler meanwhile
-        import_module("hloom.cpu.jit.compilation")
-    from hloom.jax import client as own_client
-    from hloom.jax import foreign_functions, forks, handover, lowerings, table
+        if begin_native():  # an empty cache has no programs either: import the compiler meanwhile
+            import_module("hloom.cpu.jit.compilation")
+        from hloom.jax import client as own_client
+        from hloom.jax import foreign_functions, forks, handover, lowerings, table
 
     own_client.set_platform(name)
     capsule = table.capsule(table.table())
