@@ -156,6 +156,31 @@ DYNAMIC = (
 )
 
 
+@pytest.mark.parametrize("size", [0, 1, 3, 4])
+def test_operands_of_static_size_count_up_to_the_actual_size(size: int) -> None:
+    x, y = I([1, 2, 3, 4]), I(np.arange(8)).reshape(4, 2)
+    count, total, chosen, clamped = evaluate(
+        """n = s32[] parameter(0)
+        x = s32[4] parameter(1)
+        y = s32[4,2] parameter(2)
+        d = s32[<=4] set-dimension-size(x, n), dimensions={0}
+        square = s32[<=4] multiply(x, d)
+        sum = s32[<=4] add(square, x)
+        rows = s32[<=4,2] set-dimension-size(y, n), dimensions={0}
+        odd = pred[4,2] constant({{1,0},{0,1},{1,0},{0,1}})
+        chosen = s32[<=4,2] select(odd, rows, y)
+        least = s32[] constant(2)
+        clamped = s32[<=4,2] clamp(least, y, rows)
+        count = s32[] get-dimension-size(sum), dimensions={0}
+        ROOT r = (s32[], s32[<=4], s32[<=4,2], s32[<=4,2]) tuple(count, sum, chosen, clamped)""",
+        np.int32(size), x, y,
+    )  # fmt: skip
+    agreement.same(count, np.int32(size))
+    agreement.same(total, (x * x + x)[:size])
+    agreement.same(chosen, y[:size])
+    agreement.same(clamped, y[:size])
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -140,6 +140,8 @@ class _Step:
         self.evaluator = evaluator
         self.computations = instruction.called_computations
         self.evaluate: Callable[..., Value] = evaluator.evaluation(instruction)
+        if _mixes_sizes(instruction):
+            self.evaluate = _up_to_actual_sizes(self.evaluate)
         self.operands = [slots[o] for o in instruction.operands]
         self.slot = slots[instruction]
         self.release: list[int] = []
@@ -165,6 +167,29 @@ class _Step:
     def random_state(self) -> RandomState:
         """The state of the stateful random operations."""
         return self.evaluator.random_state
+
+
+def _mixes_sizes(i: HloInstruction) -> bool:
+    """Return whether elementwise operands are of static size where another one is of dynamic size."""
+    if not i.operation.elementwise or not i.shape.is_array or not i.shape.is_dynamic:
+        return False
+    shapes = [o.shape for o in i.operands if o.shape.rank == i.shape.rank]
+    return len({shape.dynamic_dimensions for shape in shapes}) > 1
+
+
+def _up_to_actual_sizes(evaluate: Callable[..., Value]) -> Callable[..., Value]:
+    """Cut what is of static size to the actual size of an operand that is of dynamic size there."""
+
+    def evaluate_up_to(run: _Step, *operands: Array) -> Value:
+        flags = [o.shape.dynamic_dimensions for o in run.instruction.operands]
+        ends = [
+            next((x.shape[d] for x, dynamic in zip(operands, flags) if dynamic and dynamic[d]), None)
+            for d in range(run.shape.rank)
+        ]
+        cuts = [tuple(slice(None if own else end) for end, own in zip(ends, dynamic)) for dynamic in flags]
+        return evaluate(run, *(x[cut] for x, cut in zip(operands, cuts, strict=True)))
+
+    return evaluate_up_to
 
 
 class _Plan:

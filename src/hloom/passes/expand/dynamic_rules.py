@@ -27,16 +27,18 @@ from hloom.shape.shape import Shape
 
 @padding("elementwise")
 def _elementwise(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized | None:
-    """Apply the operation to the bounds; the host rejects operands of different actual sizes."""
+    """Apply the operation to the bounds; the host rejects operands of different actual sizes.
+
+    Of an operand of static size the elements up to the actual size of the others count.
+    """
     full = [o for o in operands if o.array.shape.rank == i.shape.rank]
     sizes: dict[int, HloInstruction] = {}
     for d in range(i.shape.rank):
-        given = {o.sizes.get(d) for o in full}
-        if len(given) != 1:
+        given = {o.sizes[d] for o in full if d in o.sizes}
+        if len(given) > 1:
             return None
-        (size,) = given
-        if size is not None:
-            sizes[d] = size
+        if given:
+            sizes[d] = given.pop()
     return w.result(i, w.on_bounds(i, [o.array for o in operands]), sizes)
 
 
