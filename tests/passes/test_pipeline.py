@@ -27,6 +27,7 @@ from hloom.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from hloom.passes.pipeline import Pass, Pipeline, facts_of
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.dead_code import DeadCodeElimination
+from pass_checks import run_truly
 
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 QUICK = (
@@ -170,6 +171,14 @@ def steps(computation: HloComputation) -> int:
     here = [i for i in computation.instructions if i.opcode not in FREE]
     nested = [c for i in here if i.opcode in ("while", "conditional", "call") for c in i.called_computations]
     return len(here) + sum(map(steps, nested))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_passes_return_whether_they_change_a_program(name: str) -> None:
+    """Pipelines repeat the passes that follow one that returns true."""
+    module = HloModule.from_text((WORKLOADS / f"{name}.hlo").read_text())
+    for item in CPU_PIPELINE.flat():
+        run_truly(item, module)
 
 
 @pytest.mark.parametrize("name", QUICK)
