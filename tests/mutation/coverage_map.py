@@ -6,11 +6,13 @@ changed since, the numbers of their lines are translated.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,12 +24,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from .limits import watch
 from .mutants import Mutant
 from .parts import Part, digest, part_of
 
 FILES_PER_PROCESS = 6
-LONGEST_SECONDS = 240.0
-"""Limit of a process; the file of the test that runs then is left out."""
+LONGEST_SECONDS = 600.0
+"""Limit of a process in CPU seconds; the file of the test that runs then is left out."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,16 @@ def record_files(tree: Path, parts: Path, files: list[str], log: Path) -> bool:
     command = [sys.executable, "-m", "tests.mutation.recorder", str(parts), *files]
     with tempfile.TemporaryDirectory(prefix="hloom-coverage-", ignore_cleanup_errors=True) as scratch:
         environment = os.environ | {"PYTHONPATH": str(tree / "src"), "CI": "1", "TMPDIR": scratch}
-        try:
-            with log.open("w") as output:
-                done = subprocess.run(
-                    command, cwd=tree, env=environment, check=False, stdin=subprocess.DEVNULL,
-                    stdout=output, stderr=subprocess.STDOUT, timeout=LONGEST_SECONDS,
-                )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return False
-    return done.returncode == 0
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                command, cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+            _, stopped = watch(process, LONGEST_SECONDS)
+            # Terminate what the tests have started.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        return process.wait() == 0 and not stopped
 
 
 def load(root: Path, kept: Path) -> CoverageMap:

@@ -136,7 +136,8 @@ class Recorder:
 
 def main() -> None:
     """Run."""
-    arguments = ["-v", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[2:]]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+    arguments = ["-v", "--continue-on-collection-errors", *plugins, *sys.argv[2:]]
     with tempfile.TemporaryDirectory() as scratch:
         pytest.main(arguments, plugins=[Recorder(Path(sys.argv[1]), Path(scratch))])
 

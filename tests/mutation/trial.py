@@ -1,7 +1,6 @@
 """Try mutants: each in a copy of the tree, against the tests that run its line.
 
-Limits are CPU seconds of the session that a trial starts, so that the load of the machine does not change
-outcomes. A trial in a deadlock uses none; it is out of time after `IDLE_SECONDS`.
+Limits are CPU seconds of the session that a trial starts; see `limits`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .coverage_map import CoverageMap
+from .limits import watch
 from .mutants import Mutant
 
 FIRST_SECONDS = 6.0
@@ -35,13 +34,10 @@ NEARBY = 0.4
 """Part of the budget in which tests of other lines of the same file run."""
 SPARE_SECONDS = 30.0
 """CPU seconds that a run may take in addition to three times those of its tests."""
-IDLE_SECONDS = 120.0
-"""Wall seconds after which a run that used less than 0.1 CPU seconds meanwhile is taken to be stuck."""
 MEMORY_BYTES = 16 << 30
 """Limit of the memory of each process of a trial; mutants may allocate arrays of any size. Address space is
 not limited: browsers reserve more than any machine has."""
 PLUGIN = "tests.mutation.parameters"
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -186,29 +182,3 @@ def run_tests(
     if stopped:
         return "out of time", text, seconds
     return "killed" if status else "survived", text, seconds
-
-
-def watch(process: subprocess.Popen[bytes], limit: float) -> tuple[float, bool]:
-    """Wait for the leader of a session; return its CPU seconds, and whether it was too slow or stuck."""
-    seconds, busy = 0.0, time.monotonic()
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.5)
-            return seconds, False
-        now = session_seconds(process.pid)
-        if now > seconds + 0.1:
-            seconds, busy = now, time.monotonic()
-        if seconds > limit or time.monotonic() - busy > IDLE_SECONDS:
-            return seconds, True
-
-
-def session_seconds(session: int) -> float:
-    """Return the CPU seconds of the processes of a session and of their terminated children."""
-    ticks = 0
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # The name of the program, in parentheses, may hold spaces.
-            fields = file.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                ticks += sum(map(int, fields[11:15]))
-    return ticks / TICK
