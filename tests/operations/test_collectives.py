@@ -298,6 +298,15 @@ def test_which_shapes_are_refused(instruction: str, rule: str) -> None:
     assert refused(program(f"{P}ROOT {instruction}", ADD)).rule == rule
 
 
+@pytest.mark.parametrize("stated", ["f32[4,2]", "f32[6]", "f32[2]", "(f32[8], f32[8])"])
+def test_a_gathered_shape_that_does_not_fit_is_refused_with_that_of_the_groups(stated: str) -> None:
+    error = refused(
+        program(f"{P}ROOT r = {stated} all-gather(p), dimensions={{0}}, replica_groups={{{{0,1}}}}")
+    )
+    assert error.rule == "all-gather.shape-matches"
+    assert "f32[8]" in error.message
+
+
 # -- what goes wrong while the program runs
 
 

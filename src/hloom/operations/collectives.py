@@ -310,14 +310,15 @@ class _AllGathering(Collective):
         return tuple_unless_one([scaled(self.opcode, self.dimension, o, count) for o in operands])
 
     def shard_count(self, operand: Shape, result: Shape) -> int:
-        """Return the number of operands in the result; raises ShapeError if the sizes do not divide."""
+        """Return the number of operands in the result; that of the first group if the sizes do not fit."""
         first = result.tuple_shapes[0] if result.is_tuple and result.tuple_shapes else result
         known = operand.is_array and first.is_array and first.rank == operand.rank > self.dimension >= 0
-        small, large = (s.dimensions[self.dimension] for s in (operand, first)) if known else (1, 1)
+        if known:
+            small, large = (s.dimensions[self.dimension] for s in (operand, first))
+            if 0 < small <= large and large % small == 0:
+                return large // small
         listed = [len(group) for group in self.replica_groups.groups]
-        if small <= 0 or large < small or large % small:
-            return listed[0] if listed else 1
-        return large // small
+        return listed[0] if listed else 1
 
     def combine(self, run: Run, values: list[Any], position: int) -> Value:
         """Concatenate the operands of all members."""
