@@ -151,9 +151,6 @@ def emit_loop_kernel(
         for target, value in zip(targets, made, strict=True):
             elements.store(target, space.indices, value)
 
-    if math.prod(dimensions) == 0:
-        function.finish()
-        return LoopKernel(name, 0, 1, 0)
     for scalar in inputs:
         if scalar.shape.rank == 0 and scalar.shape.is_array:
             elements.element(scalar, ())
