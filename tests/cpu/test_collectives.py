@@ -12,6 +12,7 @@ import pytest
 
 import agreement
 import hloom
+import native_runs
 from devices import ADD, fails, program
 from evaluation import parse
 from hloom.cpu.runtime import rendezvous_plan as meetings
@@ -57,6 +58,11 @@ def compiled(*bodies: str, **options: Any) -> Executable:
     exe = hloom.compile(modules[0] if len(modules) == 1 else modules, **options)
     exe.host_timeout = 0.0
     return exe
+
+
+def test_ids_without_a_context_are_those_of_a_single_device() -> None:
+    run = native_runs.compiled("r = u32[] replica-id()\n p = u32[] partition-id()\n ROOT t = tuple(r, p)")
+    assert [int(n) for n in run()] == [0, 0]
 
 
 def check(body: str, arguments: Arguments, **options: Any) -> None:

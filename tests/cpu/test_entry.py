@@ -62,6 +62,19 @@ def no_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Executable, "_call_checked", refuse)
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("sys.maxsize", 2**31 - 1), ("sys.implementation.name", "pypy"), ("numpy.__version__", "1.26.4")],
+)
+def test_other_interpreters_and_versions_of_numpy_have_other_layouts(
+    monkeypatch: pytest.MonkeyPatch, place: str, value: Any
+) -> None:
+    unchecked = entry.layout_is_known.__wrapped__
+    assert unchecked()
+    monkeypatch.setattr(place, value)
+    assert not unchecked()
+
+
 # -- calls that the builtin handles
 
 

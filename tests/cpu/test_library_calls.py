@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import agreement
+from hloom.codegen.llvm import print_module
 from hloom.errors import HloError
 from hloom.operations.lapack import routines
 from hloom.operations.lapack.library import set_thread_count
@@ -237,6 +238,14 @@ def test_the_number_of_threads_is_restored() -> None:
         assert set_thread_count(2) == 2
     finally:
         set_thread_count(before)
+
+
+@pytest.mark.parametrize(("n", "times"), [(8, 0), (200, 1)])
+def test_calls_of_large_matrices_hold_the_library_to_one_thread(n: int, times: int) -> None:
+    made = call("x", f"f32[{n},{n}], s32[{n}], s32[]", "getrf").replace("<P>", "s")
+    text = print_module(compiled(f"x = f32[{n},{n}] parameter(0)\n  ROOT r = {made}").program.module)
+    assert text.count("call void @hloom_library_enter") == times
+    assert text.count("call void @hloom_library_leave") == times
 
 
 FORK = """

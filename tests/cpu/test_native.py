@@ -16,10 +16,12 @@ import hloom
 from devices import ADD, program
 from evaluation import parse
 from hloom.codegen.target import Target
+from hloom.cpu import native
 from hloom.cpu.jit.compilation import compile_module, optimize
 from hloom.cpu.jit.llvm import generate
 from hloom.cpu.jit.loader import Image
 from hloom.cpu.native import NativeExecutable
+from hloom.cpu.runtime.entry import Signature
 from hloom.cpu.runtime.support import native_code
 from hloom.errors import HloError
 from hloom.runtime.executable import Executable
@@ -135,6 +137,43 @@ def test_long_programs_of_one_thread_run_side_by_side(monkeypatch: pytest.Monkey
     short = hloom.compile(parse(COUNTING), num_replicas=2)
     short.run([[x], [x]])
     assert short._one_by_one
+
+
+UNBOUNDED_LOOP = """
+below { x = f32[] parameter(0)
+  limit = f32[] constant(100)
+  ROOT b = pred[] compare(x, limit), direction=LT }
+twice { x = f32[] parameter(0)
+  ROOT y = f32[] add(x, x) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "long"),
+    [
+        ("x = f32[1000] parameter(0)\n ROOT r = f32[1000] add(x, x)", False),
+        ("x = f32[1000000] parameter(0)\n ROOT r = f32[1000000] add(x, x)", True),
+        ("x = f32[20,20] parameter(0)\n y = f32[20,20] dot(x, x), lhs_contracting_dims={1}, "
+         "rhs_contracting_dims={0}\n ROOT r = f32[20,20] dot(y, y), lhs_contracting_dims={1}, "
+         "rhs_contracting_dims={0}", True),
+        ("x = f32[] parameter(0)\n ROOT r = f32[] while(x), condition=below, body=twice", True),
+    ],
+    ids=["short", "much work", "temporaries", "a loop without a known end"],
+)  # fmt: skip
+def test_programs_that_may_take_long_run_without_the_interpreters_lock(
+    monkeypatch: pytest.MonkeyPatch, body: str, long: bool
+) -> None:
+    seen: list[bool] = []
+    original = native.builtin_for
+
+    def noted(signature: Signature, *more: Any) -> Any:
+        seen.append(signature.long)
+        return original(signature, *more)
+
+    monkeypatch.setattr(native, "builtin_for", noted)
+    module = parse(program(body, UNBOUNDED_LOOP))
+    hloom.compile(module)(np.ones(module.entry.parameters[0].shape.dimensions, np.float32))
+    assert seen == [long]
 
 
 def test_a_profile_of_dynamic_and_unbounded_sizes() -> None:

@@ -34,6 +34,13 @@ def test_a_sample_of_programs() -> None:
     assert not findings
 
 
+def test_products_with_parts_of_tiles() -> None:
+    """Factors in rows and in columns, which are packed in different ways."""
+    count, findings = run(["--only", "products/f32-5x33x7"])
+    assert count == 4
+    assert not findings
+
+
 def test_a_read_beyond_an_argument_ends_the_process() -> None:
     command = [sys.executable, "-c", READS_BEYOND]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])

@@ -9,7 +9,7 @@ import pytest
 import hloom.operations  # noqa: F401  (declares the operations)
 from hloom.errors import EvaluationError, HloError, ShapeError
 from hloom.ir.cursor import Cursor
-from hloom.ir.operation import REGISTRY, Operation
+from hloom.ir.operation import REGISTRY, Operation, operation
 from hloom.operations.collectives import Collective
 
 STATED = sorted(opcode for opcode, cls in REGISTRY.items() if cls.infer is Operation.infer)
@@ -39,6 +39,13 @@ def test_an_operation_without_an_evaluation_has_no_value() -> None:
     with pytest.raises(EvaluationError) as collective:
         Collective.combine(bare(REGISTRY["all-reduce"]), None, [], 0)  # type: ignore[arg-type]
     assert collective.value.rule == "evaluate.no-value"
+
+
+def test_an_opcode_is_declared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REGISTRY, "add", REGISTRY["add"])  # and restored
+    with pytest.raises(TypeError, match="opcode 'add' is declared twice"):
+        operation("add", "lhs rhs")(type("Sum", (Operation,), {}))
+    assert REGISTRY["add"].__name__ == "Add"
 
 
 def test_a_parameter_is_bound_and_never_evaluated() -> None:

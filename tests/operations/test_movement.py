@@ -330,3 +330,23 @@ def test_refused(rule: str, text: str) -> None:
 def test_dynamic_dimensions_propagate(operation: str, shape: str) -> None:
     text = f"a = f32[<=4,3] parameter(0)\ns = f32[] parameter(1)\nROOT r = {operation}"
     assert parse(text).entry.root.shape.to_string(layout=False) == shape
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "joined"),
+    [
+        ("4", "4", "4"), ("<=4", "4", "<=4"), ("<=4", "<=4", "<=4"), ("?", "4", "4"), ("?", "<=4", "<=4"),
+        ("?", "?", "?"),
+    ],
+)  # fmt: skip
+def test_concatenated_arrays_join_what_is_known_of_other_dimensions(
+    one: str, other: str, joined: str
+) -> None:
+    for a, b in ((one, other), (other, one)):
+        parameters = f"a = f32[{a},3] parameter(0)\nb = f32[{b},2] parameter(1)"
+        assert (
+            parse(f"{parameters}\nROOT r = concatenate(a, b), dimensions={{1}}").entry.root.shape.to_string(
+                layout=False
+            )
+            == f"f32[{joined},5]"
+        )

@@ -9,6 +9,7 @@ from tests.sharding.runs import run_partitioned
 import agreement
 import hloom
 from hloom.ir.module import HloModule
+from hloom.sharding.preparation import prepared
 from hloom.sharding.ranges import Halo
 from hloom.sharding.traffic import bytes_sent
 
@@ -142,6 +143,22 @@ def test_a_slice_of_a_pad_exchanges_one_halo() -> None:
     partitioned, (found,) = run_partitioned(module, 4, [x])
     agreement.same(found, np.r_[2, x[:3]].astype(np.float32))
     assert bytes_sent(partitioned.module) == 4
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8])
+def test_a_slice_of_nothing_but_padding_takes_no_pad_of_less(start: int) -> None:
+    """A pad that leaves no element of its operand has no halo to exchange; one that leaves some is merged."""
+    module = HloModule.from_text(f"""HloModule m
+    ENTRY e {{
+      x = f32[4] parameter(0), sharding={TILES}
+      two = f32[] constant(2)
+      p = f32[12] pad(x, two), padding=4_4, sharding={TILES}
+      ROOT s = f32[4] slice(p), slice={{[{start}:{start + 4}]}}, sharding={TILES} }}""")
+    merged = prepared(module)
+    assert ("slice(" in merged.to_text()) == (start in (0, 8))
+    x = np.arange(4, dtype=np.float32)
+    _, (found,) = run_partitioned(module, 4, [x])
+    agreement.same(found, np.r_[np.full(4, 2), x, np.full(4, 2)].astype(np.float32)[start : start + 4])
 
 
 @pytest.mark.parametrize(("extent", "start", "elements"), [(8, 7, 1), (8, 5, 2), (7, 2, 3), (5, 1, 1)])

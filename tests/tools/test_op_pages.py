@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,15 @@ def test_page(opcode: str) -> None:
     for attribute in REGISTRY[opcode].attributes:
         if attribute.proto or attribute.default is REQUIRED:
             assert re.search(rf"^  {attribute.name} +(required|default .+)$", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("opcode", ["convolution", "gather", "while"])
+def test_pages_as_they_are_printed(opcode: str, pytestconfig: pytest.Config) -> None:
+    """``--bless`` writes them."""
+    file = Path(__file__).parent / "op_pages" / f"{opcode}.txt"
+    if pytestconfig.getoption("--bless"):
+        file.write_text(op_page(opcode))
+    assert op_page(opcode) == file.read_text()
 
 
 def test_the_list_is_complete() -> None:
