@@ -33,8 +33,8 @@ Emulation: TypeAlias = Callable[["LibraryCall"], Results]
 
 _EMULATIONS: Final[dict[str, Emulation]] = {}
 _FAMILIES: Final = (
-    "cub", "cublas", "cudnn_attention", "cudnn_convolutions", "cudnn_normalization", "linear_algebra",
-    "onednn", "threefry",
+    "cub", "cublas", "cudnn_attention", "cudnn_convolutions", "cudnn_normalization", "factorizations",
+    "linear_algebra", "onednn", "threefry",
 )  # fmt: skip
 """The files that register emulations."""
 

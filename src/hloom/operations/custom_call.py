@@ -48,7 +48,10 @@ KNOWN: Final[dict[str, Target]] = {}
 _HOMES: Final = (
     (re.compile(r"lapack_[sdcz]\w+_ffi"), "hloom.operations.lapack.evaluation"),
     (re.compile(r"TopK"), "hloom.runtime.top_k"),
-    (re.compile(r"__(cu\w*|onednn)\$.*|(cu|hip)_threefry2x32\w*"), "hloom.library_calls.evaluation"),
+    (
+        re.compile(r"__(cu\w*|onednn)\$.*|(cu|hip)_threefry2x32\w*|Qr|Eigh|ProductOf\w+Reflectors"),
+        "hloom.library_calls.evaluation",
+    ),
 )
 """Modules that fill `KNOWN` when they are imported, by the names of their targets."""
 
