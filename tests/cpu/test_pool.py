@@ -200,6 +200,23 @@ def test_a_child_process_starts_threads_of_its_own() -> None:
     pool.stop()
 
 
+def test_the_threads_end_before_what_was_loaded_earlier() -> None:
+    code = """
+import atexit, os
+atexit.register(lambda: print(len(os.listdir("/proc/self/task")) - before))
+import numpy as np, hloom
+from hloom.cpu.runtime.pool import shared_pool
+before = len(os.listdir("/proc/self/task"))
+text = "ENTRY e { x = f32[1000000] parameter(0) ROOT y = f32[1000000] exponential(x) }"
+hloom.compile(hloom.HloModule.from_text(text))(np.zeros(1000000, np.float32))
+assert shared_pool().started
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    environment = {**os.environ, "HLOOM_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "2\n0\n", done.stderr
+
+
 def test_the_process_ends_with_threads_running() -> None:
     code = """
 import numpy as np, hloom, os

@@ -55,6 +55,15 @@ def test_gradients_of_pooling(sizes: list[int], pad: tuple[int, int], size: int,
     check("f32", [sizes[0], sizes[3], sizes[1], sizes[2]], [WindowDimension(1), WindowDimension(1), d, d])
 
 
+@pytest.mark.parametrize(("kind", "size"), [("f32", 2), ("bf16", 3), ("s8", 4), ("f64", 2)])
+@pytest.mark.parametrize("columns", [17, 141])
+def test_windows_side_by_side_along_the_last_dimension(kind: str, size: int, columns: int) -> None:
+    """Rows of results are vectors of the taps of adjacent windows, interleaved; some columns have none."""
+    d = WindowDimension(size, size)
+    check(kind, [2, 9, columns], [WindowDimension(1), d, d], "GT")
+    check(kind, [3, 3 * columns], [WindowDimension(1), d])
+
+
 def test_nan_is_selected_as_the_computation_says() -> None:
     text = program("f32", [6], [WindowDimension(3, 3)])
     x = np.float32([1, np.nan, 2, np.nan, 5, 5])

@@ -49,6 +49,19 @@ def test_a_contraction_of_cut_operands_gives_partial_results() -> None:
     assert why.bytes == 128 and why.other_bytes > why.bytes
 
 
+def test_elements_of_tuples_have_the_origin_of_what_the_tuple_was_made_of() -> None:
+    why = only(f"""ENTRY e {{ x = f32[8,16] parameter(0), {tiled("", "model")}
+      w = f32[16,4] parameter(1), {tiled("model", "")}
+      t = (f32[16,4], f32[8,16]) tuple(w, x)
+      b = (f32[16,4], f32[8,16]) opt-barrier(t)
+      v = f32[16,4] get-tuple-element(b), index=0
+      y = f32[8,16] get-tuple-element(b), index=1
+      ROOT d = f32[8,4] dot(y, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}""")
+    assert why.reason == (
+        "devices hold partial results: the contracting dimension of %d is cut over model as in %x"
+    )
+
+
 def test_an_operation_that_needs_a_dimension_whole() -> None:
     why = only(f"""less {{ a = f32[] parameter(0)
         b = f32[] parameter(1)

@@ -50,6 +50,7 @@ REFUSED = [
     ("text.computation", BODY + "call(p), to_apply=«nowhere }"),
     ("metadata.fields", BODY + "negate(p), metadata={«color=1} }"),
     ("text.integer", BODY + "negate(p), metadata={source_line=«99999999999} }"),
+    ("text.integer", BODY + "negate(p), metadata={source_line=«000000000000000000001} }"),
     ("text.string-escape", BODY + 'negate(p), metadata={op_name=«"\\q"} }'),
     ("sharding.words", BODY + "negate(p), sharding={«somehow} }"),
     ("sharding.maximal-device", BODY + "negate(p), sharding={«maximal} }"),
