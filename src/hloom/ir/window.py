@@ -68,6 +68,7 @@ Window: TypeAlias = tuple[WindowDimension, ...]
 
 _DIGITS_X: Final = re.compile(r"-?\d+(?:x-?\d+)*")
 _PADS: Final = re.compile(r"-?\d+_-?\d+(?:_-?\d+)?(?:x-?\d+_-?\d+(?:_-?\d+)?)*")
+_EDGES: Final = re.compile(r"-?\d+_-?\d+(?:x-?\d+_-?\d+)*(?![\dx_])")
 _WINDOW_FIELDS: Final = {
     "stride": "stride",
     "lhs_dilate": "base_dilation",
@@ -90,7 +91,7 @@ class WindowCodec:
                 raise cursor.error(f"unexpected window field {key!r}", rule="window.fields")
             cursor.expect("=")
             if key == "pad":
-                pads = cursor.take(_PADS, "a padding such as 0_1x2_3")[0].split("x")
+                pads = cursor.take(_EDGES, "a padding such as 0_1x2_3")[0].split("x")
                 parts[key] = [tuple(map(int, pad.split("_"))) for pad in pads]
             else:
                 parts[key] = [int(word) for word in cursor.take(_DIGITS_X, "sizes such as 3x3")[0].split("x")]
