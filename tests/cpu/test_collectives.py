@@ -60,6 +60,22 @@ def compiled(*bodies: str, **options: Any) -> Executable:
     return exe
 
 
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f64"])
+@pytest.mark.parametrize("inner", ["f64", "bf16", "f32"])
+def test_computations_of_another_precision(kind: str, inner: str, by_host: list[str]) -> None:
+    """Operands are converted to the type of the computation, and the result back, each rounded once."""
+    added = f"added {{ a = {inner}[] parameter(0)\n b = {inner}[] parameter(1)\n ROOT c = add(a, b) }}"
+    module = parse(
+        f"HloModule m, replica_count=3\n{added}\nENTRY e {{ x = {kind}[40] parameter(0)\n"
+        f" ROOT r = {kind}[40] all-reduce(x), replica_groups={{{{0,1,2}}}}, to_apply=added }}"
+    )
+    rng = np.random.default_rng(0)
+    given = [[native_runs.draw(rng, f"{kind}[40]")] for _ in range(3)]
+    wanted = hloom.compile(module, backend="evaluator").run(given)
+    agreement.equal(tuple(hloom.compile(module).run(given)), tuple(wanted))
+    assert not by_host
+
+
 def test_ids_without_a_context_are_those_of_a_single_device() -> None:
     run = native_runs.compiled("r = u32[] replica-id()\n p = u32[] partition-id()\n ROOT t = tuple(r, p)")
     assert [int(n) for n in run()] == [0, 0]

@@ -34,7 +34,7 @@ def applies_expressions(i: HloInstruction) -> bool:
     """Return whether the computations applied to elements are expressions of the elements' own types.
 
     True for instructions that apply no computation. HLO allows a computation of another precision than the
-    elements, which would need conversions of operands and results.
+    elements, and one that returns another precision than its accumulators have; both need conversions.
     """
     given = [o.shape.element_type for o in i.operands]
     applied = i.operation.applied_types(given)
@@ -43,7 +43,7 @@ def applies_expressions(i: HloInstruction) -> bool:
     return all(
         is_expression(computation)
         and [p.shape.element_type for p in computation.parameters] == list(types.parameters)
-        and (types.is_order or _leaf_types(computation.root) == results)
+        and (types.is_order or _leaf_types(computation.root) == results == types.parameters[: len(results)])
         for computation, types in zip(i.called_computations if applied else (), applied, strict=True)
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hloom.analysis.combiners import grouping
 from hloom.codegen.elements import Elements
 from hloom.codegen.llvm import F32, F64, Value
-from hloom.codegen.types import Element, register_type, round_to
+from hloom.codegen.types import Element, round_to
 from hloom.operations.combiners import Grouping
 from hloom.shape import element_type as et
 from hloom.shape.element_type import ElementType
@@ -92,19 +92,10 @@ class Combiner:
         made: list[Element] = []
         for value, source, target in zip(accumulators, self.accumulators, targets, strict=True):
             if self.plain in ("add", "multiply") and source.is_floating and isinstance(value, Value):
-                made.append(_rounded(value, source, target))
+                made.append(round_to(value, target) if target.bits < 32 else value)
             else:
                 made.append(as_type(value, source, target))
         return made
-
-
-def _rounded(value: Value, source: ElementType, target: ElementType) -> Value:
-    """Round a sum to its own type, then convert it to the result's type."""
-    if register_type(source) is F32 and target is et.F64:
-        return round_to(value, source).cast("fpext", F64) if source.bits < 32 else value.cast("fpext", F64)
-    if register_type(source) is F64 and target is not et.F64:
-        value = value.cast("fptrunc", F32)
-    return round_to(value, target) if target.bits < 32 else value
 
 
 def neutral_element(computation: HloComputation, element_type: ElementType) -> float | None:
