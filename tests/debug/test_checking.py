@@ -221,6 +221,27 @@ def test_results_of_several_devices_have_bounds(wrong_backend: str) -> None:
         agreement.within(got, wanted[device], bounds[device])
 
 
+def test_results_of_collectives_in_two_steps_have_bounds() -> None:
+    """A gathered number has the errors of its own computation, a sum of devices also those of the sum."""
+    module = HloModule.from_text(
+        """HloModule m, replica_count=2
+        add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+        ENTRY e { x = f32[4] parameter(0)
+          y = f32[4] exponential(x)
+          gathering = (f32[4], f32[8]) all-gather-start(y), dimensions={0}
+          gathered = f32[8] all-gather-done(gathering)
+          summing = f32[4] all-reduce-start(y), to_apply=add
+          sum = f32[4] all-reduce-done(summing)
+          ROOT r = (f32[8], f32[4]) tuple(gathered, sum) }"""
+    )
+    given = [random_arguments(module, seed) for seed in range(2)]
+    wanted = run_on("evaluator", module, given)
+    for bounds in Tolerance().bounds_of_devices(module, given, wanted):
+        gathered, total = bounds
+        assert (gathered > 0).all() and (total > gathered.reshape(2, 4).max(0)).all()
+    assert check(module, given).agrees
+
+
 def test_distances_are_counted_in_units_of_the_last_place() -> None:
     wanted = np.float32([1, 2, np.nan, np.inf, 0])
     got = wanted.copy()

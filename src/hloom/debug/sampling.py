@@ -22,6 +22,7 @@ from hloom.debug.normwise import FACTORIZATIONS
 from hloom.evaluate.devices import VirtualDevice, World
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.computation import HloComputation
+from hloom.ir.device import Pending
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 
@@ -98,7 +99,12 @@ class Perturbed(Evaluator):
         return with_errors
 
     def perturbed(self, i: HloInstruction, operands: Sequence[Any], value: Any) -> Any:
-        """Return a value with the errors of one instruction."""
+        """Return a value with the errors of one instruction; those of two steps have theirs at the second."""
+        if i.operation.begun_by:
+            summed = i.opcode.removesuffix("-done") in SUMS_OF_DEVICES
+            return self._moved(value, ULPS * ulp(2 * finite(value), value.dtype)) if summed else value
+        if isinstance(value, Pending):
+            return value
         given = [Bounded(o) for o in operands]
         if isinstance(value, tuple):
             if i.opcode not in FACTORIZATIONS:
