@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hloom.tools.layout_picture import layout_picture
 FOLDER = Path(__file__).parent / "drawings"
 WORKLOADS = Path(__file__).parents[2] / "examples" / "workloads"
 LAYOUTS = {
+    "scalar": "f32[]",
     "vector": "f32[5]{0:T(2,3)}",
     "tiles_of_tiles": "bf16[3,5]{1,0:T(2,4)(2,1)}",
     "half_octets": "u4[3,4]{0,1:E(4)}",
@@ -52,10 +54,22 @@ ENTRY main {
 """
 
 
+def crossing() -> str:
+    """Return a program whose edges cross: sums of drawn pairs of earlier values, some of which are unused."""
+    rng = random.Random(1)
+    lines = [f"x{n} = f32[4] parameter({n})" for n in range(4)]
+    lines += [
+        f"x{n} = f32[4] add(x{rng.randrange(n)}, x{rng.randrange(max(0, n - 6), n)})" for n in range(4, 20)
+    ]
+    return "HloModule crossing\n\nENTRY main {\n" + "\n".join(lines) + "\n}\n"
+
+
 def drawn(name: str) -> str:
     """Return a drawing, a mark on each line."""
     if name in LAYOUTS:
         text = layout_picture(Shape.parse(LAYOUTS[name])).to_svg()
+    elif name == "crossing":
+        text = to_svg(scene_of(HloModule.from_text(crossing())))
     elif name == "branches":
         text = to_svg(scene_of(HloModule.from_text(BRANCHES), full=True))
     else:
@@ -63,7 +77,7 @@ def drawn(name: str) -> str:
     return re.sub(r">\s*<", ">\n<", text) + "\n"
 
 
-@pytest.mark.parametrize("name", [*LAYOUTS, "branches", "softmax"])
+@pytest.mark.parametrize("name", [*LAYOUTS, "branches", "crossing", "softmax"])
 def test_drawings(name: str, pytestconfig: pytest.Config) -> None:
     file = FOLDER / f"{name}.svg"
     text = drawn(name)
