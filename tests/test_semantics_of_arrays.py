@@ -217,6 +217,18 @@ def test_static_sizes_are_filled_with_zeros(line: str) -> None:
     assert found.tolist() == [1, 2, 3, 0, 0]
 
 
+def test_other_dimensions_of_static_size_are_filled_with_zeros() -> None:
+    """The second size is set, and the result states that the first one is static."""
+    found = evaluate(
+        """x = f32[3,3] parameter(0)
+        n = s32[] parameter(1)
+        rows = f32[<=3,3] set-dimension-size(x, n), dimensions={0}
+        ROOT r = f32[3,<=3] set-dimension-size(rows, n), dimensions={1}""",
+        F([[1, 2, 3], [4, 5, 6], [7, 8, 9]]), I(2),
+    )  # fmt: skip
+    assert found.tolist() == [[1, 2], [4, 5], [0, 0]]
+
+
 @pytest.mark.parametrize(("kind", "large"), [("bf16", 256), ("f16", 2048)])
 def test_scatters_round_every_combination(kind: str, large: int) -> None:
     """The larger number and two ones, which one addition at a time does not change."""

@@ -458,17 +458,17 @@ class SetDimensionSize(Operation):
         return operand.with_dynamic_dimension(dimension)
 
     def evaluate(self, run: Run, operand: Array, size: Array) -> Array:
-        """Crop the dimension, or pad it with zeros."""
+        """Crop the dimension, or pad it with zeros; pad other ones that are static in the result only."""
         dimension = self.dimensions[0]
-        bound = run.shape.dimensions[dimension]
+        bounds, dynamic = run.shape.dimensions, run.shape.dynamic_dimensions
         wanted = max(int(size), 0)
-        if bound != Shape.UNBOUNDED:
-            wanted = min(wanted, bound)
+        if bounds[dimension] != Shape.UNBOUNDED:
+            wanted = min(wanted, bounds[dimension])
         kept = operand[(slice(None),) * dimension + (slice(wanted),)]
-        whole = wanted if run.shape.dynamic_dimensions[dimension] else bound
-        if kept.shape[dimension] == whole:
+        actual = [wanted if d == dimension else n for d, n in enumerate(operand.shape)]
+        sizes = tuple(n if flag else bound for n, flag, bound in zip(actual, dynamic, bounds, strict=True))
+        if kept.shape == sizes:
             return kept
-        sizes = (*operand.shape[:dimension], whole, *operand.shape[dimension + 1 :])
         result = np.zeros(sizes, operand.dtype)
         result[tuple(map(slice, kept.shape))] = kept
         return result

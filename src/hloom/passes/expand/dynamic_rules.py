@@ -252,11 +252,16 @@ def _get_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Size
 
 @padding("set-dimension-size")
 def _set_dimension_size(w: DynamicWriter, i: HloInstruction, operands: list[Sized]) -> Sized:
-    """Set elements beyond the old size to zero; for a static result also those beyond the new size."""
+    """Set elements beyond the old size to zero; for a static result also those beyond the new size.
+
+    Other dimensions that are static in the result are filled with zeros as well.
+    """
     x, size = operands
     d = operation_of(i, SetDimensionSize).dimensions[0]
     wanted = w.limited(size.array, 0, i.shape.dimensions[d])
-    array = w.masked(x, w.zero(x), [d])
+    array = w.masked(
+        x, w.zero(x), [n for n, flag in enumerate(i.shape.dynamic_dimensions) if n == d or not flag]
+    )
     sizes = dict(x.sizes)
     sizes.pop(d, None)
     if i.shape.dynamic_dimensions[d]:
