@@ -1,9 +1,9 @@
 """Compilation of JAX's programs: a module of StableHLO with compile options.
 
 Look a program up by its identity before converting it: in memory, then in hloom's cache on disk. An entry on
-disk holds the program's interface and the key of its native code, which is the key of the HLO module:
-programs that differ only in names share code. On a miss, jaxlib converts StableHLO to HLO; hloom does the
-rest.
+disk holds the program's interface, its form before and after optimization, jaxlib's description of it, and
+the key of its native code, which is the key of the HLO module: programs that differ only in names share code.
+On a miss, jaxlib converts StableHLO to HLO; hloom does the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -25,7 +26,7 @@ from hloom.jax.client import Client
 from hloom.jax.compile_options import Options
 from hloom.jax.compiled import Compiled, Interface, compile_artifact
 from hloom.jax.custom_partitioning import calls_back
-from hloom.jax.errors import UNIMPLEMENTED, PjrtError
+from hloom.jax.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PjrtError
 from hloom.jax.executables import LoadedExecutable
 from hloom.jax.foreign_functions import keeps_state
 from hloom.jax.handles import object_at
@@ -37,17 +38,58 @@ _lock: Final = threading.Lock()
 _kept: Final[dict[str, Compiled]] = {}
 
 
+class KnownPrograms:
+    """The programs that were compiled before, as `hloom.jax.handover` asks for them.
+
+    Programs with callbacks or states, and those that are dumped or divided, are none of them.
+    """
+
+    def description(self, identity: bytes, options: bytes) -> bytes | None:
+        """Return jaxlib's description of a program, which is in memory then; None if it is not known."""
+        try:
+            asked = Options.parsed(options)
+        except PjrtError:
+            return None  # the compilation refuses the options in the form of JAX
+        compiled = None if asked.dump_flags else _found(_key(identity, asked))
+        if compiled is None:
+            return None
+        keep(compiled)
+        return compiled.description or None
+
+    def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
+        """Store a program that was just compiled with its description, if native code alone runs it."""
+        asked = Options.parsed(options)
+        with _lock:
+            compiled = _kept.get(_key(identity, asked))
+        if compiled is None or compiled.description or not compiled.program_key or asked.dump_flags:
+            return
+        compiled.description = describe()
+        cache = configured_cache()
+        if cache is not None:
+            facts = {"interface": compiled.interface.to_json(), "program": compiled.program_key}
+            parts = [compiled.optimized_program, compiled.artifact, compiled.description]
+            cache.put(compiled.key, Entry(facts, parts))
+
+    def load(self, client: Client, identity: bytes, options: bytes) -> LoadedExecutable:
+        """Return a program whose description was given out. Raises PjrtError."""
+        asked = Options.parsed(options)
+        compiled = _found(_key(identity, asked))
+        if compiled is None:
+            message = f"no program was compiled with the identity {identity.decode()}"
+            raise PjrtError(INVALID_ARGUMENT, message)
+        return LoadedExecutable(compiled, asked.devices(client), options, ())
+
+
 def compile_program(client: Client, artifact: bytes, options: bytes) -> LoadedExecutable:
     """Compile a module of StableHLO, or return the one compiled before. Raises PjrtError, HloError."""
     asked = Options.parsed(options)
     devices = asked.devices(client)
     callbacks = take_callbacks(artifact)
-    placed = f"{asked.num_replicas} {asked.num_partitions} {asked.open_parameters}"
-    key = key_of("jax", identity_of(artifact), placed, host().identity)
+    key = _key(identity_of(artifact), asked)
     # A program with callbacks or states is another one each time; one that is dumped, or whose compilation
     # calls the client, is compiled anew.
     known = not (callbacks or asked.dump_flags or calls_back(artifact) or keeps_state(artifact))
-    compiled = (_found(key, artifact) if known else None) or _compiled(key, artifact, asked)
+    compiled = (_found(key) if known else None) or _compiled(key, artifact, asked)
     if known:
         keep(compiled)
     return LoadedExecutable(compiled, devices, options, callbacks)
@@ -61,7 +103,22 @@ def keep(compiled: Compiled) -> None:
             _kept.pop(next(iter(_kept)))
 
 
-def _found(key: str, artifact: bytes) -> Compiled | None:
+def _key(identity: bytes, asked: Options) -> str:
+    """Return the key of a program with all options that change its code.
+
+    The form of its description depends on jaxlib.
+    """
+    placed = f"{asked.num_replicas} {asked.num_partitions} {asked.open_parameters}"
+    return key_of("jax", identity, placed, host().identity, jaxlib_version())
+
+
+@cache
+def jaxlib_version() -> str:
+    """Return the version of jaxlib."""
+    return str(import_module("jaxlib.version").__version__)
+
+
+def _found(key: str) -> Compiled | None:
     """Return a program that this process or another one compiled before."""
     with _lock:
         found = _kept.get(key)
@@ -70,13 +127,14 @@ def _found(key: str, artifact: bytes) -> Compiled | None:
         return found
     entry = cache.get(key)
     interface = Interface.from_json(entry.facts.get("interface")) if entry is not None else None
-    if entry is None or interface is None or len(entry.parts) != 1:
+    if entry is None or interface is None or len(entry.parts) != 3:
         return None
     program_key = str(entry.facts.get("program"))
     native = cached_program(program_key)
     if native is None:
         return None
-    return Compiled(key, artifact, interface, native, entry.parts[0], program_key)
+    optimized, artifact, description = entry.parts
+    return Compiled(key, artifact, interface, native, optimized, program_key, description)
 
 
 @cache
@@ -94,18 +152,13 @@ def _import_compiler() -> None:
 
 
 def _compiled(key: str, artifact: bytes, asked: Options) -> Compiled:
-    """Convert and compile a program; store it in the cache on disk if native code alone can run it."""
+    """Convert and compile a program."""
     _import_compiler()
     with collector_paused():
         program = compile_artifact(
             artifact, asked.num_replicas, asked.num_partitions, asked.dump_flags, asked.open_parameters
         )
-        compiled = Compiled.of(key, artifact, program)
-    cache = configured_cache()
-    if cache is not None and compiled.program_key:
-        facts = {"interface": compiled.interface.to_json(), "program": compiled.program_key}
-        cache.put(key, Entry(facts, [compiled.optimized_program]))
-    return compiled
+        return Compiled.of(key, artifact, program)
 
 
 @implements("Client_Compile")

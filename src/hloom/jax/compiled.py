@@ -192,6 +192,8 @@ class Compiled:
         interface: arguments, results, donation and devices.
         native: its native code, if that alone runs it: on one device, without calls to the host.
         program_key: the key of the native code in the cache; empty if there is none.
+        description: what jaxlib writes before the bytes of this executable when it serializes it; empty
+            until it was asked.
     """
 
     def __init__(
@@ -202,6 +204,7 @@ class Compiled:
         native: LoadedProgram | None = None,
         optimized: bytes | None = None,
         program_key: str = "",
+        description: bytes = b"",
     ) -> None:
         """Hold a program; parts that are not given are made from the artifact on demand."""
         self.key = key
@@ -210,6 +213,7 @@ class Compiled:
         self.native = native
         self._optimized = optimized
         self.program_key = program_key
+        self.description = description
 
     @staticmethod
     def of(key: str, artifact: bytes, program: Program) -> Compiled:

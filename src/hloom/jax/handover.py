@@ -3,6 +3,10 @@
 A wrapper around JAX's ``backend_compile_and_load`` adds attributes to the module on its way to the plug-in: a
 number for the Python functions that it calls, which wait here, or an identity, a digest of the program
 without positions in source files: a program that moved within its file is another artifact, but the same.
+
+A known program is loaded, not compiled: jaxlib makes no portable artifact of the module, which takes a third
+of the time. The bytes to load are those that jaxlib writes before a serialized executable, which describe its
+results, and the identity in the place of the executable.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ import hashlib
 import io
 import itertools
 import re
-from collections.abc import Generator, Sequence
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 _CALLBACKS: Final = "hloom.callbacks"
 _IDENTITY: Final = "hloom.identity"
@@ -25,6 +30,7 @@ _USE: Final = re.compile(r" loc\(#(loc\d*)\)$", re.MULTILINE)
 _numbers: Final = itertools.count(1)
 _waiting: Final[dict[int, Sequence[Any]]] = {}
 """Functions of modules that are on their way to the compiler, by number."""
+_describing: Final = threading.local()
 
 
 def take_callbacks(artifact: bytes) -> Sequence[Any]:
@@ -39,7 +45,40 @@ def identity_of(artifact: bytes) -> bytes:
     return found[1] if found is not None else hashlib.sha256(artifact).hexdigest().encode()
 
 
-def install(platform_version: str) -> None:
+def identity_in(data: bytes) -> bytes | None:
+    """Return the identity that stands in the place of a serialized executable; None in other data."""
+    found = _IDENTITY_MARK.fullmatch(data)
+    return None if found is None else found[1]
+
+
+def is_describing() -> bool:
+    """Return whether this thread serializes an executable for its description alone."""
+    return getattr(_describing, "now", False)
+
+
+def _description(executable: Any) -> bytes:
+    """Return what jaxlib writes before the bytes of an executable."""
+    _describing.now = True
+    try:
+        data: bytes = executable.serialize()
+    finally:
+        _describing.now = False
+    return data
+
+
+class Programs(Protocol):
+    """The programs that hloom knows; see `hloom.jax.compilation.KnownPrograms`."""
+
+    def description(self, identity: bytes, options: bytes) -> bytes | None:
+        """Return the description of a program; None if it is not known."""
+        ...
+
+    def describe(self, identity: bytes, options: bytes, describe: Callable[[], bytes]) -> None:
+        """Keep the description of a program that was just compiled."""
+        ...
+
+
+def install(platform_version: str, programs: Programs) -> None:
     """Wrap JAX's compile function for clients of this version of the platform."""
     compiler: Any = import_module("jax._src.compiler")
     original = compiler.backend_compile_and_load
@@ -51,24 +90,38 @@ def install(platform_version: str) -> None:
     ) -> Any:
         if platform_version not in backend.platform_version:
             return original(backend, module, executable_devices, options, host_callbacks)
-        with module.context, _attributes(module, host_callbacks):
-            return original(backend, module, executable_devices, options, [])
+        with module.context:
+            if host_callbacks:
+                with _attributes(module, {_CALLBACKS: _enqueued(host_callbacks)}):
+                    return original(backend, module, executable_devices, options, [])
+            identity, given = _identity(module.operation), options.SerializeAsString()
+            mark = f"hloom-identity-{identity};"
+            description = programs.description(identity.encode(), given)
+            if description is not None:
+                return backend.deserialize_executable(
+                    description + mark.encode(), executable_devices, options
+                )
+            with _attributes(module, {_IDENTITY: mark}):
+                made = original(backend, module, executable_devices, options, [])
+            programs.describe(identity.encode(), given, lambda: _description(made))
+            return made
 
     compile_and_load.hloom = True  # type: ignore[attr-defined]
     compiler.backend_compile_and_load = compile_and_load
 
 
+def _enqueued(callbacks: Sequence[Any]) -> str:
+    """Let the functions of a module wait here; return the mark of their number."""
+    number = next(_numbers)
+    _waiting[number] = list(callbacks)
+    return f"hloom-callbacks-{number};"
+
+
 @contextmanager
-def _attributes(module: Any, callbacks: Sequence[Any]) -> Generator[None]:
-    """Add the attributes to a module, and remove them in the end."""
+def _attributes(module: Any, added: Mapping[str, str]) -> Generator[None]:
+    """Add attributes to a module, and remove them in the end."""
     ir: Any = import_module("jaxlib.mlir.ir")
     attributes = module.operation.attributes
-    if callbacks:
-        number = next(_numbers)
-        _waiting[number] = list(callbacks)
-        added = {_CALLBACKS: f"hloom-callbacks-{number};"}
-    else:
-        added = {_IDENTITY: f"hloom-identity-{_identity(module.operation)};"}
     for name, mark in added.items():
         attributes[name] = ir.StringAttr.get(mark)
     try:

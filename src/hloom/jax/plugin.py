@@ -55,7 +55,7 @@ def register(*, as_cpu: bool = False) -> None:
         if begin_native():  # an empty cache has no programs either: import the compiler meanwhile
             import_module("hloom.cpu.jit.compilation")
         from hloom.jax import client as own_client
-        from hloom.jax import foreign_functions, forks, handover, lowerings, table
+        from hloom.jax import compilation, foreign_functions, forks, handover, lowerings, table
 
     own_client.set_platform(name)
     capsule = table.capsule(table.table())
@@ -70,7 +70,7 @@ def register(*, as_cpu: bool = False) -> None:
         make_topology=None,
         c_api=capsule,
     )
-    handover.install(own_client.version())
+    handover.install(own_client.version(), compilation.KnownPrograms())
     foreign_functions.install(name)
     forks.install()
     if not as_cpu:
