@@ -51,6 +51,50 @@ def test_a_program_from_the_cache_says_the_same_of_itself(tmp_path: Path) -> Non
     assert "jit(step)/b/dot_general" in other
 
 
+COUNTED = """
+import hloom.jax.compilation as compilation
+given = []
+compile_program = compilation.compile_program
+compilation.compile_program = lambda *arguments: given.append(1) or compile_program(*arguments)
+"""
+LOADED_PROGRAM = """
+import pickle
+import jax, jax.numpy as jnp
+from jax.experimental import serialize_executable
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
+
+device = jax.devices()[0]
+column_major = Format(Layout((1, 0)), SingleDeviceSharding(device))
+host = SingleDeviceSharding(device, memory_kind="pinned_host")
+x = jnp.arange(6.0).reshape(2, 3)
+
+give = jax.jit(lambda x, y: (x + y, {"y": y.astype(jnp.bfloat16)}), donate_argnums=0)
+given_away = x + 1
+print(give(given_away, x), given_away.is_deleted())
+turned = jax.jit(lambda x: x * 2, out_shardings=column_major)(x)
+print(turned.format.layout, turned.tolist())
+kept = jax.jit(lambda x: x * 3, out_shardings=host)(x)
+print(kept.sharding.memory_kind, kept.tolist())
+print(jax.jit(lambda x: (x[:0], x > 1, jax.random.key(3)))(x))
+
+compiled = jax.jit(lambda x: jnp.sin(x).sum(0)).lower(x).compile()
+serialized, taken, returned = serialize_executable.serialize(compiled)
+print(serialize_executable.deserialize_and_load(serialized, taken, returned)(x))
+print(compiled.input_formats, compiled.output_formats, compiled.input_shardings, compiled.out_info)
+"""
+
+
+def test_a_program_from_the_cache_is_loaded_with_all_its_properties(tmp_path: Path) -> None:
+    program = COUNTED + LOADED_PROGRAM + "print(len(given))"
+    *first, compilations = run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines()
+    *second, compilations_of_known = run_program(program, "cpu", HLOOM_CACHE_DIR=str(tmp_path)).splitlines()
+    assert second == first
+    assert "pinned_host [[0.0, 3.0, 6.0], [9.0, 12.0, 15.0]]" in first
+    assert int(compilations) >= 6
+    assert compilations_of_known == "0"
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty"])
 def test_a_damaged_cache_is_no_obstacle(tmp_path: Path, damage: str) -> None:
     program = STEP.format(scope="a")
