@@ -173,7 +173,7 @@ def steps(computation: HloComputation) -> int:
     return len(here) + sum(map(steps, nested))
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", ["argmax", "cholesky_solve", "lstm_scan", "scatter_add", "top_k"])
 def test_passes_return_whether_they_change_a_program(name: str) -> None:
     """Pipelines repeat the passes that follow one that returns true."""
     module = HloModule.from_text((WORKLOADS / f"{name}.hlo").read_text())
