@@ -298,6 +298,22 @@ def test_what_collective_permute_refuses(instruction: str, rule: str) -> None:
     assert refused(program(P + "ROOT " + instruction)).rule == rule
 
 
+@pytest.mark.parametrize(
+    "operands",
+    ["p, t, s, (s, s)", "t, p, (s, s), s", "t, t, s, (s, s)", "t, t, (s, s), s", "p, p, (s, s), (u, u)"],
+)
+@pytest.mark.parametrize("opcode", ["collective-permute", "collective-permute-start"])
+def test_slices_have_start_indices_in_every_buffer(opcode: str, operands: str) -> None:
+    """Of the tuples: t of two buffers, s and u of the start indices for one and two dimensions."""
+    lines = "n = s32[] constant(0)\nt = (f32[4], f32[4]) tuple(p, p)\ns = (s32[]) tuple(n)\n"
+    lines += "u = (s32[], s32[]) tuple(n, n)\nss = ((s32[]), (s32[])) tuple(s, s)\n"
+    lines += "uu = ((s32[], s32[]), (s32[], s32[])) tuple(u, u)\n"
+    operands = operands.replace("(s, s)", "ss").replace("(u, u)", "uu")
+    result = "(f32[4], f32[4])"
+    text = f"{P}{lines}ROOT r = {result} {opcode}({operands}), source_target_pairs={{{{0,1}}}}"
+    assert refused(program(f"{text}, slice_sizes={{{{1}}}}")).rule == f"{opcode}.in-place-starts"
+
+
 def test_a_pair_of_a_device_that_is_not_there() -> None:
     exe = executable(permuting("{{0,2}}"), replicas=2)
     assert fails(exe, [[np.int32([0])]] * 2).rule == "collective.device-range"

@@ -274,7 +274,12 @@ class _Permuting(Operation):
         if len(operands) != 4:
             message = f"with slice_sizes: input, output, start indices in both, got {len(operands)} operands"
             raise ShapeError(message, rule=f"{self.opcode}.in-place-operands")
-        return operands[1]
+        source, output, sent, written = operands
+        alike = source.is_tuple == output.is_tuple and len(source.tuple_shapes) == len(output.tuple_shapes)
+        if not (alike and _places(source, sent) and _places(output, written)):
+            message = f"{sent} and {written} are no start indices of slices of {source} and {output}"
+            raise ShapeError(message, rule=f"{self.opcode}.in-place-starts")
+        return output
 
     def begin(self, run: Run, *operands: Any) -> Pending:
         """Send this device's values to its targets and request those addressed to it."""
@@ -327,6 +332,17 @@ class _Permuting(Operation):
                 place = _clamped(buffer, _starts(windows, occurrence), piece.shape)
                 buffer[place] = piece
         return tuple(b for b, _ in buffers) if isinstance(output, tuple) else buffers[0][0]
+
+
+def _places(buffer: Shape, starts: Shape) -> bool:
+    """Return whether start indices are those of slices of a buffer, or of each of a tuple of buffers."""
+    parts = starts.tuple_shapes if starts.is_tuple else ()
+    if buffer.is_tuple:
+        same = len(parts) == len(buffer.tuple_shapes)
+        return same and all(map(_places, buffer.tuple_shapes, parts))
+    if parts and all(part.is_tuple for part in parts):
+        return all(_places(buffer, part) for part in parts)
+    return len(parts) == buffer.rank and all(p.is_scalar and p.element_type.is_integer for p in parts)
 
 
 def _paired(arrays: Any, starts: Any) -> Iterator[tuple[Array, Any]]:
