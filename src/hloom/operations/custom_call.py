@@ -58,6 +58,7 @@ _HOMES: Final = (
 _IDENTITIES: Final = re.compile(
     r"Sharding|SPMDFullToShardShape|SPMDShardToFullShape|xla\.sdy\.\w+"
     r"|MoveToHost|MoveToDevice|annotate_device_placement|Pin|Unpin|LayoutConstraint|ShardBarrier(From|To)"
+    r"|SetBound"
 )
 """Targets that only annotate their operands: on one partition they return them unchanged."""
 
