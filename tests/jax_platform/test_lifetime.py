@@ -186,6 +186,34 @@ print("freed")
     assert run_program(HEAD + program, "cpu") == "freed\n"
 
 
+def test_executables_are_freed_in_a_process_that_a_debugger_traces() -> None:
+    """CPython 3.11 enters no traced function in a pending call while another call is pending."""
+    program = """
+import sys, threading
+import jax
+from hloom.jax.executables import LoadedExecutable
+compiled = [jax.jit(lambda x, n=n: x + n).lower(1.0).compile() for n in range(2)]
+jax.clear_caches()
+freed = []
+drop = LoadedExecutable.drop
+def drop_while_another_is_destroyed(executable):
+    freed.append(executable.handle)
+    if compiled:
+        thread = threading.Thread(target=compiled.pop)
+        thread.start()
+        thread.join()
+    drop(executable)
+LoadedExecutable.drop = drop_while_another_is_destroyed
+sys.settrace(lambda *_: None)
+compiled.pop()
+while len(freed) < 2:
+    time.sleep(0.001)
+sys.settrace(None)
+print("freed")
+"""
+    assert run_program("import time\n" + program, "cpu") == "freed\n"
+
+
 def test_a_token_has_no_elements_to_convert() -> None:
     program = """
 try:

@@ -3,12 +3,18 @@
 ; The last reference may be that of a thread of JAX's, at the time when the interpreter ends. The interpreter ends
 ; threads that wait for it, and the C++ code around them then ends the process by std::terminate. So executables are
 ; listed here, and Python frees them in the main thread.
+;
+; It is not traced there: CPython 3.11 enters no function of Python in a pending call that a debugger or coverage traces
+; while another call is pending, but tries for ever.
 
 @destroyed = internal global ptr null                               ; the first of a list
 @sweeper = internal global ptr null                                 ; the function of Python that frees them
 @sweeper.lock = internal global [6 x i64] zeroinitializer, align 8  ; pthread_mutex_t
 
 declare i32 @Py_AddPendingCall(ptr, ptr)
+declare ptr @PyThreadState_Get()
+declare void @PyThreadState_EnterTracing(ptr)
+declare void @PyThreadState_LeaveTracing(ptr)
 
 ; Set the function that the main thread calls soon after an executable was destroyed; null: none.
 define void @pjrt_set_sweeper(ptr %function) nounwind {
@@ -57,7 +63,7 @@ call:
 
 add:
   ; If too many calls are pending, a later one or the next compilation frees this executable too.
-  %added = call i32 @Py_AddPendingCall(ptr %function, ptr null)
+  %added = call i32 @Py_AddPendingCall(ptr @sweep_untraced, ptr %function)
   br label %unlock
 
 unlock:
@@ -66,4 +72,13 @@ unlock:
 
 done:
   ret ptr null
+}
+
+; Call the function of Python in the main thread, which holds the interpreter's lock.
+define internal i32 @sweep_untraced(ptr %function) {
+  %thread = call ptr @PyThreadState_Get()
+  call void @PyThreadState_EnterTracing(ptr %thread)
+  %status = call i32 %function(ptr null)
+  call void @PyThreadState_LeaveTracing(ptr %thread)
+  ret i32 %status
 }
