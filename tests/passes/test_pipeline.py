@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 import agreement
+import hlo_file
 from evaluation import parse
-from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.cpu.pipeline import CPU_PIPELINE, EXPANSION
 from hloom.debug.error_analysis import widened
 from hloom.errors import HloError
 from hloom.evaluate.evaluator import Evaluator
@@ -89,6 +91,39 @@ def test_a_pipeline_runs_until_nothing_changes() -> None:
     for alone, runs in ((Settles(1, []), 1), (Counts(1, []), 2)):
         Pipeline([alone], until_stable=True).run(module)
         assert len(alone.runs) == runs
+
+
+ONE_ELEMENT = """
+ENTRY e {
+  x = f32[1] parameter(0)
+  c = f32[] constant(2)
+  b = f32[1] broadcast(c), dimensions={}
+  ROOT r = f32[1] add(x, b)
+}"""
+
+
+def texts() -> Iterator[str]:
+    """Programs of the tests, and one with an array of one element."""
+    yield ONE_ELEMENT
+    for path in sorted((Path(__file__).parents[1] / "hlo").rglob("*.hlo")):
+        yield from (section.text for section in hlo_file.sections(path.read_text()))
+
+
+def test_passes_that_settle_find_nothing_in_a_second_run() -> None:
+    tried = 0
+    for text in texts():
+        try:
+            module = HloModule.from_text(text)
+            module.verify()
+            EXPANSION.run(module)
+        except HloError:
+            continue
+        for item in CPU_PIPELINE.flat():
+            item.run(module)
+            if getattr(item, "settles", False):
+                tried += 1
+                assert not item.run(module), (item.name, text)
+    assert tried > 1000
 
 
 def test_who_looks_sees_every_change() -> None:

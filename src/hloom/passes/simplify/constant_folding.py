@@ -20,6 +20,7 @@ from hloom.ir.module import HloModule
 from hloom.ir.operation import Array
 from hloom.ir.traits import Family
 from hloom.operations.convolution import Convolution
+from hloom.operations.movement import Broadcast
 from hloom.operations.structure import Constant
 from hloom.passes.fuel import consume, exhausted
 from hloom.passes.registry import register
@@ -71,7 +72,7 @@ class ConstantFolding:
         """Return whether an instruction has only constant operands and a result small enough to store."""
         if not i.operands or not all(map(_is_known, i.operands)):
             return False
-        if not is_pure(i) or (is_free(i) and _enlarges(i)):
+        if not is_pure(i) or (is_free(i) and _enlarges(i)) or _repeats_number(i):
             return False
         if i.control_predecessors or i.control_successors or not i.shape.is_array or i.shape.is_dynamic:
             return False
@@ -82,6 +83,11 @@ class ConstantFolding:
 def _enlarges(i: HloInstruction) -> bool:
     """Return whether the result is larger than the operands: computing it is cheaper than storing it."""
     return i.shape.is_array and i.shape.element_count > max(o.shape.element_count for o in i.operands)
+
+
+def _repeats_number(i: HloInstruction) -> bool:
+    """Return whether an instruction is the form in which arrays of equal elements are written."""
+    return isinstance(i.operation, Broadcast) and i.operands[0].shape.rank == 0
 
 
 def _is_known(i: HloInstruction) -> bool:
