@@ -6,13 +6,11 @@ import numpy as np
 
 from hloom.passes.fusion.scatter_fusion import ScatterFusion
 from pass_checks import after, opcodes
+from reducers import binary
 
-TEXT = """
-f {
-  x = f32[] parameter(0)
-  y = f32[] parameter(1)
-  ROOT r = f32[] add(x, y)
-}
+TEXT = (
+    binary("add")
+    + """
 ENTRY e {
   x = f32[9] parameter(0)
   i = s32[5] parameter(1)
@@ -23,6 +21,7 @@ ENTRY e {
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f
   ROOT r = (f32[9], RESULT) tuple(s, USED)
 }"""
+)
 ARGUMENTS = [np.zeros(9, np.float32), np.arange(5, dtype=np.int32), np.ones(5, np.float32)]
 
 
@@ -54,11 +53,6 @@ def test_scatters_without_a_kernel_stay() -> None:
 
 def test_fusions_join_with_what_they_compute() -> None:
     text = """
-        f {
-          x = f32[] parameter(0)
-          y = f32[] parameter(1)
-          ROOT r = f32[] add(x, y)
-        }
         g {
           u = f32[5] parameter(0)
           n = f32[5] negate(u)
@@ -72,7 +66,7 @@ def test_fusions_join_with_what_they_compute() -> None:
           ROOT s = f32[9] scatter(x, i, v), update_window_dims={}, inserted_window_dims={0},
             scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f
         }"""
-    module = after(text, ScatterFusion(), arguments=ARGUMENTS)
+    module = after(binary("add") + text, ScatterFusion(), arguments=ARGUMENTS)
     (fusion,) = (i for i in module.entry.instructions if i.opcode == "fusion")
     inside = [i.opcode for i in fusion.called_computations[0].instructions if i.opcode != "parameter"]
     assert sorted(inside) == ["add", "negate", "scatter"]

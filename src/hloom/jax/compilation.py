@@ -104,18 +104,9 @@ def keep(compiled: Compiled) -> None:
 
 
 def _key(identity: bytes, asked: Options) -> str:
-    """Return the key of a program with all options that change its code.
-
-    The form of its description depends on jaxlib.
-    """
+    """Return the key of a program with all options that change its code."""
     placed = f"{asked.num_replicas} {asked.num_partitions} {asked.open_parameters}"
-    return key_of("jax", identity, placed, host().identity, jaxlib_version())
-
-
-@cache
-def jaxlib_version() -> str:
-    """Return the version of jaxlib."""
-    return str(import_module("jaxlib.version").__version__)
+    return key_of("jax", identity, placed, host().identity)
 
 
 def _found(key: str) -> Compiled | None:

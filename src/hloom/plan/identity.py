@@ -11,16 +11,12 @@ from hloom.plan.kernel import KernelPlan
 def plan_key(plan: KernelPlan) -> Key:
     """Return a key of all that a kernel depends on: the instruction, the plan, and the operands' shapes.
 
-    Equal operands have equal numbers. Constants are part of the key, since code may contain their values.
+    Equal operands have equal numbers. A constant is part of the key itself, since code may contain its value.
     """
     i = plan.instruction
     number: dict[HloInstruction, int] = {}
     operands = [
-        (
-            number.setdefault(o, len(number)),
-            o.shape,
-            o.operation if isinstance(o.operation, Constant) else None,
-        )
+        (number.setdefault(o, len(number)), o.shape, o if isinstance(o.operation, Constant) else None)
         for o in i.operands
     ]
     return (*operation_key(i), tuple(operands), plan.kind, plan.in_place, plan.workspace)
