@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.threads_transport import ThreadsTransport, in_processes
+from tests.runtime.threads_transport import Group, ThreadsTransport, in_processes
 
 import agreement
 import hloom
 from devices import ADD
 from hloom.errors import HloError
+from hloom.evaluate import peers
 from hloom.runtime import mpi
 from hloom.runtime.custom_call import unregister_custom_call
 from hloom.runtime.executable import Executable
@@ -116,12 +117,81 @@ ENTRY e {{
         time.sleep(3)
         return np.asarray(x)
 
+    def work(transport: ThreadsTransport) -> Any:
+        exe = compiled(transport, text=text)
+        exe.process_timeout = 2.0
+        return exe.run([[np.float32(1)]])
+
     hloom.register_custom_call("tests.slow", slow)
     try:
-        found = in_processes(2, lambda transport: impatient(transport, text=text).run([[np.float32(1)]]))
+        found = in_processes(2, work)
     finally:
         unregister_custom_call("tests.slow")
     agreement.equal(found, [[np.float32(2)]] * 2)
+
+
+def test_what_a_device_sends_before_it_ends_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partition 0 waits for 2, and 2 for 1, which computes longer than the time-out and ends its run."""
+    text = f"""HloModule m, num_partitions=4
+{ADD}
+slow {{
+  x = f32[] parameter(0)
+  ROOT y = f32[] custom-call(x), custom_call_target="tests.slow"
+}}
+quick {{
+  ROOT x = f32[] parameter(0)
+}}
+ENTRY e {{
+  x = f32[] parameter(0)
+  id = u32[] partition-id()
+  n = s32[] convert(id)
+  y = f32[] conditional(n, x, x, x), branch_computations={{quick, slow, quick}}
+  z = f32[] collective-permute(y), channel_id=1, source_target_pairs={{{{1,2}}}}
+  ROOT r = f32[] all-reduce(z), channel_id=2, replica_groups={{{{0,2}},{{1}},{{3}}}},
+    use_global_device_ids=true, to_apply=add
+}}"""
+    later, waiting = [0.0], []
+    clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + later[0], sleep=time.sleep)
+    monkeypatch.setattr(peers, "time", clock)
+
+    def slow(x: Any) -> Any:
+        while not waiting[0].is_silent:
+            later[0] += 100
+            time.sleep(0.001)
+        return np.asarray(x)
+
+    def work(transport: ThreadsTransport) -> Any:
+        exe = compiled(transport, text=text)
+        if transport.rank == 0:
+            waiting.append(exe._world.peers)
+        else:
+            exe.process_timeout = 1e9
+        return exe.run([[np.float32(1)]] * 2)
+
+    hloom.register_custom_call("tests.slow", slow)
+    try:
+        found = in_processes(2, work)
+    finally:
+        unregister_custom_call("tests.slow")
+    agreement.equal(tuple(found), ([np.float32(1), np.float32(0)], [np.float32(1), np.float32(0)]))
+
+
+def test_a_process_that_was_stopped_hears_the_others_before_it_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = types.SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(peers, "time", clock)
+    found = peers.Peers(ThreadsTransport(Group(1), 0), [(0, 0)])
+    clock.now += 1000
+    found.pause()
+    assert not found.is_silent
+    for _ in range(200):
+        clock.now += found.timeout / 100
+        found.pause()
+    assert found.is_silent
+    found.hear()
+    assert not found.is_silent
 
 
 def test_all_processes_name_their_devices_that_wait() -> None:

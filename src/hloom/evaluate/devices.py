@@ -232,6 +232,8 @@ class World:
     def _finish(self, device: DeviceId, error: BaseException | None) -> None:
         with self.condition:
             self.active.discard(device)
+            if self.peers is not None:
+                self.peers.hear()  # other processes can go on only since this device's last message
             if error is not None:
                 self._fail(error)
             self._look_for_deadlock()

@@ -106,7 +106,8 @@ class Peers:
     Attributes:
         owners: the rank of each device.
         timeout: seconds without any message after which waiting devices give up. A process of which a device
-            computes sends one from time to time.
+            computes sends one from time to time. Seconds count while this process polls for messages, so
+            that one which was stopped for a while hears the others first.
         broken: a run has failed; its messages may still be under way, so that no other run may start.
     """
 
@@ -119,7 +120,8 @@ class Peers:
         self.broken = False
         self._run = 0
         self._early: dict[int, list[Message]] = {}
-        self._heard = time.monotonic()
+        self._silence = 0.0
+        self._polled = time.monotonic()
         self._polls = 0
         self._beat: weakref.WeakMethod[Callable[[], None]] | None = None
         self._beaten = 0.0
@@ -196,16 +198,20 @@ class Peers:
 
     def hear(self) -> None:
         """Restart the clock of the time-out: a message has arrived, or a device computes."""
-        self._heard = time.monotonic()
+        self._silence = 0.0
+        self._polled = time.monotonic()
         self._polls = 0
 
     @property
     def is_silent(self) -> bool:
         """True if no message has arrived for longer than the time-out."""
-        return time.monotonic() - self._heard > self.timeout
+        return self._silence > self.timeout
 
     def pause(self) -> float:
         """Return the seconds until the next poll: none at first, more the longer nothing arrives."""
+        now = time.monotonic()
+        self._silence += min(now - self._polled, self.timeout / 4)
+        self._polled = now
         self._polls += 1
         return min(max(0, self._polls - _EAGER_POLLS) * 1e-5, _LONGEST_PAUSE)
 
