@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.jax_platform.process import run_program
@@ -19,11 +20,15 @@ def test_long_programs_are_queued_and_short_ones_run_at_once() -> None:
 A = jnp.ones((700, 700))
 f = jax.jit(lambda a: a @ a @ a @ a @ a)
 f(A).block_until_ready()
-queued = [f(A) for _ in range(4)]
-print(all(q.is_ready() for q in queued), np.asarray(queued[3]).shape, queued[0].is_ready())
+for _ in range(20):  # a busy machine may run all four before it looks
+    queued = [f(A) for _ in range(4)]
+    waits = not queued[3].is_ready()
+    if waits:
+        break
+print(waits, np.asarray(queued[3]).shape, queued[0].is_ready())
 print(jax.jit(lambda v: v + 1)(jnp.arange(3)).is_ready())
 """
-    assert run_program(HEAD + program, "cpu").splitlines() == ["False (700, 700) True", "True"]
+    assert run_program(HEAD + program, "cpu").splitlines() == ["True (700, 700) True", "True"]
 
 
 def test_results_of_queued_programs_may_be_used_deleted_and_donated() -> None:
@@ -138,6 +143,12 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), float(f(x)[0, 0]))
     assert run_program(HEAD + program, "cpu") == "0 600.0\n"
 
 
+def cpu_seconds(process: int) -> float:
+    """Return the user time of a process."""
+    ticks = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11]
+    return int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
 def test_an_endless_loop_ends_on_control_c() -> None:
     program = """
 import hloom.jax.plugin; hloom.jax.plugin.initialize()
@@ -153,7 +164,9 @@ jax.block_until_ready(compiled(1.0))
     )
     assert child.stdout is not None
     assert child.stdout.readline() == b"running\n"
-    time.sleep(1)
+    begin = cpu_seconds(child.pid)
+    while child.poll() is None and cpu_seconds(child.pid) < begin + 0.5:
+        time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=300)
     assert b"KeyboardInterrupt" in errors

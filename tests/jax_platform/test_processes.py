@@ -33,13 +33,15 @@ print(int(kept[3]))
 def test_threads_dispatch_behind_the_end_of_the_main_thread() -> None:
     program = f"""
 {BEGIN}
-counts = []
+counts, lock = [], threading.Lock()
 def work():
     for n in range(200):
         f(np.arange(10))
-    counts.append(int(f(np.arange(10))))
-    if len(counts) == 3:
-        print(counts)
+    count = int(f(np.arange(10)))
+    with lock:
+        counts.append(count)
+        if len(counts) == 3:
+            print(counts)
 f(np.arange(10))
 for _ in range(3):
     threading.Thread(target=work).start()
@@ -58,7 +60,7 @@ expected, slowly = int(f(x)), np.asarray(slow(y))
 for _ in range(3):
     child = os.fork()
     if not child:
-        watch = threading.Timer(100, lambda: os._exit(8)); watch.daemon = True; watch.start()
+        watch = threading.Timer(250, lambda: os._exit(8)); watch.daemon = True; watch.start()
         same = int(f(x)) == expected and np.array_equal(slow(y), slowly)
         os._exit(7) if not same else sys.exit(0)
     print(os.waitpid(child, 0)[1])
@@ -72,8 +74,8 @@ def test_an_interrupt_ends_a_loop_of_programs() -> None:
 {BEGIN}
 {SLOW.format(rounds=1000)}
 x = slow(jnp.ones(1000))
-threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     while True:
         x = slow(x).block_until_ready()
 except KeyboardInterrupt:
