@@ -266,7 +266,7 @@ def test_a_slow_device_is_waited_for() -> None:
       v = f32[2] get-tuple-element(i), index=0
       ROOT a = f32[2] all-reduce(v), to_apply=add"""
     exe = compiled("x = f32[2] parameter(0)\nROOT a = f32[2] all-reduce(x), to_apply=add", fed)
-    exe.host_timeout = 10.0
+    exe.host_timeout = 300.0
     feeder = threading.Timer(0.3, lambda: exe.devices[1].transfer_to_infeed(np.float32([1, 2])))
     feeder.start()
     first, second = exe.run([[np.float32([1, 1])], [np.float32([0, 0])]])

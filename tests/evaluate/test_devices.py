@@ -170,10 +170,10 @@ def test_a_patient_infeed_waits_for_another_thread_and_gives_up() -> None:
     release = threading.Event()
     feeder = threading.Thread(target=release.wait)
     feeder.start()
-    start = time.perf_counter()
+    start = time.monotonic()
     with pytest.raises(HloError, match="the infeed is empty"):
         exe()
-    assert 0.2 < time.perf_counter() - start < 20
+    assert time.monotonic() - start >= exe.host_timeout
     release.set()
     feeder.join()
 

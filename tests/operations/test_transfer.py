@@ -199,7 +199,7 @@ def test_an_infeed_of_an_empty_tuple_reads_nothing() -> None:
 
 def test_another_thread_feeds_while_the_program_runs() -> None:
     exe = executable(program(FEED))
-    exe.host_timeout = 30.0
+    exe.host_timeout = 300.0
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(exe(None)))
     thread.start()

@@ -59,11 +59,14 @@ PERMUTED = """HloModule m, replica_count=2
 def test_a_device_that_comes_early_waits_in_the_collective() -> None:
     exe = hloom.compile(HloModule.from_text(SUMMED))
     x = np.ones(64, np.float32)
-    profile = exe.profile([[x], [x]])
-    early, late = (device.collectives for device in profile.devices)
+    for _ in range(10):  # a busy machine may start partition 0 after the loop of the other one
+        profile = exe.profile([[x], [x]])
+        early, late = (device.collectives for device in profile.devices)
+        if early[0].waiting > late[0].waiting:
+            break
+    assert early[0].waiting > late[0].waiting
     assert [line.runs for line in (*early, *late)] == [1, 1]
     assert 0 < late[0].waiting <= late[0].seconds
-    assert early[0].waiting > late[0].waiting  # for the loop of the other one
     (mean,) = profile.collectives
     assert mean.seconds == (early[0].seconds + late[0].seconds) / 2
     assert profile.seconds == max(device.seconds for device in profile.devices)
@@ -92,10 +95,13 @@ def test_collectives_of_the_host_tell_waiting_too() -> None:
     ROOT done = f32[64] collective-permute-done(begun), control-predecessors={{between}} }}"""
     exe = hloom.compile(HloModule.from_text(text))
     x = np.ones(64, np.float32)
-    early, _ = exe.profile([[x], [x]]).devices
-    lines = {line.name: line for line in early.collectives}
-    assert set(lines) == {"begun", "done"}
-    assert 0 < lines["done"].waiting <= lines["done"].seconds  # for the loop of the other one
+    for _ in range(10):  # a busy machine may start partition 0 after the loop of the other one
+        early, _ = exe.profile([[x], [x]]).devices
+        lines = {line.name: line for line in early.collectives}
+        assert set(lines) == {"begun", "done"}
+        if lines["done"].waiting:
+            break
+    assert 0 < lines["done"].waiting <= lines["done"].seconds
 
 
 def test_devices_without_collectives_and_with_programs_of_their_own() -> None:
