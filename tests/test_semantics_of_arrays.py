@@ -279,6 +279,23 @@ def windowed(n: int, result: int, window: str, x):
     )
 
 
+def test_products_of_convolutions_with_padding_and_holes_are_left_out() -> None:
+    found = evaluate(
+        "x = f32[1,1,2] parameter(0)\nk = f32[1,1,2] parameter(1)\n"
+        "ROOT r = f32[1,1,4] convolution(x, k), window={size=2 pad=1_1 lhs_dilate=2}, "
+        "dim_labels=bf0_oi0->bf0",
+        F([[[1, 2]]]), F([[[np.inf, 3]]]),
+    )  # fmt: skip
+    assert found.tolist() == [[[3, np.inf, 6, np.inf]]]
+    zeros = evaluate(
+        "x = f32[1,1,1] parameter(0)\nk = f32[1,1,2] parameter(1)\nz = f32[] constant(0)\n"
+        "p = f32[1,1,3] pad(x, z), padding=0_0x0_0x1_1\n"
+        "ROOT r = f32[1,1,2] convolution(p, k), window={size=2}, dim_labels=bf0_oi0->bf0",
+        F([[[1]]]), F([[[np.inf, 3]]]),
+    )  # fmt: skip
+    agreement.same(zeros, F([[[np.nan, np.inf]]]))
+
+
 def test_windows_of_dilated_nothing_and_of_too_little() -> None:
     assert windowed(0, 0, "size=1 lhs_dilate=3", []).tolist() == []
     assert windowed(0, 2, "size=1 lhs_dilate=3 pad=1_1", []).tolist() == [0, 0]

@@ -140,11 +140,39 @@ def test_transposed_convolutions_multiply_by_no_holes() -> None:
     assert sum(phase.results for phase in plan.convolution.phases) == 2 * 12 * 12 * 16
 
 
-def test_infinite_kernels_meet_no_padding() -> None:
-    x, w = np.ones((1, 4, 4, 2), np.float32), np.full((3, 3, 2, 16), np.inf, np.float32)
-    attributes = SAME
-    made = compiled(convolution("f32[1,4,4,2]", "f32[3,3,2,16]", attributes))(x, w)
-    assert (made == np.inf).all()
+LONG = "window={size=40 pad=39_39}, dim_labels=b0f_0io->b0f"
+"""More border positions than specialized tiles."""
+NEITHER_PADDING_NOR_HOLES = [
+    ("[1,4,4,2]", "[3,3,2,16]", SAME),
+    ("[2,30,6]", "[40,6,12]", LONG),
+    ("[2,90,6]", "[40,6,40]", LONG),
+    ("[2,50,48]", "[40,1,48]", f"{LONG}, feature_group_count=48"),
+    ("[2,50,64]", "[40,64,1]", LONG),
+    ("[2,50,3]", "[40,3,1]", LONG),
+    ("[1,20,25,8]", "[30,26,8,16]", "window={size=30x26 pad=29_29x25_25}, dim_labels=b01f_01io->b01f"),
+    (
+        "[2,50,6]",
+        "[40,6,12]",
+        "window={size=40 pad=60_50 lhs_dilate=2 rhs_reversal=1}, dim_labels=b0f_0io->b0f",
+    ),
+    ("[2,50,6]", "[40,6,12]", "window={size=40 stride=2 pad=60_70 rhs_dilate=3}, dim_labels=b0f_0io->b0f"),
+]
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "f8e4m3fn", "c64"])
+@pytest.mark.parametrize(("lhs", "rhs", "attributes"), NEITHER_PADDING_NOR_HOLES)
+def test_infinite_kernel_elements_meet_elements_of_the_base_only(
+    kind: str, lhs: str, rhs: str, attributes: str
+) -> None:
+    """Few elements are not finite, so that many sums without them would be NaN by products with padding."""
+    rng = np.random.default_rng(0)
+    x, w = np.abs(draw(rng, kind + lhs)), draw(rng, kind + rhs)
+    w.reshape(-1)[rng.integers(0, w.size, 2)] = {"f8e4m3fn": np.nan, "c64": complex(np.nan, np.nan)}.get(
+        kind, np.inf
+    )
+    found = agree(convolution(kind + lhs, kind + rhs, attributes), x, w, rounded=True)
+    numbers = np.abs(found.astype(complex))
+    assert np.isfinite(numbers).any() and not np.isfinite(numbers).all()
 
 
 def test_empty_arrays() -> None:

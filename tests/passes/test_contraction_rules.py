@@ -138,8 +138,12 @@ EXAMPLES = {
                 "r = f32[2,4,4] convolution(x, t), window={size=3 rhs_reversal=1}, dim_labels=b0f_0io->b0f")
     ],
     "convolution_of_pad": [
-        Example("x: f32[2,4,3], k: f32[3,3,4]", ZERO + "p = f32[2,9,3] pad(x, z), padding=0_0_0x1_1_1x0_0_0;"
-                "r = f32[2,9,4] convolution(p, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f")
+        Example("x: s32[2,4,3], k: s32[3,3,4]", ZERO + "p = s32[2,9,3] pad(x, z), padding=0_0_0x1_1_1x0_0_0;"
+                "r = s32[2,9,4] convolution(p, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f",
+                ("s32",)),
+        Example("x: f32[2,4,3]", ZERO + "p = f32[2,6,3] pad(x, z), padding=0_0x1_1x0_0; "
+                "c = f32[3] constant({1, -2, 3}); k = f32[3,3,4] broadcast(c), dimensions={0};"
+                "r = f32[2,4,4] convolution(p, k), window={size=3}, dim_labels=b0f_0io->b0f"),
     ],
     "spatial_dimensions_of_one": [
         Example("x: f32[2,1,6,3], k: f32[1,3,3,4]", "r = f32[2,4,1,4] convolution(x, k), window={size=1x3}, "
@@ -249,8 +253,14 @@ REFUSED = {
     ],
     "dot_as_product": [Example("x: c64[3], y: c64[4]", "r = c64[3,4] dot(x, y)")],
     "convolution_of_pad": [
-        Example("x: f32[2,4,3], k: f32[3,3,4], v: f32[]", "p = f32[2,6,3] pad(x, v), padding=0_0x1_1x0_0; "
-                "r = f32[2,4,4] convolution(p, k), window={size=3}, dim_labels=b0f_0io->b0f")
+        Example("x: s32[2,4,3], k: s32[3,3,4], v: s32[]", "p = s32[2,6,3] pad(x, v), padding=0_0x1_1x0_0; "
+                "r = s32[2,4,4] convolution(p, k), window={size=3}, dim_labels=b0f_0io->b0f"),
+        Example("x: f32[2,4,3], k: f32[3,3,4]", "z = f32[] constant(0); p = f32[2,6,3] pad(x, z), "
+                "padding=0_0x1_1x0_0; "
+                "r = f32[2,4,4] convolution(p, k), window={size=3}, dim_labels=b0f_0io->b0f"),
+        Example("x: f32[2,4,3]", "z = f32[] constant(0); p = f32[2,6,3] pad(x, z), padding=0_0x1_1x0_0; "
+                "c = f32[] constant(inf); k = f32[3,3,4] broadcast(c), dimensions={}; "
+                "r = f32[2,4,4] convolution(p, k), window={size=3}, dim_labels=b0f_0io->b0f"),
     ],
     "scatter_of_one_window": [
         Example("x: f32[9], i: s32[2,1], u: f32[2]", "r = f32[9] scatter(x, i, u), update_window_dims={}, "

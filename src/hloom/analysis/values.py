@@ -52,6 +52,22 @@ def is_ieee(kind: ElementType) -> bool:
     return kind in _IEEE
 
 
+def is_finite(i: HloInstruction, depth: int = 6) -> bool:
+    """Return whether no element is infinite or NaN, as far as the type or constants tell."""
+    kind = i.shape.element_type
+    if not kind.is_complex and not kind.is_floating:
+        return True
+    if kind.is_floating and not (float_format(kind).has_infinity or float_format(kind).has_nan):
+        return True
+    if isinstance(i.operation, Constant):
+        literal = i.operation.literal
+        return (
+            not literal.is_elided and not literal.shape.is_dynamic and bool(np.isfinite(literal.array).all())
+        )
+    sources = i.operation.element_sources(len(i.operands)) if depth else ()
+    return bool(sources) and all(is_finite(i.operands[n], depth - 1) for n in sources)
+
+
 def has_sign(kind: ElementType) -> bool:
     """Return whether negation is exact: true of every type but the unsigned float f8e8m0fnu."""
     return kind is not F8E8M0FNU

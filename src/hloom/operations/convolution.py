@@ -29,7 +29,7 @@ from hloom.operations.contraction import (
     summands,
 )
 from hloom.operations.rounding import convert
-from hloom.operations.windows import check_window, dilated_and_padded, output_dimension
+from hloom.operations.windows import check_window, output_dimension
 from hloom.shape.shape import Shape
 
 CONVOLUTION_KINDS = {"unset": 0, "fprop": 1, "dgrad": 2, "wgrad": 3}
@@ -42,7 +42,8 @@ class Convolution(Operation):
     The kernel is not flipped unless ``rhs_reversal`` is set. The base area is lhs after base dilation
     (``lhs_dilate``) and padding with zeros; negative padding crops it. At every window position the
     elements of the (dilated, possibly reversed) kernel are multiplied with those below and summed over the
-    window and the input features.
+    window and the input features. There are no products with padding and with the holes of base dilation, so
+    that kernel elements over them may be infinite or NaN.
 
     Arguments:
         lhs: n + 2 dimensions: batch, input features, n spatial ones (n may be 0).
@@ -217,12 +218,10 @@ class Convolution(Operation):
         return convert(result.transpose(np.argsort((*order, labels.output_feature_dimension))), run.dtype)
 
     def _grouped_base(self, lhs: Array) -> Array:
-        """Return the base area as [group, batch, spatial..., input feature]."""
+        """Return the base, without holes and padding, as [group, batch, spatial..., input feature]."""
         labels, groups, batch_groups = self.dim_labels, self.feature_group_count, self.batch_group_count
         order = (labels.input_batch_dimension, *labels.input_spatial_dimensions)
         base = lhs.transpose(*order, labels.input_feature_dimension)
-        by_axis = dict(enumerate(self.window, 1))
-        base = dilated_and_padded(base, by_axis, np.zeros((), base.dtype))
         batch, features = base.shape[0], base.shape[-1]
         base = base.reshape(
             batch_groups, batch // batch_groups, *base.shape[1:-1], groups, features // groups
@@ -240,9 +239,8 @@ class Convolution(Operation):
 
     def _slide(self, base: Array, kernel: Array) -> Array:
         """Return the sums at all window positions; loop over the smaller of window and positions."""
-        positions = tuple(
-            max(0, (size - d.dilated_size) // d.stride + 1) for size, d in zip(base.shape[2:-1], self.window)
-        )
+        sizes = base.shape[2:-1]
+        positions = tuple(d.output_size(size) for size, d in zip(sizes, self.window))
         groups, batch = base.shape[:2]
         inputs, outputs = kernel.shape[-2:]
         result = np.zeros((groups, batch, *positions, outputs), base.dtype)
@@ -251,27 +249,47 @@ class Convolution(Operation):
         everything = (slice(None), slice(None))
         if math.prod(d.size for d in self.window) <= math.prod(positions):
             for offset in np.ndindex(*(d.size for d in self.window)):
-                part = base[(*everything, *map(_every_position, offset, positions, self.window))]
-                product = matrix_product(part.reshape(groups, -1, inputs), kernel[(slice(None), *offset)])
-                result += product.reshape(result.shape)
+                met = list(map(_under_tap, offset, positions, self.window, sizes))
+                part = base[(*everything, *(elements for _, elements in met))]
+                sums = result[(*everything, *(places for places, _ in met))]
+                if sums.size:
+                    product = matrix_product(part.reshape(groups, -1, inputs), kernel[(slice(None), *offset)])
+                    sums += product.reshape(sums.shape)
             return result
-        flat = kernel.reshape(groups, -1, outputs)
         for position in np.ndindex(*positions):
-            part = base[(*everything, *map(_every_element, position, self.window))]
-            result[(*everything, *position)] = matrix_product(part.reshape(groups, batch, -1), flat)
+            met = list(map(_under_window, position, self.window, sizes))
+            part = base[(*everything, *(elements for _, elements in met))]
+            if part.size:
+                taps = kernel[(slice(None), *(places for places, _ in met))]
+                flat = part.reshape(groups, batch, -1), taps.reshape(groups, -1, outputs)
+                result[(*everything, *position)] = matrix_product(*flat)
         return result
 
 
-def _every_position(offset: int, positions: int, d: WindowDimension) -> slice:
-    """Return the base elements under window element ``offset`` at all positions."""
-    start = offset * d.window_dilation
-    return slice(start, start + (positions - 1) * d.stride + 1, d.stride)
+def _under_tap(tap: int, positions: int, d: WindowDimension, size: int) -> tuple[slice, slice]:
+    """Return the window positions at which a tap is over an element of the base, and these elements."""
+    return _met(positions, tap * d.window_dilation - d.padding_low, d.stride, d.base_dilation, size)
 
 
-def _every_element(position: int, d: WindowDimension) -> slice:
-    """Return the base elements under the window at one position."""
-    start = position * d.stride
-    return slice(start, start + d.dilated_size, d.window_dilation)
+def _under_window(position: int, d: WindowDimension, size: int) -> tuple[slice, slice]:
+    """Return the taps that are over an element of the base at one position, and these elements."""
+    return _met(d.size, position * d.stride - d.padding_low, d.window_dilation, d.base_dilation, size)
+
+
+def _met(count: int, start: int, step: int, hole: int, size: int) -> tuple[slice, slice]:
+    """Return the i < count for which start + i * step is an element in a base with holes, and these."""
+    places = start + step * np.arange(count)
+    found = np.flatnonzero((places % hole == 0) & (places >= 0) & (places // hole < size))
+    return _progression(found), _progression(places[found] // hole)
+
+
+def _progression(numbers: Array) -> slice:
+    """Return equidistant numbers as a slice."""
+    if not numbers.size:
+        return slice(0, 0)
+    return slice(
+        int(numbers[0]), int(numbers[-1]) + 1, int(numbers[1] - numbers[0]) if numbers.size > 1 else 1
+    )
 
 
 def batch_window(size: int) -> WindowDimension:

@@ -105,7 +105,7 @@ def _reduce_window(e: Elements, instruction: HloInstruction, indices: Indices) -
 
 @element_rule("convolution")
 def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> Element:
-    """Emit the sum over window and input features; positions outside the base count as zero."""
+    """Emit the sum over window and input features, without products outside the base."""
     operation = operation_of(instruction, Convolution)
     lhs, rhs = instruction.operands
     labels, window = operation.dim_labels, operation.window
@@ -140,9 +140,9 @@ def _convolution(e: Elements, instruction: HloInstruction, indices: Indices) -> 
             condition = also(e, condition, inside)
         with e.masked(condition):
             a = converted(e.element(lhs, tuple(left)), lhs.shape.element_type, kind)
-        if condition is not None:
-            a = e.choose(condition, a, constant(e.function, kind, 0))
         b = converted(e.element(rhs, tuple(right)), rhs.shape.element_type, kind)
+        if condition is not None:  # both factors: zero times an infinite one is NaN
+            a, b = (e.choose(condition, factor, constant(e.function, kind, 0)) for factor in (a, b))
         return [multiply_add(e, kind, a, b, accumulators[0])]
 
     looped = [v for v in (*positions, feature) if v.extent != 1]

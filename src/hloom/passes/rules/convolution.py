@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hloom.analysis.values import is_all, number
+from hloom.analysis.values import is_all, is_finite, number
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.window import ConvolutionDimensionNumbers, WindowDimension
 from hloom.operations.contraction import Dot
@@ -116,9 +116,12 @@ def convolution_of_reversed_kernel(i: HloInstruction, convolution: Convolution) 
 
 @RULES.rewrites(Convolution, of=Pad)
 def convolution_of_pad(i: HloInstruction, convolution: Convolution, pad: Pad) -> HloInstruction | None:
-    """``convolution(pad(x, 0), k)`` → ``convolution(x, k)`` with the padding in the window."""
+    """``convolution(pad(x, 0), k)`` → ``convolution(x, k)`` with the padding in the window.
+
+    Zeros of the pad are multiplied with the kernel, padding is not: the kernel's elements must be finite.
+    """
     padded, kernel = i.operands
-    if not is_all(padded.operands[1], 0.0):
+    if not is_all(padded.operands[1], 0.0) or not is_finite(kernel):
         return None
     x = padded.operands[0]
     if x.shape.element_type is not padded.shape.element_type:

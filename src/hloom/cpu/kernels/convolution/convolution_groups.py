@@ -15,7 +15,7 @@ from hloom.codegen.rules.contraction import multiply_add
 from hloom.codegen.types import Element, from_storage, storage_type
 from hloom.cpu.kernels.convolution.convolution_kernel import Epilogue, Tiles, load_vector
 from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
-from hloom.cpu.kernels.convolution.convolution_tiling import Tiling
+from hloom.cpu.kernels.convolution.convolution_tiling import Tiling, has_few_borders
 
 MOST_WRITTEN_OUT = 160
 """Maximum number of multiply-adds of a tile's row of taps that is unrolled; longer rows are loops."""
@@ -34,7 +34,11 @@ class GroupTiles(Tiles):
         features = [n for n, a in enumerate(phase.axes) if not a.targets] if self.depth > 1 else []
         self.feature_step = self._kernel_step(features[0]) if features else 0
         row = phase.axes[tiling.row] if tiling.row >= 0 else None
-        self.written_out = row is not None and tiling.rows * row.taps * self.depth <= MOST_WRITTEN_OUT
+        self.written_out = (
+            row is not None
+            and tiling.rows * row.taps * self.depth <= MOST_WRITTEN_OUT
+            and has_few_borders(row)
+        )
         skipped = [*features, *([tiling.row] if self.written_out else [])]
         self.loop_axes = [n for n in self.loop_axes if n not in skipped]
         self.loaded = tiling.lanes * self.depth // convolution.repeat

@@ -2,12 +2,14 @@
 
 Each step of the loops over taps and input features loads one row of a kernel panel and broadcasts one base
 element per position. Border positions, at which some taps are outside the base, have specialized code without
-those taps, so that no lane is masked and no padding is multiplied.
+those taps. If that were too much code, the base is a copy with its padding, and the tile selects for each
+tap the rows at which it is inside. Products with padding are in no sum: an infinite kernel element would make
+them NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
@@ -21,6 +23,7 @@ from hloom.cpu.kernels.convolution.convolution_plan import Convolution, Phase
 from hloom.cpu.kernels.convolution.convolution_tiling import (
     Tiling,
     border_tiles,
+    has_few_borders,
     packed_kernel,
     packed_strides,
     tap_axes,
@@ -182,21 +185,54 @@ class Tiles:
         if self.tiling.pieces == 1:
             if low < high:
                 self._inner_tiles(f.constant(I64, low), f.constant(I64, high))
-            for start, count in others:
-                self._border_tile(start, count)
+            self._border_tiles(low, high, others)
             return
         step = -(-(high - low) // rows // self.tiling.pieces) * rows
         first = self.piece * step + low
         self._inner_tiles(first, f.intrinsic("smin", first + step, f.constant(I64, high)))
         with f.when(self.piece.compare("eq", 0)):
-            for start, count in others:
-                self._border_tile(start, count)
+            self._border_tiles(low, high, others)
 
     def _inner_tiles(self, low: Value, high: Value) -> None:
         """Emit the interior tiles from one row to another."""
         rows = self.tiling.rows
         with self.f.loop(low, high, rows) as loop:
             self._tile(loop.index, [(range(rows), None)])
+
+    def _border_tiles(self, low: int, high: int, others: Iterator[tuple[int, int]]) -> None:
+        """Emit the tiles before and after the interior ones, which are the rows from low to high."""
+        f, rows, axis = self.f, self.tiling.rows, self.phase.axes[self.tiling.row]
+        if has_few_borders(axis):
+            for start, count in others:
+                self._border_tile(start, count)
+            return
+        rest = axis.positions % rows
+        with f.loop(0, (axis.positions - rest - (high - low)) // rows) as tile:
+            row = tile.index * rows
+            self._selecting_tile(row.compare("slt", low).select(row, row + (high - low)), rows)
+        if rest:
+            self._selecting_tile(f.constant(I64, axis.positions - rest), rest)
+
+    def _selecting_tile(self, row: Value, rows: int) -> None:
+        """Emit a tile that adds each tap's products to those rows at which the tap is inside the base."""
+        f, number = self.f, self.tiling.row
+        e, axis = Elements(f, self.tiling.lanes, {}), self.phase.axes[number]
+        ranges = [axis.tap_range(row + r) for r in range(rows)]
+        x_step = axis.x_tap * self.size
+        w_step = (self.strides[number] if self.packed else axis.w_tap) * self.size
+        base = f.offset(self.x, row * (axis.x_position * self.size))
+        loops, sums = self._loops(None, without_rows=True), self._start(row, rows)
+        # Both ends of the range of taps fall from row to row.
+        with f.loop(ranges[-1][0], ranges[0][1], 1, flatten(sums)) as tap:
+            old = unflatten(tap.values, sums)
+            x, w = f.offset(base, tap.index * x_step), f.offset(self.w_panel, tap.index * w_step)
+            new = self._nest(loops, x, w, old, range(rows), axis.x_position * self.size)
+            inside = [tap.index.compare("sge", low) & tap.index.compare("slt", high) for low, high in ranges]
+            chosen = [
+                e.choose(inside[n // self.tiling.vectors], a, b) for n, (a, b) in enumerate(zip(new, old))
+            ]
+            tap.next(*flatten(chosen))
+        self._write_tile(unflatten(tap.values, sums), row, rows)
 
     def _border_tile(self, row: int, count: int) -> None:
         """Emit a tile at a constant position, with taps grouped by the rows at which they are inside."""
@@ -242,11 +278,13 @@ class Tiles:
             sums.append(e.choose(self.first_part, zero, self.epilogue.resume(e, indices)))
         return sums
 
-    def _loops(self, taps: tuple[int, int] | None) -> Loops:
-        """Emit the loops over taps, merged where the strides are contiguous."""
+    def _loops(self, taps: tuple[int, int] | None, *, without_rows: bool = False) -> Loops:
+        """Return the loops over taps, of all axes or all but the rows', merged where they are contiguous."""
         found: Loops = []
         inner_taps = 1
         for n in reversed(self.loop_axes):
+            if without_rows and n == self.tiling.row:
+                continue
             axis = self.phase.axes[n]
             low, high = self.ranges[n] if n != self.tiling.row else taps or (0, axis.taps)
             x, w = axis.x_tap * self.size, (self.strides[n] if self.packed else axis.w_tap) * self.size

@@ -38,6 +38,7 @@ class Axis:
         step, dilation, low, size: coefficients of the base index.
         targets: (dimension, size) of the result that the positions enumerate, major first.
         scale, offset: the result index is position * scale + offset.
+        padded: memory holds zeros wherever taps are outside the base.
     """
 
     positions: int
@@ -53,6 +54,7 @@ class Axis:
     targets: tuple[tuple[int, int], ...] = ()
     scale: int = 1
     offset: int = 0
+    padded: bool = False
 
     @property
     def whole(self) -> tuple[int, int]:
@@ -187,7 +189,7 @@ class Convolution:
 def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | None:
     """Return a convolution as sums over strides; None for dynamic shapes or empty arrays.
 
-    ``copied``: the base is a copy in the accumulator type, padded so that all taps are inside.
+    ``copied``: the base is a copy in the accumulator type, with the padding that taps reach.
     """
     operation = operation_of(i, ConvolutionOperation)
     labels, window = operation.dim_labels, operation.window
@@ -221,10 +223,10 @@ def convolution_of(i: HloInstruction, *, copied: bool = False) -> Convolution | 
     ]
     choices = [
         [
-            _spatial(d, sizes[x], results, phase, padding[x][0]).along(x_strides[x], w_strides[w], o)
+            _spatial(d, size, results, phase).along(x_strides[x], w_strides[w], o, padding[x][0], copied)
             for phase in range(_phases(d, results))
         ]
-        for d, (x, o), w, (_, results) in zip(
+        for d, (x, o), w, (size, results) in zip(
             window, places, labels.kernel_spatial_dimensions, bounds, strict=True
         )
     ]
@@ -286,20 +288,25 @@ class _Spatial:
     apart: int
     window: WindowDimension
 
-    def along(self, x_stride: int, w_stride: int, dimension: int) -> tuple[Axis, int, int]:
-        """Return the axis with its strides, and the offsets of position 0, tap 0 in base and kernel."""
+    def along(
+        self, x_stride: int, w_stride: int, dimension: int, before: int, padded: bool
+    ) -> tuple[Axis, int, int]:
+        """Return the axis with its strides, and the offsets of position 0, tap 0 in base and kernel.
+
+        ``before`` elements of padding precede the base in memory.
+        """
         a, d = self.axis, self.window
         sign = -1 if d.window_reversal else 1
         axis = replace(
             a, x_position=a.step * x_stride, x_tap=a.dilation * x_stride, w_tap=sign * self.apart * w_stride,
-            targets=((dimension, a.targets[0][1]),),
+            targets=((dimension, a.targets[0][1]),), padded=padded,
         )  # fmt: skip
         begin = d.size - 1 - self.first if d.window_reversal else self.first
-        return axis, -a.low * x_stride, begin * w_stride if a.taps else 0
+        return axis, (before - a.low) * x_stride, begin * w_stride if a.taps else 0
 
 
-def _spatial(d: WindowDimension, size: int, results: int, phase: int, shift: int = 0) -> _Spatial:
-    """Describe the results phase, phase + period ... of a spatial axis; its base begins ``shift`` earlier."""
+def _spatial(d: WindowDimension, size: int, results: int, phase: int) -> _Spatial:
+    """Describe the results phase, phase + period ... of a spatial axis."""
     hole = d.base_dilation
     common, apart = math.gcd(d.stride, hole), hole // math.gcd(d.window_dilation, hole)
     before = d.padding_low - phase * d.stride
@@ -307,7 +314,7 @@ def _spatial(d: WindowDimension, size: int, results: int, phase: int, shift: int
     first = fits[0] if fits else d.size
     taps = max(0, -(-(d.size - first) // apart))
     period = hole // common
-    low = (before - first * d.window_dilation) // hole - shift if taps else 0
+    low = (before - first * d.window_dilation) // hole if taps else 0
     axis = Axis(
         -(-(results - phase) // period), taps, 0, 0, step=d.stride // common,
         dilation=d.window_dilation * apart // hole, low=low, size=size, targets=((0, results),),
@@ -339,6 +346,7 @@ def _merged(axes: Sequence[Axis]) -> tuple[Axis, ...]:
                 positions, targets = axis.positions * inner.positions, (*axis.targets, *inner.targets)
                 kept[-1] = replace(
                     inner, positions=positions, targets=targets, step=0, dilation=0, low=0, size=1,
+                    padded=False,
                 )  # fmt: skip
                 continue
         kept.append(axis)

@@ -17,7 +17,7 @@ LEAST_PIECE: Final = 8
 REGISTERS: Final = 28
 """Maximum number of accumulators of a tile."""
 BORDERS: Final = 24
-"""Maximum number of specialized border tiles; beyond it, the base is copied with its padding."""
+"""Maximum number of specialized border tiles; beyond it, rows of tiles need a base with its padding."""
 RESIDENT_BYTES: Final = 1 << 19
 """Bytes of a kernel that stays in the cache while all positions are computed."""
 CHUNK_BYTES: Final = 1 << 17
@@ -182,13 +182,19 @@ def _split(phase: Phase, tiling: Tiling, size: int) -> Split | None:
 
 def row_axis(phase: Phase) -> int:
     """Return the axis of the rows of tiles: few border positions and a small stride in the base."""
-    best, found = (-1, 0), -1
+    best, found = (False, -1, 0), -1
     for number, axis in enumerate(phase.axes):
-        if axis.positions > 1 and not axis.w_position and border_pieces(axis) <= BORDERS:
-            score = (min(axis.positions, 6), -abs(axis.x_position))
+        few = has_few_borders(axis)
+        if axis.positions > 1 and not axis.w_position and (few or axis.padded):
+            score = (few, min(axis.positions, 6), -abs(axis.x_position))
             if found < 0 or score > best:
                 best, found = score, number
     return found
+
+
+def has_few_borders(axis: Axis) -> bool:
+    """Return true if border tiles are specialized; otherwise the rows of one have taps of their own."""
+    return border_pieces(axis) <= BORDERS
 
 
 def border_pieces(axis: Axis) -> int:
