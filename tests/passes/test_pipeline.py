@@ -238,4 +238,4 @@ def test_a_training_step_is_optimized_in_no_time() -> None:
         begin = time.process_time()
         CPU_PIPELINE.run(copy)
         best = min(best, time.process_time() - begin)
-    assert best < 1.5  # ten times what a quiet machine needs: only what grows out of bounds fails here
+    assert best < 3  # twenty times what a quiet machine needs: only what grows out of bounds fails here

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -45,10 +43,9 @@ def test_folding_takes_no_longer_than_it_may() -> None:
         for n in range(1, 60)
     )
     module = parse(f"d0 = f32[64,64] constant({{{rows}}})\n{steps}\nROOT r = f32[64,64] negate(d59)")
-    begin = time.process_time()
     ConstantFolding(work=1 << 19, total_work=1 << 21).run(module)
-    assert time.process_time() - begin < 1
-    assert 0 < opcodes(module)["dot"] < 59
+    most = (1 << 21) // 64**3
+    assert 59 - most <= opcodes(module)["dot"] < 59
 
 
 def test_what_has_no_value_is_left_alone() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from hloom.errors import HloError, ParseError, ShapeError
 from hloom.shape.shape import Shape
 from hloom.shape.shape_parser import parse_shape_at
 from shape.shapes import array_shapes
+from work import bytecodes
 
 # Text and what XLA prints for it.
 CASES = [
@@ -142,7 +141,4 @@ def test_any_text_is_a_shape_or_an_error(text: str) -> None:
 def test_known_shapes_are_read_quickly() -> None:
     text = "%x = bf16[8,128]{1,0:T(8,128)(2,1)} add("
     parse_shape_at(text, 5)
-    start = time.process_time()
-    for _ in range(10_000):
-        parse_shape_at(text, 5)
-    assert time.process_time() - start < 0.5
+    assert bytecodes(lambda: parse_shape_at(text, 5)) < 100

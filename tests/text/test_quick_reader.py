@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +10,7 @@ from hloom.errors import HloError
 from hloom.ir.module import HloModule
 from hloom.text.parser import parse_module
 from text.texts import LOOP, TEXTS
+from work import bytecodes
 
 PRINTED = sorted({parse_module(text).to_text() for text in TEXTS.values()})
 PIECES = [
@@ -59,21 +58,17 @@ def test_an_abandoned_line_leaves_no_trace() -> None:
     assert list(q.users) == [r] and q.control_successors == (r,)
 
 
-def test_large_modules_are_practical() -> None:
+def test_large_modules_take_few_steps_a_line() -> None:
     head, tail = LOOP.split("ENTRY")
     lines = [
         f"  %v{i} = f32[12]{{0}} multiply(%{f'v{i - 1}' if i else 'q'}, %q), "
         f'metadata={{op_name="jit(step)/layer_{i % 50}/mul" source_file="model.py" source_line={i % 900}}}'
-        for i in range(20_000)
+        for i in range(2_000)
     ]
     at = tail.index("\n  %zero")
     text = head + "ENTRY" + tail[:at] + "\n" + "\n".join(lines) + tail[at:]
-    start = time.process_time()
+    HloModule.from_text(head + "ENTRY" + tail).to_text()  # loads what reading and writing need
+    assert bytecodes(lambda: HloModule.from_text(text)) < 1000 * len(lines)
     module = HloModule.from_text(text)
-    read = time.process_time()
-    printed = module.to_text()
-    written = time.process_time()
-    assert printed.count("\n") > 20_000
-    # Several times slower than the readers are on an idle machine.
-    assert read - start < 2.0
-    assert written - read < 2.0
+    assert bytecodes(module.to_text) < 1000 * len(lines)
+    assert module.to_text().count("\n") > len(lines)
