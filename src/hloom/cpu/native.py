@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hloom.analysis.in_flight import check_values_in_flight
 from hloom.codegen.target import OPTIMIZED, Target, host
 from hloom.cpu.jit.cache import Entry, configured_cache, key_of
 from hloom.cpu.jit.fingerprint import fingerprint
@@ -113,6 +114,7 @@ class NativeExecutable:
 
         begin_support()
         self.module.verify()
+        check_values_in_flight(self.module)
         if self.dump is not None:
             self.optimized = optimize(self.module, self.dump.after_pass)
         self.program, entry = compile_module(self.optimized, target, level=level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hloom.analysis.in_flight import check_values_in_flight
 from hloom.errors import HloError
 from hloom.evaluate.devices import VirtualDevice
 from hloom.evaluate.evaluator import Evaluator
@@ -35,6 +36,7 @@ class EvaluatorBackend(Backend):
     def compile(self, module: HloModule, options: CompileOptions) -> Program:
         """Verify a module."""
         module.verify()
+        check_values_in_flight(module)
         return EvaluatedProgram(module)
 
 

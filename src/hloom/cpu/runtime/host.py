@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hloom.analysis.in_flight import ends_a_start
 from hloom.buffers.buffers import leaf_bytes, leaves
 from hloom.codegen.llvm import I32, I64, PTR
 from hloom.cpu.program import HOST, KERNELS, KernelCall, ProgramEmitter
 from hloom.cpu.runtime.support import keep_for_ever, support
-from hloom.errors import EvaluationError
+from hloom.cpu.runtime.tickets import MOST_BYTES, Tickets
 from hloom.evaluate.evaluator import Evaluator
 from hloom.ir.device import Device, Passed, Pending, arrived
 from hloom.ir.instruction import HloInstruction
-from hloom.ir.operation import Operation
 from hloom.ir.value import Array, Value
 from hloom.operations.ffi_services import answer
 from hloom.operations.transfer import RecvDone
@@ -78,16 +78,12 @@ def emit_host_call(program: ProgramEmitter, plan: KernelPlan) -> None:
 # -- running
 
 
-def _ends(operation: Operation) -> bool:
-    """Return whether an operation ends what another one has begun."""
-    return bool(operation.begun_by) or isinstance(operation, RecvDone)
-
-
 class HostCalls:
     """Host side of one program on one device.
 
     Attributes:
         evaluator: evaluates the calls; its random state continues from run to run.
+        tickets: the results of start operations that are not there yet.
         waited: nanoseconds that each call has waited for other devices or the host, in all runs.
     """
 
@@ -104,7 +100,7 @@ class HostCalls:
         records = [self._participants.get(n) for n in range(len(self._calls))]
         addresses = [record.address if record is not None else None for record in records]
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
-        self._tickets: dict[int, Pending] = {}
+        self.tickets = Tickets()
 
     def run(self, native: Callable[[], object]) -> None:
         """Run native code in this thread; raises what one of its calls raised.
@@ -117,7 +113,7 @@ class HostCalls:
             self._run(native)
 
     def _run(self, native: Callable[[], object]) -> None:
-        self._tickets.clear()
+        self.tickets.clear()
         outer = _thread.calls
         _thread.calls = self
         try:
@@ -148,22 +144,6 @@ class HostCalls:
     def wait(self, number: int, generation: int) -> None:
         """Wait for the other participants of a call."""
         self._participants[number].wait(generation)
-
-    def ticket(self, pending: Pending, size: int) -> int:
-        """Return a number of ``size`` bytes for a value that is not there yet."""
-        limit = 1 << (8 * min(size, 7))
-        number = len(self._tickets) + 1
-        if number >= limit:
-            raise EvaluationError(f"more than {limit - 1} operations are pending", rule="cpu.tickets")
-        self._tickets[number] = pending
-        return number
-
-    def redeem(self, number: int) -> Pending:
-        """Return the value of a ticket; the next iteration of a loop may ask for it again."""
-        try:
-            return self._tickets[number]
-        except KeyError:
-            raise EvaluationError("no operation is pending here", rule="cpu.tickets") from None
 
 
 class _Thread(threading.local):
@@ -202,8 +182,11 @@ class _Call:
         self.instruction = instruction
         self.count = sum(len(leaves(o.shape)) for o in instruction.operands) + len(leaves(instruction.shape))
         operation = instruction.operation
-        self.awaited = operation.pending_index if _ends(operation) else None
-        self.begun = None if _ends(operation) else operation.pending_index
+        ends = ends_a_start(instruction)
+        self.awaited = operation.pending_index if ends else None
+        self.begun = None if ends else operation.pending_index
+        # Loops may pass what recv gives to recv-done, again in every iteration. Others are ended where begun.
+        self.again = isinstance(operation, RecvDone)
 
     def run(self, calls: HostCalls, pointers: int) -> None:
         """Read the operands, evaluate, write the result."""
@@ -228,7 +211,9 @@ class _Call:
             sizes = [(leaf_bytes(s), next(addresses)) for _, s in leaves(shape)]
             size, address = next(((n, a) for n, a in sizes if n), (0, 0))
             if size:
-                return calls.redeem(int.from_bytes(ctypes.string_at(address, min(size, 7)), "little"))
+                return calls.tickets.redeem(
+                    ctypes.string_at(address, min(size, MOST_BYTES)), again=self.again
+                )
             return Pending(lambda: _empty(shape))
         if shape.is_buffer:
             shape = shape.tuple_shapes[0]
@@ -261,8 +246,8 @@ class _Call:
         if not size:
             pending.wait()  # there is no byte to write a ticket to
             return
-        ticket = calls.ticket(pending, size)
-        ctypes.memmove(address, ticket.to_bytes(min(size, 7), "little"), min(size, 7))
+        ticket = calls.tickets.give(pending, size)
+        ctypes.memmove(address, ticket, len(ticket))
 
 
 def array_at(address: int, shape: Shape) -> Array:
