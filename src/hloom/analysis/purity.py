@@ -1,4 +1,4 @@
-"""Purity, cost and side effects of instructions."""
+"""Purity and cost of instructions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,12 @@ _FUNCTIONS: Final = frozenset((Family.ELEMENTWISE, Family.MOVEMENT, Family.CONTR
 
 def is_pure(i: HloInstruction) -> bool:
     """Return whether the value follows from the operands alone, on every device and in every iteration."""
-    return i.operation.family in _FUNCTIONS and not has_side_effect(i)
+    return i.operation.family in _FUNCTIONS and not i.has_side_effect
 
 
 def is_free(i: HloInstruction) -> bool:
     """Return whether recomputing an element costs (almost) nothing."""
     return i.operation.element_cost is ElementCost.FREE
-
-
-def has_side_effect(instruction: HloInstruction) -> bool:
-    """Return whether an instruction, or a computation it calls, has a side effect."""
-    operation = instruction.operation
-    if operation.side_effect or getattr(operation, "custom_call_has_side_effect", False):
-        return True
-    called = instruction.called_computations
-    return bool(called) and any(has_side_effect(i) for c in called for i in c.instructions)
 
 
 def communicates(i: HloInstruction) -> bool:

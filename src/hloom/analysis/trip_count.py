@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.analysis.loops import Loop, element_number
-from hloom.analysis.purity import has_side_effect
 from hloom.analysis.values import number
 from hloom.ir.annotations import Annotation
 from hloom.ir.instruction import HloInstruction
@@ -101,4 +100,4 @@ def _iterations(initial: int, limit: int, step: int, direction: str) -> int | No
 
 def condition_is_pure(i: HloInstruction) -> bool:
     """Return whether a loop's condition has no side effects, so that its evaluations may be skipped."""
-    return not any(has_side_effect(x) for x in i.called_computations[1].instructions)
+    return not any(x.has_side_effect for x in i.called_computations[1].instructions)

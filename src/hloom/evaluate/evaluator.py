@@ -192,11 +192,20 @@ def _up_to_actual_sizes(evaluate: Callable[..., Value]) -> Callable[..., Value]:
     return evaluate_up_to
 
 
+def _live(order: Sequence[HloInstruction]) -> list[HloInstruction]:
+    """Drop instructions without side effects whose values no other one needs; a compiled program has none."""
+    needed: set[HloInstruction] = set()
+    for i in reversed(order):
+        if i.is_root or i.opcode == "parameter" or i.has_side_effect or not needed.isdisjoint(i.users):
+            needed.add(i)
+    return [i for i in order if i in needed]
+
+
 class _Plan:
-    """A computation ready to run: its steps in order, a slot for every value, and its constants."""
+    """A computation ready to run: its live steps in order, a slot for every value, and its constants."""
 
     def __init__(self, computation: HloComputation, evaluator: Evaluator) -> None:
-        order = computation.post_order()
+        order = _live(computation.post_order())
         slots = {instruction: slot for slot, instruction in enumerate(order)}
         self.parameters = [slots[p] for p in computation.parameters]
         self.root = slots[computation.root]

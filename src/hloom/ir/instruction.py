@@ -97,6 +97,14 @@ class HloInstruction:
         """Return whether this is the root of its computation."""
         return self.parent is not None and self.parent.root is self
 
+    @property
+    def has_side_effect(self) -> bool:
+        """Return whether it, or a computation it calls, must run even if its result is unused."""
+        operation = self.operation
+        if operation.side_effect or getattr(operation, "custom_call_has_side_effect", False):
+            return True
+        return any(i.has_side_effect for c in self.called_computations for i in c.instructions)
+
     def replace_operand(self, index: int, new: HloInstruction) -> None:
         """Use ``new`` as operand number ``index``."""
         old = self.operands[index]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -186,7 +185,7 @@ class DynamicWriter(Writer):
         body.add(i.clone(operands=parameters), root=True)
         self.module.add(body)
         call = self.op(
-            CustomCall(custom_call_target=HOST_TARGET, custom_call_has_side_effect=has_side_effect(i)),
+            CustomCall(custom_call_target=HOST_TARGET, custom_call_has_side_effect=i.has_side_effect),
             *map(self.packed, operands),
             shape=static_form(i.shape),
             computations=[body],

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from hloom.analysis.purity import has_side_effect
 from hloom.ir.module import HloModule
 from hloom.passes.facts import UNORDERED
 from hloom.passes.registry import register
@@ -27,7 +26,7 @@ class Unscheduler:
         for computation in module.computations:
             if not computation.is_scheduled:
                 continue
-            effects = [i for i in computation.instructions if has_side_effect(i)]
+            effects = [i for i in computation.instructions if i.has_side_effect]
             for before, after in pairwise(effects):
                 before.add_control_dependency_to(after)
         module.config.is_scheduled = False

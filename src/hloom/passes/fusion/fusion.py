@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from hloom.analysis.instructions import operation_of
-from hloom.analysis.purity import has_side_effect, is_free
+from hloom.analysis.purity import is_free
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction, replace_uses
 from hloom.ir.module import HloModule
@@ -263,7 +263,7 @@ class _Plan:
         return known
 
     def _may_join(self, p: HloInstruction) -> bool:
-        if has_side_effect(p) or _is_ordered(p) or not p.shape.is_static:
+        if p.has_side_effect or _is_ordered(p) or not p.shape.is_static:
             return False
         if isinstance(p.operation, Constant):
             return p.shape.rank == 0

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -63,7 +62,7 @@ class _ScatterGroup:
         """Create the fusion if at least one producer can be fused."""
         operand, *others = self.scatter.operands
         ordered = self.scatter.control_predecessors or self.scatter.control_successors
-        if has_side_effect(self.scatter) or ordered or operand in others:
+        if self.scatter.has_side_effect or ordered or operand in others:
             return False
         waiting = list(others)
         while waiting:

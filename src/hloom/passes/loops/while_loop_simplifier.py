@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hloom.analysis.instructions import splat
 from hloom.analysis.loops import Loop, picks
-from hloom.analysis.purity import has_side_effect, is_free
+from hloom.analysis.purity import is_free
 from hloom.analysis.trip_count import TripCount, condition_is_pure, trip_count
 from hloom.analysis.values import number
 from hloom.ir.instruction import HloInstruction
@@ -172,7 +172,7 @@ def drop_dead_elements(loop: Loop) -> bool:
         used = any(p.users or p.is_root for p in (*picks(whole, n), *picks(loop.tested, n)))
         live |= used << n
     for i in loop.body.instructions:
-        if has_side_effect(i) or i.control_predecessors or i.control_successors:
+        if i.has_side_effect or i.control_predecessors or i.control_successors:
             live |= masks[i]
     reached = _closure(live, [masks[x] for x in loop.following])
     kept = [n for n in range(loop.count) if reached >> n & 1]

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.purity import has_side_effect
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
 from hloom.passes.fuel import consume
@@ -30,7 +29,7 @@ class CommonSubexpressionElimination:
                 if (
                     instruction.operation.distinct
                     or instruction.control_predecessors
-                    or has_side_effect(instruction)
+                    or instruction.has_side_effect
                 ):
                     continue
                 key = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.analysis.purity import has_side_effect
 from hloom.ir.computation import HloComputation
 from hloom.ir.instruction import HloInstruction
 from hloom.ir.module import HloModule
@@ -68,5 +67,5 @@ def is_dead(instruction: HloInstruction) -> bool:
         not instruction.users
         and not instruction.is_root
         and not isinstance(instruction.operation, Parameter)
-        and not has_side_effect(instruction)
+        and not instruction.has_side_effect
     )
