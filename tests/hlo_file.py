@@ -29,11 +29,13 @@ any directive is verified. `pytest --bless` rewrites CHECK lines, results and er
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -259,14 +261,15 @@ def optimized_text(module: HloModule, words: Sequence[str]) -> str:
 
 
 def kernels_text(module: HloModule, words: Sequence[str]) -> str:
-    """Return the report of the kernels of a module for a processor, from `kernels --target=NAME`."""
+    """Return the report of the kernels of a module for two threads, from `kernels --target=NAME`."""
     ((option, processor),) = (word.split("=") for word in words)
     assert option == "--target", f"RUN: kernels has the option --target=NAME, got {option}"
     architecture = "x86_64" if processor.startswith("x86") else "aarch64"
     target = Target.named(f"{architecture}-linux-gnu", processor)
-    optimized = optimize(module)
-    plans = plan_program(optimized, KERNELS, target)
-    return kernel_report(plans.values(), emit_program(optimized, target))
+    with mock.patch.dict(os.environ, HLOOM_NUM_THREADS="2"):
+        optimized = optimize(module)
+        plans = plan_program(optimized, KERNELS, target)
+        return kernel_report(plans.values(), emit_program(optimized, target))
 
 
 def check_output(output: str, checks: Sequence[tuple[int, str, str]]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
 
+T = TypeVar("T")
 URI = "file:///program.hlo"
 TEXT = """HloModule m
 
@@ -57,6 +59,12 @@ class Session:
         )
 
 
+def in_event_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread: tests of the viewer leave a running event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 def in_session(
     test: Callable[[Session], Awaitable[None]], text: str = TEXT, encodings: Sequence[str] = ()
 ) -> None:
@@ -79,7 +87,7 @@ def in_session(
         client.exit(None)
         await client.stop()
 
-    asyncio.run(run())
+    in_event_loop(run())
 
 
 def test_diagnostics_follow_the_edits() -> None:
@@ -193,6 +201,6 @@ def test_a_defect_is_shown_and_survived(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(
         documents, "Analysis", type("Planted", (), {"__new__": lambda cls, source: fail(source)})
     )
-    first, second = asyncio.run(run())
+    first, second = in_event_loop(run())
     assert first == ["hloom failed: ZeroDivisionError('planted')"]
     assert [message[:19] for message in second] == ["the shape is stated"]
