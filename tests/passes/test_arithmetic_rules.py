@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from hloom.passes.rules import arithmetic, comparison, conversion, structure
+from hloom.shape.element_type import ElementType
+from native_runs import agree
 from rule_checks import ANYTHING, FLOATS, INTEGERS, REAL, SMALL_FLOATS, Example, check, check_refused
 
 
@@ -274,3 +277,21 @@ def test_both_sides_are_the_same(name: str) -> None:
 def test_the_rule_is_not_applied_where_sides_differ(name: str) -> None:
     for example in REFUSED[name]:
         check_refused(RULES[name], example)
+
+
+BINARY = ("add", "subtract", "multiply", "divide", "remainder", "power", "maximum", "minimum", "atan2")
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("constant", ["inf", "-inf", "nan", "-0"])
+def test_constants_that_rules_must_not_take_for_numbers(kind: str, constant: str) -> None:
+    """Every operation of an array and a constant on either side, compiled."""
+    lines = [f"x = {kind}[9] parameter(0)", f"c = {kind}[] constant({constant})"]
+    lines.append(f"b = {kind}[9] broadcast(c), dimensions={{}}")
+    for opcode in BINARY:
+        lines.append(f"{opcode}_right = {kind}[9] {opcode}(x, b)")
+        lines.append(f"{opcode}_left = {kind}[9] {opcode}(b, x)")
+    names = [f"{opcode}_{side}" for opcode in BINARY for side in ("right", "left")]
+    lines.append(f"ROOT r = ({', '.join([f'{kind}[9]'] * len(names))}) tuple({', '.join(names)})")
+    values = np.array([1, -1, 0, -0.0, 2.5, -3, np.inf, -np.inf, np.nan])
+    agree("\n".join(lines), values.astype(ElementType.parse(kind).dtype), rounded=True)

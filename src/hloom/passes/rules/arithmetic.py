@@ -315,7 +315,7 @@ def power_as_products(i: HloInstruction, power: Power) -> HloInstruction | None:
     """``power(x, 3)`` → ``x * x * x``, ``power(x, 4)`` → ``(x * x) * (x * x)``; of f64 squares too."""
     x, exponent = i.operands
     value = number(exponent)
-    if not uniform(i) or value is None or value != int(value) or not 2 <= value <= LARGEST_POWER:
+    if not uniform(i) or value is None or not 2 <= value <= LARGEST_POWER or value != int(value):
         return None
     kind = i.shape.element_type
     if not (is_ieee(kind) or kind.is_integer):
