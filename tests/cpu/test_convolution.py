@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+import agreement
 from cpu.window_draws import TYPES, any_window, sizes_text, text_of
 from evaluation import parse
+from hloom.codegen.target import Target, host
+from hloom.cpu.jit.llvm import generate_module
 from hloom.cpu.kernels.convolution.convolution import plan_of
+from hloom.cpu.pipeline import CPU_PIPELINE
+from hloom.cpu.program import emit_program
 from hloom.ir.window import WindowDimension
-from native_runs import agree, compiled, draw
+from native_runs import Native, agree, compiled, draw
+from processors import PROCESSORS, runs_here
 
 
 def convolution(
@@ -28,7 +35,12 @@ def check(lhs: str, rhs: str, attributes: str, result: str = "") -> Any:
     text = convolution(lhs, rhs, attributes, result)
     rng = np.random.default_rng(0)
     agree(text, draw(rng, lhs), draw(rng, rhs), rounded=True)
-    return plan_of(parse(text).entry.root)
+    return planned(text, host())
+
+
+def planned(text: str, target: Target) -> Any:
+    """Return the plan of the convolution that is a program's result."""
+    return plan_of(parse(text).entry.root, target)
 
 
 def drawn(rng: random.Random, kind: str) -> tuple[str, str, str]:
@@ -94,12 +106,55 @@ def test_windows_longer_than_the_base() -> None:
 
 
 def test_taps_are_split_where_the_kernel_is_large() -> None:
-    plan = check("f32[2,4,5,256]", "f32[3,3,256,96]", SAME)
-    assert plan.tilings[0].split is not None
-    plan = check(
-        "f32[8,30,30,24]", "f32[8,30,30,40]", "window={size=30x30 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf"
-    )
-    assert plan.tilings[0].split is not None
+    """The plans are those for vectors of 64 bytes: panels of shorter ones may fit into the cache."""
+    given = ["f32[2,4,5,256]", "f32[3,3,256,96]", SAME]
+    check(*given)
+    assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).tilings[0].split is not None
+    given = [
+        "f32[8,30,30,24]", "f32[8,30,30,40]", "window={size=30x30 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf",
+    ]  # fmt: skip
+    check(*given)
+    assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).tilings[0].split is not None
+
+
+CLASSES = {
+    "features": ("f32[2,6,19,24]", "f32[3,3,24,40]", SAME),
+    "doubles": ("f64[2,6,19,24]", "f64[3,3,24,40]", SAME),
+    "complex": ("c64[2,6,19,4]", "c64[3,3,4,12]", SAME),
+    "narrow": ("bf16[2,6,19,16]", "bf16[3,3,16,32]", SAME),
+    "bytes": ("s8[2,6,19,16]", "s8[3,3,16,32]", SAME),
+    "groups": ("f32[2,6,19,32]", "f32[3,3,4,32]", f"{SAME}, feature_group_count=8"),
+    "depthwise": ("f32[2,6,19,32]", "f32[3,3,1,32]", f"{SAME}, feature_group_count=32"),
+    "depth": ("f32[2,6,19,32]", "f32[3,3,32,2]", SAME),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@pytest.mark.parametrize("given", CLASSES.values(), ids=CLASSES)
+def test_lesser_processors(name: str, given: tuple[str, str, str]) -> None:
+    if not runs_here(name):
+        pytest.skip(f"this machine is no {name}")
+    rng, module = np.random.default_rng(0), parse(convolution(*given))
+    values = [draw(rng, given[0]), draw(rng, given[1])]
+    agreement.computed(Native(module, PROCESSORS[name])(*values), module, values)
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("given", ["features", "doubles", "complex", "narrow"])
+def test_accumulators_stay_in_registers(name: str, given: str) -> None:
+    """No loop that multiplies and adds stores vectors on the stack."""
+    optimized = parse(convolution(*CLASSES[given]))
+    CPU_PIPELINE.run(optimized)
+    assembly = generate_module(emit_program(optimized, PROCESSORS[name]).module, assembly=True).decode()
+    blocks = re.findall(r"^(\.L\w+):(.*?)(?=^\.L)", assembly, flags=re.MULTILINE | re.DOTALL)
+    loops = [block for label, block in blocks if re.search(rf"\tj\w+\t{label}$", block, re.MULTILINE)]
+    sums = [block for block in loops if _SUM.search(block)]
+    assert sums
+    assert not any(_SPILLED.search(block) for block in sums)
+
+
+_SUM = re.compile(r"\tvfn?m(add|sub)\d+p")
+_SPILLED = re.compile(r"\tvmov\w+\t%[yz]mm\d+, -?\d*\(%rsp\)")
 
 
 @pytest.mark.parametrize("channels", [1, 7, 16, 40, 64])

@@ -10,10 +10,10 @@ import pytest
 
 import agreement
 from evaluation import parse
-from hloom.codegen.target import Target, host
 from hloom.evaluate.evaluator import Evaluator
 from hloom.shape.element_type import ElementType
 from native_runs import Native, agree, arguments, compiled, draw
+from processors import PROCESSORS, runs_here
 
 PLAIN = "mk,kn->mn"
 ARRANGED = (PLAIN, "mk,nk->mn", "km,kn->mn", "km,nk->mn")
@@ -219,18 +219,7 @@ def test_scratch_memory_is_a_part_of_the_second_operand_at_most() -> None:
     assert 0 < program.program.temp_bytes <= operand // 2
 
 
-LESSER = {
-    name: Target.named("x86_64-linux-gnu", name) for name in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-}
-
-
-def runs_here(name: str) -> bool:
-    """Return whether this machine has all features of a processor."""
-    machine = host()
-    return machine.architecture == "x86_64" and machine.has(*LESSER[name].features)
-
-
-@pytest.mark.parametrize("name", LESSER)
+@pytest.mark.parametrize("name", PROCESSORS)
 @pytest.mark.parametrize("types", [
     "f32,f32,f32", "f64,f64,f64", "c64,c64,c64", "bf16,bf16,bf16", "f16,f16,f32", "s8,s8,s32", "u8,s8,s32",
     "s16,s16,s32", "s32,s32,s32",
@@ -242,7 +231,7 @@ def test_lesser_processors(name: str, types: str) -> None:
     for einsum in ARRANGED:
         module = parse(dot_text(einsum, sizes, types))
         given = factors(einsum, sizes, types)
-        agreement.equal(Native(module, LESSER[name])(*given), Evaluator().run(module.entry, given))
+        agreement.equal(Native(module, PROCESSORS[name])(*given), Evaluator().run(module.entry, given))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7])

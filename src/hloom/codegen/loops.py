@@ -26,12 +26,15 @@ from hloom.plan.iteration import is_nested, planned_space, result_shapes, steady
 from hloom.plan.space import Space
 
 VECTOR_BYTES: Final = 64
-"""Bytes of a vector in a loop, on every processor. Where registers are shorter LLVM takes several; the order
-in which lanes are summed does not depend on the processor."""
+"""Bytes of a vector in a loop that may sum its lanes, on every processor: the sum's order does not depend on
+the processor. Where registers are shorter LLVM takes several."""
 LONG: Final = 1 << 14
 """Minimum number of elements of a loop that is worth more code."""
 MOST_LANES: Final = 128
 
+MANY_COSTLY: Final = 3
+"""Number of costly operations in a kernel whose values do not fit in few registers: vectors then have the
+processor's width, which took 0.75 of the time with AVX2. With fewer of them longer vectors hide latency."""
 
 LATENCY: Final = {ElementCost.MODERATE: 1, ElementCost.TRANSCENDENTAL: 12}
 """Dependent instructions of an elementwise operation, by class; 1 for the others."""
@@ -41,7 +44,7 @@ GATHERED: Final = 4
 of a vector one after the other."""
 
 
-def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
+def vector_lanes(instructions: Sequence[HloInstruction], trips: int, vector_bytes: int = VECTOR_BYTES) -> int:
     """Return the number of lanes for a loop: vectors of the widest useful type, fewer for short loops.
 
     Complex numbers count as their parts, which are in separate registers.
@@ -49,7 +52,7 @@ def vector_lanes(instructions: Sequence[HloInstruction], trips: int) -> int:
     types = [i.shape.element_type for i in instructions if i.shape.is_array]
     sizes = sorted(storage_bytes(t) // (2 if t.is_complex else 1) for t in types)
     usual = sizes[-1 - len(sizes) // 8] if sizes else 4
-    lanes = max(8, VECTOR_BYTES // usual)
+    lanes = max(8, vector_bytes // usual)
     while lanes > 1 and lanes > trips:
         lanes //= 2
     return lanes if lanes > 1 else 0
@@ -133,8 +136,11 @@ def emit_loop_kernel(
     function = module.function(name, [PTR] * (len(inputs) + len(shapes)) + [I64, I64])
     *pointers, begin, end = function.parameters
     lane = space.variables[-1] if space.variables else None
-    lanes = vector_lanes([*members, *inputs], lane.trips) if lane is not None else 0
-    if any(is_nested(m) for m in members):
+    nested = any(is_nested(m) for m in members)
+    costly = sum(m.operation.element_cost is ElementCost.TRANSCENDENTAL for m in members)
+    width = module.target.vector_bytes if costly >= MANY_COSTLY and not nested else VECTOR_BYTES
+    lanes = vector_lanes([*members, *inputs], lane.trips, width) if lane is not None else 0
+    if nested:
         # several vectors side by side: each step along the reduced dimension then reads whole cache lines
         while lane is not None and 0 < lanes < MOST_LANES and lanes * 2 <= lane.trips:
             lanes *= 2

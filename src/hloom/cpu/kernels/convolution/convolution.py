@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from hloom.codegen.elements import Elements, Indices, View
 from hloom.codegen.llvm import Module, Value
 from hloom.codegen.loops import LoopKernel, root_values
+from hloom.codegen.target import Target
 from hloom.codegen.types import Element, round_to, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_depth import DepthTiles, emit_pack_depth
 from hloom.cpu.kernels.convolution.convolution_groups import GroupTiles
@@ -38,6 +40,8 @@ from hloom.operations.structure import parameter_number
 from hloom.plan.iteration import result_shapes
 from hloom.plan.kernel import KernelPlan, kernel_parts
 
+_WIDEST: Final = Target.named("x86_64-linux-gnu", "x86-64-v4")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -57,7 +61,7 @@ class Plan:
 
 
 @lru_cache(maxsize=256)
-def plan_of(i: HloInstruction) -> Plan | None:
+def plan_of(i: HloInstruction, target: Target) -> Plan | None:
     """Return the plan of a convolution, or of the fusion around one; None: a loop over elements."""
     instruction = KERNELS.hero(i)
     convolution = _chosen(instruction, copied=False)
@@ -72,9 +76,10 @@ def plan_of(i: HloInstruction) -> Plan | None:
             total *= size
         total = -(-total // 64) * 64
     resumable = i is instruction and i.shape.element_type is convolution.kind
-    tilings = tuple(tiling_of(convolution, phase, resumable=resumable) for phase in convolution.phases)
+    phases = convolution.phases
+    tilings = tuple(tiling_of(convolution, phase, target, resumable=resumable) for phase in phases)
     offsets: list[int] = []
-    for phase, tiling in zip(convolution.phases, tilings, strict=True):
+    for phase, tiling in zip(phases, tilings, strict=True):
         packed = phase.terms > 0 and packed_kernel(convolution, phase, tiling)
         offsets.append(total if packed else -1)
         total += packed_bytes(convolution, phase, tiling) if packed else 0
@@ -96,17 +101,18 @@ def _chosen(i: HloInstruction, *, copied: bool) -> Convolution | None:
 def can_end_in_more(i: HloInstruction) -> bool:
     """Return true if elementwise operations on a convolution can be its epilogue.
 
-    They cannot if sums are stored to memory before they are complete.
+    They cannot if sums are stored to memory before they are complete. This is decided for the widest vectors:
+    passes do not know the target.
     """
-    plan = plan_of(i)
+    plan = plan_of(i, _WIDEST)
     return plan is not None and all(tiling.split is None for tiling in plan.tilings)
 
 
-@KERNELS.register("convolution", fuses=True, workspace=lambda i, target: _workspace(i))
+@KERNELS.register("convolution", fuses=True, workspace=lambda i, target: _workspace(i, target))
 def emit_convolution(program: ProgramEmitter, plan: KernelPlan) -> None:
     """Emit a convolution, or a fusion around one."""
     i = plan.instruction
-    direct = plan_of(i)
+    direct = plan_of(i, program.module.target)
     if direct is None:
         program.elements(plan)
         return
@@ -198,6 +204,6 @@ def _outside(i: HloInstruction, member: HloInstruction, operand: HloInstruction)
     return i.operands[parameter_number(operand)]
 
 
-def _workspace(i: HloInstruction) -> int:
-    plan = plan_of(i)
+def _workspace(i: HloInstruction, target: Target) -> int:
+    plan = plan_of(i, target)
     return plan.bytes if plan is not None else 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hloom.codegen.target import Target, fuses, registers
 from hloom.codegen.types import register_type, storage_bytes
 from hloom.cpu.kernels.convolution.convolution_plan import Axis, Convolution, Phase
 
@@ -14,8 +15,10 @@ MANY_ITEMS: Final = 16
 """Number of tasks (lines times panels) that balances the load of the threads."""
 LEAST_PIECE: Final = 8
 """Minimum number of tiles in a segment of a line."""
-REGISTERS: Final = 28
-"""Maximum number of accumulators of a tile."""
+LEAST_OPERANDS: Final = 4
+"""Minimum number of vector registers of a tile that are not accumulators."""
+REPEATED_BYTES: Final = 64
+"""Bytes of a vector across groups, whatever the processor: lanes of several groups are loaded together."""
 BORDERS: Final = 24
 """Maximum number of specialized border tiles; beyond it, rows of tiles need a base with its padding."""
 RESIDENT_BYTES: Final = 1 << 19
@@ -92,24 +95,24 @@ class Tiling:
         return math.prod(axis.positions for n, axis in enumerate(phase.axes) if n != self.row)
 
 
-def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Tiling:
+def tiling_of(convolution: Convolution, phase: Phase, target: Target, *, resumable: bool) -> Tiling:
     """Return the tiles of least cost, in cycles of two multiply-adds or two loads.
 
     Taps may be split into ranges if sums are ``resumable``: stored and reloaded without loss.
     """
-    kind = convolution.kind
-    full = 64 // register_type(kind).size
-    lanes = min(full, max(4, 1 << (phase.columns - 1).bit_length()))
     if convolution.deep:
-        return _deep_tiling(convolution, phase)
+        return _deep_tiling(convolution, phase, target)
+    kind = convolution.kind
+    full = (REPEATED_BYTES if convolution.repeat else target.vector_bytes) // register_type(kind).size
+    lanes = min(full, max(4, 1 << (phase.columns - 1).bit_length()))
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
-    most = REGISTERS // (2 if kind.is_complex or convolution.repeat else 1)
     columns = -(-phase.columns // lanes)
     cycles = _cycles_across if convolution.repeat else _cycles
     best: tuple[float, Tiling] | None = None
     for vectors in range(1, min(4, columns) + 1):
-        for rows in range(1, min(positions, most // vectors) + 1):
+        most = accumulators(convolution, lanes, vectors, target) // vectors
+        for rows in range(1, min(positions, most) + 1):
             whole, rest = divmod(positions, rows)
             cost = whole * cycles(rows, vectors) + (cycles(rest, vectors) if rest else 0)
             cost *= -(-columns // vectors) * (1.02 if rest else 1.0) * (1.01 if rows * vectors > 24 else 1.0)
@@ -121,15 +124,30 @@ def tiling_of(convolution: Convolution, phase: Phase, *, resumable: bool) -> Til
     return _ordered(convolution, phase, best[1], resumable=resumable)
 
 
-def _deep_tiling(convolution: Convolution, phase: Phase) -> Tiling:
+def _deep_tiling(convolution: Convolution, phase: Phase, target: Target) -> Tiling:
     """Return the tiles if every output feature has a vector of its own."""
     row = row_axis(phase)
     positions = phase.axes[row].positions if row >= 0 else 1
-    most = min(positions, REGISTERS // phase.columns)
+    lanes = next(a for a in phase.axes if not a.targets).x_tap
+    most = min(positions, max(1, accumulators(convolution, lanes, phase.columns, target) // phase.columns))
     rows = -(-positions // -(-positions // most))
-    feature = next(a for a in phase.axes if not a.targets)
-    tiling = Tiling(row, rows, phase.columns, feature.x_tap)
+    tiling = Tiling(row, rows, phase.columns, lanes)
     return replace(tiling, pieces=_pieces(phase, tiling))
+
+
+def accumulators(convolution: Convolution, lanes: int, vectors: int, target: Target) -> int:
+    """Return the number of accumulators for which a tile has registers beside the kernel's vectors.
+
+    Processors without operands that broadcast keep an element of the base in a register, and those without
+    fused multiply-add a product.
+    """
+    kind = convolution.kind
+    each = max(1, lanes * register_type(kind).size // target.vector_bytes)
+    if kind.is_complex:
+        each = 2
+    operands = vectors * each + (not target.has("avx512f")) * each + (not fuses(target))
+    free = registers(target) - max(LEAST_OPERANDS, operands)
+    return max(1, free // (2 if convolution.repeat and each == 1 else each))
 
 
 def _cycles(rows: int, vectors: int) -> float:
