@@ -35,7 +35,7 @@ def run_page(page: Path, folder: Path, environment: Mapping[str, str]) -> Iterat
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=600,
+                timeout=1200,
             )
             wrong = done.returncode != (int(expected[1]) if expected else 0)
             output = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 
 from .draw import Array
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
 """Seconds after which a program counts as one that never ends."""
 
 

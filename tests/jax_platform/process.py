@@ -34,7 +34,7 @@ def run_program(program: str, platform: Platform, **environment: str) -> str:
         env={**environment_of(platform), **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

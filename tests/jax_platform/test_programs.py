@@ -62,7 +62,7 @@ def run_programs(platform: Platform, folder: Path, names: Sequence[str] = NAMES)
             *missing,
         ]
         done = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=3600
         )
         started = [*read(file, records)]
         if done.returncode and not started:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hloom.evaluate.peers import Message
 
-SECONDS = 120.0
+SECONDS = 600.0
 """After which a process counts as one that hangs."""
 
 

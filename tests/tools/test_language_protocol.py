@@ -44,7 +44,7 @@ class Session:
     async def diagnostics(self) -> lsp.PublishDiagnosticsParams:
         """Return the diagnostics of the latest text."""
         while True:
-            found = await asyncio.wait_for(self.published.get(), 60)
+            found = await asyncio.wait_for(self.published.get(), 600)
             if found.version == self.version:
                 return found
 
@@ -194,7 +194,7 @@ def test_a_defect_is_shown_and_survived(monkeypatch: pytest.MonkeyPatch) -> None
         for version, text in enumerate(("// defect", TEXT.replace("nagate", "negate"))):
             analysed.clear()
             opened.update(URI, Source(text, version))
-            await asyncio.wait_for(analysed.wait(), 60)
+            await asyncio.wait_for(analysed.wait(), 600)
             assert (await opened[URI].view()).source.text == text
         return shown
 

@@ -12,6 +12,9 @@ from click.testing import CliRunner
 
 from hloom.tools.cli import main
 
+MILLISECONDS = 600_000
+"""After which a page counts as one that does not become as a test awaits it."""
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
@@ -20,7 +23,9 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("the viewer is tested with Debian's chromium: apt-get install chromium")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"], timeout=MILLISECONDS
+        )
         yield browser
         browser.close()
 
@@ -44,7 +49,7 @@ class Viewed:
     def open(self, path: Path, state: str = "") -> None:
         """Load a page and wait until it is drawn."""
         self.page.goto(f"file://{path}{state}")
-        self.page.wait_for_selector("html[data-ready=true]", timeout=120_000)
+        self.page.wait_for_selector("html[data-ready=true]")
 
     def texts(self, selector: str) -> list[str]:
         """Return the texts of the elements that a selector finds."""
@@ -59,6 +64,7 @@ class Viewed:
 @pytest.fixture
 def viewed(browser: Any) -> Iterator[Viewed]:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.set_default_timeout(MILLISECONDS)
     found = Viewed(page)
     yield found
     page.close()

@@ -164,7 +164,7 @@ def test_long_lists_open_at_once(view: Callable[..., Path], viewed: Viewed) -> N
 
 
 def test_opening_is_quick(view: Callable[..., Path], viewed: Viewed) -> None:
-    """A page opens within two seconds, a group within 0.3, of the time of the browser's main thread."""
+    """A page opens within two seconds, a group within one, of the time of the browser's main thread."""
     session = viewed.page.context.new_cdp_session(viewed.page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
@@ -178,7 +178,7 @@ def test_opening_is_quick(view: Callable[..., Path], viewed: Viewed) -> None:
     before = seconds()
     boxes.first.click()
     viewed.page.wait_for_selector("svg .open.piece")
-    assert seconds() - before < 0.3
+    assert seconds() - before < 1  # fifteen times what it takes
 
 
 FUSED = """HloModule fused

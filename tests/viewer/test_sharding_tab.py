@@ -75,6 +75,7 @@ def test_the_program_of_one_device_is_a_stage_that_runs(view: Callable[..., Path
     stages = viewed.texts(".stages li > span")
     assert stages[:2] == ["model", "after spmd-partitioner"]
     viewed.page.locator("#tabs button", has_text="Time").click()
+    viewed.page.wait_for_selector("#tab-time .times td")
     assert "on 4 devices" in viewed.texts("#tab-time .bar-of-tab b")[0]
     rows = viewed.texts(".times tr td:first-child")
     assert any("all-gather" in row for row in rows)
