@@ -279,6 +279,16 @@ def windowed(n: int, result: int, window: str, x):
     )
 
 
+def test_padding_of_windows_counts_as_the_initial_value() -> None:
+    found = evaluate(
+        "HloModule m\nadd { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n"
+        "ENTRY e { x = f32[2] parameter(0)\n z = f32[] constant(10)\n"
+        " ROOT r = f32[4] reduce-window(x, z), window={size=2 pad=1_1 lhs_dilate=2}, to_apply=add }",
+        F([1, 2]),
+    )
+    assert found.tolist() == [21, 21, 22, 22]
+
+
 def test_products_of_convolutions_with_padding_and_holes_are_left_out() -> None:
     found = evaluate(
         "x = f32[1,1,2] parameter(0)\nk = f32[1,1,2] parameter(1)\n"

@@ -55,6 +55,7 @@ LINES = {
     "scatter, select-and-scatter of narrow floats": "test_scatters_round_every_combination",
     "pad": "test_pad_spreads_first_and_crops_then",
     "windows": "test_windows_of_dilated_nothing_and_of_too_little",
+    "reduce-window, padding and holes": "test_padding_of_windows_counts_as_the_initial_value",
     "convolution, padding and holes": "test_products_of_convolutions_with_padding_and_holes_are_left_out",
     "collective-permute": "test_a_device_that_nobody_sends_to_gets_zeros",
     "set-dimension-size": "test_reductions_ignore_what_lies_beyond_a_dynamic_size",
