@@ -117,6 +117,17 @@ def test_taps_are_split_where_the_kernel_is_large() -> None:
     assert planned(convolution(*given), PROCESSORS["x86-64-v4"]).tilings[0].split is not None
 
 
+@pytest.mark.parametrize("positions", [2, 5])
+def test_sums_begin_with_zero(positions: int) -> None:
+    """The only product of the last position is -0; windows may be more or fewer than their taps."""
+    x, w = np.zeros((1, 2 * positions - 1, 1), np.float32), -np.ones((3, 1, 1), np.float32)
+    window = "window={size=3 stride=2 pad=0_2}, dim_labels=b0f_0io->b0f"
+    text = convolution(f"f32[1,{2 * positions - 1},1]", "f32[3,1,1]", window)
+    got = agree(text, x, w)
+    assert got.shape == (1, positions, 1)
+    assert not np.signbit(got).any()
+
+
 CLASSES = {
     "features": ("f32[2,6,19,24]", "f32[3,3,24,40]", SAME),
     "doubles": ("f64[2,6,19,24]", "f64[3,3,24,40]", SAME),

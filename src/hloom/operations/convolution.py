@@ -262,7 +262,7 @@ class Convolution(Operation):
             if part.size:
                 taps = kernel[(slice(None), *(places for places, _ in met))]
                 flat = part.reshape(groups, batch, -1), taps.reshape(groups, -1, outputs)
-                result[(*everything, *position)] = matrix_product(*flat)
+                result[(*everything, *position)] += matrix_product(*flat)  # a sum of -0 alone is 0
         return result
 
 
