@@ -94,17 +94,21 @@ def test_a_process_that_does_not_run_is_named_after_a_while() -> None:
     assert "device (replica 0, partition 3) of process 1 on host1" in message
 
 
+SPEEDS = """slow {
+  x = f32[] parameter(0)
+  ROOT y = f32[] custom-call(x), custom_call_target="tests.slow"
+}
+quick {
+  ROOT x = f32[] parameter(0)
+}"""
+"""Two computations that return their argument, one by a function that the test registers."""
+
+
 def test_a_process_that_computes_is_waited_for() -> None:
     """It takes longer than the time-out, but tells that it computes."""
     text = f"""HloModule m, num_partitions=2
 {ADD}
-slow {{
-  x = f32[] parameter(0)
-  ROOT y = f32[] custom-call(x), custom_call_target="tests.slow"
-}}
-quick {{
-  ROOT x = f32[] parameter(0)
-}}
+{SPEEDS}
 ENTRY e {{
   x = f32[] parameter(0)
   id = u32[] partition-id()
@@ -134,13 +138,7 @@ def test_what_a_device_sends_before_it_ends_is_waited_for(monkeypatch: pytest.Mo
     """Partition 0 waits for 2, and 2 for 1, which computes longer than the time-out and ends its run."""
     text = f"""HloModule m, num_partitions=4
 {ADD}
-slow {{
-  x = f32[] parameter(0)
-  ROOT y = f32[] custom-call(x), custom_call_target="tests.slow"
-}}
-quick {{
-  ROOT x = f32[] parameter(0)
-}}
+{SPEEDS}
 ENTRY e {{
   x = f32[] parameter(0)
   id = u32[] partition-id()

@@ -80,7 +80,7 @@ def _begun(i: HloInstruction) -> _Places:
 
 
 class _Flow:
-    """Where each value of a module is in flight, the same in all calls of a computation."""
+    """Record the parts of each value that are in flight; all calls of a computation are joined."""
 
     def __init__(self, module: HloModule) -> None:
         self.places = {i: _NOWHERE for c in module.computations for i in c.instructions}
