@@ -22,6 +22,8 @@ from hloom.ir.device import DeviceId, Pending
 
 _POLL: Final = 0.005
 """Seconds between polls of the state of native code."""
+_LOOK: Final = 0.25
+"""Seconds after which the calling thread, which waits for its devices, looks for signals."""
 
 
 class Stopped(Exception):
@@ -80,6 +82,7 @@ class World:
         self.waited: dict[DeviceId, int] = {}
         self._started: set[DeviceId] = set()
         self._stopped: set[DeviceId] = set()
+        self._current: object = None
         self.condition = threading.Condition()
         self.running = False
         self.devices = [
@@ -175,12 +178,23 @@ class World:
     def _run_threads(self, work_on: Callable[[int], None]) -> None:
         """Call ``work_on`` in a thread for each device; an exception in this thread ends the others first."""
 
+        current = self._current = object()
+        ended: set[DeviceId] = set()
+
         def body(number: int) -> None:
+            device = self.devices[number].id
             try:
+                with self.condition:
+                    if self._current is not current:
+                        return  # the caller was interrupted before this thread began
+                    self._started.add(device)
                 work_on(number)
+            except Stopped:
+                pass
             finally:
                 with self.condition:
-                    self._started.discard(self.devices[number].id)
+                    self._started.discard(device)
+                    ended.add(device)
                     self.condition.notify_all()
 
         threads = {
@@ -190,28 +204,29 @@ class World:
             for number, device in enumerate(self.devices)
         }
         try:
-            for device, thread in threads.items():
-                self._started.add(device)
+            for thread in threads.values():
                 thread.start()
-            self._wait_for_threads()
+            self._wait_until(lambda: len(ended) == len(threads))
         except BaseException as interrupt:
+            self._current = None
             self.running = False
             with self.condition:
                 self._fail(interrupt)
-                self._started = {device for device in self._started if threads[device].ident is not None}
                 self._stopped = self._started & self.active
                 for device in self._stopped:
                     _raise_in(threads[device], Stopped)
-            self._wait_for_threads()
+            self._wait_until(lambda: not self._started)
             raise
         for thread in threads.values():
             thread.join()
 
-    def _wait_for_threads(self) -> None:
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
         # Not Thread.join: interrupted in Python 3.11, it takes a running thread for one that has ended.
+        # A signal that arrives between the release of the GIL and the system call interrupts no wait: look
+        # for it now and then.
         with self.condition:
-            while self._started:
-                self.condition.wait()
+            while not ready():
+                self.condition.wait(_LOOK)
 
     def _finish_surely(self, device: DeviceId, error: BaseException | None) -> None:
         """Mark the device as ended even if Stopped is raised here meanwhile; afterwards none is pending.
