@@ -19,7 +19,7 @@ from evaluation import parse
 from hloom.cpu.jit.compilation import optimize
 from hloom.cpu.program import emit_program
 from hloom.cpu.runtime.interruption import POLL_FUNCTION
-from hloom.evaluate.devices import Stopped
+from hloom.evaluate.threads import Stopped
 from hloom.runtime.custom_call import unregister_custom_call
 
 ENDLESS_SCALAR = """

@@ -25,7 +25,7 @@ from hloom.cpu.runtime.context import Context
 from hloom.cpu.runtime.entry import RunFunction, Signature, builtin_for, lent_memory
 from hloom.cpu.runtime.support import begin_support, support
 from hloom.errors import EvaluationError
-from hloom.evaluate.devices import Stopped
+from hloom.evaluate.threads import Stopped
 from hloom.ir.collector import collector_paused
 from hloom.ir.module import HloModule
 from hloom.ir.value import Array

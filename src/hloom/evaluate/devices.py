@@ -1,9 +1,10 @@
 """Virtual devices: rendezvous, channels and waiting of the replicas and partitions of one run.
 
-Each device runs in its own thread; a run of a single device needs none. All waiting uses one lock, so that a
-`World` has the state of every device of this process; see `hloom.evaluate.peers` for other processes. If all
-devices that have not ended wait, and none can be released by another, the run ends with a DeadlockError that
-lists the instruction at which each one waits; if there are other processes, after a time-out.
+Each device runs in a thread (`hloom.evaluate.threads`); a run of a single device needs none. All waiting uses
+one lock, so that a `World` has the state of every device of this process; see `hloom.evaluate.peers` for
+other processes. If all devices that have not ended wait, and none can be released by another, the run ends
+with a DeadlockError that lists the instruction at which each one waits; if there are other processes, after a
+time-out.
 """
 
 from __future__ import annotations
@@ -14,20 +15,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, cast
 
 from hloom.errors import DeadlockError, EvaluationError
 from hloom.evaluate.peers import HEARTBEAT, Peers
+from hloom.evaluate.threads import DeviceThreads, Stopped
 from hloom.ir.device import DeviceId, Pending
 
 _POLL: Final = 0.005
 """Seconds between polls of the state of native code."""
-_LOOK: Final = 0.25
-"""Seconds after which the calling thread, which waits for its devices, looks for signals."""
-
-
-class Stopped(Exception):
-    """Raised in a device that waits or runs native code after another one has failed; it is not reported."""
 
 
 class _Waiter:
@@ -80,10 +77,8 @@ class World:
         self.host_timeout = 2.0
         self.stop_word = ctypes.c_uint64(0)
         self.waited: dict[DeviceId, int] = {}
-        self._started: set[DeviceId] = set()
-        self._stopped: set[DeviceId] = set()
-        self._current: object = None
         self.condition = threading.Condition()
+        self._threads = DeviceThreads(self.condition)
         self.running = False
         self.devices = [
             VirtualDevice(self, (r, p))
@@ -112,8 +107,8 @@ class World:
         thread, such as KeyboardInterrupt, stops all devices; a second one leaves their threads behind, and
         further runs are refused by the rule ``devices.still-running`` until these have ended.
         """
-        if self._started:
-            message = f"{len(self._started)} devices of an interrupted run are still running"
+        if self._threads.alive:
+            message = f"{self._threads.alive} devices of an interrupted run are still running"
             raise EvaluationError(message, rule="devices.still-running")
         if self.peers is not None:
             self.peers.begin()
@@ -123,31 +118,30 @@ class World:
             prepare()
         self.active.update(device.id for device in self.devices)
         self.running = True
-        results: list[Any] = [None] * len(self.devices)
-        errors: list[BaseException | None] = [None] * len(self.devices)
+        results: dict[DeviceId, Any] = {}
+        errors: dict[DeviceId, BaseException] = {}
 
-        def work_on(number: int) -> None:
+        def work_on(device: VirtualDevice) -> None:
             try:
-                results[number] = work(self.devices[number])
+                results[device.id] = work(device)
             except Stopped:
                 pass
             except BaseException as error:
-                errors[number] = error
+                errors[device.id] = error
             finally:
-                finish = self._finish_surely if len(self.devices) > 1 else self._finish
-                finish(self.devices[number].id, errors[number])
+                self._threads.finish(device.id, lambda: self._finish(device.id, errors.get(device.id)))
 
         if len(self.devices) == 1:
-            work_on(0)
+            work_on(self.devices[0])
         else:
-            self._run_threads(work_on)
+            self._threads.run({d.id: partial(work_on, d) for d in self.devices}, self._interrupted)
         if self.peers is not None:
             self._leave_together(self.peers)
         self.running = False
-        failure = next((error for error in errors if error is not None), self.failure)
+        failure = next((errors[d.id] for d in self.devices if d.id in errors), self.failure)
         if failure is not None:
             raise failure
-        return results
+        return [results.get(device.id) for device in self.devices]
 
     def beat(self) -> None:
         """Tell other processes if a device computes."""
@@ -175,84 +169,18 @@ class World:
             with self.condition:
                 self.peers.fail(error)
 
-    def _run_threads(self, work_on: Callable[[int], None]) -> None:
-        """Call ``work_on`` in a thread for each device; an exception in this thread ends the others first."""
-
-        current = self._current = object()
-        ended: set[DeviceId] = set()
-
-        def body(number: int) -> None:
-            device = self.devices[number].id
-            try:
-                with self.condition:
-                    if self._current is not current:
-                        return  # the caller was interrupted before this thread began
-                    self._started.add(device)
-                work_on(number)
-            except Stopped:
-                pass
-            finally:
-                with self.condition:
-                    self._started.discard(device)
-                    ended.add(device)
-                    self.condition.notify_all()
-
-        threads = {
-            device.id: threading.Thread(
-                target=body, args=(number,), name=f"hloom device {device.id}", daemon=True
-            )
-            for number, device in enumerate(self.devices)
-        }
-        try:
-            for thread in threads.values():
-                thread.start()
-            self._wait_until(lambda: len(ended) == len(threads))
-        except BaseException as interrupt:
-            self._current = None
-            self.running = False
-            with self.condition:
-                self._fail(interrupt)
-                self._stopped = self._started & self.active
-                for device in self._stopped:
-                    _raise_in(threads[device], Stopped)
-            self._wait_until(lambda: not self._started)
-            raise
-        for thread in threads.values():
-            thread.join()
-
-    def _wait_until(self, ready: Callable[[], bool]) -> None:
-        # Not Thread.join: interrupted in Python 3.11, it takes a running thread for one that has ended.
-        # A signal that arrives between the release of the GIL and the system call interrupts no wait: look
-        # for it now and then.
-        with self.condition:
-            while not ready():
-                self.condition.wait(_LOOK)
-
-    def _finish_surely(self, device: DeviceId, error: BaseException | None) -> None:
-        """Mark the device as ended even if Stopped is raised here meanwhile; afterwards none is pending.
-
-        Replace a pending exception by one that is caught here rather than cancel it: CPython 3.11 clears its
-        flag for pending exceptions only when it raises one, and no traced function starts while it is set.
-        """
-        while True:
-            try:
-                self._finish(device, error)
-                if device not in self._stopped:
-                    return
-                self._stopped.discard(device)
-                _raise_in(threading.current_thread(), Stopped)
-            except Stopped:
-                continue
+    def _interrupted(self, error: BaseException) -> None:
+        self.running = False
+        self._fail(error)
 
     def _finish(self, device: DeviceId, error: BaseException | None) -> None:
-        with self.condition:
-            self.active.discard(device)
-            if self.peers is not None:
-                self.peers.hear()  # other processes can go on only since this device's last message
-            if error is not None:
-                self._fail(error)
-            self._look_for_deadlock()
-            self.condition.notify_all()
+        self.active.discard(device)
+        if self.peers is not None:
+            self.peers.hear()  # other processes can go on only since this device's last message
+        if error is not None:
+            self._fail(error)
+        self._look_for_deadlock()
+        self.condition.notify_all()
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
@@ -412,12 +340,6 @@ def _foreign_threads(device_count: int) -> int:
 def _threads() -> int:
     """Return the number of threads that may do something for a program."""
     return sum(thread.name != HEARTBEAT for thread in threading.enumerate())
-
-
-def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
-    """Raise an exception in the Python code of a thread, at one of its next bytecodes."""
-    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))
 
 
 class VirtualDevice:
