@@ -97,6 +97,22 @@ def test_parts_of_a_kernel_meet_their_range_of_the_input(window: str) -> None:
     assert "all-reduce" in {i.opcode for i in partitioned.module.instructions()}
 
 
+def test_zeros_beyond_the_border_meet_an_infinite_kernel() -> None:
+    """The first output is NaN, which one device, that leaves out products with padding, does not give."""
+    module = HloModule.from_text("""HloModule m
+    ENTRY e {
+      x = f32[1,8,1] parameter(0), sharding={devices=[1,4,1]<=[4]}
+      k = f32[3,1,1] parameter(1), sharding={replicated}
+      ROOT r = f32[1,8,1] convolution(x, k), window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f,
+        sharding={devices=[1,4,1]<=[4]} }""")
+    x = np.arange(1, 9, dtype=np.float32).reshape(1, 8, 1)
+    kernel = np.asarray([np.inf, 1, 1], np.float32).reshape(3, 1, 1)
+    _, (found,) = run_partitioned(module, 4, [x, kernel])
+    whole = np.asarray(hloom.compile(module, "evaluator")(x, kernel))
+    agreement.same(whole.ravel(), np.asarray([3, *[np.inf] * 7], np.float32))
+    agreement.same(found.ravel(), np.asarray([np.nan, *[np.inf] * 7], np.float32))
+
+
 @pytest.mark.parametrize(
     ("have", "want", "elements"),
     [
